@@ -1,0 +1,2 @@
+//! quotactl
+fn main() {}

@@ -1,0 +1,2 @@
+//! quotad
+fn main() {}

@@ -1,0 +1,1 @@
+//! The journal: durable, hash-chained, append-only.

@@ -1,0 +1,15 @@
+//! The core of Quota Ledger: what counts, what is decided, what happened, and how it is kept.
+//!
+//! Everything but [`journal`] is pure: plain data in, plain data out, no clock, no disk, no network,
+//! no randomness. The daemon around it (crate `quotad`) does the waiting.
+
+pub mod journal;
+pub mod name;
+pub mod object;
+pub mod quantity;
+pub mod quota;
+pub mod resource;
+pub mod time;
+
+pub use name::Name;
+pub use time::{Span, Timestamp};

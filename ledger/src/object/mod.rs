@@ -1,0 +1,1 @@
+//! The footprint of an object: what it counts for.

@@ -1,0 +1,1 @@
+//! ResourceQuota: hard limits, scopes, validation.

@@ -1,0 +1,1 @@
+//! Resource names and resource lists.

@@ -1,0 +1,1 @@
+//! The Quota Ledger daemon.

@@ -1,1 +1,3 @@
 //! The Quota Ledger daemon.
+
+pub mod config;

@@ -1,0 +1,83 @@
+//! What can be wrong with a configuration, and where it stands.
+
+use std::{fmt, path::PathBuf};
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Built in.
+    Default,
+    /// The file, at this line (from 1).
+    File(PathBuf, usize),
+    /// An environment variable.
+    Environment(String),
+    /// A flag.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path, line) => write!(f, "{} line {line}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key at fault; none if the file as a whole is.
+    pub key: Option<String>,
+    /// What is wrong with it.
+    pub message: String,
+    /// Where it was set.
+    pub origin: Origin,
+}
+
+impl Problem {
+    pub(super) fn of_key(key: String, message: &str, origin: Origin) -> Self {
+        Self {
+            key: Some(key),
+            message: message.trim().to_owned(),
+            origin,
+        }
+    }
+
+    pub(super) fn of_file(message: &str, origin: Origin) -> Self {
+        Self {
+            key: None,
+            message: message.trim().to_owned(),
+            origin,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(key) = &self.key {
+            write!(f, "{key}: ")?;
+        }
+        write!(f, "{} ({})", self.message, self.origin)
+    }
+}
+
+/// Everything that is wrong with a configuration, one line each. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}

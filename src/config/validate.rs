@@ -1,0 +1,290 @@
+//! What the type of a value cannot say: ranges, and keys that need or exclude each other.
+
+use tracing_subscriber::EnvFilter;
+
+use super::{Config, Period, Size};
+
+/// A key and what is wrong with it.
+pub(super) type Finding = (&'static str, String);
+
+/// Everything that is wrong with values that are well-formed each.
+pub(super) fn validate(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    listeners(config, &mut findings);
+    nats(config, &mut findings);
+    periods(config, &mut findings);
+    sizes(config, &mut findings);
+    counts(config, &mut findings);
+    webhook(config, &mut findings);
+    names(config, &mut findings);
+    findings
+}
+
+fn check(findings: &mut Vec<Finding>, key: &'static str, holds: bool, message: impl Into<String>) {
+    if !holds {
+        findings.push((key, message.into()));
+    }
+}
+
+fn listeners(config: &Config, findings: &mut Vec<Finding>) {
+    let guarded = config.auth.tokens_file.is_some() || config.auth.allow_anonymous_non_loopback;
+    check(
+        findings,
+        "listen",
+        config.listen.ip().is_loopback() || guarded,
+        "serves others than this host without tokens: set auth.tokens_file, or say that this is \
+         wanted by auth.allow_anonymous_non_loopback = true",
+    );
+    let clash = "is the address of another listener as well";
+    let taken = |address: std::net::SocketAddr, other: std::net::SocketAddr| {
+        address.port() != 0 && address == other
+    };
+    check(
+        findings,
+        "admin.listen",
+        !taken(config.admin.listen, config.listen),
+        clash,
+    );
+    if let Some(address) = config.admission.listen {
+        let free = !taken(address, config.listen) && !taken(address, config.admin.listen);
+        check(findings, "admission.listen", free, clash);
+    }
+}
+
+fn nats(config: &Config, findings: &mut Vec<Finding>) {
+    let nats = &config.nats;
+    let ways = [
+        ("nats.user", nats.user.is_some()),
+        ("nats.token_file", nats.token_file.is_some()),
+        ("nats.nkey_seed_file", nats.nkey_seed_file.is_some()),
+        ("nats.credentials_file", nats.credentials_file.is_some()),
+    ];
+    let chosen: Vec<_> = ways
+        .iter()
+        .filter(|(_, set)| *set)
+        .map(|(key, _)| *key)
+        .collect();
+    if let [first, .., last] = chosen[..] {
+        findings.push((last, format!("cannot be used together with {first}")));
+    }
+    let together = |one: bool, other: bool| one == other;
+    check(
+        findings,
+        "nats.password_file",
+        together(nats.user.is_some(), nats.password_file.is_some()),
+        "goes together with nats.user",
+    );
+    check(
+        findings,
+        "nats.tls_key",
+        together(nats.tls_cert.is_some(), nats.tls_key.is_some()),
+        "goes together with nats.tls_cert",
+    );
+    let word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
+    let stream = word(&nats.stream) && !nats.stream.contains(['.', '*', '>', '/', '\\']);
+    check(
+        findings,
+        "nats.stream",
+        stream,
+        "must be a word without any of . * > / \\",
+    );
+    check(
+        findings,
+        "nats.subject",
+        word(&nats.subject),
+        "must be one subject, as quota.objects.>",
+    );
+}
+
+fn periods(config: &Config, findings: &mut Vec<Finding>) {
+    let limits = &config.limits;
+    let reservations = &config.reservations;
+    let positive: [(&'static str, Period); 12] = [
+        ("nats.connect_timeout", config.nats.connect_timeout),
+        ("nats.max_backoff", config.nats.max_backoff),
+        ("nats.poll_interval", config.nats.poll_interval),
+        ("reservations.default_ttl", reservations.default_ttl),
+        ("reservations.max_ttl", reservations.max_ttl),
+        ("snapshot.every", config.snapshot.every),
+        ("limits.header_timeout", limits.header_timeout),
+        ("limits.request_timeout", limits.request_timeout),
+        ("limits.body_timeout", limits.body_timeout),
+        ("limits.keep_alive", limits.keep_alive),
+        (
+            "retention.max_age",
+            config.retention.max_age.unwrap_or(Period::from_secs(1)),
+        ),
+        ("shutdown.grace", config.shutdown.grace),
+    ];
+    for (key, period) in positive {
+        check(findings, key, !period.is_zero(), "must be longer than 0s");
+    }
+    check(
+        findings,
+        "reservations.default_ttl",
+        reservations.default_ttl <= reservations.max_ttl,
+        format!(
+            "is longer than reservations.max_ttl ({})",
+            reservations.max_ttl
+        ),
+    );
+}
+
+fn sizes(config: &Config, findings: &mut Vec<Finding>) {
+    const KIB: Size = Size::from_bytes(1024);
+    const MIB: Size = Size::from_mib(1);
+    const GIB: Size = Size::from_mib(1024);
+    let ranges: [(&'static str, Size, Size, Size); 5] = [
+        (
+            "nats.max_message_bytes",
+            config.nats.max_message_bytes,
+            KIB,
+            Size::from_mib(64),
+        ),
+        (
+            "limits.request_body_bytes",
+            config.limits.request_body_bytes,
+            KIB,
+            GIB,
+        ),
+        (
+            "limits.events_body_bytes",
+            config.limits.events_body_bytes,
+            KIB,
+            GIB,
+        ),
+        (
+            "journal.segment_bytes",
+            config.journal.segment_bytes,
+            MIB,
+            GIB,
+        ),
+        (
+            "journal.epoch_bytes",
+            config.journal.epoch_bytes,
+            MIB,
+            Size::from_mib(64 * 1024),
+        ),
+    ];
+    for (key, size, least, most) in ranges {
+        let inside = (least..=most).contains(&size);
+        check(
+            findings,
+            key,
+            inside,
+            format!("must be from {least} to {most}, is {size}"),
+        );
+    }
+}
+
+fn counts(config: &Config, findings: &mut Vec<Finding>) {
+    let limits = &config.limits;
+    let most: [(&'static str, usize, usize); 9] = [
+        (
+            "nats.fetch_messages",
+            config.nats.fetch_messages.get(),
+            100_000,
+        ),
+        (
+            "reservations.max_pending",
+            config.reservations.max_pending.get(),
+            100_000_000,
+        ),
+        (
+            "reservations.max_pending_per_namespace",
+            config.reservations.max_pending_per_namespace.get(),
+            100_000_000,
+        ),
+        (
+            "journal.max_batch_entries",
+            config.journal.max_batch_entries.get(),
+            1_000_000,
+        ),
+        ("limits.connections", limits.connections.get(), 1_000_000),
+        ("limits.queue", limits.queue.get(), 1_000_000),
+        ("limits.page", limits.page.get(), 100_000),
+        ("limits.watch_streams", limits.watch_streams.get(), 100_000),
+        (
+            "limits.metrics_series",
+            limits.metrics_series.get(),
+            1_000_000,
+        ),
+    ];
+    for (key, count, most) in most {
+        check(
+            findings,
+            key,
+            count <= most,
+            format!("must be at most {most}, is {count}"),
+        );
+    }
+}
+
+fn webhook(config: &Config, findings: &mut Vec<Finding>) {
+    let tls = &config.tls;
+    check(
+        findings,
+        "tls.key",
+        tls.cert.is_some() == tls.key.is_some(),
+        "goes together with tls.cert",
+    );
+    check(
+        findings,
+        "admission.listen",
+        config.admission.listen.is_none() || tls.cert.is_some(),
+        "needs tls.cert and tls.key: the API server calls webhooks by TLS only",
+    );
+    check(
+        findings,
+        "tls.allowed_names",
+        tls.client_ca.is_some() != tls.allowed_names.is_empty(),
+        "goes together with tls.client_ca",
+    );
+    let ratio = config.admission.warn_ratio;
+    check(
+        findings,
+        "admission.warn_ratio",
+        (0.0..=1.0).contains(&ratio),
+        "must be from 0 to 1",
+    );
+}
+
+fn names(config: &Config, findings: &mut Vec<Finding>) {
+    for resource in &config.admission.charge {
+        let message = format!("{resource:?} is no resource such as \"deployments.apps\"");
+        check(findings, "admission.charge", is_dns_name(resource), message);
+    }
+    for (kind, plural) in &config.kinds {
+        let (name, group) = kind.split_once('.').unwrap_or((kind, "core"));
+        let is_kind = name.starts_with(|c: char| c.is_ascii_uppercase())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && is_dns_name(group);
+        let message = format!("{kind:?} is no kind such as \"Widget.example.com\"");
+        check(findings, "kinds", is_kind, message);
+        let is_plural = is_dns_name(plural) && !plural.contains('.');
+        check(
+            findings,
+            "kinds",
+            is_plural,
+            format!("{plural:?} is no plural such as \"widgets\""),
+        );
+    }
+    let has_directory = !config.data_dir.as_os_str().is_empty();
+    check(findings, "data_dir", has_directory, "must name a directory");
+    if let Err(error) = EnvFilter::try_new(&config.log.level) {
+        findings.push(("log.level", format!("is no level or filter: {error}")));
+    }
+}
+
+/// Lower-case labels separated by dots (RFC 1123 subdomain).
+fn is_dns_name(text: &str) -> bool {
+    text.len() <= 253
+        && text.split('.').all(|label| {
+            label
+                .bytes()
+                .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+                && !label.is_empty()
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        })
+}

@@ -1,1 +1,256 @@
-//! Resource names and resource lists.
+//! Resource lists: how much of each resource, by name.
+
+use std::{cmp::Ordering, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, Visitor},
+};
+
+use crate::{Name, quantity::Quantity};
+
+/// Quantities by resource name, sorted by name; each name at most once.
+///
+/// A name with a zero quantity is not the same as no name: whether a name is present decides what
+/// counts as mentioned. Two lists are equal if they have the same names with equal numbers.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct ResourceList(Vec<(Name, Quantity)>);
+
+impl ResourceList {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// How many names there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no name.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0
+            .binary_search_by(|(other, _)| other.as_str().cmp(name))
+    }
+
+    /// The quantity of a name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Quantity> {
+        self.place(name).ok().map(|at| &self.0[at].1)
+    }
+
+    /// Sets the quantity of a name.
+    pub fn insert(&mut self, name: Name, quantity: Quantity) {
+        match self.place(&name) {
+            Ok(at) => self.0[at].1 = quantity,
+            Err(at) => self.0.insert(at, (name, quantity)),
+        }
+    }
+
+    /// Takes a name out.
+    pub fn remove(&mut self, name: &str) -> Option<Quantity> {
+        self.place(name).ok().map(|at| self.0.remove(at).1)
+    }
+
+    /// Names with quantities, by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Name, &Quantity)> + DoubleEndedIterator {
+        self.0.iter().map(|(name, quantity)| (name, quantity))
+    }
+
+    /// The names, sorted.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &Name> + DoubleEndedIterator {
+        self.0.iter().map(|(name, _)| name)
+    }
+
+    /// Adds each quantity of `other`; names that are not here yet are created as they are there.
+    pub fn add(&mut self, other: &Self) {
+        self.merge(other, Quantity::add_assign, Clone::clone);
+    }
+
+    /// Subtracts each quantity of `other`; names that are not here yet start from zero, so that they
+    /// become negative.
+    pub fn subtract(&mut self, other: &Self) {
+        self.merge(other, Quantity::sub_assign, Quantity::negated);
+    }
+
+    /// Raises each name to the quantity in `other`, if that is at least as much. Names that are only
+    /// there are taken over.
+    pub fn max(&mut self, other: &Self) {
+        let raise = |mine: &mut Quantity, theirs: &Quantity| {
+            if *mine <= *theirs {
+                *mine = theirs.clone();
+            }
+        };
+        self.merge(other, raise, Clone::clone);
+    }
+
+    fn merge(
+        &mut self,
+        other: &Self,
+        both: impl Fn(&mut Quantity, &Quantity),
+        missing: impl Fn(&Quantity) -> Quantity,
+    ) {
+        let mut at = 0;
+        for (name, theirs) in &other.0 {
+            while self.0.get(at).is_some_and(|(mine, _)| mine < name) {
+                at += 1;
+            }
+            match self.0.get_mut(at) {
+                Some((mine, quantity)) if mine == name => both(quantity, theirs),
+                _ => self.0.insert(at, (name.clone(), missing(theirs))),
+            }
+        }
+    }
+
+    /// What must be granted to get from `old` to this: for each name of this list, by how much it
+    /// exceeds `old`, or zero.
+    #[must_use]
+    pub fn delta_over(&self, old: &Self) -> Self {
+        let delta = |name: &Name, new: &Quantity| match old.get(name) {
+            Some(before) => new.subtract_non_negative(before),
+            None if new.is_positive() => new.clone(),
+            None => Quantity::ZERO,
+        };
+        Self(
+            self.0
+                .iter()
+                .map(|(name, new)| (name.clone(), delta(name, new)))
+                .collect(),
+        )
+    }
+
+    /// The part of the list whose names pass.
+    #[must_use]
+    pub fn mask(&self, passes: impl Fn(&str) -> bool) -> Self {
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| passes(name))
+                .cloned()
+                .collect(),
+        )
+    }
+
+    /// The part of the list that is not zero.
+    #[must_use]
+    pub fn without_zeros(&self) -> Self {
+        Self(
+            self.0
+                .iter()
+                .filter(|(_, quantity)| !quantity.is_zero())
+                .cloned()
+                .collect(),
+        )
+    }
+
+    /// Keeps the entries that pass.
+    pub fn retain(&mut self, mut passes: impl FnMut(&Name, &Quantity) -> bool) {
+        self.0.retain(|(name, quantity)| passes(name, quantity));
+    }
+
+    /// The names, sorted, of which there is more here than in `hard`. Names that are missing on
+    /// either side never exceed.
+    #[must_use]
+    pub fn exceeding(&self, hard: &Self) -> Vec<Name> {
+        let exceeds = |(name, quantity): &&(Name, Quantity)| {
+            hard.get(name).is_some_and(|limit| quantity > limit)
+        };
+        self.0
+            .iter()
+            .filter(exceeds)
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    /// The list as Kubernetes' messages show it: `cpu=1,pods=2`.
+    #[must_use]
+    pub fn pretty(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for ResourceList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, quantity)) in self.0.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            write!(f, "{comma}{name}={quantity}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ResourceList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResourceList({self})")
+    }
+}
+
+/// Of several quantities for one name, the last one counts.
+impl FromIterator<(Name, Quantity)> for ResourceList {
+    fn from_iter<T: IntoIterator<Item = (Name, Quantity)>>(entries: T) -> Self {
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        // Keeps the first of a run, which therefore has to take over what comes later.
+        entries.dedup_by(|later, kept| {
+            let same = later.0.cmp(&kept.0) == Ordering::Equal;
+            if same {
+                std::mem::swap(&mut later.1, &mut kept.1);
+            }
+            same
+        });
+        Self(entries)
+    }
+}
+
+impl IntoIterator for ResourceList {
+    type Item = (Name, Quantity);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl Serialize for ResourceList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+/// From a JSON object; `null` is the empty list.
+impl<'de> Deserialize<'de> for ResourceList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ListVisitor)
+    }
+}
+
+struct ListVisitor;
+
+impl<'de> Visitor<'de> for ListVisitor {
+    type Value = ResourceList;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of quantities by resource name")
+    }
+
+    fn visit_unit<E>(self) -> Result<ResourceList, E> {
+        Ok(ResourceList::new())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ResourceList, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(entries.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests;

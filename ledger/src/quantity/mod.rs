@@ -1,1 +1,277 @@
 //! Kubernetes quantities, exact.
+//!
+//! A quantity is a whole number of billionths (that is the precision Kubernetes parses to) together
+//! with the suffix family it is printed in. Kubernetes keeps either an `int64` with a decimal scale or
+//! a big decimal; here the number is an `i128` of billionths, and a big integer only beyond that, so
+//! that equal numbers are equal values and addition is plain addition.
+
+mod number;
+mod parse;
+mod parts;
+mod print;
+mod serde;
+
+use std::{cmp::Ordering, fmt, hash, sync::Arc};
+
+use num_bigint::BigInt;
+
+pub use parse::ParseError;
+pub use parts::{Mantissa, Parts};
+
+use number::Number;
+
+/// Billionths in one whole unit.
+const NANOS: i128 = 1_000_000_000;
+
+/// The suffix family in which a quantity is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `m`, none, `k`, `M`, ...: powers of ten.
+    #[default]
+    DecimalSI,
+    /// `Ki`, `Mi`, `Gi`, ...: powers of 1024.
+    BinarySI,
+    /// `e3`, `e6`, ...: powers of ten as exponents.
+    DecimalExponent,
+    /// No family at all: what JSON's `null` gives (always zero).
+    Unset,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::DecimalSI => "DecimalSI",
+            Self::BinarySI => "BinarySI",
+            Self::DecimalExponent => "DecimalExponent",
+            Self::Unset => "",
+        })
+    }
+}
+
+/// What a quantity can be rounded to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Whole units.
+    Unit,
+    /// Thousandths of a unit.
+    Milli,
+}
+
+impl Scale {
+    /// Billionths in one step of this scale.
+    const fn nanos(self) -> i128 {
+        match self {
+            Self::Unit => NANOS,
+            Self::Milli => NANOS / 1000,
+        }
+    }
+}
+
+/// An amount of a resource, as Kubernetes reads, computes and prints it.
+///
+/// Equality, order and hash are those of the number: `1Ki`, `1024` and `+1024` are equal. The suffix
+/// family and, until it is computed with, an unusual spelling (`010`, `1.500`) are remembered for
+/// printing.
+#[derive(Clone, Default)]
+pub struct Quantity {
+    /// The number in billionths; means nothing if `rare` holds a large number.
+    nanos: i128,
+    format: Format,
+    rare: Option<Arc<Rare>>,
+}
+
+/// What hardly any quantity has, kept out of line so that all others stay small.
+#[derive(Default)]
+struct Rare {
+    /// The text it was parsed from, if Kubernetes remembers it and it is not the canonical one.
+    spelling: Option<Box<str>>,
+    /// The number in billionths, if it does not fit `i128`.
+    large: Option<BigInt>,
+}
+
+impl Quantity {
+    /// Nothing, in the decimal family.
+    pub const ZERO: Self = Self {
+        nanos: 0,
+        format: Format::DecimalSI,
+        rare: None,
+    };
+
+    /// So many whole units, in the decimal family.
+    #[must_use]
+    pub fn from_units(units: i64) -> Self {
+        Self::new(units, Format::DecimalSI)
+    }
+
+    /// So many whole units, in the given family.
+    #[must_use]
+    pub fn new(units: i64, format: Format) -> Self {
+        Self {
+            nanos: i128::from(units) * NANOS,
+            format,
+            rare: None,
+        }
+    }
+
+    fn from_number(number: Number<'_>, format: Format, spelling: Option<Box<str>>) -> Self {
+        let (nanos, large) = match number {
+            Number::Small(nanos) => (nanos, None),
+            Number::Large(large) => (0, Some(large.into_owned())),
+        };
+        let rare =
+            (spelling.is_some() || large.is_some()).then(|| Arc::new(Rare { spelling, large }));
+        Self {
+            nanos,
+            format,
+            rare,
+        }
+    }
+
+    fn number(&self) -> Number<'_> {
+        match self.rare.as_deref() {
+            Some(Rare {
+                large: Some(large), ..
+            }) => Number::large(large),
+            _ => Number::Small(self.nanos),
+        }
+    }
+
+    fn spelling(&self) -> Option<&str> {
+        self.rare.as_ref()?.spelling.as_deref()
+    }
+
+    /// The suffix family it is printed in.
+    #[must_use]
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Adds `other`. A zero takes over the family of `other`; otherwise the family stays. Any
+    /// remembered spelling goes.
+    pub fn add_assign(&mut self, other: &Self) {
+        let format = if self.is_zero() {
+            other.format
+        } else {
+            self.format
+        };
+        *self = Self::from_number(self.number().plus(&other.number()), format, None);
+    }
+
+    /// Subtracts `other`, with the family rules of [`Quantity::add_assign`]. The result may be
+    /// negative.
+    pub fn sub_assign(&mut self, other: &Self) {
+        let format = if self.is_zero() {
+            other.format
+        } else {
+            self.format
+        };
+        *self = Self::from_number(self.number().plus(&other.number().negated()), format, None);
+    }
+
+    /// The number with the opposite sign, in the same family.
+    #[must_use]
+    pub fn negated(&self) -> Self {
+        Self::from_number(self.number().negated(), self.format, None)
+    }
+
+    /// Whether it is zero.
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
+        self.number().sign() == Ordering::Equal
+    }
+
+    /// Whether it is less than zero.
+    #[must_use]
+    pub fn is_negative(&self) -> bool {
+        self.number().sign() == Ordering::Less
+    }
+
+    /// Whether it is more than zero.
+    #[must_use]
+    pub fn is_positive(&self) -> bool {
+        self.number().sign() == Ordering::Greater
+    }
+
+    /// `self - other`, or zero in the decimal family if that is not positive: how Kubernetes makes
+    /// the delta of an update.
+    #[must_use]
+    pub fn subtract_non_negative(&self, other: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.sub_assign(other);
+        if rest.is_positive() { rest } else { Self::ZERO }
+    }
+
+    /// `n` times this quantity, in the same family.
+    #[must_use]
+    pub fn times(&self, n: u64) -> Self {
+        Self::from_number(self.number().times(n), self.format, None)
+    }
+
+    /// Rounds away from zero to a scale. False if that changed the number, which also drops a
+    /// remembered spelling.
+    pub fn round_up(&mut self, scale: Scale) -> bool {
+        match self.number().rounded(scale.nanos()) {
+            None => true,
+            Some(rounded) => {
+                *self = Self::from_number(rounded, self.format, None);
+                false
+            }
+        }
+    }
+
+    /// Whole units, rounded away from zero, held at the ends of `i64`.
+    #[must_use]
+    pub fn value(&self) -> i64 {
+        self.number().steps(Scale::Unit.nanos())
+    }
+
+    /// Thousandths of a unit, rounded away from zero, held at the ends of `i64`.
+    #[must_use]
+    pub fn milli_value(&self) -> i64 {
+        self.number().steps(Scale::Milli.nanos())
+    }
+
+    /// The nearest floating-point number, for metrics only.
+    #[must_use]
+    pub fn to_f64(&self) -> f64 {
+        self.number().to_f64() / 1e9
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.number().compare(&other.number())
+    }
+}
+
+impl hash::Hash for Quantity {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        match self.number() {
+            Number::Small(nanos) => nanos.hash(state),
+            Number::Large(large) => large.hash(state),
+        }
+    }
+}
+
+impl fmt::Debug for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Quantity({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests;

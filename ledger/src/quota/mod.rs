@@ -1,1 +1,5 @@
 //! ResourceQuota: hard limits, scopes, validation.
+
+pub mod spec;
+
+pub use spec::{ScopeExpression, ScopeSelector, Spec};

@@ -1,0 +1,212 @@
+//! Reading a quantity from text, with all of Kubernetes' tolerance and its error texts.
+
+use std::str::FromStr;
+
+use num_bigint::BigInt;
+
+use super::{
+    Format, NANOS, Quantity,
+    number::{self, Number},
+    print,
+};
+
+/// The most decimal digits a number may have, before and after the point, once its exponent is
+/// written out. Kubernetes has no such limit, and can be kept busy for minutes by `1e2000000000`.
+pub(super) const MAX_DIGITS: usize = 512;
+
+/// Numbers with more digits than this took Kubernetes' slow path, which forgets the spelling.
+const FAST_DIGITS: usize = 18;
+
+/// Why a text is not a quantity, in Kubernetes' words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// It has characters that no quantity has, or in the wrong places.
+    #[error(
+        "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )]
+    Format,
+    /// Its suffix is none of the known ones.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+    /// It has no digits, or more than 512 of them.
+    #[error("unable to parse numeric part of quantity")]
+    Numeric,
+}
+
+impl FromStr for Quantity {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let pieces = Pieces::split(text)?;
+        let suffix = Suffix::read(pieces.suffix).ok_or(ParseError::Suffix)?;
+        let fast = pieces.takes_fast_path(&suffix);
+        if !fast && !pieces.has_digits {
+            return Err(ParseError::Numeric);
+        }
+        let (number, format) = match suffix {
+            Suffix::Decimal(power, format) => (pieces.number(0, power)?, format),
+            Suffix::Binary(power) => cap_binary(pieces.number(power, 0)?),
+        };
+        let number = if pieces.negative {
+            number.negated()
+        } else {
+            number
+        };
+        let keeps_spelling =
+            fast && pieces.is_remembered(&suffix) && !print::is_canonical(text, &number, format);
+        Ok(Self::from_number(
+            number,
+            format,
+            keeps_spelling.then(|| Box::from(text)),
+        ))
+    }
+}
+
+/// Kubernetes caps what has a binary suffix at `i64::MAX` units, and shows what is below one unit in
+/// the decimal family.
+fn cap_binary(number: Number<'static>) -> (Number<'static>, Format) {
+    const CAP: i128 = i64::MAX as i128 * NANOS;
+    match number {
+        Number::Small(nanos @ 1..NANOS) => (Number::Small(nanos), Format::DecimalSI),
+        Number::Small(nanos) => (Number::Small(nanos.min(CAP)), Format::BinarySI),
+        Number::Large(_) => (Number::Small(CAP), Format::BinarySI),
+    }
+}
+
+/// A text cut at its seams: sign, digits before and after the point, suffix.
+struct Pieces<'a> {
+    negative: bool,
+    /// Without leading zeros, but `0` rather than nothing.
+    whole: &'a str,
+    fraction: &'a str,
+    suffix: &'a str,
+    has_digits: bool,
+}
+
+impl<'a> Pieces<'a> {
+    fn split(text: &'a str) -> Result<Self, ParseError> {
+        if text.is_empty() {
+            return Err(ParseError::Format);
+        }
+        let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+        let (whole, rest) = take_digits(unsigned.trim_start_matches('0'));
+        let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), take_digits);
+
+        let signed = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+        let exponent = signed.strip_prefix(['+', '-']).unwrap_or(signed);
+        if !take_digits(exponent).1.is_empty() {
+            return Err(ParseError::Format);
+        }
+        let numeric = &unsigned[..unsigned.len() - suffix.len()];
+        Ok(Self {
+            negative: text.starts_with('-'),
+            whole: if whole.is_empty() { "0" } else { whole },
+            fraction,
+            suffix,
+            has_digits: numeric.bytes().any(|byte| byte.is_ascii_digit()),
+        })
+    }
+
+    fn digits(&self) -> impl DoubleEndedIterator<Item = u8> {
+        self.whole.bytes().chain(self.fraction.bytes())
+    }
+
+    fn count(&self) -> usize {
+        self.whole.len() + self.fraction.len()
+    }
+
+    /// The power of ten of the last digit.
+    fn last_place(&self, power: i64) -> i64 {
+        power - self.fraction.len() as i64
+    }
+
+    /// The unsigned number in billionths, rounded up, with the suffix applied.
+    fn number(&self, shift: u32, power: i64) -> Result<Number<'static>, ParseError> {
+        if self.count() > MAX_DIGITS {
+            return Err(ParseError::Numeric);
+        }
+        let small = self.digits().try_fold(0_i128, |sum, digit| {
+            sum.checked_mul(10)?.checked_add(i128::from(digit - b'0'))
+        });
+        let mantissa = match small {
+            Some(0) => return Ok(Number::Small(0)),
+            Some(small) => Number::Small(small),
+            None => {
+                let digits = self.digits().map(|digit| digit - b'0').collect::<Vec<u8>>();
+                Number::fit(
+                    BigInt::from_radix_be(num_bigint::Sign::Plus, &digits, 10)
+                        .ok_or(ParseError::Numeric)?,
+                )
+            }
+        };
+        if self.count() as i64 + self.last_place(power) > MAX_DIGITS as i64 {
+            return Err(ParseError::Numeric);
+        }
+        Ok(number::scaled(&mantissa, shift, self.last_place(power) + 9))
+    }
+
+    fn takes_fast_path(&self, suffix: &Suffix) -> bool {
+        match *suffix {
+            Suffix::Decimal(power, _) => {
+                self.count() <= FAST_DIGITS && self.last_place(power) >= -9
+            }
+            Suffix::Binary(power) => {
+                self.fraction.is_empty() && self.whole.len() as u32 + power * 3 / 10 < 15
+            }
+        }
+    }
+
+    /// Kubernetes' quick test for "this text is canonical already", which is wrong for leading
+    /// zeros, plus signs and some fractions. What it takes for canonical is never rewritten.
+    fn is_remembered(&self, suffix: &Suffix) -> bool {
+        match *suffix {
+            Suffix::Decimal(power, _) => {
+                let zeros = self
+                    .digits()
+                    .rev()
+                    .take(3)
+                    .filter(|digit| *digit == b'0')
+                    .count();
+                self.last_place(power) % 3 == 0 && zeros < 3 && self.whole != "0"
+            }
+            Suffix::Binary(_) => self.whole.parse::<i64>().is_ok_and(|value| value % 8 != 0),
+        }
+    }
+}
+
+fn take_digits(text: &str) -> (&str, &str) {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.split_at(end)
+}
+
+/// What the text after the digits multiplies them with.
+enum Suffix {
+    /// A power of ten.
+    Decimal(i64, Format),
+    /// A power of two.
+    Binary(u32),
+}
+
+impl Suffix {
+    fn read(text: &str) -> Option<Self> {
+        if let Some(place) = print::DECIMAL_SUFFIXES
+            .iter()
+            .position(|suffix| *suffix == text)
+        {
+            return Some(Self::Decimal(place as i64 * 3 - 9, Format::DecimalSI));
+        }
+        if let Some(place) = print::BINARY_SUFFIXES
+            .iter()
+            .skip(1)
+            .position(|suffix| *suffix == text)
+        {
+            return Some(Self::Binary(place as u32 * 10 + 10));
+        }
+        let exponent: i64 = text.strip_prefix(['e', 'E'])?.parse().ok()?;
+        // Kubernetes cuts the exponent to 32 bits.
+        Some(Self::Decimal(
+            i64::from(exponent as i32),
+            Format::DecimalExponent,
+        ))
+    }
+}

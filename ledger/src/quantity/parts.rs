@@ -1,0 +1,81 @@
+//! A quantity as plain data, for stores and codecs.
+
+use num_bigint::BigInt;
+use num_traits::ToPrimitive;
+
+use super::{
+    Format, Quantity,
+    number::{self, Number},
+};
+
+/// A quantity taken apart: the number, the suffix family, and a spelling worth remembering.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The number.
+    pub mantissa: Mantissa,
+    /// The suffix family.
+    pub format: Format,
+    /// The text it was parsed from, if that is not the canonical one.
+    pub spelling: Option<String>,
+}
+
+/// The number of a quantity, in the smallest of two forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mantissa {
+    /// `digits * 10^power`: nearly all numbers.
+    Scaled {
+        /// The digits, without trailing groups of three zeros.
+        digits: i64,
+        /// The power of ten, from -9 on.
+        power: i8,
+    },
+    /// Billionths, as the bytes of a two's complement integer, least significant first.
+    Nanos(Vec<u8>),
+}
+
+impl Quantity {
+    /// Takes the quantity apart. [`Quantity::from_parts`] gives the same quantity back, to the
+    /// letter.
+    #[must_use]
+    pub fn to_parts(&self) -> Parts {
+        let mantissa = match self.number() {
+            Number::Small(nanos) => scaled(nanos),
+            Number::Large(_) => None,
+        };
+        Parts {
+            mantissa: mantissa
+                .unwrap_or_else(|| Mantissa::Nanos(self.number().to_big().to_signed_bytes_le())),
+            format: self.format(),
+            spelling: self.spelling().map(str::to_owned),
+        }
+    }
+
+    /// Puts a quantity together. Any parts make one: a fraction below a billionth is rounded away
+    /// from zero, and a spelling that does not mean the number is dropped.
+    #[must_use]
+    pub fn from_parts(parts: Parts) -> Self {
+        let number = match parts.mantissa {
+            Mantissa::Scaled { digits, power } => {
+                number::scaled(&Number::Small(digits.into()), 0, i64::from(power) + 9)
+            }
+            Mantissa::Nanos(bytes) => Number::fit(BigInt::from_signed_bytes_le(&bytes)),
+        };
+        let plain = Self::from_number(number, parts.format, None);
+        match parts.spelling.map(|spelling| spelling.parse::<Self>()) {
+            Some(Ok(spelled)) if spelled == plain && spelled.format() == plain.format() => spelled,
+            _ => plain,
+        }
+    }
+}
+
+fn scaled(nanos: i128) -> Option<Mantissa> {
+    let (mut digits, mut power) = (nanos, -9);
+    while digits % 1000 == 0 && digits != 0 {
+        digits /= 1000;
+        power += 3;
+    }
+    Some(Mantissa::Scaled {
+        digits: digits.to_i64()?,
+        power: if digits == 0 { 0 } else { power },
+    })
+}

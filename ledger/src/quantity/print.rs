@@ -1,0 +1,101 @@
+//! The canonical text of a quantity: no fraction, and the largest suffix that needs none.
+
+use std::fmt::{self, Write};
+
+use num_bigint::BigInt;
+
+use super::{Format, NANOS, Quantity, number::Number};
+
+/// The decimal suffixes from 10^-9 on, each a thousand times the one before.
+pub(super) const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+
+/// The binary suffixes from 1 on, each 1024 times the one before.
+pub(super) const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.spelling() {
+            Some(spelling) => f.write_str(spelling),
+            None => write(f, &self.number(), self.format()),
+        }
+    }
+}
+
+/// Whether `text` is what the quantity prints as by itself.
+pub(super) fn is_canonical(text: &str, number: &Number<'_>, format: Format) -> bool {
+    let mut rest = Expected(text);
+    write(&mut rest, number, format).is_ok() && rest.0.is_empty()
+}
+
+/// Fails at the first character that is not the expected one, so that comparing needs no memory.
+struct Expected<'a>(&'a str);
+
+impl Write for Expected<'_> {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(piece).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
+fn write(out: &mut impl Write, number: &Number<'_>, format: Format) -> fmt::Result {
+    match number {
+        Number::Small(0) => out.write_str("0"),
+        Number::Small(nanos) if format == Format::BinarySI && is_binary_whole(*nanos) => {
+            let units = nanos / NANOS;
+            let steps = units.trailing_zeros() / 10;
+            write_binary(out, units >> (steps * 10), steps as usize)
+        }
+        Number::Small(nanos) => {
+            let (mut mantissa, mut thousands) = (*nanos, 0);
+            while mantissa % 1000 == 0 {
+                mantissa /= 1000;
+                thousands += 1;
+            }
+            write!(out, "{mantissa}")?;
+            write_decimal_suffix(out, thousands, format)
+        }
+        Number::Large(large)
+            if format == Format::BinarySI && (large.as_ref() % NANOS) == BigInt::ZERO =>
+        {
+            let units = large.as_ref() / NANOS;
+            let steps = units.trailing_zeros().unwrap_or(0) / 10;
+            write_binary(out, units >> (steps * 10), steps as usize)
+        }
+        Number::Large(large) => {
+            let digits = large.to_string();
+            let zeros = digits
+                .bytes()
+                .rev()
+                .take_while(|digit| *digit == b'0')
+                .count();
+            out.write_str(&digits[..digits.len() - zeros / 3 * 3])?;
+            write_decimal_suffix(out, zeros / 3, format)
+        }
+    }
+}
+
+/// Binary suffixes are only for whole numbers from 1024 on; anything else prints in the decimal
+/// family.
+fn is_binary_whole(nanos: i128) -> bool {
+    nanos % NANOS == 0 && !(-1023..=1023).contains(&(nanos / NANOS))
+}
+
+fn write_binary(out: &mut impl Write, mantissa: impl fmt::Display, steps: usize) -> fmt::Result {
+    // Past the last suffix Kubernetes prints none at all, as for decimals.
+    write!(
+        out,
+        "{mantissa}{}",
+        BINARY_SUFFIXES.get(steps).unwrap_or(&"")
+    )
+}
+
+fn write_decimal_suffix(out: &mut impl Write, thousands: usize, format: Format) -> fmt::Result {
+    match (format, thousands) {
+        (_, 3) => Ok(()),
+        (Format::DecimalExponent | Format::Unset, _) => {
+            write!(out, "e{}", thousands as i64 * 3 - 9)
+        }
+        // Kubernetes has no suffix past E and then prints none: 1000E comes out as 1.
+        _ => out.write_str(DECIMAL_SUFFIXES.get(thousands).unwrap_or(&"")),
+    }
+}

@@ -1,0 +1,55 @@
+use super::*;
+
+fn list(text: &str) -> ResourceList {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_list_is_sorted_and_the_last_of_a_name_counts() {
+    let list = list(r#"{"pods":"2","cpu":1.50,"pods":"010","memory":null}"#);
+    assert_eq!(list.pretty(), "cpu=1500m,memory=0,pods=010");
+    assert_eq!(
+        serde_json::to_string(&list).unwrap(),
+        r#"{"cpu":"1500m","memory":"0","pods":"010"}"#
+    );
+    assert_eq!(list.get("pods"), Some(&Quantity::from_units(10)));
+    assert_eq!(list.get("pod"), None);
+}
+
+#[test]
+fn null_is_the_empty_list() {
+    assert!(list("null").is_empty());
+    assert!(serde_json::from_str::<ResourceList>("[]").is_err());
+    assert!(serde_json::from_str::<ResourceList>(r#"{"cpu":"1 Gi"}"#).is_err());
+}
+
+#[test]
+fn sums_create_names_and_differences_go_below_zero() {
+    let mut sum = list(r#"{"b":"1Ki","d":"1"}"#);
+    sum.add(&list(r#"{"a":"010","b":"1Ki","c":"2","e":"3"}"#));
+    assert_eq!(sum.pretty(), "a=010,b=2Ki,c=2,d=1,e=3");
+    sum.subtract(&list(r#"{"a":"10","f":"1Gi"}"#));
+    assert_eq!(sum.pretty(), "a=0,b=2Ki,c=2,d=1,e=3,f=-1Gi");
+    assert_eq!(sum.without_zeros().len(), 5);
+}
+
+#[test]
+fn the_larger_one_wins_and_of_equals_the_other() {
+    let mut most = list(r#"{"a":"1024","b":"5","c":"1"}"#);
+    most.max(&list(r#"{"a":"1Ki","b":"4","d":"-1"}"#));
+    assert_eq!(most.pretty(), "a=1Ki,b=5,c=1,d=-1");
+}
+
+#[test]
+fn a_delta_is_never_negative_and_has_the_new_names() {
+    let new = list(r#"{"a":"3","b":"1","c":"010","d":"-1"}"#);
+    let old = list(r#"{"a":"1","b":"2","e":"7"}"#);
+    assert_eq!(new.delta_over(&old).pretty(), "a=2,b=0,c=010,d=0");
+}
+
+#[test]
+fn only_names_on_both_sides_can_exceed() {
+    let used = list(r#"{"a":"2","b":"2","c":"9"}"#);
+    let hard = list(r#"{"a":"1","b":"2","d":"0"}"#);
+    assert_eq!(used.exceeding(&hard), [Name::from("a")]);
+}

@@ -4,17 +4,24 @@
 //! one line per file, the ids of failing cases, and the total; exits with 1 if a case fails.
 
 mod conformance {
+    pub(crate) mod cluster;
+    pub(crate) mod constraints;
     pub(crate) mod deviations;
     pub(crate) mod quantity;
+    pub(crate) mod usage;
     pub(crate) mod vectors;
 }
 
 use std::process::ExitCode;
 
-use conformance::{quantity, vectors};
+use conformance::{constraints, quantity, usage, vectors};
 
 /// Every file of vectors and what runs a case of it.
-const FILES: &[(&str, vectors::Run)] = &[("quantity", quantity::run)];
+const FILES: &[(&str, vectors::Run)] = &[
+    ("quantity", quantity::run),
+    ("usage", usage::run),
+    ("constraints", constraints::run),
+];
 
 fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);

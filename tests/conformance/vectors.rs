@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, env, fmt::Debug, fs, panic, path::PathBuf};
 
+use quota_ledger::resource::ResourceList;
 use serde_json::{Value, value::RawValue};
 
 use super::deviations;
@@ -99,4 +100,10 @@ pub(crate) fn same<T: PartialEq + Debug>(what: &str, ours: &T, theirs: &T) -> Re
 /// Fails unless our text is the expected JSON string.
 pub(crate) fn same_text(what: &str, ours: &str, theirs: &Value) -> Result<(), String> {
     same(what, &ours, &theirs.as_str().unwrap_or_default())
+}
+
+/// Fails unless our list is the expected one, spelling included; a list that is absent is `null`.
+pub(crate) fn same_list(what: &str, ours: &ResourceList, theirs: &Value) -> Result<(), String> {
+    let ours = serde_json::to_value(ours).map_err(|error| error.to_string())?;
+    same(what, &ours, theirs)
 }

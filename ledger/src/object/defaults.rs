@@ -1,0 +1,87 @@
+//! What the API server fills in before admission, as far as it counts.
+
+use super::{
+    names::{HUGE_PAGES_PREFIX, is_pod_level, may_be_overcommitted},
+    pod::{Pod, Requirements, Spec, total_limits_in_spec, total_requests_in_spec},
+    volume_claim::VolumeClaim,
+};
+use crate::{Name, quantity::Scale, resource::ResourceList};
+
+impl Pod {
+    /// Requests from limits, pod-level requests from both, then every amount up to thousandths.
+    pub(super) fn set_api_defaults(&mut self) {
+        let spec = &mut self.spec;
+        for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+            let Requirements { requests, limits } = &mut container.resources;
+            fill_in(requests, limits, |_| true);
+        }
+        set_pod_level_defaults(spec);
+
+        for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+            container.resources.round_up();
+        }
+        if let Some(pod_level) = &mut spec.resources {
+            pod_level.round_up();
+        }
+        round_up(&mut spec.overhead);
+        self.round_up_status();
+    }
+}
+
+impl VolumeClaim {
+    /// Every amount up to thousandths.
+    pub(super) fn set_api_defaults(&mut self) {
+        round_up(&mut self.spec.resources.requests);
+        round_up(&mut self.status.allocated_resources);
+    }
+}
+
+impl Requirements {
+    pub(super) fn round_up(&mut self) {
+        round_up(&mut self.requests);
+        round_up(&mut self.limits);
+    }
+}
+
+/// If the pod has resources of its own: huge page limits come from the containers' limits,
+/// requests from the containers' requests and then from the limits.
+fn set_pod_level_defaults(spec: &mut Spec) {
+    let Some(mut pod_level) = spec.resources.take() else {
+        return;
+    };
+    let Requirements { requests, limits } = &mut pod_level;
+    if !(requests.is_empty() && limits.is_empty()) {
+        fill_in(limits, &total_limits_in_spec(spec), |name| {
+            name.starts_with(HUGE_PAGES_PREFIX) && requests.get(name).is_none()
+        });
+    }
+    if !limits.is_empty() {
+        fill_in(requests, &total_requests_in_spec(spec), |name| {
+            is_pod_level(name) && may_be_overcommitted(name)
+        });
+        fill_in(requests, limits, is_pod_level);
+    }
+    spec.resources = Some(pod_level);
+}
+
+/// Takes over from `source` the names that pass and that `list` does not have.
+fn fill_in(list: &mut ResourceList, source: &ResourceList, passes: impl Fn(&str) -> bool) {
+    for (name, amount) in source.iter() {
+        if passes(name) && list.get(name).is_none() {
+            list.insert(name.clone(), amount.clone());
+        }
+    }
+}
+
+/// Rounds every amount up to thousandths: the API keeps no more.
+pub(super) fn round_up(list: &mut ResourceList) {
+    let rounded: Vec<_> = list
+        .iter()
+        .map(|(name, amount)| {
+            let mut amount = amount.clone();
+            amount.round_up(Scale::Milli);
+            (Name::clone(name), amount)
+        })
+        .collect();
+    *list = rounded.into_iter().collect();
+}

@@ -1,0 +1,158 @@
+//! Resource names: the ones that rules speak of, and what a name says about its resource.
+
+use std::sync::LazyLock;
+
+use crate::Name;
+
+macro_rules! known {
+    ($($name:ident = $text:literal;)*) => {
+        $(pub(crate) static $name: LazyLock<Name> = LazyLock::new(|| Name::from($text));)*
+    };
+}
+
+known! {
+    COUNT_PODS = "count/pods";
+    PODS = "pods";
+    CPU = "cpu";
+    REQUESTS_CPU = "requests.cpu";
+    LIMITS_CPU = "limits.cpu";
+    MEMORY = "memory";
+    REQUESTS_MEMORY = "requests.memory";
+    LIMITS_MEMORY = "limits.memory";
+    EPHEMERAL_STORAGE = "ephemeral-storage";
+    REQUESTS_EPHEMERAL_STORAGE = "requests.ephemeral-storage";
+    LIMITS_EPHEMERAL_STORAGE = "limits.ephemeral-storage";
+    COUNT_SERVICES = "count/services";
+    SERVICES = "services";
+    SERVICES_LOAD_BALANCERS = "services.loadbalancers";
+    SERVICES_NODE_PORTS = "services.nodeports";
+    COUNT_VOLUME_CLAIMS = "count/persistentvolumeclaims";
+    VOLUME_CLAIMS = "persistentvolumeclaims";
+    REQUESTS_STORAGE = "requests.storage";
+    COUNT_RESOURCE_CLAIMS = "count/resourceclaims.resource.k8s.io";
+}
+
+pub(crate) const COUNT_PREFIX: &str = "count/";
+pub(crate) const REQUESTS_PREFIX: &str = "requests.";
+pub(crate) const HUGE_PAGES_PREFIX: &str = "hugepages-";
+pub(crate) const REQUESTS_HUGE_PAGES_PREFIX: &str = "requests.hugepages-";
+/// What a pod asks for to get a device of a class without a claim of its own.
+pub(crate) const DEVICE_CLASS_PREFIX: &str = "deviceclass.resource.kubernetes.io/";
+pub(crate) const REQUESTS_DEVICE_CLASS_PREFIX: &str =
+    "requests.deviceclass.resource.kubernetes.io/";
+/// Devices that claims ask for, by device class.
+pub(crate) const DEVICES_SUFFIX: &str = ".deviceclass.resource.k8s.io/devices";
+pub(crate) const STORAGE_CLASS_INFIX: &str = ".storageclass.storage.k8s.io/";
+
+/// Whether Kubernetes itself defines the resource: no domain, or one below `kubernetes.io`.
+fn is_native(name: &str) -> bool {
+    !name.contains('/') || name.contains("kubernetes.io/")
+}
+
+/// Whether a container that asks for `name` asks for an extended resource (a GPU, say).
+pub(crate) fn is_extended(name: &str) -> bool {
+    !is_native(name)
+        && !name.starts_with(REQUESTS_PREFIX)
+        && is_qualified(&format!("{REQUESTS_PREFIX}{name}"))
+}
+
+/// Whether `name` in a quota is about requests for an extended resource.
+pub(crate) fn is_extended_request(name: &str) -> bool {
+    name.starts_with(REQUESTS_DEVICE_CLASS_PREFIX)
+        || (name.starts_with(REQUESTS_PREFIX) && !is_native(name))
+}
+
+/// Whether pod-level resources may set it: only these replace the sum over the containers.
+pub(crate) fn is_pod_level(name: &str) -> bool {
+    name == "cpu" || name == "memory" || name.starts_with(HUGE_PAGES_PREFIX)
+}
+
+/// Whether requests may stay below limits: a native resource other than huge pages.
+pub(crate) fn may_be_overcommitted(name: &str) -> bool {
+    is_native(name) && !name.starts_with(HUGE_PAGES_PREFIX)
+}
+
+/// Kubernetes' `IsQualifiedName`: `[dns.subdomain/]name`.
+fn is_qualified(text: &str) -> bool {
+    const MAX_NAME: usize = 63;
+    let (domain, name) = match text.split_once('/') {
+        Some((domain, name)) => (Some(domain), name),
+        None => (None, text),
+    };
+    name.len() <= MAX_NAME && is_label_like(name) && domain.is_none_or(is_subdomain)
+}
+
+/// Letters, digits, `-`, `_` and `.`, with a letter or digit at both ends.
+pub(crate) fn is_label_like(text: &str) -> bool {
+    let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    alphanumeric(bytes.first())
+        && alphanumeric(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
+}
+
+/// A DNS subdomain as RFC 1123 has it, in lower case.
+fn is_subdomain(text: &str) -> bool {
+    const MAX_SUBDOMAIN: usize = 253;
+    let lower = |byte: Option<&u8>| {
+        byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    text.len() <= MAX_SUBDOMAIN
+        && text.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            lower(bytes.first())
+                && lower(bytes.last())
+                && bytes.iter().all(|byte| lower(Some(byte)) || *byte == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extended_resources_have_a_foreign_domain_and_a_proper_name() {
+        for name in [
+            "nvidia.com/gpu",
+            "vendor.io/fpga-a10",
+            "limits.nvidia.com/gpu",
+        ] {
+            assert!(is_extended(name), "{name}");
+        }
+        for name in [
+            "cpu",
+            "foo",
+            "kubernetes.io/batch",
+            "example.kubernetes.io/thing",
+            "example.com/bad name",
+            "requests.nvidia.com/gpu",
+            "a/b/c",
+            "example.com/",
+            "Example.com/gpu",
+        ] {
+            assert!(!is_extended(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn requests_for_extended_resources_need_the_prefix_and_a_foreign_domain() {
+        for name in [
+            "requests.nvidia.com/gpu",
+            "requests./",
+            "requests.deviceclass.resource.kubernetes.io/gpu",
+            "requests.hugepages-x.com/y",
+        ] {
+            assert!(is_extended_request(name), "{name}");
+        }
+        for name in [
+            "nvidia.com/gpu",
+            "requests.foo",
+            "requests.kubernetes.io/x",
+            "requests.",
+        ] {
+            assert!(!is_extended_request(name), "{name}");
+        }
+    }
+}

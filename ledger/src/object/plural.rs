@@ -1,0 +1,100 @@
+//! From a kind, as objects name themselves, to the resource, as quotas name it.
+
+use crate::Name;
+
+/// Kinds whose resource does not follow from Kubernetes' rule. An empty group stands for any.
+const EXCEPTIONS: [(&str, &str, &str); 6] = [
+    ("metrics.k8s.io", "NodeMetrics", "nodes"),
+    ("metrics.k8s.io", "PodMetrics", "pods"),
+    (
+        "resource.k8s.io",
+        "ResourceClaimParameters",
+        "resourceclaimparameters",
+    ),
+    (
+        "resource.k8s.io",
+        "ResourceClassParameters",
+        "resourceclassparameters",
+    ),
+    (
+        "security.openshift.io",
+        "SecurityContextConstraints",
+        "securitycontextconstraints",
+    ),
+    ("", "Gateway", "gateways"),
+];
+
+/// The plural resource name of a kind in an API group: `pods` for `Pod`, `networkpolicies` for
+/// `NetworkPolicy`.
+///
+/// All kinds of Kubernetes itself follow its `UnsafeGuessKindToResource` rule or are listed as
+/// exceptions. Custom resources are free to choose another plural; then this is a guess.
+#[must_use]
+pub fn plural(group: &str, kind: &str) -> Name {
+    let listed = EXCEPTIONS.iter().find(|(of_group, of_kind, _)| {
+        *of_kind == kind && (of_group.is_empty() || *of_group == group)
+    });
+    if let Some((_, _, resource)) = listed {
+        return Name::from(*resource);
+    }
+    let singular = kind.to_lowercase();
+    if singular.is_empty() || singular.ends_with("endpoints") {
+        Name::from(singular)
+    } else if singular.ends_with('s') {
+        Name::from(format!("{singular}es"))
+    } else if let Some(stem) = singular.strip_suffix('y') {
+        Name::from(format!("{stem}ies"))
+    } else {
+        Name::from(format!("{singular}s"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_kubernetes_itself() {
+        for (group, kind, resource) in [
+            ("", "Pod", "pods"),
+            ("", "Service", "services"),
+            ("", "Endpoints", "endpoints"),
+            ("", "ComponentStatus", "componentstatuses"),
+            ("", "ConfigMap", "configmaps"),
+            ("", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            ("", "ResourceQuota", "resourcequotas"),
+            ("", "LimitRange", "limitranges"),
+            ("", "ReplicationController", "replicationcontrollers"),
+            ("apps", "DaemonSet", "daemonsets"),
+            ("apps", "ControllerRevision", "controllerrevisions"),
+            (
+                "autoscaling",
+                "HorizontalPodAutoscaler",
+                "horizontalpodautoscalers",
+            ),
+            ("batch", "CronJob", "cronjobs"),
+            ("discovery.k8s.io", "EndpointSlice", "endpointslices"),
+            ("events.k8s.io", "Event", "events"),
+            ("metrics.k8s.io", "PodMetrics", "pods"),
+            ("networking.k8s.io", "Ingress", "ingresses"),
+            ("networking.k8s.io", "IngressClass", "ingressclasses"),
+            ("networking.k8s.io", "IPAddress", "ipaddresses"),
+            ("networking.k8s.io", "NetworkPolicy", "networkpolicies"),
+            ("policy", "PodDisruptionBudget", "poddisruptionbudgets"),
+            ("rbac.authorization.k8s.io", "RoleBinding", "rolebindings"),
+            ("resource.k8s.io", "DeviceClass", "deviceclasses"),
+            ("resource.k8s.io", "ResourceClaim", "resourceclaims"),
+            ("scheduling.k8s.io", "PriorityClass", "priorityclasses"),
+            (
+                "storage.k8s.io",
+                "CSIStorageCapacity",
+                "csistoragecapacities",
+            ),
+            ("storage.k8s.io", "StorageClass", "storageclasses"),
+            ("gateway.networking.k8s.io", "Gateway", "gateways"),
+            ("example.com", "Widget", "widgets"),
+        ] {
+            assert_eq!(plural(group, kind), resource);
+        }
+    }
+}

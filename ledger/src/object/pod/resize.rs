@@ -1,0 +1,77 @@
+//! Containers that are being resized in place: the largest of what was asked for, what the node
+//! allotted, and what runs. A resize that the node calls infeasible will not happen: then what was
+//! asked for does not count.
+
+use std::borrow::Cow;
+
+use super::{Container, ContainerStatus, Pod, Requirements, Status, totals::raise};
+use crate::{object::defaults::round_up, resource::ResourceList};
+
+impl Pod {
+    /// The requests of a container that runs beside others, resize included.
+    pub(super) fn effective_requests<'p>(
+        &'p self,
+        container: &'p Container,
+    ) -> Cow<'p, ResourceList> {
+        let asked = &container.resources.requests;
+        let Some((status, actual)) = self.actual(container) else {
+            return Cow::Borrowed(asked);
+        };
+        let mut largest = self.asked_unless_infeasible(asked);
+        raise(&mut largest, &actual.requests);
+        raise(&mut largest, &status.allocated_resources);
+        Cow::Owned(largest)
+    }
+
+    /// The limits of a container that runs beside others, resize included.
+    pub(super) fn effective_limits<'p>(
+        &'p self,
+        container: &'p Container,
+    ) -> Cow<'p, ResourceList> {
+        let asked = &container.resources.limits;
+        let Some((_, actual)) = self.actual(container) else {
+            return Cow::Borrowed(asked);
+        };
+        let mut largest = self.asked_unless_infeasible(asked);
+        raise(&mut largest, &actual.limits);
+        Cow::Owned(largest)
+    }
+
+    /// Its status, if that says what it runs with. Names are unique in a pod that was admitted;
+    /// in any other the last status wins, as in Kubernetes.
+    fn actual(&self, container: &Container) -> Option<(&ContainerStatus, &Requirements)> {
+        let init = self.status.init_container_statuses.iter().rev();
+        let status = init
+            .chain(self.status.container_statuses.iter().rev())
+            .find(|status| status.name == container.name)?;
+        Some((status, status.resources.as_ref()?))
+    }
+
+    fn asked_unless_infeasible(&self, asked: &ResourceList) -> ResourceList {
+        let pending = self
+            .status
+            .conditions
+            .iter()
+            .find(|it| it.kind == "PodResizePending");
+        if pending.is_some_and(|condition| condition.reason == "Infeasible") {
+            ResourceList::new()
+        } else {
+            asked.clone()
+        }
+    }
+
+    /// Rounds the amounts in the status up to thousandths, as the API server does.
+    pub(in crate::object) fn round_up_status(&mut self) {
+        let Status {
+            container_statuses,
+            init_container_statuses,
+            ..
+        } = &mut self.status;
+        for status in container_statuses.iter_mut().chain(init_container_statuses) {
+            round_up(&mut status.allocated_resources);
+            if let Some(actual) = &mut status.resources {
+                actual.round_up();
+            }
+        }
+    }
+}

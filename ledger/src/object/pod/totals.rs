@@ -1,0 +1,104 @@
+//! The requests and limits of a whole pod.
+
+use std::borrow::Cow;
+
+use super::{Container, Pod, Spec};
+use crate::{object::names::is_pod_level, resource::ResourceList};
+
+impl Pod {
+    /// What is set aside for the pod.
+    pub(super) fn total_requests(&self) -> ResourceList {
+        let mut total = sum(
+            &self.spec,
+            |container| self.effective_requests(container),
+            |starting| &starting.resources.requests,
+        );
+        if let Some(pod_level) = &self.spec.resources {
+            replace(&mut total, &pod_level.requests);
+        }
+        total.add(&self.spec.overhead);
+        total
+    }
+
+    /// What the pod may use at most. The overhead widens a limit, it does not make one.
+    pub(super) fn total_limits(&self) -> ResourceList {
+        let mut total = sum(
+            &self.spec,
+            |container| self.effective_limits(container),
+            |starting| &starting.resources.limits,
+        );
+        if let Some(pod_level) = &self.spec.resources {
+            replace(&mut total, &pod_level.limits);
+        }
+        let mut overhead = self.spec.overhead.clone();
+        overhead.retain(|name, _| total.get(name).is_some_and(|limit| !limit.is_zero()));
+        total.add(&overhead);
+        total
+    }
+}
+
+/// The requests of all containers, by the spec alone.
+pub(in crate::object) fn total_requests_in_spec(spec: &Spec) -> ResourceList {
+    sum(
+        spec,
+        |container| Cow::Borrowed(&container.resources.requests),
+        |starting| &starting.resources.requests,
+    )
+}
+
+/// The limits of all containers, by the spec alone.
+pub(in crate::object) fn total_limits_in_spec(spec: &Spec) -> ResourceList {
+    sum(
+        spec,
+        |container| Cow::Borrowed(&container.resources.limits),
+        |starting| &starting.resources.limits,
+    )
+}
+
+/// The most that the containers have at any moment of the pod's life: all containers and sidecars
+/// together, or any step of the start, where an init container runs beside the sidecars before it.
+///
+/// The order is Kubernetes': a sum is written in the style of its first summand that is not zero.
+fn sum<'p>(
+    spec: &'p Spec,
+    running: impl Fn(&'p Container) -> Cow<'p, ResourceList>,
+    starting: impl Fn(&'p Container) -> &'p ResourceList,
+) -> ResourceList {
+    let mut total = ResourceList::new();
+    for container in &spec.containers {
+        total.add(&running(container));
+    }
+    let mut sidecars = ResourceList::new();
+    let mut peak = ResourceList::new();
+    for container in &spec.init_containers {
+        if container.is_restartable() {
+            let own = running(container);
+            total.add(&own);
+            sidecars.add(&own);
+            raise(&mut peak, &sidecars);
+        } else {
+            let mut step = starting(container).clone();
+            step.add(&sidecars);
+            raise(&mut peak, &step);
+        }
+    }
+    raise(&mut total, &peak);
+    total
+}
+
+/// Resources of the pod as a whole take the place of the sum, name by name.
+fn replace(total: &mut ResourceList, pod_level: &ResourceList) {
+    for (name, amount) in pod_level.iter().filter(|(name, _)| is_pod_level(name)) {
+        total.insert(name.clone(), amount.clone());
+    }
+}
+
+/// Raises each name to the amount in `other`, if that is more. Of equal amounts the first stays, so
+/// that its spelling does; that is not so in [`ResourceList::max`].
+pub(super) fn raise(list: &mut ResourceList, other: &ResourceList) {
+    for (name, amount) in other.iter() {
+        if list.get(name).is_none_or(|own| amount > own) {
+            list.insert(name.clone(), amount.clone());
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Objects, and the cluster around them, as the vectors give them.
+
+use quota_ledger::{
+    Name, Timestamp,
+    object::{Context, GroupResource, Metadata, Object, OwningPod},
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::vectors::Case;
+
+/// The kind that `group` and `resource` of the input name.
+pub(crate) fn kind(case: &Case) -> GroupResource {
+    GroupResource::new(&case.text("group"), &case.text("resource"))
+}
+
+/// An object of the input, or none where there is `null`.
+pub(crate) fn object(kind: &GroupResource, json: &str) -> Result<Option<Object>, String> {
+    if json == "null" {
+        return Ok(None);
+    }
+    let object = Object::from_json(kind, json.as_bytes());
+    object.map(Some).map_err(|error| error.to_string())
+}
+
+/// `input.context`, and the clock.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Cluster {
+    device_classes: Vec<DeviceClass>,
+    pods: Vec<Box<RawValue>>,
+    claims: Vec<Claim>,
+    #[serde(skip)]
+    now: Timestamp,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct DeviceClass {
+    metadata: Metadata,
+    spec: DeviceClassSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct DeviceClassSpec {
+    extended_resource_name: Option<Name>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Claim {
+    metadata: Metadata,
+}
+
+impl Cluster {
+    pub(crate) fn read(case: &Case, now: Timestamp) -> Result<Self, String> {
+        let cluster: Option<Self> = case.read("context")?;
+        Ok(Self {
+            now,
+            ..cluster.unwrap_or_default()
+        })
+    }
+}
+
+impl Context for Cluster {
+    fn extended_resource(&self, device_class: &str) -> Option<Name> {
+        let class = self
+            .device_classes
+            .iter()
+            .find(|class| class.metadata.name == device_class)?;
+        class.spec.extended_resource_name.clone()
+    }
+
+    fn is_device_class_resource(&self, extended_resource: &str) -> bool {
+        self.device_classes.iter().any(|class| {
+            let name = class.spec.extended_resource_name.as_ref();
+            name.is_some_and(|name| *name == extended_resource)
+        })
+    }
+
+    fn pod(&self, namespace: &str, name: &str) -> Option<OwningPod> {
+        let pods = GroupResource::new("", "pods");
+        self.pods.iter().find_map(|json| {
+            let Ok(Object::Pod(pod)) = Object::from_json(&pods, json.get().as_bytes()) else {
+                return None;
+            };
+            let found = pod.metadata.name == name && pod.metadata.namespace == namespace;
+            found.then(|| OwningPod {
+                uid: pod.metadata.uid.clone(),
+                extended_resource_claim: pod.extended_resource_claim().cloned(),
+                resources: pod.resources(self.now),
+            })
+        })
+    }
+
+    fn has_older_claim(&self, namespace: &str, pod_uid: &str, than: (Timestamp, &str)) -> bool {
+        self.claims.iter().map(|claim| &claim.metadata).any(|it| {
+            let since = it.creation_timestamp.unwrap_or(Timestamp::EPOCH);
+            it.namespace == namespace
+                && it.made_for_pod().is_some_and(|uid| *uid == pod_uid)
+                && (since, it.name.as_str()) < than
+        })
+    }
+}

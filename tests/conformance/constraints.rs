@@ -1,0 +1,19 @@
+//! What a quota demands of every container.
+
+use quota_ledger::Name;
+
+use super::{
+    cluster,
+    vectors::{Case, same},
+};
+
+pub(crate) fn run(case: &Case) -> Result<(), String> {
+    let required: Vec<Name> = case.read("required")?;
+    let object = cluster::object(&cluster::kind(case), case.json("object"))?.ok_or("no object")?;
+    let missing = object.missing_requirements(&required);
+    same(
+        "error",
+        &missing.as_deref(),
+        &case.expected["error"].as_str(),
+    )
+}

@@ -9,16 +9,18 @@ mod conformance {
     pub(crate) mod deviations;
     pub(crate) mod quantity;
     pub(crate) mod usage;
+    pub(crate) mod validation;
     pub(crate) mod vectors;
 }
 
 use std::process::ExitCode;
 
-use conformance::{constraints, quantity, usage, vectors};
+use conformance::{constraints, quantity, usage, validation, vectors};
 
 /// Every file of vectors and what runs a case of it.
 const FILES: &[(&str, vectors::Run)] = &[
     ("quantity", quantity::run),
+    ("validation", validation::run),
     ("usage", usage::run),
     ("constraints", constraints::run),
 ];

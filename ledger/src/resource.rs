@@ -7,7 +7,10 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 
-use crate::{Name, quantity::Quantity};
+use crate::{
+    Name,
+    quantity::{Quantity, Scale},
+};
 
 /// Quantities by resource name, sorted by name; each name at most once.
 ///
@@ -153,6 +156,14 @@ impl ResourceList {
     /// Keeps the entries that pass.
     pub fn retain(&mut self, mut passes: impl FnMut(&Name, &Quantity) -> bool) {
         self.0.retain(|(name, quantity)| passes(name, quantity));
+    }
+
+    /// Rounds each quantity away from zero to thousandths, as Kubernetes' v1 defaulting does with
+    /// every resource list that comes in.
+    pub fn round_up_to_thousandths(&mut self) {
+        for (_, quantity) in &mut self.0 {
+            quantity.round_up(Scale::Milli);
+        }
     }
 
     /// The names, sorted, of which there is more here than in `hard`. Names that are missing on

@@ -94,18 +94,31 @@ impl<'a> Number<'a> {
         Some(Self::fit(big.as_ref() - rest + away))
     }
 
-    /// How many times `step` it is, rounded away from zero and held at the ends of `i64`.
+    /// How many times `step` it is, rounded away from zero; none if that does not fit.
+    pub(super) fn exact_steps(&self, step: i128) -> Option<i64> {
+        match self {
+            Self::Small(nanos) => i64::try_from(nanos / step + (nanos % step).signum()).ok(),
+            Self::Large(_) => None,
+        }
+    }
+
+    /// The same, held at the ends of `i64`.
     pub(super) fn steps(&self, step: i128) -> i64 {
         let held = match self.sign() {
             Ordering::Less => i64::MIN,
             _ => i64::MAX,
         };
-        match self {
-            Self::Small(nanos) => {
-                i64::try_from(nanos / step + (nanos % step).signum()).unwrap_or(held)
-            }
-            Self::Large(_) => held,
-        }
+        self.exact_steps(step).unwrap_or(held)
+    }
+
+    /// The same, with all but the last 64 bits cut off.
+    pub(super) fn wrapped_steps(&self, step: i128) -> i64 {
+        let rounded = self.rounded(step);
+        let steps = rounded.as_ref().unwrap_or(self).to_big().as_ref() / step;
+        let low = (steps & BigInt::from(u64::MAX))
+            .to_u64()
+            .unwrap_or_default();
+        low.cast_signed()
     }
 
     pub(super) fn to_f64(&self) -> f64 {

@@ -145,6 +145,7 @@ impl<'a> Pieces<'a> {
         Ok(number::scaled(&mantissa, shift, self.last_place(power) + 9))
     }
 
+    /// Whether Kubernetes holds a text as an `int64` with a decimal scale.
     fn takes_fast_path(&self, suffix: &Suffix) -> bool {
         match *suffix {
             Suffix::Decimal(power, _) => {
@@ -208,5 +209,28 @@ impl Suffix {
             i64::from(exponent as i32),
             Format::DecimalExponent,
         ))
+    }
+}
+
+impl Quantity {
+    /// Kubernetes' test for whole numbers in validation, `MilliValue() % 1000 == 0`, including what
+    /// it makes of numbers whose thousandths do not fit an `int64`: some of them overflow to zero and
+    /// pass, the others wrap around and pass by chance.
+    #[must_use]
+    pub fn passes_integer_check(&self) -> bool {
+        if let Some(thousandths) = self.number().exact_steps(super::Scale::Milli.nanos()) {
+            return thousandths % 1000 == 0;
+        }
+        let overflows_to_zero = Pieces::split(&self.to_string()).is_ok_and(|pieces| {
+            Suffix::read(pieces.suffix).is_some_and(|suffix| match suffix {
+                // Powers of ten for which Kubernetes multiplies once, and wraps, are left out.
+                Suffix::Decimal(power, _) => {
+                    pieces.takes_fast_path(&suffix)
+                        && !matches!(pieces.last_place(power), i64::MIN..=0 | 3 | 6)
+                }
+                Suffix::Binary(_) => false,
+            })
+        });
+        overflows_to_zero || self.number().wrapped_steps(super::Scale::Milli.nanos()) % 1000 == 0
     }
 }

@@ -1,5 +1,15 @@
 //! ResourceQuota: hard limits, scopes, validation.
 
+pub mod field;
+pub mod limited;
+pub mod manifest;
+mod metadata;
+mod names;
 pub mod spec;
+mod syntax;
+pub mod validation;
 
+pub use field::FieldError;
+pub use limited::LimitedResource;
+pub use manifest::Manifest;
 pub use spec::{ScopeExpression, ScopeSelector, Spec};

@@ -1,0 +1,213 @@
+//! Limited resources: what may only be used where some quota covers it. They come from the
+//! configuration file of Kubernetes' ResourceQuota admission plugin.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    field::FieldError,
+    spec::{ScopeExpression, null_as_default},
+};
+use crate::Name;
+
+/// A kind of objects of which some resources or scopes need a covering quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LimitedResource {
+    /// The API group of the kind; empty for the core group.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "str::is_empty"
+    )]
+    pub api_group: Name,
+    /// The plural name of the kind, such as `pods`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub resource: Name,
+    /// Resources with one of these texts in their name need a covering quota.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub match_contains: Vec<Name>,
+    /// Objects that match one of these expressions need a quota with that scope.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub match_scopes: Vec<ScopeExpression>,
+}
+
+/// Why a configuration file cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It is not the JSON of a configuration.
+    #[error("cannot read the configuration: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is the configuration of something else.
+    #[error("no kind {kind:?} is registered for version {api_version:?}")]
+    OtherKind {
+        /// The API version in the file.
+        api_version: String,
+        /// The kind in the file.
+        kind: String,
+    },
+    /// The plugin's configuration is kept in yet another file.
+    #[error(
+        "plugins[{plugin}].path: the ResourceQuota configuration must be inline, under plugins[{plugin}].configuration"
+    )]
+    Path {
+        /// The index of the plugin.
+        plugin: usize,
+    },
+}
+
+/// Reads limited resources from the JSON form of a `ResourceQuotaConfiguration`
+/// (`apiserver.config.k8s.io/v1`, or the older `Configuration`), or of an `AdmissionConfiguration`
+/// that has one. A file without any has no limited resources. Unknown fields are passed over.
+///
+/// # Errors
+/// If the file is no such configuration. Whether its content makes sense is for [`validate`].
+pub fn load(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
+    let header: Header = serde_json::from_str(json)?;
+    match (header.api_version.as_str(), header.kind.as_str()) {
+        (
+            "apiserver.config.k8s.io/v1" | "apiserver.k8s.io/v1" | "apiserver.k8s.io/v1alpha1",
+            "AdmissionConfiguration",
+        ) => load_admission(json),
+        ("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration")
+        | (
+            "resourcequota.admission.k8s.io/v1beta1" | "resourcequota.admission.k8s.io/v1alpha1",
+            "Configuration",
+        ) => Ok(serde_json::from_str::<Configuration>(json)?.limited_resources),
+        _ => Err(LoadError::OtherKind {
+            api_version: header.api_version,
+            kind: header.kind,
+        }),
+    }
+}
+
+fn load_admission(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
+    let admission: Admission = serde_json::from_str(json)?;
+    let Some(index) = admission
+        .plugins
+        .iter()
+        .position(|plugin| plugin.name == "ResourceQuota")
+    else {
+        return Ok(Vec::new());
+    };
+    let plugin = &admission.plugins[index];
+    match &plugin.configuration {
+        Some(configuration) => load(configuration.get()),
+        None if !plugin.path.is_empty() => Err(LoadError::Path { plugin: index }),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// What is wrong with limited resources.
+#[must_use]
+pub fn validate(limited: &[LimitedResource]) -> Vec<FieldError> {
+    let nameless = limited
+        .iter()
+        .enumerate()
+        .filter(|(_, limited)| limited.resource.is_empty());
+    nameless
+        .map(|(at, _)| FieldError::required(format!("limitedResources[{at}].resource"), ""))
+        .collect()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Header {
+    #[serde(deserialize_with = "null_as_default")]
+    api_version: String,
+    #[serde(deserialize_with = "null_as_default")]
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Configuration {
+    #[serde(deserialize_with = "null_as_default")]
+    limited_resources: Vec<LimitedResource>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Admission {
+    #[serde(deserialize_with = "null_as_default")]
+    plugins: Vec<Plugin>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Plugin {
+    #[serde(deserialize_with = "null_as_default")]
+    name: String,
+    #[serde(deserialize_with = "null_as_default")]
+    path: String,
+    configuration: Option<Box<RawValue>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUOTA: &str = r#"{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration",
+        "limitedResources":[{"resource":"pods","matchContains":["cpu"],"unknown":1,"matchScopes":
+        [{"scopeName":"PriorityClass","operator":"In","values":["high"]}]},{"apiGroup":"apps","resource":null}]}"#;
+
+    #[test]
+    fn it_reads_the_plugins_own_file_and_the_one_around_it() {
+        let limited = load(QUOTA).unwrap();
+        assert_eq!(limited[0].match_contains, ["cpu"]);
+        assert_eq!(limited[0].match_scopes[0].values, ["high"]);
+        assert_eq!(limited[1].api_group, "apps");
+        let around = |plugin: &str| {
+            load(&format!(
+                r#"{{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[
+                {{"name":"Other"}},{plugin}]}}"#
+            ))
+        };
+        assert_eq!(
+            around(&format!(
+                r#"{{"name":"ResourceQuota","configuration":{QUOTA}}}"#
+            ))
+            .unwrap(),
+            limited
+        );
+        assert_eq!(around(r#"{"name":"ResourceQuota"}"#).unwrap(), []);
+        assert_eq!(around(r#"{"name":"More"}"#).unwrap(), []);
+        let elsewhere = around(r#"{"name":"ResourceQuota","path":"quota.yaml"}"#).unwrap_err();
+        assert!(matches!(elsewhere, LoadError::Path { plugin: 1 }));
+    }
+
+    #[test]
+    fn it_refuses_other_kinds() {
+        for (api_version, kind) in [
+            ("apiserver.config.k8s.io/v1", "Configuration"),
+            ("resourcequota.admission.k8s.io/v1", "Configuration"),
+            ("v1", "ResourceQuota"),
+            ("", ""),
+        ] {
+            let json = format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}"}}"#);
+            assert!(
+                matches!(load(&json), Err(LoadError::OtherKind { .. })),
+                "{json}"
+            );
+        }
+        assert!(matches!(
+            load(&QUOTA.replace("[\"cpu\"]", "\"cpu\"")),
+            Err(LoadError::Json(_))
+        ));
+    }
+
+    #[test]
+    fn each_needs_the_name_of_a_kind() {
+        let errors = validate(&load(QUOTA).unwrap());
+        assert_eq!(errors.len(), 1);
+        assert_eq!(
+            errors[0].to_string(),
+            "limitedResources[1].resource: Required value"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! Which resource names a quota may have, and what is asked of their values.
+
+use crate::object::names::{HUGE_PAGES_PREFIX, REQUESTS_HUGE_PAGES_PREFIX, is_extended};
+
+/// Resources that a quota without a domain in the name may limit.
+const STANDARD: [&str; 19] = [
+    "cpu",
+    "memory",
+    "ephemeral-storage",
+    "requests.cpu",
+    "requests.memory",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Resources that come in whole numbers.
+const INTEGER: [&str; 9] = [
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+];
+
+/// Compute resources that scopes on pods may be combined with.
+const POD_COMPUTE: [&str; 6] = [
+    "cpu",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+    "limits.cpu",
+    "limits.memory",
+];
+
+/// The scopes that Kubernetes knows.
+pub(super) const SCOPES: [&str; 7] = [
+    "Terminating",
+    "NotTerminating",
+    "BestEffort",
+    "NotBestEffort",
+    "PriorityClass",
+    "CrossNamespacePodAffinity",
+    "VolumeAttributesClass",
+];
+
+fn is_huge_pages(name: &str) -> bool {
+    name.starts_with(HUGE_PAGES_PREFIX) || name.starts_with(REQUESTS_HUGE_PAGES_PREFIX)
+}
+
+/// Whether a quota may limit this resource without a domain in its name.
+pub(super) fn is_standard_for_quota(name: &str) -> bool {
+    STANDARD.contains(&name) || is_huge_pages(name)
+}
+
+/// Whether the name is one of Kubernetes' own, if not always one for quotas.
+pub(super) fn is_standard(name: &str) -> bool {
+    is_standard_for_quota(name) || name == "storage"
+}
+
+/// Whether limits of this resource must be whole numbers.
+pub(super) fn is_integer(name: &str) -> bool {
+    INTEGER.contains(&name) || is_extended(name)
+}
+
+/// Whether a quota with this scope may limit this resource. Unknown scopes are not held against it:
+/// they are an error by themselves.
+pub(super) fn may_have_scope(name: &str, scope: &str) -> bool {
+    match scope {
+        "BestEffort" => name == "pods",
+        "Terminating"
+        | "NotTerminating"
+        | "NotBestEffort"
+        | "PriorityClass"
+        | "CrossNamespacePodAffinity" => name == "pods" || POD_COMPUTE.contains(&name),
+        "VolumeAttributesClass" => name == "persistentvolumeclaims" || name == "requests.storage",
+        _ => true,
+    }
+}

@@ -264,4 +264,6 @@ impl<'de> Visitor<'de> for ListVisitor {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

@@ -274,4 +274,6 @@ impl fmt::Debug for Quantity {
 }
 
 #[cfg(test)]
+pub(crate) mod laws;
+#[cfg(test)]
 mod tests;

@@ -6,9 +6,18 @@ use serde_json::value::RawValue;
 
 use super::{
     field::FieldError,
+    shape::{self, ArrayForObject},
     spec::{ScopeExpression, null_as_default},
 };
 use crate::Name;
+
+/// Where either kind of configuration has objects.
+const OBJECTS: [&str; 4] = [
+    "",
+    "limitedResources/*",
+    "limitedResources/*/matchScopes/*",
+    "plugins/*",
+];
 
 /// A kind of objects of which some resources or scopes need a covering quota.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +52,9 @@ pub enum LoadError {
     /// It is not the JSON of a configuration.
     #[error("cannot read the configuration: {0}")]
     Json(#[from] serde_json::Error),
+    /// It has an array where an object belongs.
+    #[error("cannot read the configuration: {0}")]
+    Shape(#[from] ArrayForObject),
     /// It is the configuration of something else.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     OtherKind {
@@ -69,6 +81,7 @@ pub enum LoadError {
 /// If the file is no such configuration. Whether its content makes sense is for [`validate`].
 pub fn load(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
     let header: Header = serde_json::from_str(json)?;
+    shape::has_objects_at(&serde_json::from_str(json)?, &OBJECTS)?;
     match (header.api_version.as_str(), header.kind.as_str()) {
         (
             "apiserver.config.k8s.io/v1" | "apiserver.k8s.io/v1" | "apiserver.k8s.io/v1alpha1",
@@ -199,6 +212,8 @@ mod tests {
             load(&QUOTA.replace("[\"cpu\"]", "\"cpu\"")),
             Err(LoadError::Json(_))
         ));
+        let array = QUOTA.replace(r#"{"apiGroup":"apps","resource":null}"#, "[]");
+        assert!(matches!(load(&array), Err(LoadError::Shape(_))));
     }
 
     #[test]

@@ -2,15 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
-use super::spec::{Spec, null_as_default};
+use super::{
+    shape::{self, ArrayForObject},
+    spec::{Spec, null_as_default},
+};
 use crate::{Name, Timestamp, resource::ResourceList};
 
 /// The API version of ResourceQuota.
 pub const API_VERSION: &str = "v1";
 /// The kind of ResourceQuota.
 pub const KIND: &str = "ResourceQuota";
+
+/// Where a manifest has objects.
+const OBJECTS: [&str; 7] = [
+    "",
+    "metadata",
+    "metadata/ownerReferences/*",
+    "spec",
+    "spec/scopeSelector",
+    "spec/scopeSelector/matchExpressions/*",
+    "status",
+];
 
 /// A v1 ResourceQuota. Fields that it does not know are passed over when it is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -105,7 +120,7 @@ pub struct Metadata {
         deserialize_with = "null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
-    pub managed_fields: Vec<serde_json::Value>,
+    pub managed_fields: Vec<Value>,
 }
 
 /// An owner of the quota.
@@ -156,6 +171,9 @@ pub enum DecodeError {
     /// It is not the JSON of one: a quantity that does not parse, a list instead of a text.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
+    /// It has an array where an object belongs.
+    #[error(transparent)]
+    Shape(#[from] ArrayForObject),
     /// It says that it is something else.
     #[error("the kind in the data ({api_version}, Kind={kind}) is not v1, Kind=ResourceQuota")]
     OtherKind {
@@ -174,6 +192,8 @@ impl Manifest {
     /// If it is not the JSON of a ResourceQuota.
     pub fn from_json(json: &[u8]) -> Result<Self, DecodeError> {
         let mut manifest: Self = serde_json::from_slice(json)?;
+        let value: Value = serde_json::from_slice(json)?;
+        shape::has_objects_at(&value, &OBJECTS)?;
         let says = |text: &str, expected: &str| text.is_empty() || text == expected;
         if !says(&manifest.api_version, API_VERSION) || !says(&manifest.kind, KIND) {
             return Err(DecodeError::OtherKind {
@@ -190,7 +210,8 @@ impl Manifest {
         {
             list.round_up_to_thousandths();
         }
-        manifest.lists_no_scopes = manifest.spec.scopes.is_empty() && lists_scopes(json);
+        manifest.lists_no_scopes = manifest.spec.scopes.is_empty()
+            && value.pointer("/spec/scopes").is_some_and(Value::is_array);
         Ok(manifest)
     }
 
@@ -211,22 +232,6 @@ impl Manifest {
         metadata.deletion_grace_period_seconds = stored_metadata.deletion_grace_period_seconds;
         self.status.clone_from(&stored.status);
     }
-}
-
-/// Whether the JSON has a list, if an empty one, as `spec.scopes`.
-fn lists_scopes(json: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Outer {
-        spec: Option<Inner>,
-    }
-    #[derive(Deserialize)]
-    struct Inner {
-        scopes: Option<IgnoredAny>,
-    }
-    let outer = serde_json::from_slice::<Outer>(json).ok();
-    outer
-        .and_then(|outer| outer.spec)
-        .is_some_and(|spec| spec.scopes.is_some())
 }
 
 /// A map of texts, in which `null` is the empty text.

@@ -5,6 +5,7 @@ pub mod limited;
 pub mod manifest;
 mod metadata;
 mod names;
+pub mod shape;
 pub mod spec;
 mod syntax;
 pub mod validation;

@@ -280,3 +280,6 @@ impl<'a> ShownSelector<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,12 @@
 //! one line per file, the ids of failing cases, and the total; exits with 1 if a case fails.
 
 mod conformance {
+    pub(crate) mod admission;
     pub(crate) mod cluster;
     pub(crate) mod constraints;
     pub(crate) mod deviations;
     pub(crate) mod quantity;
+    pub(crate) mod scopes;
     pub(crate) mod usage;
     pub(crate) mod validation;
     pub(crate) mod vectors;
@@ -15,14 +17,16 @@ mod conformance {
 
 use std::process::ExitCode;
 
-use conformance::{constraints, quantity, usage, validation, vectors};
+use conformance::{admission, constraints, quantity, scopes, usage, validation, vectors};
 
 /// Every file of vectors and what runs a case of it.
 const FILES: &[(&str, vectors::Run)] = &[
     ("quantity", quantity::run),
     ("validation", validation::run),
     ("usage", usage::run),
+    ("scopes", scopes::run),
     ("constraints", constraints::run),
+    ("admission", admission::run),
 ];
 
 fn main() -> ExitCode {

@@ -3,6 +3,7 @@
 //! Everything but [`journal`] is pure: plain data in, plain data out, no clock, no disk, no network,
 //! no randomness. The daemon around it (crate `quotad`) does the waiting.
 
+pub mod admission;
 pub mod journal;
 pub mod name;
 pub mod object;

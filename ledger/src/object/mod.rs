@@ -52,7 +52,7 @@ pub use self::{
 
 use serde::Deserialize;
 
-use crate::{Name, Timestamp};
+use crate::Timestamp;
 
 /// An object, read as far as its footprint needs.
 #[derive(Clone, Debug)]
@@ -165,9 +165,9 @@ impl Object {
     /// What a quota on the `required` names demands of the object and what is missing, in
     /// Kubernetes' words: `must specify cpu for: a,b; limits.cpu for: a`. Only pods miss anything.
     #[must_use]
-    pub fn missing_requirements(&self, required: &[Name]) -> Option<String> {
+    pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         match self {
-            Self::Pod(pod) => pod.missing_requirements(required.iter().map(Name::as_str)),
+            Self::Pod(pod) => pod.missing_requirements(required),
             _ => None,
         }
     }

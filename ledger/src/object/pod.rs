@@ -206,10 +206,7 @@ impl Pod {
     ///
     /// Kubernetes calls this rule a mistake and keeps it to these six names.
     #[must_use]
-    pub fn missing_requirements<'n>(
-        &self,
-        required: impl IntoIterator<Item = &'n str>,
-    ) -> Option<String> {
+    pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         if self
             .spec
             .resources
@@ -218,7 +215,7 @@ impl Pod {
         {
             return None;
         }
-        let mut required: Vec<&str> = required.into_iter().collect();
+        let mut required = required.to_vec();
         required.sort_unstable();
         required.dedup();
         let missing: Vec<String> = required

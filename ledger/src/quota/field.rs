@@ -127,7 +127,7 @@ impl fmt::Display for FieldError {
 }
 
 /// Go's `%q`.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {

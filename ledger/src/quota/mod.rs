@@ -6,6 +6,7 @@ pub mod manifest;
 mod metadata;
 mod names;
 pub mod shape;
+pub mod scopes;
 pub mod spec;
 mod syntax;
 pub mod validation;

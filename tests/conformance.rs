@@ -9,6 +9,7 @@ mod conformance {
     pub(crate) mod constraints;
     pub(crate) mod deviations;
     pub(crate) mod quantity;
+    pub(crate) mod recalc;
     pub(crate) mod scopes;
     pub(crate) mod usage;
     pub(crate) mod validation;
@@ -17,7 +18,7 @@ mod conformance {
 
 use std::process::ExitCode;
 
-use conformance::{admission, constraints, quantity, scopes, usage, validation, vectors};
+use conformance::{admission, constraints, quantity, recalc, scopes, usage, validation, vectors};
 
 /// Every file of vectors and what runs a case of it.
 const FILES: &[(&str, vectors::Run)] = &[
@@ -27,6 +28,7 @@ const FILES: &[(&str, vectors::Run)] = &[
     ("scopes", scopes::run),
     ("constraints", constraints::run),
     ("admission", admission::run),
+    ("recalc", recalc::run),
 ];
 
 fn main() -> ExitCode {

@@ -60,6 +60,14 @@ pub struct BrokenScope {
     source: BrokenSelector,
 }
 
+impl Spec {
+    /// Whether the quota is for some objects of its namespace only.
+    #[must_use]
+    pub fn is_scoped(&self) -> bool {
+        scopes_of(self).next().is_some()
+    }
+}
+
 /// All that a quota asks of an object: `scopes` first, each as `Exists`, then the selector.
 pub fn scopes_of(spec: &Spec) -> impl Iterator<Item = Scope<'_>> {
     let plain = spec.scopes.iter().map(|name| Scope {

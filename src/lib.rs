@@ -1,3 +1,4 @@
 //! The Quota Ledger daemon.
 
 pub mod config;
+pub mod writer;

@@ -4,13 +4,19 @@
 //! no randomness. The daemon around it (crate `quotad`) does the waiting.
 
 pub mod admission;
+pub mod codec;
+pub mod decide;
+pub mod desk;
+pub mod event;
 pub mod journal;
 pub mod name;
 pub mod object;
 pub mod quantity;
 pub mod quota;
 pub mod resource;
+pub mod state;
 pub mod time;
+pub mod uid;
 
 pub use name::Name;
 pub use time::{Span, Timestamp};

@@ -153,6 +153,7 @@ fn decide(
     }
     let attempt = Attempt {
         kind: &kind,
+        measured: false,
         operation,
         subresource: &request.subresource,
         new: &new,

@@ -54,6 +54,9 @@ pub trait Limit {
 pub struct Attempt<'a> {
     /// The kind of the object.
     pub kind: &'a GroupResource,
+    /// The amounts were given, not computed from the object: every name among them belongs to it,
+    /// and a quota limits those.
+    pub measured: bool,
     /// What is to be done.
     pub operation: Operation,
     /// The part of the object that it is done to; empty for the whole object.
@@ -169,7 +172,13 @@ fn applicable<'l, L: Limit>(
         return Ok(Vec::new());
     }
     let names = limit.hard().names().map(Name::as_str);
-    let owned = Evaluator::of(attempt.kind).matching(names, attempt.context);
+    let owned: Vec<&str> = if attempt.measured {
+        names
+            .filter(|name| attempt.new.resources.get(name).is_some())
+            .collect()
+    } else {
+        Evaluator::of(attempt.kind).matching(names, attempt.context)
+    };
     if owned.is_empty() {
         return Ok(owned);
     }

@@ -62,6 +62,7 @@ fn decide(
 ) -> Result<Vec<Charge>, Denial> {
     let attempt = Attempt {
         kind: &GroupResource::new("", "services"),
+        measured: false,
         operation,
         subresource: "",
         new,

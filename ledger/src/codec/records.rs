@@ -1,0 +1,184 @@
+//! The layout of every record in format version 1. Tags and orders here are on disk: never change them.
+
+use super::{
+    DecodeError, Reader, Wire, Writer,
+    wire::{record, variants},
+};
+use crate::{
+    Timestamp,
+    event::{Actor, Cursor, DeadLetter, Event, Observed, QuotaRecord, Reservation},
+    object::{Footprint, PodTraits, Traits},
+    quantity::{Format, Mantissa, Parts, Quantity},
+    quota::spec::{ScopeExpression, ScopeSelector, Spec},
+    resource::ResourceList,
+    uid::{Form, Uid},
+};
+
+record!(Actor {
+    principal,
+    user,
+    request_id,
+    traceparent,
+    reason
+});
+record!(QuotaRecord {
+    namespace,
+    name,
+    uid,
+    created,
+    spec,
+    metadata
+});
+record!(Observed {
+    uid,
+    namespace,
+    resource,
+    name,
+    version,
+    footprint,
+    lapse,
+    ends_reservation
+});
+record!(Reservation {
+    uid,
+    namespace,
+    resource,
+    name,
+    api_version,
+    kind,
+    footprint,
+    created,
+    expiration,
+    after_version,
+    request,
+});
+record!(Cursor {
+    incarnation,
+    position,
+    time,
+    checksum
+});
+record!(DeadLetter {
+    source,
+    position,
+    reason,
+    payload
+});
+record!(Footprint { resources, traits });
+record!(PodTraits {
+    best_effort,
+    terminating,
+    priority_class,
+    cross_namespace_affinity
+});
+record!(Spec {
+    hard,
+    scopes,
+    selector
+});
+record!(ScopeSelector { match_expressions });
+record!(ScopeExpression {
+    scope_name,
+    operator,
+    values
+});
+
+variants!(Traits {
+    0 => Plain,
+    1 => Pod(pod),
+    2 => VolumeClaim { attributes_classes },
+});
+
+variants!(Event {
+    1 => QuotaSet(quota),
+    2 => QuotaDeleted { namespace, name },
+    3 => ObjectObserved(object),
+    4 => ObjectRefreshed { uid, version, ends_reservation },
+    5 => ObjectLapsed { uid, footprint },
+    6 => ObjectDeleted { uid, namespace },
+    7 => ReservationGranted(reservation),
+    8 => ReservationGrown { uid, footprint, expiration },
+    9 => ReservationExtended { uid, expiration },
+    10 => ReservationCommitted { uid, resources },
+    11 => ReservationReleased { uid },
+    12 => ReservationExpired { uid },
+    13 => ReservationSuperseded { uid, by },
+    14 => SourceAdvanced { source, cursor },
+    15 => SourceReset { source, incarnation },
+    16 => SourceGapped { source, first, last },
+    17 => MessageRejected(letter),
+});
+
+variants!(Form {
+    0 => Uuid(bytes),
+    1 => Text(text),
+});
+
+impl Wire for Uid {
+    fn put(&self, writer: &mut Writer) {
+        self.form().put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Form::take(reader).map(Self::from_form)
+    }
+}
+
+record!(Parts {
+    mantissa,
+    format,
+    spelling
+});
+
+variants!(Mantissa {
+    0 => Scaled { digits, power },
+    1 => Nanos(bytes),
+});
+
+variants!(Format {
+    0 => DecimalSI,
+    1 => BinarySI,
+    2 => DecimalExponent,
+    3 => Unset,
+});
+
+impl Wire for Quantity {
+    fn put(&self, writer: &mut Writer) {
+        self.to_parts().put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Parts::take(reader).map(Self::from_parts)
+    }
+}
+
+impl Wire for Timestamp {
+    fn put(&self, writer: &mut Writer) {
+        self.nanoseconds().put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        i64::take(reader).map(Self::from_nanoseconds)
+    }
+}
+
+impl Wire for ResourceList {
+    fn put(&self, writer: &mut Writer) {
+        writer.plain(self.len() as u64);
+        for (name, quantity) in self.iter() {
+            name.put(writer);
+            quantity.put(writer);
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let items = Vec::<(crate::Name, Quantity)>::take(reader)?;
+        Ok(items.into_iter().collect())
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, writer: &mut Writer) {
+        self.0.put(writer);
+        self.1.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok((A::take(reader)?, B::take(reader)?))
+    }
+}

@@ -1,0 +1,195 @@
+//! What sources tell: objects seen and deleted, positions, and what could not be understood.
+
+use std::sync::Arc;
+
+use crate::{
+    Name, Timestamp,
+    event::{Cursor, DeadLetter, Event, Observed, QuotaRecord},
+    quota::spec::Spec,
+    state::State,
+    uid::Uid,
+};
+
+/// Something that a source told about an object.
+#[derive(Clone, Debug)]
+pub enum Sighting {
+    /// It was seen alive.
+    Alive {
+        /// As it was seen; whether it ends a reservation is decided here.
+        object: Box<Observed>,
+        /// The quota that it is, if quotas are adopted from the stream.
+        quota: Option<Box<Adopted>>,
+    },
+    /// It was deleted.
+    Deleted {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// Its name, if it is a quota and quotas are adopted from the stream.
+        quota: Option<Name>,
+    },
+}
+
+/// A ResourceQuota seen in a stream.
+#[derive(Clone, Debug)]
+pub struct Adopted {
+    /// When it was created.
+    pub created: Timestamp,
+    /// Limits and scopes.
+    pub spec: Spec,
+    /// The rest of its metadata as JSON text.
+    pub metadata: Box<str>,
+}
+
+/// What a sighting amounts to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is news.
+    Accepted(Vec<Event>),
+    /// It is old: not newer than what was seen, or of an object that is deleted.
+    Ignored,
+}
+
+/// Takes note of a sighting.
+///
+/// For one uid, a version not newer than the last one seen changes nothing, and a deletion is final. A version of
+/// 0 is not known, and taken for newer unless nothing has changed.
+#[must_use]
+pub fn observe(state: &State, sighting: &Sighting) -> Verdict {
+    match sighting {
+        Sighting::Alive { object, quota } => alive(state, object, quota.as_deref()),
+        Sighting::Deleted {
+            uid,
+            namespace,
+            quota,
+        } => {
+            if state.is_deleted(uid) && state.object(uid).is_none() {
+                return Verdict::Ignored;
+            }
+            let mut events = vec![Event::ObjectDeleted {
+                uid: uid.clone(),
+                namespace: namespace.clone(),
+            }];
+            let adopted = |name: &&Name| {
+                state
+                    .quota_record(namespace, name)
+                    .is_some_and(|(record, _)| record.uid == *uid)
+            };
+            events.extend(
+                quota
+                    .as_ref()
+                    .filter(adopted)
+                    .map(|name| Event::QuotaDeleted {
+                        namespace: namespace.clone(),
+                        name: name.clone(),
+                    }),
+            );
+            Verdict::Accepted(events)
+        }
+    }
+}
+
+fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
+    if state.is_deleted(&object.uid) {
+        return Verdict::Ignored;
+    }
+    let known = state.object(&object.uid);
+    let pending = state
+        .reservation(&object.uid)
+        .filter(|view| view.end.is_none());
+    let ends_reservation = pending
+        .is_some_and(|view| object.version == 0 || object.version > view.reservation.after_version);
+    let Some(known) = known else {
+        return accepted(state, object, ends_reservation, quota);
+    };
+    if object.version != 0 && object.version <= known.version {
+        return Verdict::Ignored;
+    }
+    let same = *known.footprint == object.footprint
+        && known.namespace == object.namespace
+        && known.resource == object.resource
+        && known.name == object.name
+        && known.lapse == object.lapse;
+    if !same || quota.is_some() {
+        return accepted(state, object, ends_reservation, quota);
+    }
+    if object.version == 0 && !ends_reservation {
+        return Verdict::Ignored;
+    }
+    let version = object.version.max(known.version);
+    let uid = object.uid.clone();
+    Verdict::Accepted(vec![Event::ObjectRefreshed {
+        uid,
+        version,
+        ends_reservation,
+    }])
+}
+
+fn accepted(
+    state: &State,
+    object: &Observed,
+    ends_reservation: bool,
+    quota: Option<&Adopted>,
+) -> Verdict {
+    let mut events = vec![Event::ObjectObserved(Box::new(Observed {
+        ends_reservation,
+        ..object.clone()
+    }))];
+    events.extend(quota.and_then(|quota| adopt(state, object, quota)));
+    Verdict::Accepted(events)
+}
+
+fn adopt(state: &State, object: &Observed, quota: &Adopted) -> Option<Event> {
+    let record = QuotaRecord {
+        namespace: object.namespace.clone(),
+        name: Name::from(&*object.name),
+        uid: object.uid.clone(),
+        created: quota.created,
+        spec: quota.spec.clone(),
+        metadata: quota.metadata.clone(),
+    };
+    let current = state.quota_record(&record.namespace, &record.name);
+    if current.is_some_and(|(current, _)| **current == record) {
+        return None;
+    }
+    Some(Event::QuotaSet(Arc::new(record)))
+}
+
+/// Moves a source's cursor; nothing if it stands there or further already.
+#[must_use]
+pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
+    let current = state.sources().get(source);
+    let passed = current.is_some_and(|current| {
+        current.incarnation == cursor.incarnation && current.position >= cursor.position
+    });
+    (!passed).then(|| Event::SourceAdvanced {
+        source: source.clone(),
+        cursor: cursor.clone(),
+    })
+}
+
+/// A source began anew.
+#[must_use]
+pub fn reset(source: &Name, incarnation: &Name) -> Event {
+    Event::SourceReset {
+        source: source.clone(),
+        incarnation: incarnation.clone(),
+    }
+}
+
+/// Positions of a source were lost before they were consumed.
+#[must_use]
+pub fn gap(source: &Name, first: u64, last: u64) -> Event {
+    Event::SourceGapped {
+        source: source.clone(),
+        first,
+        last,
+    }
+}
+
+/// Something could not be understood.
+#[must_use]
+pub fn reject(letter: DeadLetter) -> Event {
+    Event::MessageRejected(Box::new(letter))
+}

@@ -1,0 +1,450 @@
+//! Granting reservations.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Denied, Looked, LookedAt, Policy, Refusal};
+use crate::{
+    Name, Span, Timestamp,
+    admission::{self, Attempt, Denial, Limit, Operation},
+    codec::{Wire, Writer},
+    event::{Event, Reservation},
+    object::{EveryClass, Footprint, GroupResource, Object},
+    resource::ResourceList,
+    state::{Counted, Overlay, ReservationView, State},
+    uid::Uid,
+};
+
+/// What a reservation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The object is to be created.
+    Create,
+    /// The object is to be changed from this version: the reservation ends when a later one is observed.
+    Update {
+        /// The version that the change is made to; 0: not known.
+        version: u64,
+    },
+}
+
+/// A wish for capacity.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The object that it is for.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its group and resource.
+    pub resource: GroupResource,
+    /// Its name; empty: not known.
+    pub name: Box<str>,
+    /// Its apiVersion, as the caller gave it.
+    pub api_version: Name,
+    /// Its kind, as the caller gave it.
+    pub kind: Name,
+    /// Create or update.
+    pub basis: Basis,
+    /// The subresource through which it comes, as in `resize`; empty: none.
+    pub subresource: Name,
+    /// What the object will count for.
+    pub footprint: Footprint,
+    /// What it counted for before, as the caller saw it; only for updates of objects not observed yet.
+    pub before: Option<Footprint>,
+    /// The object, to be asked what its containers specify; none: nothing is required of it.
+    pub object: Option<Arc<Object>>,
+    /// How long to hold; none: the configured default.
+    pub ttl: Option<Span>,
+}
+
+/// What came of a wish.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    /// What is to be written.
+    pub events: Vec<Event>,
+    /// The same wish was granted before.
+    pub replayed: bool,
+}
+
+impl Request {
+    /// Digest of what is asked. A repeated request has the same.
+    fn digest(&self) -> [u8; 16] {
+        let mut writer = Writer::default();
+        self.namespace.put(&mut writer);
+        self.api_version.put(&mut writer);
+        self.kind.put(&mut writer);
+        self.name.put(&mut writer);
+        self.footprint.put(&mut writer);
+        self.ttl.map(Span::nanoseconds).put(&mut writer);
+        let hash = blake3::hash(&writer.finish());
+        let mut digest = [0; 16];
+        digest.copy_from_slice(&hash.as_bytes()[..16]);
+        digest
+    }
+
+    fn reservation(&self, footprint: Footprint, now: Timestamp, ttl: Span) -> Reservation {
+        Reservation {
+            uid: self.uid.clone(),
+            namespace: self.namespace.clone(),
+            resource: Name::from(self.resource.to_string()),
+            name: self.name.clone(),
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+            footprint,
+            created: now,
+            expiration: now.plus(ttl),
+            after_version: match self.basis {
+                Basis::Create => 0,
+                Basis::Update { version } => version,
+            },
+            request: self.digest(),
+        }
+    }
+}
+
+/// Grants a wish, or says why not.
+///
+/// Granted if for every quota that applies `used + reserved + request <= hard`. The same wish again gets the same
+/// answer. A pending reservation for the same name by another uid is superseded. A wish for an object that is
+/// known already reserves what it grows.
+///
+/// # Errors
+/// `Denied`, `UidReused`, `TooManyPending`, `InvalidTtl`.
+pub fn reserve(
+    state: &State,
+    now: Timestamp,
+    request: &Request,
+    policy: &Policy,
+) -> Result<Reserved, Refusal> {
+    decide(state, now, request, policy, &mut Overlay::default())
+}
+
+/// Grants all wishes or none.
+///
+/// # Errors
+/// The index of the first wish that cannot be granted, given those before it, and why.
+pub fn reserve_all(
+    state: &State,
+    now: Timestamp,
+    requests: &[Request],
+    policy: &Policy,
+) -> Result<Vec<Reserved>, (usize, Refusal)> {
+    let mut overlay = Overlay::default();
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        if !seen.insert(&request.uid) {
+            return Err((index, Refusal::UidReused(request.uid.clone())));
+        }
+        let reserved = decide(state, now, request, policy, &mut overlay);
+        all.push(reserved.map_err(|refusal| (index, refusal))?);
+    }
+    Ok(all)
+}
+
+/// What every quota would say, without reserving.
+///
+/// # Errors
+/// `Denied`.
+pub fn check(
+    state: &State,
+    now: Timestamp,
+    request: &Request,
+    policy: &Policy,
+) -> Result<Vec<LookedAt>, Refusal> {
+    let case = Case::of(state, request, &Overlay::default());
+    case.evaluate(state, now, policy)?;
+    Ok(looked_at(
+        &state.counted(&request.namespace, &case.overlay),
+        &case.wanted(),
+    ))
+}
+
+fn decide(
+    state: &State,
+    now: Timestamp,
+    request: &Request,
+    policy: &Policy,
+    overlay: &mut Overlay,
+) -> Result<Reserved, Refusal> {
+    let known = state.reservation(&request.uid);
+    if let Some(known) = &known {
+        if known.reservation.request == request.digest() {
+            return Ok(Reserved {
+                events: Vec::new(),
+                replayed: true,
+            });
+        }
+        if request.basis == Basis::Create || known.reservation.namespace != request.namespace {
+            return Err(Refusal::UidReused(request.uid.clone()));
+        }
+    }
+    let ttl = request.ttl.unwrap_or(policy.default_ttl);
+    if ttl <= Span::ZERO || ttl > policy.max_ttl {
+        return Err(Refusal::InvalidTtl {
+            max: policy.max_ttl,
+        });
+    }
+    let case = Case::of(state, request, overlay);
+    case.evaluate(state, now, policy)?;
+    let pending = known.filter(|known| known.end.is_none());
+    let events = case.grant(state, now, ttl, policy, pending, overlay)?;
+    Ok(Reserved {
+        events,
+        replayed: false,
+    })
+}
+
+/// A wish as the state sees it.
+struct Case<'a> {
+    request: &'a Request,
+    /// The pending reservation of another uid for the same name: granted, it ends.
+    superseded: Option<Uid>,
+    /// What is counted or held for this uid already: what is observed, what a pending reservation targets.
+    before: Option<Footprint>,
+    /// The sums as they are once the superseded reservation has ended.
+    overlay: Overlay,
+}
+
+impl<'a> Case<'a> {
+    fn of(state: &State, request: &'a Request, overlay: &Overlay) -> Self {
+        let superseded = superseded(state, request);
+        let mut overlay = overlay.clone();
+        if let Some(uid) = &superseded {
+            overlay.end(state, uid);
+        }
+        Self {
+            request,
+            superseded,
+            before: before(state, request),
+            overlay,
+        }
+    }
+
+    /// What would be held beside what is counted or held already.
+    fn wanted(&self) -> ResourceList {
+        match &self.before {
+            Some(before) => self
+                .request
+                .footprint
+                .resources
+                .delta_over(&before.resources),
+            None => self.request.footprint.resources.clone(),
+        }
+    }
+
+    fn evaluate(&self, state: &State, now: Timestamp, policy: &Policy) -> Result<(), Refusal> {
+        let limits = state.counted(&self.request.namespace, &self.overlay);
+        let Err(denial) = self.admitted(&limits, policy) else {
+            return Ok(());
+        };
+        Err(Refusal::Denied(Box::new(Denied {
+            detail: detail(state, now, self.request, &limits, &denial),
+            quotas: looked_at(&limits, &self.wanted()),
+            retry_after: self.retry_after(state, policy, &denial),
+            denial,
+        })))
+    }
+
+    fn admitted(&self, limits: &[Counted<'_>], policy: &Policy) -> Result<(), Denial> {
+        let request = self.request;
+        let attempt = Attempt {
+            kind: &request.resource,
+            measured: request.object.is_none(),
+            operation: match self.before {
+                None => Operation::Create,
+                Some(_) => Operation::Update,
+            },
+            subresource: &request.subresource,
+            new: &request.footprint,
+            old: self.before.as_ref(),
+            old_has_version: true,
+            requirements: &|required| request.object.as_ref()?.missing_requirements(required),
+            context: &EveryClass,
+        };
+        admission::evaluate(limits, &attempt, &policy.limited).map(|_| ())
+    }
+
+    /// When enough pending reservations have expired, if that alone makes room.
+    fn retry_after(&self, state: &State, policy: &Policy, denial: &Denial) -> Option<Timestamp> {
+        if !matches!(denial, Denial::ExceedsHard { .. }) {
+            return None;
+        }
+        if state.pending_count_in(&self.request.namespace) > EXPLAINED_MAX {
+            return None;
+        }
+        let pending = state.pending(&self.request.namespace);
+        let pending: Vec<_> = pending
+            .iter()
+            .filter(|view| Some(&view.reservation.uid) != self.superseded.as_ref())
+            .collect();
+        let fits_without = |ended: usize| {
+            let mut overlay = self.overlay.clone();
+            for view in &pending[..ended] {
+                overlay.end(state, &view.reservation.uid);
+            }
+            let limits = state.counted(&self.request.namespace, &overlay);
+            self.admitted(&limits, policy).is_ok()
+        };
+        // Ever more room: the first number of expiries that is enough can be found by halving.
+        let ends: Vec<usize> = (1..=pending.len()).collect();
+        let enough = ends.partition_point(|&ended| !fits_without(ended));
+        pending.get(enough).map(|view| view.reservation.expiration)
+    }
+
+    fn grant(
+        self,
+        state: &State,
+        now: Timestamp,
+        ttl: Span,
+        policy: &Policy,
+        pending: Option<ReservationView>,
+        overlay: &mut Overlay,
+    ) -> Result<Vec<Event>, Refusal> {
+        if let Some(pending) = pending {
+            let mut footprint = self.request.footprint.clone();
+            footprint
+                .resources
+                .max(&pending.reservation.footprint.resources);
+            let expiration = now.plus(ttl).max(pending.reservation.expiration);
+            let uid = self.request.uid.clone();
+            return Ok(vec![Event::ReservationGrown {
+                uid,
+                footprint,
+                expiration,
+            }]);
+        }
+        if self.superseded.is_none() {
+            let total = state.pending_count();
+            let here = state.pending_count_in(&self.request.namespace);
+            within(total, policy.max_pending, "reservations.max_pending")?;
+            within(
+                here,
+                policy.max_pending_per_namespace,
+                "reservations.max_pending_per_namespace",
+            )?;
+        }
+        let reservation = self
+            .request
+            .reservation(self.request.footprint.clone(), now, ttl);
+        *overlay = self.overlay;
+        overlay.grant(state, &reservation);
+        let by = self.request.uid.clone();
+        let ended = self
+            .superseded
+            .map(|uid| Event::ReservationSuperseded { uid, by });
+        Ok(ended
+            .into_iter()
+            .chain([Event::ReservationGranted(Arc::new(reservation))])
+            .collect())
+    }
+}
+
+fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal> {
+    if pending < limit {
+        return Ok(());
+    }
+    Err(Refusal::TooManyPending {
+        limit: key,
+        pending,
+    })
+}
+
+fn superseded(state: &State, request: &Request) -> Option<Uid> {
+    if request.name.is_empty() || request.basis != Basis::Create {
+        return None;
+    }
+    let resource = Name::from(request.resource.to_string());
+    let pending = state.pending_for(&request.namespace, &resource, &request.name)?;
+    let uid = pending.reservation.uid.clone();
+    (uid != request.uid).then_some(uid)
+}
+
+fn before(state: &State, request: &Request) -> Option<Footprint> {
+    let observed = state
+        .footprint_in(&request.namespace, &request.uid)
+        .cloned();
+    let pending = state
+        .reservation(&request.uid)
+        .filter(|view| view.end.is_none());
+    let pending = pending.map(|view| view.reservation.footprint.clone());
+    match (observed, pending) {
+        (Some(observed), Some(mut pending)) => {
+            pending.resources.max(&observed.resources);
+            Some(pending)
+        }
+        (None, None) => request.before.clone(),
+        (observed, pending) => observed.or(pending),
+    }
+}
+
+/// More pending reservations than this in a namespace are not searched for the time when there will be room.
+const EXPLAINED_MAX: usize = 1024;
+
+fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<LookedAt> {
+    let looked = |limit: &Counted<'_>| LookedAt {
+        name: limit.name().clone(),
+        resources: limit
+            .hard()
+            .iter()
+            .map(|(resource, hard)| Looked {
+                resource: resource.clone(),
+                hard: hard.clone(),
+                used: limit.used(resource),
+                reserved: limit.reserved(resource),
+                requested: wanted.get(resource).cloned().unwrap_or_default(),
+            })
+            .collect(),
+    };
+    limits.iter().map(looked).collect()
+}
+
+/// Kubernetes' own words; then, when reservations are part of it, how much they hold and until when.
+fn detail(
+    state: &State,
+    now: Timestamp,
+    request: &Request,
+    limits: &[Counted<'_>],
+    denial: &Denial,
+) -> String {
+    let words = denial.to_string();
+    let Denial::ExceedsHard {
+        quota, requested, ..
+    } = denial
+    else {
+        return words;
+    };
+    let Some(limit) = limits.iter().find(|limit| limit.name() == quota) else {
+        return words;
+    };
+    let mut reserved: ResourceList = requested
+        .names()
+        .map(|name| (name.clone(), limit.reserved(name)))
+        .collect();
+    reserved = reserved.without_zeros();
+    if reserved.is_empty() {
+        return words;
+    }
+    let holders: Vec<Timestamp> = match state.pending_count_in(&request.namespace) {
+        0..=EXPLAINED_MAX => state.holders(&request.namespace, quota, &reserved),
+        _ => Vec::new(),
+    };
+    let Some(next) = holders.iter().min() else {
+        return format!("{words}; reserved: {}", reserved.pretty());
+    };
+    let noun = if holders.len() == 1 {
+        "reservation"
+    } else {
+        "reservations"
+    };
+    let seconds = next
+        .since(now)
+        .nanoseconds()
+        .max(0)
+        .saturating_add(999_999_999)
+        / 1_000_000_000;
+    format!(
+        "{words}; reserved: {} by {} pending {noun}, next expires in {seconds}s",
+        reserved.pretty(),
+        holders.len(),
+    )
+}

@@ -1,0 +1,124 @@
+//! The desk: where decisions become entries.
+//!
+//! Owns the state. A decision is made on it, recorded, and applied at once, so that the next decision sees it; the
+//! entries pile up until they are taken as a batch and made durable. No answer may leave before that.
+
+use std::sync::Arc;
+
+use crate::{
+    Timestamp,
+    event::{Actor, Entry, Event, Sequence},
+    state::State,
+};
+
+/// Entries that wait to be made durable together.
+#[derive(Debug, Default)]
+pub struct Open {
+    entries: Vec<Entry>,
+    bytes: usize,
+}
+
+impl Open {
+    /// How many entries wait.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// About how long they will be, in bytes; never much less than the truth.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes the entries, oldest first.
+    pub fn take(&mut self) -> Vec<Entry> {
+        self.bytes = 0;
+        std::mem::take(&mut self.entries)
+    }
+}
+
+/// A sitting at the desk: the state, the open batch and the time at which is decided.
+#[derive(Debug)]
+pub struct Desk<'a> {
+    state: &'a mut State,
+    open: &'a mut Open,
+    now: Timestamp,
+}
+
+impl<'a> Desk<'a> {
+    /// Sits down at wall-clock time `now`. Ledger time does not go back with it.
+    pub fn new(state: &'a mut State, open: &'a mut Open, now: Timestamp) -> Self {
+        let now = now.max(state.head().time);
+        Self { state, open, now }
+    }
+
+    /// The state with everything decided so far, durable or not.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        self.state
+    }
+
+    /// Ledger time.
+    #[must_use]
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Makes events entries, and applies them. Answers the sequence of the last entry of the ledger.
+    pub fn record(
+        &mut self,
+        actor: &Arc<Actor>,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Sequence {
+        for event in events {
+            let entry = Entry {
+                sequence: self.state.head().sequence + 1,
+                time: self.now,
+                actor: actor.clone(),
+                event,
+            };
+            self.state.apply(&entry);
+            self.open.bytes += size(&entry);
+            self.open.entries.push(entry);
+        }
+        self.state.head().sequence
+    }
+}
+
+/// About how long an entry will be, in bytes. Only the parts that can be long are measured.
+fn size(entry: &Entry) -> usize {
+    const BASE: usize = 256;
+    const PER_RESOURCE: usize = 64;
+    let more = match &entry.event {
+        Event::QuotaSet(quota) => {
+            let values = quota
+                .spec
+                .selector
+                .iter()
+                .flat_map(|s| &s.match_expressions);
+            let values: usize = values
+                .flat_map(|e| &e.values)
+                .map(|value| value.len() + 8)
+                .sum();
+            quota.metadata.len() + values + quota.spec.hard.len() * PER_RESOURCE
+        }
+        Event::MessageRejected(letter) => letter.payload.len() + letter.reason.len(),
+        Event::ObjectObserved(object) => object.footprint.resources.len() * PER_RESOURCE,
+        Event::ReservationGranted(reservation) => {
+            reservation.footprint.resources.len() * PER_RESOURCE
+        }
+        Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {
+            footprint.resources.len() * PER_RESOURCE
+        }
+        Event::ReservationCommitted { resources, .. } => resources.len() * PER_RESOURCE,
+        _ => 0,
+    };
+    BASE + more
+}

@@ -1,0 +1,59 @@
+//! The state: the fold of all entries up to a sequence.
+//!
+//! Sums are kept as entries come, so that a grant costs as much as its namespace has quotas, not objects.
+//! Every table is deterministic: equal entries give an equal state, byte for byte.
+
+mod apply;
+mod image;
+mod namespaces;
+mod objects;
+mod pool;
+mod query;
+mod reservations;
+mod slab;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use apply::lapsed_footprint;
+pub use image::{Image, ImageError};
+pub use query::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals};
+pub use reservations::End;
+
+pub(crate) use query::{Counted, Overlay};
+
+use crate::{
+    Name, Timestamp,
+    event::{Cursor, Sequence},
+    object::Footprint,
+};
+use namespaces::Namespaces;
+use objects::Objects;
+use pool::Pool;
+use reservations::Reservations;
+
+/// How many dead letters are listed; older ones are still entries of the ledger. In the fold, and so part of
+/// the format.
+pub const DEAD_LETTERS_MAX: usize = 10_000;
+
+/// What all entries up to a sequence amount to.
+#[derive(Debug, Default)]
+pub struct State {
+    head: Head,
+    namespaces: Namespaces,
+    /// `pods`, `deployments.apps`, …
+    resources: Pool<Name>,
+    footprints: Pool<Footprint>,
+    objects: Objects,
+    reservations: Reservations,
+    sources: BTreeMap<Name, Cursor>,
+    dead_letters: VecDeque<Sequence>,
+}
+
+/// How far the state has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Head {
+    /// The last entry applied.
+    pub sequence: Sequence,
+    /// Ledger time at it.
+    pub time: Timestamp,
+}

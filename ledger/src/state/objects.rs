@@ -1,0 +1,197 @@
+//! The objects that are alive.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
+
+use super::slab::Slab;
+use crate::{Timestamp, codec::record, event::Sequence, uid::Uid};
+
+const CHUNK: usize = 256;
+
+/// How many deleted objects are remembered, so that a late event cannot bring one back. In the fold, and so
+/// part of the format: with a changed number old ledgers would fold to another state.
+const DELETED_MAX: usize = 1 << 17;
+
+/// An object that is alive. There may be ten million: keep it small.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    pub(crate) uid: Uid,
+    pub(crate) name: Box<str>,
+    pub(crate) version: u64,
+    /// The entry that last changed it.
+    pub(crate) entry: Sequence,
+    /// When it stops counting without an event; [`Timestamp::MAX`]: never.
+    pub(crate) lapse: Timestamp,
+    /// Places in the state's tables.
+    pub(crate) namespace: u32,
+    pub(crate) resource: u32,
+    pub(crate) footprint: u32,
+    /// Where it stands in its namespace's list.
+    pub(crate) position: u32,
+}
+
+record!(Object {
+    uid,
+    name,
+    version,
+    entry,
+    lapse,
+    namespace,
+    resource,
+    footprint,
+    position
+});
+
+/// All objects, by place, uid and name.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) slab: Slab<Object, CHUNK>,
+    by_uid: HashTable<u32>,
+    by_name: HashTable<u32>,
+    lapses: BTreeSet<(Timestamp, u32)>,
+    pub(crate) deleted: VecDeque<Uid>,
+    deleted_set: HashSet<Uid>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Objects {
+    pub(crate) fn from_parts(slab: Slab<Object, CHUNK>, deleted: VecDeque<Uid>) -> Self {
+        let deleted_set = deleted.iter().cloned().collect();
+        let mut objects = Self {
+            deleted,
+            deleted_set,
+            ..Self::default()
+        };
+        objects.by_uid.reserve(slab.len() as usize, |_| 0);
+        objects.by_name.reserve(slab.len() as usize, |_| 0);
+        objects.slab = slab;
+        let places: Vec<u32> = objects.slab.iter().map(|(place, _)| place).collect();
+        for place in places {
+            objects.index(place);
+        }
+        objects
+    }
+
+    pub(crate) fn get(&self, place: u32) -> &Object {
+        self.slab
+            .get(place)
+            .expect("an object that is listed is alive")
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u32) -> &mut Object {
+        self.slab
+            .get_mut(place)
+            .expect("an object that is listed is alive")
+    }
+
+    pub(crate) fn find(&self, uid: &Uid) -> Option<u32> {
+        let hash = self.hasher.hash_one(uid);
+        self.by_uid
+            .find(hash, |&place| self.get(place).uid == *uid)
+            .copied()
+    }
+
+    /// The newest object of this name, by the places of its namespace and resource.
+    pub(crate) fn find_name(&self, namespace: u32, resource: u32, name: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one((namespace, resource, name));
+        let same = |&place: &u32| {
+            let object = self.get(place);
+            object.namespace == namespace && object.resource == resource && *object.name == *name
+        };
+        self.by_name.find(hash, same).copied()
+    }
+
+    pub(crate) fn insert(&mut self, object: Object) -> u32 {
+        let place = self.slab.insert(object);
+        self.index(place);
+        place
+    }
+
+    fn index(&mut self, place: u32) {
+        let object = self.get(place);
+        if let Some(older) = self.find_name(object.namespace, object.resource, &object.name) {
+            self.unindex_name(older);
+        }
+        let Self {
+            slab,
+            by_uid,
+            by_name,
+            lapses,
+            hasher,
+            ..
+        } = self;
+        let object = slab.get(place).expect("just stored");
+        let uid_hash = |object: &Object| hasher.hash_one(&object.uid);
+        let name_hash =
+            |object: &Object| hasher.hash_one((object.namespace, object.resource, &*object.name));
+        by_uid.insert_unique(uid_hash(object), place, |&p| {
+            slab.get(p).map_or(0, uid_hash)
+        });
+        by_name.insert_unique(name_hash(object), place, |&p| {
+            slab.get(p).map_or(0, name_hash)
+        });
+        if object.lapse < Timestamp::MAX {
+            lapses.insert((object.lapse, place));
+        }
+    }
+
+    fn unindex_name(&mut self, place: u32) {
+        let object = self.slab.get(place).expect("still stored");
+        let hash = self
+            .hasher
+            .hash_one((object.namespace, object.resource, &*object.name));
+        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
+    }
+
+    pub(crate) fn remove(&mut self, place: u32) -> Option<Object> {
+        let object = self.slab.get(place)?;
+        let hash = self.hasher.hash_one(&object.uid);
+        self.lapses.remove(&(object.lapse, place));
+        if let Ok(entry) = self.by_uid.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
+        self.unindex_name(place);
+        self.slab.remove(place)
+    }
+
+    pub(crate) fn set_lapse(&mut self, place: u32, lapse: Timestamp) {
+        let object = self.get_mut(place);
+        let before = std::mem::replace(&mut object.lapse, lapse);
+        self.lapses.remove(&(before, place));
+        if lapse < Timestamp::MAX {
+            self.lapses.insert((lapse, place));
+        }
+    }
+
+    /// Objects whose time was over before `now`, soonest first; a pod counts up to and at its limit.
+    pub(crate) fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = u32> {
+        self.lapses
+            .iter()
+            .take_while(move |(at, _)| *at < now)
+            .map(|&(_, place)| place)
+    }
+
+    pub(crate) fn next_lapse(&self) -> Option<Timestamp> {
+        self.lapses.first().map(|&(at, _)| at)
+    }
+
+    pub(crate) fn is_deleted(&self, uid: &Uid) -> bool {
+        self.deleted_set.contains(uid)
+    }
+
+    pub(crate) fn remember_deleted(&mut self, uid: Uid) {
+        if !self.deleted_set.insert(uid.clone()) {
+            return;
+        }
+        self.deleted.push_back(uid);
+        if self.deleted.len() > DELETED_MAX
+            && let Some(oldest) = self.deleted.pop_front()
+        {
+            self.deleted_set.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! What readers ask the state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{
+    Head, State,
+    namespaces::{Namespace, QuotaState, Sums, growth},
+    reservations::{End, Tracked},
+};
+use crate::{
+    Name, Timestamp,
+    admission::Limit,
+    event::{Cursor, QuotaRecord, Reservation, Sequence},
+    object::{self, Footprint},
+    quantity::Quantity,
+    quota::spec::Spec,
+    resource::ResourceList,
+    uid::Uid,
+};
+
+/// One limited resource of a quota.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figure {
+    /// The resource's name.
+    pub resource: Name,
+    /// The limit.
+    pub hard: Quantity,
+    /// What observed objects count for. Absent if no object can ever count for this name, as in Kubernetes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<Quantity>,
+    /// What pending reservations hold beside that.
+    pub reserved: Quantity,
+}
+
+/// A quota and its numbers.
+#[derive(Clone, Debug)]
+pub struct QuotaView {
+    /// The quota as it was set.
+    pub record: Arc<QuotaRecord>,
+    /// The entry that set it: its resourceVersion.
+    pub entry: Sequence,
+    /// One per limit, by name.
+    pub figures: Vec<Figure>,
+    /// The pending reservations that hold something of it, and how much.
+    pub holds: Vec<(Arc<Reservation>, ResourceList)>,
+}
+
+/// The sums of a namespace, whatever its quotas.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// What observed objects count for.
+    pub used: ResourceList,
+    /// What pending reservations hold beside that.
+    pub reserved: ResourceList,
+}
+
+/// An object that is alive.
+#[derive(Clone, Debug)]
+pub struct ObjectView {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its resource and group.
+    pub resource: Name,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its version; 0: not known.
+    pub version: u64,
+    /// The entry that last changed what it counts for.
+    pub entry: Sequence,
+    /// When it ceases to count without an event.
+    pub lapse: Option<Timestamp>,
+    /// What it counts for.
+    pub footprint: Arc<Footprint>,
+}
+
+/// A reservation and what became of it.
+#[derive(Clone, Debug)]
+pub struct ReservationView {
+    /// The reservation as granted.
+    pub reservation: Arc<Reservation>,
+    /// What it holds now, or held: the growth over what its object already counts for.
+    pub held: ResourceList,
+    /// The entry that granted it.
+    pub entry: Sequence,
+    /// How and when it ended; none: it is pending.
+    pub end: Option<(End, Timestamp)>,
+}
+
+/// A quota of the state, as the rules of admission see it: what counts against the limit is used + reserved.
+pub(crate) struct Counted<'a> {
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) quota: &'a QuotaState,
+    /// What the decision itself changes.
+    overlay: Option<&'a Sums>,
+}
+
+impl Counted<'_> {
+    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
+        let sums = self.namespace.sums_of(self.quota);
+        let mut reserved = sums.reserved.get(resource).cloned().unwrap_or_default();
+        if let Some(more) = self
+            .overlay
+            .and_then(|overlay| overlay.reserved.get(resource))
+        {
+            reserved.add_assign(more);
+        }
+        reserved
+    }
+
+    pub(crate) fn used(&self, resource: &str) -> Quantity {
+        let used = self.namespace.sums_of(self.quota).used.get(resource);
+        used.cloned().unwrap_or_default()
+    }
+}
+
+impl Limit for Counted<'_> {
+    fn name(&self) -> &Name {
+        &self.quota.record.name
+    }
+    fn spec(&self) -> &Spec {
+        &self.quota.record.spec
+    }
+    fn hard(&self) -> &ResourceList {
+        &self.quota.record.spec.hard
+    }
+    fn counted(&self, resource: &str) -> Option<Quantity> {
+        let mut counted = self.used(resource);
+        counted.add_assign(&self.reserved(resource));
+        Some(counted)
+    }
+}
+
+/// What a decision under way changes in the sums of quotas, before it is an entry.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overlay(BTreeMap<Name, BTreeMap<Name, Sums>>);
+
+impl Overlay {
+    fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
+        self.0.get(&namespace.name)?.get(&quota.record.name)
+    }
+
+    fn change(
+        &mut self,
+        namespace: &Namespace,
+        quota: &QuotaState,
+        change: impl FnOnce(&mut ResourceList),
+    ) {
+        let quotas = self.0.entry(namespace.name.clone()).or_default();
+        change(
+            &mut quotas
+                .entry(quota.record.name.clone())
+                .or_default()
+                .reserved,
+        );
+    }
+
+    /// As if a pending reservation had ended.
+    pub(crate) fn end(&mut self, state: &State, uid: &Uid) {
+        let Some((_, tracked)) = state.reservations.find_pending(uid) else {
+            return;
+        };
+        let reservation = &tracked.reservation;
+        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
+            return;
+        };
+        let observed = state.observed_footprint(reservation);
+        for quota in namespace.quotas.values() {
+            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
+                self.change(namespace, quota, |reserved| reserved.subtract(&amounts));
+            }
+        }
+    }
+
+    /// As if a reservation had been granted.
+    pub(crate) fn grant(&mut self, state: &State, reservation: &Reservation) {
+        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
+            return;
+        };
+        let observed = state.observed_footprint(reservation);
+        for quota in namespace.quotas.values() {
+            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
+                self.change(namespace, quota, |reserved| reserved.add(&amounts));
+            }
+        }
+    }
+}
+
+impl State {
+    /// How far the fold has come.
+    #[must_use]
+    pub const fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Names of the namespaces that hold anything, in order, beginning after `after`.
+    pub fn namespaces(&self, after: &str) -> impl Iterator<Item = &Name> {
+        use std::ops::Bound;
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        self.namespaces
+            .by_name
+            .range::<str, _>(range)
+            .map(|(name, _)| name)
+    }
+
+    /// How many objects are alive.
+    #[must_use]
+    pub const fn object_count(&self) -> u32 {
+        self.objects.slab.len()
+    }
+
+    /// How many reservations are pending.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.reservations.pending_count()
+    }
+
+    /// How many reservations of a namespace are pending.
+    #[must_use]
+    pub fn pending_count_in(&self, namespace: &str) -> usize {
+        self.namespaces
+            .find(namespace)
+            .map_or(0, |namespace| namespace.pending.len())
+    }
+
+    /// The sums of a namespace; empty if it holds nothing.
+    #[must_use]
+    pub fn totals(&self, namespace: &str) -> Totals {
+        let sums = self
+            .namespaces
+            .find(namespace)
+            .map(|namespace| &namespace.sums);
+        let copy = |sums: &Sums| Totals {
+            used: sums.used.clone(),
+            reserved: sums.reserved.clone(),
+        };
+        sums.map(copy).unwrap_or_default()
+    }
+
+    /// A quota as it was set, and the entry that set it.
+    #[must_use]
+    pub fn quota_record(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Option<(&Arc<QuotaRecord>, Sequence)> {
+        let quota = self.namespaces.find(namespace)?.quotas.get(name)?;
+        Some((&quota.record, quota.entry))
+    }
+
+    /// A quota's numbers.
+    #[must_use]
+    pub fn quota(&self, namespace: &str, name: &str) -> Option<QuotaView> {
+        let namespace = self.namespaces.find(namespace)?;
+        namespace
+            .quotas
+            .get(name)
+            .map(|quota| self.quota_view(namespace, quota))
+    }
+
+    /// The quotas of a namespace, by name.
+    #[must_use]
+    pub fn quotas(&self, namespace: &str) -> Vec<QuotaView> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        namespace
+            .quotas
+            .values()
+            .map(|quota| self.quota_view(namespace, quota))
+            .collect()
+    }
+
+    fn quota_view(&self, namespace: &Namespace, quota: &QuotaState) -> QuotaView {
+        let sums = namespace.sums_of(quota);
+        let figure = |(resource, hard): (&Name, &Quantity)| Figure {
+            resource: resource.clone(),
+            hard: hard.clone(),
+            used: used(&sums.used, resource),
+            reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
+        };
+        QuotaView {
+            record: quota.record.clone(),
+            entry: quota.entry,
+            figures: quota.record.spec.hard.iter().map(figure).collect(),
+            holds: self.holds(namespace, quota),
+        }
+    }
+
+    fn holds(
+        &self,
+        namespace: &Namespace,
+        quota: &QuotaState,
+    ) -> Vec<(Arc<Reservation>, ResourceList)> {
+        let hard = &quota.record.spec.hard;
+        let hold = |&place: &u32| {
+            let reservation = &self.reservations.get(place).reservation;
+            let observed = self.observed_footprint(reservation);
+            let mut amounts = quota.hold(&reservation.footprint, observed)?;
+            amounts.retain(|name, _| hard.get(name).is_some());
+            (!amounts.is_empty()).then(|| (reservation.clone(), amounts))
+        };
+        namespace.pending.iter().filter_map(hold).collect()
+    }
+
+    /// The quotas of a namespace as a decision sees them.
+    pub(crate) fn counted<'a>(&'a self, namespace: &str, overlay: &'a Overlay) -> Vec<Counted<'a>> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let of = |quota| Counted {
+            namespace,
+            quota,
+            overlay: overlay.of(namespace, quota),
+        };
+        namespace.quotas.values().map(of).collect()
+    }
+
+    /// When the pending reservations expire that hold something of these resources in a quota.
+    pub(crate) fn holders(
+        &self,
+        namespace: &str,
+        quota: &str,
+        resources: &ResourceList,
+    ) -> Vec<Timestamp> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let Some(quota) = namespace.quotas.get(quota) else {
+            return Vec::new();
+        };
+        let holds = |amounts: &ResourceList| {
+            resources
+                .names()
+                .any(|name| amounts.get(name).is_some_and(Quantity::is_positive))
+        };
+        let all = self.holds(namespace, quota).into_iter();
+        all.filter(|(_, amounts)| holds(amounts))
+            .map(|(reservation, _)| reservation.expiration)
+            .collect()
+    }
+
+    /// The pending reservations of a namespace, soonest expiration first.
+    #[must_use]
+    pub fn pending(&self, namespace: &str) -> Vec<ReservationView> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let mut pending: Vec<_> = namespace
+            .pending
+            .iter()
+            .map(|&place| self.reservation_view(self.reservations.get(place)))
+            .collect();
+        pending.sort_by(|a, b| {
+            let key = |view: &ReservationView| {
+                (view.reservation.expiration, view.reservation.uid.clone())
+            };
+            key(a).cmp(&key(b))
+        });
+        pending
+    }
+
+    /// A reservation in any state, as long as it is remembered.
+    #[must_use]
+    pub fn reservation(&self, uid: &Uid) -> Option<ReservationView> {
+        self.reservations
+            .find(uid)
+            .map(|(_, tracked)| self.reservation_view(tracked))
+    }
+
+    /// The pending reservation for an object of this name.
+    #[must_use]
+    pub fn pending_for(
+        &self,
+        namespace: &Name,
+        resource: &Name,
+        name: &str,
+    ) -> Option<ReservationView> {
+        let tracked = self.reservations.pending_for(namespace, resource, name)?;
+        Some(self.reservation_view(tracked))
+    }
+
+    fn reservation_view(&self, tracked: &Tracked) -> ReservationView {
+        let reservation = tracked.reservation.clone();
+        let observed = match tracked.ended {
+            None => self.observed_footprint(&reservation),
+            Some(_) => None,
+        };
+        ReservationView {
+            held: growth(&reservation.footprint, observed),
+            reservation,
+            entry: tracked.entry,
+            end: tracked.ended.as_ref().map(|ended| (ended.how, ended.time)),
+        }
+    }
+
+    /// When the oldest pending reservation was granted.
+    #[must_use]
+    pub fn oldest_pending(&self) -> Option<Timestamp> {
+        let all = self.reservations.expiring(Timestamp::MAX);
+        all.map(|tracked| tracked.reservation.created).min()
+    }
+
+    /// Pending reservations whose expiration is at or before `time`, soonest first.
+    pub fn expiring(&self, time: Timestamp) -> impl Iterator<Item = &Reservation> {
+        self.reservations
+            .expiring(time)
+            .map(|tracked| &*tracked.reservation)
+    }
+
+    /// The soonest expiration of a pending reservation.
+    #[must_use]
+    pub fn next_expiration(&self) -> Option<Timestamp> {
+        self.reservations.next_expiration()
+    }
+
+    /// Objects that cease to count at `now` without an event, soonest first.
+    pub fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = ObjectView> {
+        self.objects
+            .lapsed(now)
+            .map(|place| self.object_view(place))
+    }
+
+    /// When the next object ceases to count without an event.
+    #[must_use]
+    pub fn next_lapse(&self) -> Option<Timestamp> {
+        self.objects.next_lapse()
+    }
+
+    /// An object that is alive.
+    #[must_use]
+    pub fn object(&self, uid: &Uid) -> Option<ObjectView> {
+        self.objects.find(uid).map(|place| self.object_view(place))
+    }
+
+    /// The object of this name, if one is alive.
+    #[must_use]
+    pub fn object_named(&self, namespace: &str, resource: &str, name: &str) -> Option<ObjectView> {
+        let namespace = self.namespaces.place(namespace)?;
+        let resource = self.resources.find(&Name::from(resource))?;
+        self.objects
+            .find_name(namespace, resource, name)
+            .map(|place| self.object_view(place))
+    }
+
+    /// Whether a delete event for this uid was seen, as far as that is remembered.
+    #[must_use]
+    pub fn is_deleted(&self, uid: &Uid) -> bool {
+        self.objects.is_deleted(uid)
+    }
+
+    /// The `limit` first objects of a namespace after `after`, by resource, name and uid; `keep` filters.
+    #[must_use]
+    pub fn objects(
+        &self,
+        namespace: &str,
+        after: Option<&ObjectKey>,
+        limit: usize,
+        keep: impl Fn(&str, &Footprint) -> bool,
+    ) -> Vec<ObjectView> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let mut first = BTreeMap::new();
+        for &place in &namespace.objects {
+            let object = self.objects.get(place);
+            let resource = self.resources.get(object.resource);
+            if !keep(resource, self.footprints.get(object.footprint)) {
+                continue;
+            }
+            let key = (&***resource, &*object.name, &object.uid);
+            if after.is_some_and(|(r, n, u)| key <= (&**r, &**n, u)) {
+                continue;
+            }
+            if first.len() == limit && first.last_key_value().is_none_or(|(last, _)| key > *last) {
+                continue;
+            }
+            first.insert(key, place);
+            if first.len() > limit {
+                first.pop_last();
+            }
+        }
+        first
+            .into_values()
+            .map(|place| self.object_view(place))
+            .collect()
+    }
+
+    fn object_view(&self, place: u32) -> ObjectView {
+        let object = self.objects.get(place);
+        ObjectView {
+            uid: object.uid.clone(),
+            namespace: self.namespaces.get(object.namespace).name.clone(),
+            resource: (**self.resources.get(object.resource)).clone(),
+            name: object.name.clone(),
+            version: object.version,
+            entry: object.entry,
+            lapse: Some(object.lapse).filter(|lapse| *lapse < Timestamp::MAX),
+            footprint: self.footprints.get(object.footprint).clone(),
+        }
+    }
+
+    /// How far each source has been consumed.
+    pub const fn sources(&self) -> &BTreeMap<Name, Cursor> {
+        &self.sources
+    }
+
+    /// The entries of the newest dead letters, oldest first.
+    pub fn dead_letters(&self) -> impl DoubleEndedIterator<Item = Sequence> {
+        self.dead_letters.iter().copied()
+    }
+}
+
+/// Where a page of objects ended: resource, name, uid.
+pub type ObjectKey = (Name, Box<str>, Uid);
+
+/// Zero where nothing counts yet; absent where nothing ever can.
+fn used(sums: &ResourceList, resource: &Name) -> Option<Quantity> {
+    let known = || object::is_countable_by_anyone(resource).then(Quantity::default);
+    sums.get(resource).cloned().or_else(known)
+}

@@ -1,0 +1,161 @@
+//! The laws of the core, over random histories.
+//!
+//! Every history is run twice: by the real desk, and by a model (`model.rs`) that keeps no sums and recounts
+//! everything from its own lists each time it is asked.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod history;
+mod model;
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use quota_ledger::{
+    Timestamp, codec,
+    event::{Entry, Event},
+    state::State,
+};
+
+use history::{Step, World, steps};
+
+fn fold(entries: &[Entry]) -> State {
+    let mut state = State::default();
+    for entry in entries {
+        state.apply(entry);
+    }
+    state
+}
+
+fn reread(state: &State) -> State {
+    let mut bytes = Vec::new();
+    state.image().write(&mut bytes).unwrap();
+    let mut rest = bytes.as_slice();
+    let read = State::read(&mut rest).unwrap();
+    assert!(rest.is_empty());
+    read
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn fold_equals_replay_equals_snapshot_and_tail(steps in steps(), cut in 0.0..1.0_f64) {
+        let world = World::run(&steps);
+        let live = world.state.digest();
+        prop_assert_eq!(fold(&world.entries).digest(), live);
+        let cut = (world.entries.len() as f64 * cut) as usize;
+        let mut resumed = reread(&fold(&world.entries[..cut]));
+        for entry in &world.entries[cut..] {
+            resumed.apply(entry);
+        }
+        prop_assert_eq!(resumed.digest(), live);
+    }
+
+    #[test]
+    fn entries_survive_encoding(steps in steps()) {
+        let world = World::run(&steps);
+        for batch in world.entries.chunks(7) {
+            let payload = codec::encode_entries(batch);
+            let count = u32::try_from(batch.len()).unwrap();
+            prop_assert_eq!(codec::decode_entries(batch[0].sequence, count, &payload).unwrap(), batch);
+        }
+    }
+
+    #[test]
+    fn damaged_payloads_never_panic(steps in steps(), place in any::<prop::sample::Index>(), bit in 0..8_u8) {
+        let world = World::run(&steps);
+        prop_assume!(!world.entries.is_empty());
+        let mut payload = codec::encode_entries(&world.entries);
+        let place = place.index(payload.len());
+        payload[place] ^= 1 << bit;
+        let _ = codec::decode_entries(1, u32::try_from(world.entries.len()).unwrap(), &payload);
+        let _ = codec::decode_entries(1, 1, &payload[place..]);
+    }
+
+    #[test]
+    fn sums_equal_a_recount(steps in steps()) {
+        World::run_checking(&steps, |world| {
+            for (namespace, name) in world.model.quota_names() {
+                let view = world.state.quota(&namespace, &name).unwrap();
+                for figure in view.figures {
+                    let (used, reserved) = world.model.count(&namespace, &name, &figure.resource);
+                    assert_eq!(figure.used.unwrap_or_default(), used, "used {namespace}/{name} {}", figure.resource);
+                    assert_eq!(figure.reserved, reserved, "reserved {namespace}/{name} {}", figure.resource);
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn no_grant_passes_a_limit(steps in steps()) {
+        World::run_checking(&steps, |world| {
+            let Some(granted) = &world.granted else { return };
+            for (name, resource, hard) in world.model.limits_on(granted) {
+                let (used, reserved) = world.model.count(&granted.namespace, &name, &resource);
+                let mut counted = used;
+                counted.add_assign(&reserved);
+                assert!(counted <= hard, "{name} {resource}: {counted} > {hard}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_reservation_ends_at_most_once(steps in steps()) {
+        let world = World::run(&steps);
+        let mut pending = BTreeMap::new();
+        for entry in &world.entries {
+            let ended = match &entry.event {
+                Event::ReservationGranted(reservation) => {
+                    let before = pending.insert(reservation.uid.clone(), entry.sequence);
+                    prop_assert_eq!(before, None, "granted while pending");
+                    continue;
+                }
+                Event::ReservationReleased { uid } | Event::ReservationExpired { uid }
+                | Event::ReservationCommitted { uid, .. } | Event::ReservationSuperseded { uid, .. } => {
+                    prop_assert!(pending.contains_key(uid), "{:?} of what is not pending", entry.event);
+                    uid
+                }
+                Event::ObjectObserved(object) if object.ends_reservation => &object.uid,
+                Event::ObjectRefreshed { uid, ends_reservation: true, .. } => uid,
+                Event::ObjectDeleted { uid, .. } => uid,
+                _ => continue,
+            };
+            pending.remove(ended);
+        }
+        prop_assert_eq!(pending.len(), world.state.pending_count());
+    }
+
+    #[test]
+    fn the_same_wish_gets_the_same_answer(steps in steps()) {
+        let mut world = World::run(&steps);
+        let granted: Vec<_> = world.wishes.clone();
+        for wish in granted {
+            let before = world.state.head();
+            let reserved = world.reserve(&wish).expect("what was granted once stays granted");
+            prop_assert!(reserved.replayed);
+            prop_assert_eq!(world.state.head(), before);
+        }
+    }
+
+    #[test]
+    fn ledger_time_never_goes_back(steps in steps()) {
+        let world = World::run(&steps);
+        let mut last = Timestamp::EPOCH;
+        for (index, entry) in world.entries.iter().enumerate() {
+            prop_assert_eq!(entry.sequence, index as u64 + 1);
+            prop_assert!(entry.time >= last);
+            last = entry.time;
+        }
+    }
+
+    #[test]
+    fn of_racers_on_room_for_k_exactly_k_are_admitted(room in 0..20_u64, racers in 0..40_u64, size in 1..4_u64) {
+        let mut world = World::default();
+        world.step(&Step::SetQuota { namespace: 0, quota: 0, hard: room * size, scope: 0 });
+        let granted = (0..racers).filter(|racer| world.step(&Step::Reserve {
+            namespace: 0, uid: 100 + *racer as u8, name: None, amount: size, pod: false, ttl: 60,
+        })).count();
+        prop_assert_eq!(granted as u64, racers.min(room));
+    }
+}

@@ -1,0 +1,263 @@
+//! The one writer: everything that changes the ledger goes through its thread.
+//!
+//! Callers hand in a decision, a function over the [`Desk`]; they get its result once all that it rests on is
+//! durable. While one batch is being synced the next one is being decided.
+
+mod decider;
+mod syncer;
+mod watermark;
+
+use std::sync::{Arc, atomic::AtomicBool};
+
+use crossbeam_channel::{Sender, TrySendError};
+use parking_lot::RwLock;
+use quota_ledger::{
+    Timestamp,
+    decide::Policy,
+    desk::Desk,
+    event::{Entry, Sequence},
+    journal::{Durable, Journal},
+    state::{Image, State},
+};
+use tokio::sync::{broadcast, oneshot, watch};
+
+pub use watermark::Watermark;
+
+/// How many batches a slow watcher may be behind before it has to read the journal again.
+const WATCHED_BATCHES: usize = 1024;
+
+/// What the writer is given.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The rules of all decisions.
+    pub policy: Policy,
+    /// Most decisions that wait in the queue; more are refused.
+    pub queue: usize,
+    /// Most entries of one batch.
+    pub max_batch_entries: usize,
+}
+
+/// Why the writer did not answer with a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The queue is full: try again later.
+    #[error("too many requests are waiting for the ledger")]
+    Overloaded,
+    /// A write or fsync failed, or the daemon is stopping: there will be no answer.
+    #[error("the ledger takes no more entries")]
+    Stopped,
+}
+
+/// To be called with where the ledger stands once a batch is durable.
+type Answer = Box<dyn FnOnce(&Durable) + Send>;
+
+/// A decision: made on the desk, answered when durable.
+type Job = Box<dyn FnOnce(&mut Sitting<'_>) -> Answer + Send>;
+
+/// The desk, and what else a decision may want.
+pub struct Sitting<'a> {
+    /// The desk.
+    pub desk: Desk<'a>,
+    /// The rules of all decisions.
+    pub policy: &'a Policy,
+    closes: bool,
+}
+
+/// Entries that have just become durable.
+pub type Batch = Arc<Vec<Entry>>;
+
+/// A handle to the writer and to what it has written. Cheap to clone.
+#[derive(Clone)]
+pub struct Ledger {
+    jobs: Sender<Job>,
+    state: Arc<RwLock<State>>,
+    durable: watch::Receiver<Durable>,
+    batches: broadcast::Sender<Batch>,
+    watermark: Arc<Watermark>,
+    stopped: Arc<AtomicBool>,
+}
+
+/// The writer's threads.
+pub struct Threads {
+    decider: std::thread::JoinHandle<()>,
+    syncer: std::thread::JoinHandle<Result<Box<dyn Journal>, quota_ledger::journal::Error>>,
+}
+
+/// Starts the writer on a recovered state and its journal.
+///
+/// `failed` is called, once, when a write or fsync has failed: the process has to stop.
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn start(
+    state: State,
+    journal: Box<dyn Journal>,
+    durable: Durable,
+    watermark: Arc<Watermark>,
+    options: Options,
+    failed: impl FnOnce(&quota_ledger::journal::Error) + Send + 'static,
+) -> std::io::Result<(Ledger, Threads)> {
+    let (jobs, inbox) = crossbeam_channel::bounded(options.queue);
+    let (closed, batches_in) = crossbeam_channel::bounded(1);
+    let (idle, idle_again) = crossbeam_channel::bounded(1);
+    let (durable_out, durable) = watch::channel(durable);
+    let (batches, _) = broadcast::channel(WATCHED_BATCHES);
+    let state = Arc::new(RwLock::new(state));
+    let stopped = Arc::new(AtomicBool::new(false));
+    let syncer = syncer::Syncer {
+        journal,
+        batches: batches_in,
+        idle,
+        durable: durable_out,
+        watchers: batches.clone(),
+        stopped: stopped.clone(),
+    };
+    let decider = decider::Decider::new(
+        inbox,
+        closed,
+        idle_again,
+        state.clone(),
+        watermark.clone(),
+        options,
+    );
+    let syncer = std::thread::Builder::new()
+        .name("syncer".into())
+        .spawn(move || syncer.run(failed))?;
+    let decider = std::thread::Builder::new()
+        .name("decider".into())
+        .spawn(move || decider.run())?;
+    let ledger = Ledger {
+        jobs,
+        state,
+        durable,
+        batches,
+        watermark,
+        stopped,
+    };
+    Ok((ledger, Threads { decider, syncer }))
+}
+
+impl Threads {
+    /// Waits until everything decided is durable, after the last [`Ledger`] handle has been dropped, and gives
+    /// the journal back.
+    ///
+    /// # Errors
+    /// The failed write or fsync, if there was one.
+    pub fn join(self) -> Result<Box<dyn Journal>, quota_ledger::journal::Error> {
+        if self.decider.join().is_err() {
+            tracing::error!("the deciding thread panicked");
+        }
+        self.syncer
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Ledger {
+    /// Makes a decision, and answers when all that it rests on is durable.
+    ///
+    /// # Errors
+    /// [`Unavailable`]; when stopped, whether the decision became durable is not known.
+    pub async fn decide<R: Send + 'static>(
+        &self,
+        decision: impl FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        self.decide_at(|sitting| (decision(sitting), false))
+            .await
+            .map(|(result, _)| result)
+    }
+
+    /// As [`Ledger::decide`], with where the ledger stood when it became durable. If the decision asks for it,
+    /// its batch ends with it.
+    async fn decide_at<R: Send + 'static>(
+        &self,
+        decision: impl FnOnce(&mut Sitting<'_>) -> (R, bool) + Send + 'static,
+    ) -> Result<(R, Durable), Unavailable> {
+        let (answer, answered) = oneshot::channel();
+        let job: Job = Box::new(move |sitting| {
+            let (result, closes) = decision(sitting);
+            sitting.closes |= closes;
+            Box::new(move |durable: &Durable| {
+                // Nobody may be waiting any more; the decision stands all the same.
+                let _ = answer.send((result, *durable));
+            })
+        });
+        self.jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(_) => Unavailable::Overloaded,
+            TrySendError::Disconnected(_) => Unavailable::Stopped,
+        })?;
+        answered.await.map_err(|_| Unavailable::Stopped)
+    }
+
+    /// Reads the state, and answers when what was read is durable.
+    ///
+    /// # Errors
+    /// [`Unavailable::Stopped`].
+    pub async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> Result<R, Unavailable> {
+        let (answer, sequence) = {
+            let state = self.state.read();
+            (question(&state), state.head().sequence)
+        };
+        self.wait_durable(sequence).await?;
+        Ok(answer)
+    }
+
+    /// Reads the state as it is, durable or not: for what does not leave the daemon, such as computing a
+    /// footprint, or tells nothing that could be lost, such as metrics.
+    pub fn peek<R>(&self, question: impl FnOnce(&State) -> R) -> R {
+        question(&self.state.read())
+    }
+
+    /// Waits until an entry is durable.
+    ///
+    /// # Errors
+    /// [`Unavailable::Stopped`].
+    pub async fn wait_durable(&self, sequence: Sequence) -> Result<(), Unavailable> {
+        let mut durable = self.durable.clone();
+        let reached = durable
+            .wait_for(|durable| durable.sequence >= sequence)
+            .await;
+        reached.map(|_| ()).map_err(|_| Unavailable::Stopped)
+    }
+
+    /// The state as it stood at the end of a durable batch.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn image(&self) -> Result<(Image, Durable), Unavailable> {
+        self.decide_at(|sitting| (sitting.desk.state().image(), true))
+            .await
+    }
+
+    /// Where the durable ledger stands.
+    #[must_use]
+    pub fn durable(&self) -> Durable {
+        *self.durable.borrow()
+    }
+
+    /// The batches as they become durable, from now on.
+    #[must_use]
+    pub fn watch(&self) -> broadcast::Receiver<Batch> {
+        self.batches.subscribe()
+    }
+
+    /// Up to when the sources have been consumed.
+    #[must_use]
+    pub fn watermark(&self) -> &Watermark {
+        &self.watermark
+    }
+
+    /// Whether a failed write or fsync has ended all writing.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(std::sync::atomic::Ordering::Acquire)
+    }
+}
+
+/// Wall-clock time.
+#[must_use]
+pub fn now() -> Timestamp {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanoseconds = since_epoch.map_or(0, |span| span.as_nanos());
+    Timestamp::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
+}

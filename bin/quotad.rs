@@ -1,2 +1,7 @@
-//! quotad
-fn main() {}
+//! The quota ledger daemon.
+
+use quotad::exit::Exit;
+
+fn main() -> Exit {
+    quotad::run::main()
+}

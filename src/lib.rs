@@ -1,4 +1,11 @@
 //! The Quota Ledger daemon.
 
+pub mod admin;
 pub mod config;
+pub mod exit;
+pub mod metrics;
+pub mod run;
+pub mod server;
+pub mod shutdown;
+pub mod telemetry;
 pub mod writer;

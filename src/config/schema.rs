@@ -277,7 +277,7 @@ pub struct Limits {
     pub header_timeout: Period,
     /// How long a request may take to be answered.
     pub request_timeout: Period,
-    /// How long a request's body may take to arrive.
+    /// How long a request's body may pause while it arrives.
     pub body_timeout: Period,
     /// How long a connection may idle between two requests.
     pub keep_alive: Period,

@@ -1,0 +1,93 @@
+//! How the daemon ends, as supervisors and scripts see it.
+
+use std::process::{ExitCode, Termination};
+
+/// The exit codes of `quotad`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Stopped cleanly.
+    Clean = 0,
+    /// Could not go on: an address taken, a directory not writable.
+    Failure = 1,
+    /// Called wrongly.
+    Usage = 2,
+    /// The configuration is wrong.
+    Configuration = 3,
+    /// The ledger on disk is damaged; starting again does not help.
+    Damaged = 4,
+    /// A write or fsync failed; what is durable is unknown until the ledger is recovered.
+    Poisoned = 5,
+}
+
+impl Exit {
+    /// The number that the process ends with.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+}
+
+/// Why the daemon cannot go on, and the code that says so.
+#[derive(Debug, thiserror::Error)]
+#[error("{error:#}")]
+pub struct Failure {
+    /// The code.
+    pub exit: Exit,
+    /// The reason, with its causes.
+    pub error: anyhow::Error,
+}
+
+impl From<anyhow::Error> for Failure {
+    /// A failure of no particular kind.
+    fn from(error: anyhow::Error) -> Self {
+        Self {
+            exit: Exit::Failure,
+            error,
+        }
+    }
+}
+
+/// Says which exit code an error means.
+pub trait OrExit<T> {
+    /// The value, or a [`Failure`] with this exit code.
+    ///
+    /// # Errors
+    /// The error that was there.
+    fn or_exit(self, exit: Exit) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<anyhow::Error>> OrExit<T> for Result<T, E> {
+    fn or_exit(self, exit: Exit) -> Result<T, Failure> {
+        self.map_err(|error| Failure {
+            exit,
+            error: error.into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_failure_tells_its_causes_and_its_code() {
+        let denied = std::io::Error::other("read-only file system");
+        let result: Result<(), _> = Err(denied)
+            .context("cannot open data")
+            .or_exit(Exit::Poisoned);
+        let failure = result.unwrap_err();
+        assert_eq!(
+            failure.to_string(),
+            "cannot open data: read-only file system"
+        );
+        assert_eq!(failure.exit.code(), 5);
+    }
+}

@@ -1,0 +1,132 @@
+//! Metrics: one table says which there are, one function per metric records it.
+
+mod labels;
+mod process;
+mod quotas;
+mod record;
+pub mod table;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, OnceLock};
+
+use ::metrics::{counter, gauge};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+pub use labels::{
+    Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection, Source, Standing,
+};
+pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
+pub use record::*;
+
+/// Stands for everything that has no series of its own.
+const OTHER: &str = "_other_";
+
+/// What `/metrics` shows.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    handle: PrometheusHandle,
+    quotas: OnceLock<Box<dyn QuotaSource>>,
+    series: usize,
+}
+
+/// Makes this process record metrics, and sets every counter with known labels to 0, so that rates
+/// see the first event.
+///
+/// # Errors
+/// Something else records metrics already in this process.
+pub fn install(series: usize) -> Result<Metrics, BuildError> {
+    let handle = builder()?.install_recorder()?;
+    initialise();
+    Ok(Metrics(Arc::new(Inner {
+        handle,
+        quotas: OnceLock::new(),
+        series,
+    })))
+}
+
+fn builder() -> Result<PrometheusBuilder, BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    for metric in table::ALL {
+        if let table::Kind::Histogram(buckets) = metric.kind {
+            builder =
+                builder.set_buckets_for_metric(Matcher::Full(metric.name.to_owned()), buckets)?;
+        }
+    }
+    Ok(builder)
+}
+
+fn initialise() {
+    for metric in table::ALL {
+        match metric.kind {
+            table::Kind::Counter => ::metrics::describe_counter!(metric.name, metric.help),
+            table::Kind::Gauge => ::metrics::describe_gauge!(metric.name, metric.help),
+            table::Kind::Histogram(_) => ::metrics::describe_histogram!(metric.name, metric.help),
+        }
+        let is_told_at_scrape = metric.name.starts_with("process_");
+        if matches!(metric.kind, table::Kind::Counter) && !is_told_at_scrape {
+            for labels in combinations(metric.labels) {
+                counter!(metric.name, &labels).absolute(0);
+            }
+        }
+    }
+    gauge!(table::POISONED.name).set(0.0);
+    let revision = option_env!("QUOTAD_REVISION").unwrap_or("unknown");
+    let version = env!("CARGO_PKG_VERSION");
+    gauge!(table::BUILD_INFO.name, "version" => version, "revision" => revision).set(1.0);
+}
+
+/// Every combination of label values; none if a label's values are not known beforehand.
+fn combinations(labels: &[table::LabelKey]) -> Vec<Vec<(&'static str, &'static str)>> {
+    labels.iter().fold(vec![Vec::new()], |shorter, label| {
+        let longer = |labels: &Vec<_>| {
+            let labels = labels.clone();
+            label.values.iter().map(move |value| {
+                let mut labels = labels.clone();
+                labels.push((label.name, *value));
+                labels
+            })
+        };
+        shorter.iter().flat_map(longer).collect()
+    })
+}
+
+impl Metrics {
+    /// Of a recorder that nothing is recorded by.
+    #[cfg(test)]
+    pub(crate) fn detached() -> Self {
+        let handle = builder().unwrap().build_recorder().handle();
+        Self(Arc::new(Inner {
+            handle,
+            quotas: OnceLock::new(),
+            series: 0,
+        }))
+    }
+
+    /// Names the owner of the quotas, once there is one; later calls change nothing.
+    pub fn set_quotas(&self, source: impl QuotaSource + 'static) {
+        let _ = self.0.quotas.set(Box::new(source));
+    }
+
+    /// All metrics in the Prometheus text format, version 0.0.4. Takes time in proportion to the
+    /// number of quotas, so call it where blocking is allowed.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = self.0.handle.render();
+        if let Some(source) = self.0.quotas.get() {
+            quotas::render(&mut text, source.as_ref(), self.0.series);
+        }
+        process::render(&mut text);
+        text
+    }
+
+    /// Takes recorded samples into the histograms; to be called every few seconds, since they wait
+    /// in memory until then.
+    pub fn run_upkeep(&self) {
+        self.0.handle.run_upkeep();
+    }
+}

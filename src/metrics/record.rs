@@ -1,0 +1,164 @@
+//! One function per metric that code sets; nothing happens before [`super::install`].
+
+use std::time::Duration;
+
+use ::metrics::{counter, gauge, histogram};
+
+use super::{
+    labels::{
+        Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection, Source,
+        Standing,
+    },
+    table,
+};
+
+fn pair<L: Label>(label: L) -> (&'static str, &'static str) {
+    (L::NAME, label.value())
+}
+
+/// A gauge holds a float; sequences, bytes and counts stay exact up to 2^53.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+fn float(number: u64) -> f64 {
+    number as f64
+}
+
+/// Counts a decision.
+pub fn decisions(decision: Decision, reason: Reason) {
+    counter!(table::DECISIONS.name, &[pair(decision), pair(reason)]).increment(1);
+}
+
+/// How long a command took, from its arrival to its answer.
+pub fn decision_duration(operation: Operation, took: Duration) {
+    histogram!(table::DECISION_DURATION.name, &[pair(operation)]).record(took);
+}
+
+/// How many reservations stand.
+pub fn reservations(standing: Standing, count: u64) {
+    gauge!(table::RESERVATIONS.name, &[pair(standing)]).set(float(count));
+}
+
+/// How old the oldest pending reservation is; zero if there is none.
+pub fn oldest_reservation_age(age: Duration) {
+    gauge!(table::OLDEST_RESERVATION_AGE.name).set(age);
+}
+
+/// Counts reservations that ended.
+pub fn reservation_outcomes(outcome: Outcome, count: u64) {
+    counter!(table::RESERVATION_OUTCOMES.name, &[pair(outcome)]).increment(count);
+}
+
+/// The sequence of the last durable entry.
+pub fn ledger_last_sequence(sequence: u64) {
+    gauge!(table::LEDGER_LAST_SEQUENCE.name).set(float(sequence));
+}
+
+/// How large a part of the ledger is on disk.
+pub fn ledger_bytes(part: Part, bytes: u64) {
+    gauge!(table::LEDGER_BYTES.name, &[pair(part)]).set(float(bytes));
+}
+
+/// One batch became durable: how long that took, its fsync alone, and how many entries it has.
+pub fn ledger_batch(append: Duration, fsync: Duration, entries: u64) {
+    histogram!(table::LEDGER_APPEND_DURATION.name).record(append);
+    histogram!(table::LEDGER_FSYNC_DURATION.name).record(fsync);
+    histogram!(table::LEDGER_BATCH_ENTRIES.name).record(float(entries));
+}
+
+/// Counts events that were understood.
+pub fn events_consumed(source: Source, count: u64) {
+    counter!(table::EVENTS_CONSUMED.name, &[pair(source)]).increment(count);
+}
+
+/// Counts events that changed nothing.
+pub fn events_duplicate(source: Source, count: u64) {
+    counter!(table::EVENTS_DUPLICATE.name, &[pair(source)]).increment(count);
+}
+
+/// Counts an event that was not understood.
+pub fn events_rejected(reason: Rejection) {
+    counter!(table::EVENTS_REJECTED.name, &[pair(reason)]).increment(1);
+}
+
+/// How far the stream's consumption lags.
+pub fn stream_lag(messages: u64, age: Duration) {
+    gauge!(table::STREAM_LAG_MESSAGES.name).set(float(messages));
+    gauge!(table::STREAM_LAG.name).set(age);
+}
+
+/// Whether the stream is connected.
+pub fn stream_connected(connected: bool) {
+    gauge!(table::STREAM_CONNECTED.name).set(f64::from(u8::from(connected)));
+}
+
+/// A snapshot of the state at this sequence was stored, at this time (seconds since 1970).
+pub fn snapshot_stored(took: Duration, sequence: u64, at_seconds: u64) {
+    histogram!(table::SNAPSHOT_DURATION.name).record(took);
+    gauge!(table::SNAPSHOT_LAST_SEQUENCE.name).set(float(sequence));
+    gauge!(table::SNAPSHOT_LAST_SUCCESS.name).set(float(at_seconds));
+}
+
+/// A snapshot could not be stored.
+pub fn snapshot_failed() {
+    counter!(table::SNAPSHOT_FAILURES.name).increment(1);
+}
+
+/// A compaction ended well, at this time (seconds since 1970).
+pub fn compaction_done(took: Duration, removed_entries: u64, at_seconds: u64) {
+    histogram!(table::COMPACTION_DURATION.name).record(took);
+    counter!(table::COMPACTION_REMOVED.name).increment(removed_entries);
+    gauge!(table::COMPACTION_LAST_SUCCESS.name).set(float(at_seconds));
+}
+
+/// A compaction failed.
+pub fn compaction_failed() {
+    counter!(table::COMPACTION_FAILURES.name).increment(1);
+}
+
+/// A configured bound was hit.
+pub fn limit_reached(limit: Limit) {
+    counter!(table::LIMIT_REACHED.name, &[pair(limit)]).increment(1);
+}
+
+/// A write or fsync failed.
+pub fn poisoned() {
+    gauge!(table::POISONED.name).set(1.0);
+}
+
+/// A request was answered. The route is the matched one, so that the number of series is bounded.
+pub fn http_request(route: &str, method: &http::Method, code: u16, took: Duration) {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    let method = KNOWN
+        .into_iter()
+        .find(|known| *known == method.as_str())
+        .unwrap_or(super::OTHER);
+    counter!(
+        table::HTTP_REQUESTS.name,
+        "route" => route.to_owned(), "method" => method, "code" => code.to_string(),
+    )
+    .increment(1);
+    histogram!(table::HTTP_REQUEST_DURATION.name, "route" => route.to_owned()).record(took);
+}
+
+/// A connection was opened; it counts until the guard is dropped.
+#[must_use]
+pub fn http_connection(listener: Listener) -> impl Drop + Send {
+    struct Open(::metrics::Gauge);
+    impl Drop for Open {
+        fn drop(&mut self) {
+            self.0.decrement(1.0);
+        }
+    }
+    let open = gauge!(table::HTTP_CONNECTIONS.name, &[pair(listener)]);
+    open.increment(1.0);
+    Open(open)
+}
+
+/// When the webhook's certificate expires, in seconds since 1970.
+pub fn certificate_expiration(seconds: i64) {
+    gauge!(table::CERTIFICATE_EXPIRATION.name).set(float(u64::try_from(seconds).unwrap_or(0)));
+}
+
+/// New certificate files could not be used.
+pub fn certificate_reload_failed() {
+    counter!(table::CERTIFICATE_RELOAD_FAILURES.name).increment(1);
+}

@@ -1,0 +1,164 @@
+//! Every metric: its name, kind, labels and help. `docs/metrics.md` is made from this table.
+
+use super::labels::{
+    Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection, Source, Standing,
+};
+
+/// A metric.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its full name.
+    pub name: &'static str,
+    /// How it is counted.
+    pub kind: Kind,
+    /// Its labels.
+    pub labels: &'static [LabelKey],
+    /// What it says.
+    pub help: &'static str,
+}
+
+/// How a metric is counted.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// A current value.
+    Gauge,
+    /// Counts per upper bound.
+    Histogram(&'static [f64]),
+}
+
+/// A label's name and values.
+#[derive(Clone, Copy, Debug)]
+pub struct LabelKey {
+    /// Its name.
+    pub name: &'static str,
+    /// Its values; empty if they are not known beforehand, but bounded otherwise.
+    pub values: &'static [&'static str],
+}
+
+const fn closed<L: Label>() -> LabelKey {
+    LabelKey {
+        name: L::NAME,
+        values: L::VALUES,
+    }
+}
+
+const fn open(name: &'static str) -> LabelKey {
+    LabelKey { name, values: &[] }
+}
+
+/// From what memory takes to what a disk in trouble takes.
+const SECONDS: Kind = Kind::Histogram(&[
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+    1.0, 2.5, 5.0, 10.0,
+]);
+
+/// For work in the background.
+const LONG_SECONDS: Kind = Kind::Histogram(&[
+    0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0,
+]);
+
+const ENTRIES: Kind = Kind::Histogram(&[
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0,
+]);
+
+use Kind::{Counter, Gauge};
+
+macro_rules! table {
+    ($($id:ident $kind:ident $name:literal [$($label:expr),*] $help:literal)*) => {
+        $(pub(super) const $id: Metric =
+            Metric { name: $name, kind: $kind, labels: &[$($label),*], help: $help };)*
+
+        /// Every metric.
+        pub const ALL: &[Metric] = &[$($id),*];
+    };
+}
+
+table! {
+    DECISIONS Counter "quota_ledger_decisions_total" [closed::<Decision>(), closed::<Reason>()]
+        "Decisions on requests for capacity."
+    DECISION_DURATION SECONDS "quota_ledger_decision_duration_seconds" [closed::<Operation>()]
+        "From the arrival of a command to its answer, durability included."
+    RESERVATIONS Gauge "quota_ledger_reservations" [closed::<Standing>()]
+        "Reservations that stand."
+    OLDEST_RESERVATION_AGE Gauge "quota_ledger_oldest_reservation_age_seconds" []
+        "Age of the oldest pending reservation; 0 if there is none."
+    RESERVATION_OUTCOMES Counter "quota_ledger_reservation_outcomes_total" [closed::<Outcome>()]
+        "Reservations that ended; many expired ones mean that objects are not created or not seen."
+    LEDGER_LAST_SEQUENCE Gauge "quota_ledger_ledger_last_sequence" []
+        "Sequence of the last durable entry."
+    LEDGER_BYTES Gauge "quota_ledger_ledger_bytes" [closed::<Part>()]
+        "Size of the ledger on disk."
+    LEDGER_APPEND_DURATION SECONDS "quota_ledger_ledger_append_duration_seconds" []
+        "Time to make one batch durable: write and fsync."
+    LEDGER_FSYNC_DURATION SECONDS "quota_ledger_ledger_fsync_duration_seconds" []
+        "Time of one fsync of the commit log."
+    LEDGER_BATCH_ENTRIES ENTRIES "quota_ledger_ledger_batch_entries" []
+        "Entries per batch."
+    EVENTS_CONSUMED Counter "quota_ledger_events_consumed_total" [closed::<Source>()]
+        "Events that were read and understood."
+    EVENTS_DUPLICATE Counter "quota_ledger_events_duplicate_total" [closed::<Source>()]
+        "Events that changed nothing, since they or newer ones were known."
+    EVENTS_REJECTED Counter "quota_ledger_events_rejected_total" [closed::<Rejection>()]
+        "Events that were not understood; they are kept to be listed and replayed."
+    STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages" []
+        "Messages in the stream that are not consumed yet."
+    STREAM_LAG Gauge "quota_ledger_stream_lag_seconds" []
+        "Age of the newest state that the stream is known to be consumed to."
+    STREAM_CONNECTED Gauge "quota_ledger_stream_connected" []
+        "1 while the stream is connected, else 0; absent if none is configured."
+    SNAPSHOT_DURATION LONG_SECONDS "quota_ledger_snapshot_duration_seconds" []
+        "Time to store one snapshot."
+    SNAPSHOT_LAST_SUCCESS Gauge "quota_ledger_snapshot_last_success_timestamp_seconds" []
+        "When the last snapshot was stored."
+    SNAPSHOT_LAST_SEQUENCE Gauge "quota_ledger_snapshot_last_sequence" []
+        "Sequence that the last snapshot holds the state of."
+    SNAPSHOT_FAILURES Counter "quota_ledger_snapshot_failures_total" []
+        "Snapshots that could not be stored."
+    COMPACTION_DURATION LONG_SECONDS "quota_ledger_compaction_duration_seconds" []
+        "Time of one compaction."
+    COMPACTION_LAST_SUCCESS Gauge "quota_ledger_compaction_last_success_timestamp_seconds" []
+        "When compaction last ended well."
+    COMPACTION_REMOVED Counter "quota_ledger_compaction_removed_entries_total" []
+        "Entries that compaction moved out of the ledger."
+    COMPACTION_FAILURES Counter "quota_ledger_compaction_failures_total" []
+        "Compactions that failed."
+    LIMIT_REACHED Counter "quota_ledger_limit_reached_total" [closed::<Limit>()]
+        "How often a configured bound was hit."
+    POISONED Gauge "quota_ledger_poisoned" []
+        "1 after a failed write or fsync: nothing is answered any more."
+    BUILD_INFO Gauge "quota_ledger_build_info" [open("version"), open("revision")]
+        "Always 1; the labels say what runs."
+    HTTP_REQUESTS Counter "quota_ledger_http_requests_total"
+        [open("route"), open("method"), open("code")]
+        "Requests by matched route (not path), method and status."
+    HTTP_REQUEST_DURATION SECONDS "quota_ledger_http_request_duration_seconds" [open("route")]
+        "From the end of a request's head to the begin of its answer."
+    HTTP_CONNECTIONS Gauge "quota_ledger_http_connections" [closed::<Listener>()]
+        "Open connections."
+    CERTIFICATE_EXPIRATION Gauge "quota_ledger_certificate_expiration_timestamp_seconds" []
+        "When the webhook's certificate expires; absent without one."
+    CERTIFICATE_RELOAD_FAILURES Counter "quota_ledger_certificate_reload_failures_total" []
+        "New certificate files that could not be used; the old ones stayed in force."
+    KUBE_RESOURCEQUOTA Gauge "kube_resourcequota"
+        [open("resourcequota"), open("namespace"), open("resource"), open("type")]
+        "Limits, usage and reservations (type hard, used, reserved), as kube-state-metrics names them."
+    KUBE_RESOURCEQUOTA_CREATED Gauge "kube_resourcequota_created"
+        [open("resourcequota"), open("namespace")]
+        "When a quota was created, in seconds since 1970."
+    PROCESS_CPU Counter "process_cpu_seconds_total" []
+        "User and system time spent."
+    PROCESS_RESIDENT_MEMORY Gauge "process_resident_memory_bytes" []
+        "Memory that is resident."
+    PROCESS_VIRTUAL_MEMORY Gauge "process_virtual_memory_bytes" []
+        "Memory that is mapped."
+    PROCESS_OPEN_FDS Gauge "process_open_fds" []
+        "Open file descriptors."
+    PROCESS_MAX_FDS Gauge "process_max_fds" []
+        "File descriptors that may be open."
+    PROCESS_THREADS Gauge "process_threads" []
+        "Threads."
+    PROCESS_START_TIME Gauge "process_start_time_seconds" []
+        "When the process started, in seconds since 1970."
+}

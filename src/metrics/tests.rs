@@ -1,0 +1,212 @@
+use std::{collections::BTreeSet, fmt::Write as _, path::Path};
+
+use super::{
+    table::{ALL, Kind, Metric},
+    *,
+};
+
+#[test]
+fn names_follow_the_conventions() {
+    let mut names = BTreeSet::new();
+    for Metric {
+        name,
+        kind,
+        labels,
+        help,
+    } in ALL
+    {
+        assert!(names.insert(name), "{name} is there twice");
+        let known = ["quota_ledger_", "kube_resourcequota", "process_"];
+        assert!(
+            known.iter().any(|prefix| name.starts_with(prefix)),
+            "{name}"
+        );
+        assert!(
+            name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'),
+            "{name}"
+        );
+        assert_eq!(
+            name.ends_with("_total"),
+            matches!(kind, Kind::Counter),
+            "{name}"
+        );
+        if let Kind::Histogram(buckets) = kind {
+            assert!(
+                name.ends_with("_seconds") || name.ends_with("_entries"),
+                "{name}"
+            );
+            assert!(buckets.is_sorted_by(|a, b| a < b), "{name}");
+        }
+        assert!(
+            help.ends_with('.') && !help.contains('\n'),
+            "{name}: {help}"
+        );
+        for label in *labels {
+            let values: BTreeSet<_> = label.values.iter().collect();
+            assert_eq!(values.len(), label.values.len(), "{name} {}", label.name);
+        }
+    }
+}
+
+/// Run with `UPDATE_DOCS=1` after a change of the table.
+#[test]
+fn the_documented_table_is_this_table() {
+    let mut page = String::from(
+        "# Metrics\n\nServed by `admin.listen` at `/metrics`. Made from `src/metrics/table.rs`; a test \
+         compares the two.\n\nLabels whose values are listed have no others, and their counters are 0 \
+         from the start.\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for Metric {
+        name,
+        kind,
+        labels,
+        help,
+    } in ALL
+    {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram(_) => "histogram",
+        };
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|label| match label.values {
+                [] => format!("`{}`", label.name),
+                values => format!("`{}`: {}", label.name, values.join(", ")),
+            })
+            .collect();
+        writeln!(
+            page,
+            "| `{name}` | {kind} | {} | {help} |",
+            labels.join("; ")
+        )
+        .unwrap();
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap(),
+        page,
+        "run with UPDATE_DOCS=1"
+    );
+}
+
+struct Quotas(usize);
+
+impl QuotaSource for Quotas {
+    fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>)) {
+        for number in 0..self.0 {
+            let name = format!("quota \"{number}\"");
+            let resource = |resource| ResourceSample {
+                resource,
+                hard: 2.5,
+                used: 1.0,
+                reserved: 0.0,
+            };
+            visitor(QuotaSample {
+                namespace: "team-a",
+                name: &name,
+                created: 1_700_000_000.0,
+                resources: vec![resource("requests.cpu"), resource("pods")],
+            });
+        }
+    }
+}
+
+#[test]
+fn quotas_are_told_as_kube_state_metrics_tells_them() {
+    let mut text = String::new();
+    quotas::render(&mut text, &Quotas(1), 6);
+    let labels = r#"resourcequota="quota \"0\"",namespace="team-a""#;
+    let expected = format!(
+        "kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"hard\"}} 2.5\n\
+         kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"used\"}} 1\n\
+         kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"reserved\"}} 0\n"
+    );
+    assert!(text.contains(&expected), "{text}");
+    assert!(
+        text.contains(&format!(
+            "kube_resourcequota_created{{{labels}}} 1700000000\n"
+        )),
+        "{text}"
+    );
+    assert!(!text.contains(OTHER), "{text}");
+}
+
+#[test]
+fn the_number_of_series_is_bounded_and_nothing_is_left_out_of_the_sums() {
+    let mut text = String::new();
+    quotas::render(&mut text, &Quotas(1000), 60);
+    let amounts = text
+        .lines()
+        .filter(|line| line.starts_with("kube_resourcequota{"));
+    assert_eq!(amounts.count(), 60 + 6);
+    let created = text
+        .lines()
+        .filter(|line| line.starts_with("kube_resourcequota_created{"));
+    assert_eq!(created.count(), 60);
+    let rest = "kube_resourcequota{resourcequota=\"_other_\",namespace=\"_other_\",\
+                resource=\"pods\",type=\"hard\"} 2475\n";
+    assert!(text.contains(rest), "{text}");
+}
+
+#[test]
+fn process_metrics_are_read() {
+    let mut text = String::new();
+    process::render(&mut text);
+    for metric in ALL
+        .iter()
+        .filter(|metric| metric.name.starts_with("process_"))
+    {
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(metric.name)?.strip_prefix(' '))
+            .unwrap_or_else(|| panic!("{} is missing in {text}", metric.name));
+        assert!(
+            value.parse::<f64>().unwrap() >= 0.0,
+            "{} {value}",
+            metric.name
+        );
+    }
+}
+
+#[test]
+fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
+    let recorder = builder().unwrap().build_recorder();
+    let handle = recorder.handle();
+    ::metrics::with_local_recorder(&recorder, || {
+        initialise();
+        decisions(Decision::Denied, Reason::ExceedsHard);
+        ledger_batch(Default::default(), Default::default(), 3);
+        let connection = http_connection(Listener::Api);
+        drop(connection);
+        http_request("/v1/quotas", &http::Method::GET, 200, Default::default());
+        http_request(
+            "/v1/quotas",
+            &http::Method::CONNECT,
+            405,
+            Default::default(),
+        );
+    });
+    let text = handle.render();
+    for line in [
+        "quota_ledger_decisions_total{decision=\"denied\",reason=\"exceeds_hard\"} 1",
+        "quota_ledger_decisions_total{decision=\"granted\",reason=\"none\"} 0",
+        "quota_ledger_limit_reached_total{limit=\"queue\"} 0",
+        "quota_ledger_snapshot_failures_total 0",
+        "quota_ledger_poisoned 0",
+        "quota_ledger_ledger_batch_entries_bucket{le=\"4\"} 1",
+        "quota_ledger_ledger_batch_entries_bucket{le=\"2\"} 0",
+        "quota_ledger_http_connections{listener=\"api\"} 0",
+        "quota_ledger_http_requests_total{route=\"/v1/quotas\",method=\"GET\",code=\"200\"} 1",
+        "quota_ledger_http_requests_total{route=\"/v1/quotas\",method=\"_other_\",code=\"405\"} 1",
+        "# TYPE quota_ledger_ledger_batch_entries histogram",
+    ] {
+        assert!(
+            text.lines().any(|rendered| rendered == line),
+            "{line} is not in {text}"
+        );
+    }
+}

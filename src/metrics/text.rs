@@ -1,0 +1,46 @@
+//! The Prometheus text format, for what is told at scrape time.
+
+use std::fmt::Write as _;
+
+use super::table::{Kind, Metric};
+
+/// Begins a family: its help and its type.
+pub(super) fn head(text: &mut String, metric: &Metric) {
+    let kind = match metric.kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram(_) => "histogram",
+    };
+    let _ = writeln!(text, "# HELP {} {}", metric.name, metric.help);
+    let _ = writeln!(text, "# TYPE {} {kind}", metric.name);
+}
+
+/// One sample, its label values in the order of the metric's labels.
+pub(super) fn sample(text: &mut String, metric: &Metric, values: &[&str], number: f64) {
+    debug_assert_eq!(metric.labels.len(), values.len());
+    text.push_str(metric.name);
+    let mut separator = '{';
+    for (label, value) in metric.labels.iter().zip(values) {
+        text.push(separator);
+        separator = ',';
+        text.push_str(label.name);
+        text.push_str("=\"");
+        for character in value.chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                character => text.push(character),
+            }
+        }
+        text.push('"');
+    }
+    if separator == ',' {
+        text.push('}');
+    }
+    let _ = match number {
+        f64::INFINITY => writeln!(text, " +Inf"),
+        f64::NEG_INFINITY => writeln!(text, " -Inf"),
+        number => writeln!(text, " {number}"),
+    };
+}

@@ -1,0 +1,169 @@
+//! Bodies: a request's is bounded in size and in time, an answer's tells when it is complete.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{BoxError, body::Body};
+use bytes::Bytes;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+
+use super::timed::Phase;
+
+/// How far a request's body has got.
+#[derive(Clone, Debug)]
+pub(super) struct Progress(Arc<AtomicU8>);
+
+const ARRIVING: u8 = 0;
+const COMPLETE: u8 = 1;
+const TOO_LARGE: u8 = 2;
+const STALLED: u8 = 3;
+
+impl Progress {
+    pub(super) fn is_arriving(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ARRIVING
+    }
+
+    pub(super) fn is_too_large(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == TOO_LARGE
+    }
+
+    pub(super) fn has_stalled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == STALLED
+    }
+
+    fn set(&self, state: u8) {
+        self.0.store(state, Ordering::Relaxed);
+    }
+}
+
+/// A request's body that fails when it is too large or pauses for too long.
+pub(super) struct Bounded {
+    body: Body,
+    bytes_left: u64,
+    pause: Duration,
+    /// Set while nothing arrives.
+    waiting: Option<Pin<Box<Sleep>>>,
+    progress: Progress,
+}
+
+impl Bounded {
+    pub(super) fn new(body: Body, bytes: u64, pause: Duration) -> (Self, Progress) {
+        let state = if body.is_end_stream() {
+            COMPLETE
+        } else {
+            ARRIVING
+        };
+        let progress = Progress(Arc::new(AtomicU8::new(state)));
+        let bounded = Self {
+            body,
+            bytes_left: bytes,
+            pause,
+            waiting: None,
+            progress: progress.clone(),
+        };
+        (bounded, progress)
+    }
+}
+
+/// The body paused for longer than it may.
+#[derive(Debug, thiserror::Error)]
+#[error("the body did not arrive in time")]
+struct Stalled;
+
+/// The body has more bytes than it may.
+#[derive(Debug, thiserror::Error)]
+#[error("the body is too large")]
+struct TooLarge;
+
+impl HttpBody for Bounded {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+            let pause = self.pause;
+            let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(pause)));
+            if waiting.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            self.progress.set(STALLED);
+            return Poll::Ready(Some(Err(Stalled.into())));
+        };
+        self.waiting = None;
+        let Some(frame) = frame else {
+            self.progress.set(COMPLETE);
+            return Poll::Ready(None);
+        };
+        let frame = frame?;
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        match self.bytes_left.checked_sub(length as u64) {
+            Some(left) => self.bytes_left = left,
+            None => {
+                self.progress.set(TOO_LARGE);
+                return Poll::Ready(Some(Err(TooLarge.into())));
+            }
+        }
+        if self.body.is_end_stream() {
+            self.progress.set(COMPLETE);
+        }
+        Poll::Ready(Some(Ok(frame)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// An answer's body: when it is done with, the connection waits for the next request.
+pub(super) struct Answer {
+    body: Body,
+    phase: Phase,
+}
+
+impl Answer {
+    pub(super) fn new(body: Body, phase: Phase) -> Self {
+        Self { body, phase }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.phase.idle();
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

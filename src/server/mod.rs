@@ -1,0 +1,217 @@
+//! HTTP/1.1 listeners: accept, bound, drain.
+//!
+//! `axum::serve` sets no timers and no bounds (a half-sent head or body holds a connection for
+//! ever), so the accept loop is our own.
+
+mod body;
+mod connection;
+mod guard;
+mod problem;
+mod timed;
+pub mod tls;
+
+#[cfg(test)]
+mod tests;
+
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Router, extract::DefaultBodyLimit, middleware};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    sync::Semaphore,
+};
+use tokio_util::sync::CancellationToken;
+
+pub use connection::Peer;
+pub use guard::RequestId;
+pub use problem::problem;
+use tls::Tls;
+
+use crate::{
+    config::Config,
+    metrics::{self, Limit, Listener},
+};
+
+/// The bounds of a listener.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the metrics call it.
+    pub listener: Listener,
+    /// Open connections.
+    pub connections: usize,
+    /// For a handshake, and for the head of a request.
+    pub header_timeout: Duration,
+    /// For a pause in the body of a request.
+    pub body_timeout: Duration,
+    /// From the end of the head of a request to the begin of its answer.
+    pub request_timeout: Duration,
+    /// Between two requests.
+    pub keep_alive: Duration,
+    /// For requests that are being answered when the daemon stops.
+    pub grace: Duration,
+    /// Bytes of a request's body.
+    pub body_bytes: u64,
+    /// Bytes of a request's body, for routes that differ.
+    pub route_body_bytes: Vec<(&'static str, u64)>,
+    /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
+    /// ten times, which multiplies an overload.
+    pub retry_after: bool,
+}
+
+impl Options {
+    /// The configured bounds.
+    #[must_use]
+    pub fn new(listener: Listener, config: &Config) -> Self {
+        let limits = &config.limits;
+        Self {
+            listener,
+            connections: limits.connections.get(),
+            header_timeout: limits.header_timeout.get(),
+            body_timeout: limits.body_timeout.get(),
+            request_timeout: limits.request_timeout.get(),
+            keep_alive: limits.keep_alive.get(),
+            grace: config.shutdown.grace.get(),
+            body_bytes: limits.request_body_bytes.bytes(),
+            route_body_bytes: Vec::new(),
+            retry_after: !matches!(listener, Listener::Admission),
+        }
+    }
+
+    /// With another bound for the bodies of one route.
+    #[must_use]
+    pub fn with_route_body_bytes(mut self, route: &'static str, bytes: u64) -> Self {
+        self.route_body_bytes.push((route, bytes));
+        self
+    }
+
+    fn body_bytes_of(&self, route: &str) -> u64 {
+        let own = self
+            .route_body_bytes
+            .iter()
+            .find(|(known, _)| *known == route);
+        own.map_or(self.body_bytes, |(_, bytes)| *bytes)
+    }
+}
+
+/// An address that is listened on, but not served yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: u32 = 1024;
+
+/// How long to wait when no connection can be accepted, mostly since file descriptors ran out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+impl Bound {
+    /// Listens on an address; port 0 takes a free port.
+    ///
+    /// # Errors
+    /// The address is taken, or not of this host.
+    pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// The address, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop`, then lets requests that are being answered end, for as long as the grace
+    /// lasts. Endless answers (watches) should end by themselves on `stop`.
+    pub async fn serve(
+        self,
+        router: Router,
+        options: Options,
+        tls: Option<Tls>,
+        stop: CancellationToken,
+    ) {
+        let options = Arc::new(options);
+        let guard = middleware::from_fn_with_state(options.clone(), guard::guard);
+        let router = router.layer(DefaultBodyLimit::disable()).layer(guard);
+        let slots = Arc::new(Semaphore::new(options.connections));
+        let open = GracefulShutdown::new();
+        let cut_off = CancellationToken::new();
+        while let Some((stream, peer)) = next(&self.listener, &stop).await {
+            let Ok(slot) = slots.clone().try_acquire_owned() else {
+                turn_away(&stream, tls.is_some());
+                continue;
+            };
+            let counted = metrics::http_connection(options.listener);
+            let (router, options, tls) = (router.clone(), options.clone(), tls.clone());
+            let (watcher, cut_off) = (open.watcher(), cut_off.clone());
+            tokio::spawn(async move {
+                let _held = (slot, counted);
+                let served =
+                    connection::serve(stream, peer, router, &options, tls.as_ref(), watcher);
+                tokio::select! {
+                    () = served => {}
+                    () = cut_off.cancelled() => {}
+                }
+            });
+        }
+        drop(self.listener);
+        drain(open.shutdown(), options.grace, &cut_off).await;
+    }
+}
+
+/// The next connection; none when it is time to stop.
+async fn next(listener: &TcpListener, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => return None,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok(connection) => return Some(connection),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Linux reports errors of the connection that would have been accepted by accept itself.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+/// Ends a connection that is one too many, without spending anything on it.
+fn turn_away(stream: &TcpStream, tls: bool) {
+    metrics::limit_reached(Limit::Connections);
+    if !tls {
+        // A fresh socket takes these few bytes at once; if not, the connection just ends.
+        let _ = stream.try_write(
+            b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
+        );
+    }
+}
+
+async fn drain(ended: impl Future<Output = ()>, grace: Duration, cut_off: &CancellationToken) {
+    let mut ended = std::pin::pin!(ended);
+    if tokio::time::timeout(grace, &mut ended).await.is_err() {
+        tracing::warn!("requests were cut off, since they took longer than shutdown.grace");
+        cut_off.cancel();
+        ended.await;
+    }
+}

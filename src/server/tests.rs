@@ -1,0 +1,412 @@
+use std::future::pending;
+
+use axum::{
+    body::{Body, Bytes},
+    routing::{get, post},
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use super::*;
+
+/// Ends a test that would hang; not part of what is tested.
+const HANG: Duration = Duration::from_secs(30);
+const LONG: Duration = Duration::from_secs(300);
+const SHORT: Duration = Duration::from_millis(50);
+
+pub(super) fn options() -> Options {
+    Options {
+        listener: Listener::Api,
+        connections: 100,
+        header_timeout: LONG,
+        body_timeout: LONG,
+        request_timeout: LONG,
+        keep_alive: LONG,
+        grace: LONG,
+        body_bytes: 1000,
+        route_body_bytes: vec![("/large", 3000)],
+        retry_after: true,
+    }
+}
+
+pub(super) struct Server {
+    pub(super) address: SocketAddr,
+    pub(super) stop: CancellationToken,
+    served: JoinHandle<()>,
+}
+
+impl Server {
+    pub(super) fn start(router: Router, options: Options, tls: Option<Tls>) -> Self {
+        let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = bound.address();
+        let stop = CancellationToken::new();
+        let served = tokio::spawn(bound.serve(router, options, tls, stop.clone()));
+        Self {
+            address,
+            stop,
+            served,
+        }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends this, and reads until the connection ends.
+    async fn exchange(&self, sent: &str) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        rest(&mut stream).await
+    }
+
+    async fn stopped(self) {
+        within(self.served).await.unwrap();
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(HANG, future)
+        .await
+        .expect("the test hangs")
+}
+
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut received = Vec::new();
+    // A reset ends a connection as well.
+    let _ = within(stream.read_to_end(&mut received)).await;
+    String::from_utf8(received).unwrap()
+}
+
+/// Reads one answer that has a content-length.
+async fn one_answer(stream: &mut TcpStream) -> String {
+    let mut received = Vec::new();
+    loop {
+        received.push(within(stream.read_u8()).await.unwrap());
+        if received.ends_with(b"\r\n\r\n") {
+            let head = String::from_utf8(received).unwrap().to_ascii_lowercase();
+            let length = head.split("content-length: ").nth(1).unwrap();
+            let mut body = vec![0; length.split("\r\n").next().unwrap().parse().unwrap()];
+            within(stream.read_exact(&mut body)).await.unwrap();
+            return head + &String::from_utf8(body).unwrap();
+        }
+    }
+}
+
+fn length_of() -> Router {
+    let length = |body: Bytes| async move { body.len().to_string() };
+    Router::new()
+        .route("/", get(|| async { "hello" }))
+        .route("/body", post(length))
+        .route("/large", post(length))
+}
+
+const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+const LAST_GET: &str = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+
+fn assert_status(answer: &str, status: u16) {
+    assert!(
+        answer.starts_with(&format!("HTTP/1.1 {status} ")),
+        "{answer}"
+    );
+}
+
+#[tokio::test]
+async fn half_a_head_is_given_up() {
+    let server = Server::start(
+        length_of(),
+        Options {
+            header_timeout: SHORT,
+            ..options()
+        },
+        None,
+    );
+    assert_eq!(server.exchange("GET / HTTP/1.1\r\nhost:").await, "");
+    // The second head of a connection as well.
+    let mut stream = server.connect().await;
+    stream.write_all(GET.as_bytes()).await.unwrap();
+    one_answer(&mut stream).await;
+    stream.write_all(b"GET / HT").await.unwrap();
+    assert_eq!(rest(&mut stream).await, "");
+}
+
+#[tokio::test]
+async fn the_time_for_a_head_does_not_run_between_two_requests() {
+    let server = Server::start(
+        length_of(),
+        Options {
+            header_timeout: SHORT,
+            ..options()
+        },
+        None,
+    );
+    let mut stream = server.connect().await;
+    for _ in 0..2 {
+        stream.write_all(GET.as_bytes()).await.unwrap();
+        assert!(one_answer(&mut stream).await.ends_with("hello"));
+        // Idle for longer than a head may take.
+        tokio::time::sleep(3 * SHORT).await;
+    }
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_given_up() {
+    let server = Server::start(
+        length_of(),
+        Options {
+            keep_alive: SHORT,
+            ..options()
+        },
+        None,
+    );
+    assert_status(&server.exchange(GET).await, 200);
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_no_bytes_is_given_up() {
+    struct Notice(mpsc::Sender<()>);
+    impl Drop for Notice {
+        fn drop(&mut self) {
+            let _ = self.0.try_send(());
+        }
+    }
+    let (ended, mut endings) = mpsc::channel(1);
+    let endless = get(move || async move {
+        let notice = Notice(ended);
+        Body::from_stream(futures::stream::repeat_with(move || {
+            let _ = &notice;
+            Ok::<_, io::Error>(Bytes::from_static(&[0; 65_536]))
+        }))
+    });
+    let options = Options {
+        keep_alive: SHORT,
+        ..options()
+    };
+    let server = Server::start(Router::new().route("/", endless), options, None);
+    let mut stream = server.connect().await;
+    stream.write_all(GET.as_bytes()).await.unwrap();
+    assert_eq!(within(endings.recv()).await, Some(()));
+}
+
+#[tokio::test]
+async fn half_a_body_is_answered_and_given_up() {
+    let server = Server::start(
+        length_of(),
+        Options {
+            body_timeout: SHORT,
+            ..options()
+        },
+        None,
+    );
+    let answer = server
+        .exchange("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
+        .await;
+    assert_status(&answer, 408);
+    assert!(answer.contains("connection: close"), "{answer}");
+    assert!(answer.contains("\"reason\":\"RequestTimeout\""), "{answer}");
+}
+
+#[tokio::test]
+async fn a_body_that_trickles_is_bounded_by_the_time_for_the_request() {
+    let server = Server::start(
+        length_of(),
+        Options {
+            request_timeout: SHORT,
+            ..options()
+        },
+        None,
+    );
+    let answer = server
+        .exchange("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nabc")
+        .await;
+    assert_status(&answer, 408);
+}
+
+#[tokio::test]
+async fn the_head_is_bounded() {
+    let server = Server::start(length_of(), options(), None);
+    let headers = |count: usize| {
+        (0..count)
+            .map(|n| format!("h{n}: v\r\n"))
+            .collect::<String>()
+    };
+    let with = |headers: &str| format!("GET / HTTP/1.1\r\nconnection: close\r\n{headers}\r\n");
+    assert_status(&server.exchange(&with(&headers(99))).await, 200);
+    assert_status(&server.exchange(&with(&headers(100))).await, 431);
+    let large = |bytes: usize| with(&format!("h: {}\r\n", "v".repeat(bytes)));
+    assert_status(&server.exchange(&large(15_000)).await, 200);
+    assert_status(&server.exchange(&large(17_000)).await, 431);
+}
+
+#[tokio::test]
+async fn the_body_is_bounded_by_route() {
+    let server = Server::start(length_of(), options(), None);
+    let with_length = |path: &str, bytes: usize| {
+        let body = "x".repeat(bytes);
+        format!(
+            "POST {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {bytes}\r\n\r\n{body}"
+        )
+    };
+    let in_chunks = |path: &str, bytes: usize| {
+        let body = "x".repeat(bytes);
+        format!(
+            "POST {path} HTTP/1.1\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n\
+             {bytes:x}\r\n{body}\r\n0\r\n\r\n"
+        )
+    };
+    for (path, most) in [("/body", 1000), ("/large", 3000)] {
+        assert_status(&server.exchange(&with_length(path, most)).await, 200);
+        assert_status(&server.exchange(&in_chunks(path, most)).await, 200);
+        assert_status(&server.exchange(&with_length(path, most + 1)).await, 413);
+        let answer = server.exchange(&in_chunks(path, most + 1)).await;
+        assert_status(&answer, 413);
+        assert!(
+            answer.contains("\"reason\":\"PayloadTooLarge\""),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn connections_are_bounded() {
+    let server = Server::start(
+        length_of(),
+        Options {
+            connections: 1,
+            ..options()
+        },
+        None,
+    );
+    let mut first = server.connect().await;
+    first.write_all(GET.as_bytes()).await.unwrap();
+    assert!(one_answer(&mut first).await.ends_with("hello"));
+    let mut second = server.connect().await;
+    assert_status(&rest(&mut second).await, 503);
+    drop(first);
+    within(async {
+        // The slot is free once the server has seen the end of the first.
+        while !server.exchange(LAST_GET).await.ends_with("hello") {}
+    })
+    .await;
+}
+
+/// A router whose `/` answers when it is told to, and a channel that tells when it was asked.
+fn on_demand() -> (Router, mpsc::Receiver<oneshot::Sender<()>>) {
+    let (asked, asks) = mpsc::channel(1);
+    let answer = get(move || async move {
+        let (go, gone) = oneshot::channel();
+        asked.send(go).await.unwrap();
+        let _ = gone.await;
+        "done"
+    });
+    (Router::new().route("/", answer), asks)
+}
+
+#[tokio::test]
+async fn a_drain_lets_requests_end() {
+    let (router, mut asks) = on_demand();
+    let server = Server::start(router, options(), None);
+    let mut busy = server.connect().await;
+    let mut idle = server.connect().await;
+    busy.write_all(GET.as_bytes()).await.unwrap();
+    let go = within(asks.recv()).await.unwrap();
+    idle.write_all(GET.as_bytes()).await.unwrap();
+    within(asks.recv()).await.unwrap().send(()).unwrap();
+    one_answer(&mut idle).await;
+
+    server.stop.cancel();
+    assert_eq!(rest(&mut idle).await, "", "an idle connection ends at once");
+    go.send(()).unwrap();
+    let answer = rest(&mut busy).await;
+    assert!(answer.ends_with("done"), "{answer}");
+    let address = server.address;
+    server.stopped().await;
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_drain_ends_with_its_grace() {
+    let (router, mut asks) = on_demand();
+    let server = Server::start(
+        router,
+        Options {
+            grace: SHORT,
+            ..options()
+        },
+        None,
+    );
+    let mut busy = server.connect().await;
+    busy.write_all(GET.as_bytes()).await.unwrap();
+    let _go = within(asks.recv()).await.unwrap();
+    server.stop.cancel();
+    server.stopped().await;
+    assert_eq!(rest(&mut busy).await, "");
+}
+
+#[tokio::test]
+async fn a_panic_is_answered() {
+    let panics = get(|| async {
+        if true {
+            panic!("as wanted")
+        }
+    });
+    let server = Server::start(length_of().route("/panic", panics), options(), None);
+    let answer = server
+        .exchange("GET /panic HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await;
+    assert_status(&answer, 500);
+    assert!(answer.contains("application/problem+json"), "{answer}");
+    assert!(!answer.contains("as wanted"), "{answer}");
+    assert_status(&server.exchange(LAST_GET).await, 200);
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_answered() {
+    let router = || Router::new().route("/", get(pending::<()>));
+    let short = Options {
+        request_timeout: SHORT,
+        ..options()
+    };
+    let server = Server::start(router(), short.clone(), None);
+    let answer = server.exchange(LAST_GET).await;
+    assert_status(&answer, 503);
+    assert!(answer.contains("retry-after: 1"), "{answer}");
+
+    let server = Server::start(
+        router(),
+        Options {
+            retry_after: false,
+            ..short
+        },
+        None,
+    );
+    let answer = server.exchange(LAST_GET).await;
+    assert_status(&answer, 503);
+    assert!(!answer.contains("retry-after"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_request_has_an_id() {
+    let server = Server::start(length_of(), options(), None);
+    let with =
+        |id: &str| format!("GET / HTTP/1.1\r\nconnection: close\r\nx-request-id: {id}\r\n\r\n");
+    assert!(
+        server
+            .exchange(&with("abc-1"))
+            .await
+            .contains("x-request-id: abc-1\r\n")
+    );
+    for unusable in ["a b", &"x".repeat(129), ""] {
+        let answer = server.exchange(&with(unusable)).await;
+        let id = answer
+            .split("x-request-id: ")
+            .nth(1)
+            .unwrap()
+            .split("\r\n")
+            .next()
+            .unwrap();
+        assert_eq!(id.len(), 36, "{id}");
+    }
+}

@@ -1,0 +1,185 @@
+//! A stream that gives up on a peer that keeps it waiting.
+//!
+//! hyper has one timer for the head of a request, and it also runs while a connection idles between
+//! two requests. Here the two are told apart, and a peer that takes no bytes is given up as well.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Instant, Sleep, sleep},
+};
+
+use crate::metrics::{self, Limit};
+
+/// What a connection is waiting for. Shared between the stream and what answers requests.
+#[derive(Clone, Debug)]
+pub(super) struct Phase(Arc<AtomicU8>);
+
+/// The rest of a head.
+const HEAD: u8 = 0;
+/// Ourselves.
+const BUSY: u8 = 1;
+/// The next request.
+const IDLE: u8 = 2;
+
+impl Phase {
+    /// A new connection: its first request is due.
+    pub(super) fn new() -> Self {
+        Self(Arc::new(AtomicU8::new(HEAD)))
+    }
+
+    /// A head has arrived.
+    pub(super) fn busy(&self) {
+        self.0.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// The answer is complete.
+    pub(super) fn idle(&self) {
+        self.0.store(IDLE, Ordering::Relaxed);
+    }
+}
+
+/// How long a peer may keep us waiting.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// For the rest of a head.
+    pub(super) head: Duration,
+    /// For the next request, and for taking bytes of an answer.
+    pub(super) idle: Duration,
+}
+
+/// A stream with deadlines.
+pub(super) struct Timed<S> {
+    stream: S,
+    phase: Phase,
+    patience: Patience,
+    /// The phase that `reading` was set for.
+    seen: u8,
+    reading: Pin<Box<Sleep>>,
+    /// Set while the peer takes no bytes.
+    writing: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Timed<S> {
+    pub(super) fn new(stream: S, phase: Phase, patience: Patience) -> Self {
+        let reading = Box::pin(sleep(patience.head));
+        Self {
+            stream,
+            phase,
+            patience,
+            seen: HEAD,
+            reading,
+            writing: None,
+        }
+    }
+
+    fn enter(&mut self, phase: u8) {
+        self.seen = phase;
+        match phase {
+            HEAD => self
+                .reading
+                .as_mut()
+                .reset(Instant::now() + self.patience.head),
+            IDLE => self
+                .reading
+                .as_mut()
+                .reset(Instant::now() + self.patience.idle),
+            _ => {}
+        }
+    }
+
+    /// Passes on what a write returned, unless the peer has taken nothing for too long.
+    fn bounded<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        result: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.writing = None;
+            return result;
+        }
+        let idle = self.patience.idle;
+        ready!(
+            self.writing
+                .get_or_insert_with(|| Box::pin(sleep(idle)))
+                .as_mut()
+                .poll(cx)
+        );
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let phase = self.phase.0.load(Ordering::Relaxed);
+        if phase != self.seen {
+            self.enter(phase);
+        }
+        let before = buffer.filled().len();
+        let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if result.is_ready() {
+            if phase == IDLE && buffer.filled().len() > before {
+                self.phase.0.store(HEAD, Ordering::Relaxed);
+                self.enter(HEAD);
+            }
+            return result;
+        }
+        if phase == BUSY {
+            return Poll::Pending;
+        }
+        ready!(self.reading.as_mut().poll(cx));
+        if phase == HEAD {
+            metrics::limit_reached(Limit::HeaderTimeout);
+        }
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.bounded(cx, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
+        self.bounded(cx, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_flush(cx);
+        self.bounded(cx, result)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.bounded(cx, result)
+    }
+}

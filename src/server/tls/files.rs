@@ -1,0 +1,119 @@
+//! Certificate files: read, and made into what rustls serves with.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
+    server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
+};
+
+use super::certificate;
+use crate::{config::schema, metrics};
+
+/// Why certificate files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `tls.cert` or `tls.key` is not set.
+    #[error("tls.cert and tls.key are needed")]
+    NotConfigured,
+    /// A file cannot be read.
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, #[source] std::io::Error),
+    /// A file is not PEM, or does not hold what it should.
+    #[error("{0} cannot be used: {1}")]
+    Pem(&'static str, #[source] pem::Error),
+    /// A certificate is malformed.
+    #[error("{0}")]
+    Certificate(String),
+    /// The certificate has expired.
+    #[error("the certificate expired {0} s ago")]
+    Expired(i64),
+    /// Key and certificate differ, or the key's algorithm is not supported.
+    #[error("certificate and key cannot be used: {0}")]
+    Rustls(#[from] rustls::Error),
+    /// No client could be verified by these CA certificates.
+    #[error("tls.client_ca cannot be used: {0}")]
+    ClientCa(#[from] VerifierBuilderError),
+}
+
+/// The contents of the files.
+#[derive(PartialEq, Eq)]
+pub(super) struct Files {
+    cert: Vec<u8>,
+    key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+impl Files {
+    pub(super) fn read(config: &schema::Tls) -> Result<Self, Error> {
+        let read =
+            |path: &Path| fs::read(path).map_err(|error| Error::Read(path.to_owned(), error));
+        let (Some(cert), Some(key)) = (&config.cert, &config.key) else {
+            return Err(Error::NotConfigured);
+        };
+        Ok(Self {
+            cert: read(cert)?,
+            key: read(key)?,
+            client_ca: config.client_ca.as_deref().map(read).transpose()?,
+        })
+    }
+
+    /// What rustls serves with. Tells when the certificate expires.
+    pub(super) fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
+        let chain = certificates("tls.cert", &self.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&self.key)
+            .map_err(|error| Error::Pem("tls.key", error))?;
+        let expiration = match chain.first() {
+            Some(own) => certificate::expiration(own),
+            None => return Err(Error::Pem("tls.cert", pem::Error::NoItemsFound)),
+        }
+        .map_err(|error| Error::Certificate(error.to_string()))?;
+        let late = now().saturating_sub(expiration);
+        if late > 0 {
+            return Err(Error::Expired(late));
+        }
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()?;
+        let mut config = match &self.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(ca) => builder.with_client_cert_verifier(verifier(ca, provider)?),
+        }
+        .with_single_cert(chain, key)?;
+        // The API server calls webhooks by HTTP/1.1 only, and HTTP/2 brings floods of its own.
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        metrics::certificate_expiration(expiration);
+        Ok(Arc::new(config))
+    }
+}
+
+fn verifier(
+    ca: &[u8],
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("tls.client_ca", ca)? {
+        roots.add(certificate)?;
+    }
+    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+}
+
+fn certificates(key: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|error| Error::Pem(key, error))
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

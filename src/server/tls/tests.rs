@@ -1,0 +1,274 @@
+use std::{fs, net::SocketAddr, path::PathBuf};
+
+use axum::{Extension, Router, routing::get};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair, SanType,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio_rustls::TlsConnector;
+
+use super::*;
+use crate::server::{
+    Peer,
+    tests::{Server, options},
+};
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+struct Pair {
+    cert: String,
+    key: String,
+}
+
+fn signed(issuer: &Issuer<'_, KeyPair>, common: &str, names: Vec<SanType>) -> Pair {
+    signed_until(issuer, common, names, 2999)
+}
+
+fn signed_until(
+    issuer: &Issuer<'_, KeyPair>,
+    common: &str,
+    names: Vec<SanType>,
+    year: i32,
+) -> Pair {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, common);
+    params.subject_alt_names = names;
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    let cert = params.signed_by(&key, issuer).unwrap();
+    Pair {
+        cert: cert.pem(),
+        key: key.serialize_pem(),
+    }
+}
+
+fn dns(name: &str) -> SanType {
+    SanType::DnsName(name.try_into().unwrap())
+}
+
+struct Setup {
+    directory: TempDir,
+    server_ca: Authority,
+    client_ca: Authority,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let setup = Self {
+            directory: TempDir::new().unwrap(),
+            server_ca: authority(),
+            client_ca: authority(),
+        };
+        setup.put("client-ca.pem", &setup.client_ca.pem());
+        setup.rotate();
+        setup
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    fn put_pair(&self, pair: &Pair) {
+        self.put("cert.pem", &pair.cert);
+        self.put("key.pem", &pair.key);
+    }
+
+    /// Puts a new server certificate.
+    fn rotate(&self) {
+        self.put_pair(&signed(&self.server_ca, "quotad", vec![dns("quota.svc")]));
+    }
+
+    fn config(&self, allowed: &[&str]) -> schema::Tls {
+        schema::Tls {
+            cert: Some(self.path("cert.pem")),
+            key: Some(self.path("key.pem")),
+            client_ca: (!allowed.is_empty()).then(|| self.path("client-ca.pem")),
+            allowed_names: allowed.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn serve(&self, allowed: &[&str]) -> (Server, Follower) {
+        let (tls, follower) = Tls::load(&self.config(allowed)).unwrap();
+        let names = get(|Extension(peer): Extension<Peer>| async move { peer.names.join(" ") });
+        (
+            Server::start(Router::new().route("/", names), options(), Some(tls)),
+            follower,
+        )
+    }
+
+    /// Calls with this certificate; tells the answer's body and the server's certificate.
+    async fn call(
+        &self,
+        address: SocketAddr,
+        client: Option<&Pair>,
+        alpn: &[u8],
+    ) -> io::Result<(String, Vec<u8>)> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.server_ca.der().clone()).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match client {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                let chain = vec![CertificateDer::from_pem_slice(pair.cert.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(pair.key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        };
+        config.alpn_protocols = vec![alpn.to_vec()];
+        let name = ServerName::try_from("quota.svc").unwrap();
+        let stream = TcpStream::connect(address).await?;
+        let mut stream = TlsConnector::from(Arc::new(config))
+            .connect(name, stream)
+            .await?;
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
+        match answer.split_once("\r\n\r\n") {
+            Some((_, body)) => Ok((body.to_owned(), certificate)),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+const H1: &[u8] = b"http/1.1";
+
+#[tokio::test]
+async fn callers_are_known_by_name() {
+    let setup = Setup::new();
+    let (server, _) = setup.serve(&["kube-apiserver", "spiffe://cluster/webhooks"]);
+    let call = |client| setup.call(server.address, client, H1);
+
+    let by_common_name = signed(&setup.client_ca, "kube-apiserver", vec![]);
+    assert_eq!(
+        call(Some(&by_common_name)).await.unwrap().0,
+        "kube-apiserver"
+    );
+    let uri = SanType::URI("spiffe://cluster/webhooks".try_into().unwrap());
+    let ip = SanType::IpAddress([10, 0, 0, 1].into());
+    let by_uri = signed(&setup.client_ca, "other", vec![dns("a.b"), uri, ip]);
+    let names = "a.b spiffe://cluster/webhooks 10.0.0.1 other";
+    assert_eq!(call(Some(&by_uri)).await.unwrap().0, names);
+
+    assert!(call(None).await.is_err(), "no certificate");
+    let other_name = signed(
+        &setup.client_ca,
+        "kubelet",
+        vec![dns("kube-apiserver.evil")],
+    );
+    assert!(
+        call(Some(&other_name)).await.is_err(),
+        "right CA, wrong name"
+    );
+    let other_ca = signed(&authority(), "kube-apiserver", vec![]);
+    assert!(call(Some(&other_ca)).await.is_err(), "wrong CA, right name");
+    let expired = signed_until(&setup.client_ca, "kube-apiserver", vec![], 2001);
+    assert!(call(Some(&expired)).await.is_err(), "expired");
+}
+
+#[tokio::test]
+async fn without_a_client_ca_callers_have_no_names() {
+    let setup = Setup::new();
+    let (server, _) = setup.serve(&[]);
+    assert_eq!(setup.call(server.address, None, H1).await.unwrap().0, "");
+    assert!(
+        setup.call(server.address, None, b"h2").await.is_err(),
+        "HTTP/1.1 only"
+    );
+}
+
+#[tokio::test]
+async fn certificates_can_be_changed_while_serving() {
+    let setup = Setup::new();
+    let (server, mut follower) = setup.serve(&[]);
+    let certificate = async || setup.call(server.address, None, H1).await.unwrap().1;
+    let first = certificate().await;
+    follower.look();
+    assert_eq!(certificate().await, first);
+
+    setup.rotate();
+    assert_eq!(certificate().await, first, "not looked at yet");
+    follower.look();
+    let second = certificate().await;
+    assert_ne!(second, first);
+
+    setup.put("key.pem", "half of a k");
+    follower.look();
+    assert_eq!(certificate().await, second, "a bad file changes nothing");
+    fs::remove_file(setup.path("key.pem")).unwrap();
+    follower.look();
+    assert_eq!(certificate().await, second, "nor does a missing one");
+
+    setup.rotate();
+    follower.look();
+    assert_ne!(certificate().await, second);
+}
+
+#[tokio::test]
+async fn a_reload_that_is_asked_for_is_done() {
+    let setup = Setup::new();
+    let (server, follower) = setup.serve(&[]);
+    let first = setup.call(server.address, None, H1).await.unwrap().1;
+    setup.rotate();
+    let (ask, reload) = watch::channel(0);
+    let following = tokio::spawn(follower.run(reload, server.stop.clone()));
+    ask.send(1).unwrap();
+    // The follower looks at once when it starts, and again when it is asked.
+    while setup.call(server.address, None, H1).await.unwrap().1 == first {
+        tokio::task::yield_now().await;
+    }
+    server.stop.cancel();
+    following.await.unwrap();
+}
+
+#[test]
+fn files_that_cannot_be_used_are_refused() {
+    let setup = Setup::new();
+    let refused = |config: &schema::Tls| Tls::load(config).err().unwrap().to_string();
+    let mut config = setup.config(&["name"]);
+
+    let pair = signed_until(&setup.server_ca, "quotad", vec![dns("quota.svc")], 2001);
+    setup.put_pair(&pair);
+    assert!(
+        refused(&config).starts_with("the certificate expired"),
+        "{}",
+        refused(&config)
+    );
+
+    setup.rotate();
+    setup.put("key.pem", &KeyPair::generate().unwrap().serialize_pem());
+    assert!(refused(&config).starts_with("certificate and key cannot be used"));
+
+    setup.rotate();
+    setup.put("client-ca.pem", "");
+    assert!(refused(&config).starts_with("tls.client_ca cannot be used"));
+
+    setup.put("cert.pem", "no certificate");
+    assert!(refused(&config).starts_with("tls.cert cannot be used"));
+
+    config.key = Some(setup.path("missing.pem"));
+    assert!(refused(&config).starts_with("cannot read "));
+    config.key = None;
+    assert_eq!(refused(&config), "tls.cert and tls.key are needed");
+}

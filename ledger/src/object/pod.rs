@@ -291,3 +291,6 @@ fn count_compute(counted: &mut ResourceList, requests: &ResourceList, limits: &R
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+/// A container in plain numbers: cpu requested and limited, in thousandths.
+#[derive(Clone, Debug)]
+struct Plain {
+    request: Option<i64>,
+    limit: Option<i64>,
+    sidecar: bool,
+}
+
+fn plain() -> impl Strategy<Value = Plain> {
+    let amount = || prop::option::of(0_i64..5_000);
+    (amount(), amount(), any::<bool>()).prop_map(|(request, limit, sidecar)| Plain {
+        request,
+        limit,
+        sidecar,
+    })
+}
+
+fn plains(most: usize) -> impl Strategy<Value = Vec<Plain>> {
+    prop::collection::vec(plain(), 0..=most)
+}
+
+fn pod(containers: &[Plain], init: &[Plain], overhead: Option<i64>) -> Pod {
+    let amount = |milli: Option<i64>| milli.map(|milli| json!({ "cpu": format!("{milli}m") }));
+    let write = |list: &[Plain]| -> Vec<serde_json::Value> {
+        let write_one = |(at, it): (usize, &Plain)| {
+            json!({
+                "name": format!("c{at}"),
+                "restartPolicy": it.sidecar.then_some("Always"),
+                "resources": { "requests": amount(it.request), "limits": amount(it.limit) },
+            })
+        };
+        list.iter().enumerate().map(write_one).collect()
+    };
+    let pod = json!({ "spec": {
+        "containers": write(containers),
+        "initContainers": write(init),
+        "overhead": amount(overhead),
+    }});
+    serde_json::from_value(pod).unwrap()
+}
+
+/// The definition of Kubernetes' documentation, as directly as it can be written: the largest
+/// amount that is in use at any moment.
+fn naive(containers: &[Plain], init: &[Plain], amount: fn(&Plain) -> Option<i64>) -> Option<i64> {
+    let all = || containers.iter().chain(init);
+    all().find_map(amount)?;
+    let sidecars =
+        |list: &[Plain]| -> i64 { list.iter().filter(|it| it.sidecar).filter_map(amount).sum() };
+    let running = containers.iter().filter_map(amount).sum::<i64>() + sidecars(init);
+    let starting = (0..init.len()).map(|at| sidecars(&init[..at]) + amount(&init[at]).unwrap_or(0));
+    Some(starting.fold(running, i64::max))
+}
+
+fn counted(pod: &Pod, name: &str) -> Option<i64> {
+    pod.resources(Timestamp::EPOCH)
+        .get(name)
+        .map(Quantity::milli_value)
+}
+
+proptest! {
+    #[test]
+    fn a_pod_counts_for_the_most_it_ever_uses(
+        containers in plains(4),
+        init in plains(4),
+        overhead in prop::option::of(0_i64..500),
+    ) {
+        let requests = naive(&containers, &init, |it| it.request);
+        let limits = naive(&containers, &init, |it| it.limit);
+        let pod = pod(&containers, &init, overhead);
+        let expected = match (requests, overhead) {
+            (None, None) => None,
+            (requests, overhead) => Some(requests.unwrap_or(0) + overhead.unwrap_or(0)),
+        };
+        prop_assert_eq!(counted(&pod, "requests.cpu"), expected);
+        prop_assert_eq!(counted(&pod, "cpu"), expected);
+        let widened = limits.map(|it| if it == 0 { 0 } else { it + overhead.unwrap_or(0) });
+        prop_assert_eq!(counted(&pod, "limits.cpu"), widened);
+    }
+
+    #[test]
+    fn one_more_container_never_makes_a_pod_smaller(
+        containers in plains(3),
+        init in plains(3),
+        more in plain(),
+    ) {
+        let before = counted(&pod(&containers, &init, None), "cpu");
+        let beside = [containers.as_slice(), std::slice::from_ref(&more)].concat();
+        let first = [std::slice::from_ref(&more), init.as_slice()].concat();
+        prop_assert!(counted(&pod(&beside, &init, None), "cpu") >= before);
+        prop_assert!(counted(&pod(&containers, &first, None), "cpu") >= before);
+    }
+
+    #[test]
+    fn defaults_fill_in_requests_and_then_nothing_more(containers in plains(3), init in plains(3)) {
+        let mut once = pod(&containers, &init, None);
+        once.set_api_defaults();
+        let mut twice = once.clone();
+        twice.set_api_defaults();
+        prop_assert_eq!(once.resources(Timestamp::EPOCH), twice.resources(Timestamp::EPOCH));
+
+        let filled: fn(&Plain) -> Option<i64> = |it| it.request.or(it.limit);
+        prop_assert_eq!(counted(&once, "cpu"), naive(&containers, &init, filled));
+        let silent = containers.iter().chain(&init).any(|it| filled(it).is_none());
+        prop_assert_eq!(once.missing_requirements(&["requests.cpu"]).is_some(), silent);
+    }
+
+    #[test]
+    fn while_a_container_is_resized_the_largest_amount_counts(
+        asked in 0_i64..100,
+        allotted in 0_i64..100,
+        running in 0_i64..100,
+        infeasible in any::<bool>(),
+    ) {
+        let cpu = |units: i64| json!({ "cpu": units.to_string() });
+        let pod: Pod = serde_json::from_value(json!({
+            "spec": { "containers": [{ "name": "c", "resources": { "requests": cpu(asked) } }] },
+            "status": {
+                "conditions": [{
+                    "type": "PodResizePending",
+                    "reason": if infeasible { "Infeasible" } else { "Deferred" },
+                }],
+                "containerStatuses": [{
+                    "name": "c",
+                    "allocatedResources": cpu(allotted),
+                    "resources": { "requests": cpu(running) },
+                }],
+            },
+        })).unwrap();
+        let actual = allotted.max(running);
+        let expected = if infeasible { actual } else { actual.max(asked) };
+        prop_assert_eq!(counted(&pod, "cpu"), Some(expected * 1000));
+    }
+}

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{self, Readiness},
-    config::{self, Config, Sources, Task},
+    config::{self, Config, Effective, Sources, Task},
     exit::{Exit, Failure, OrExit as _},
     metrics::{self, Listener, Metrics},
     server::{Bound, Options},
@@ -46,7 +46,7 @@ pub fn main() -> Exit {
             Ok(()) => Exit::Clean,
             Err(_) => Exit::Failure,
         },
-        Task::Run => match run(effective.config) {
+        Task::Run => match run(effective) {
             Ok(()) => Exit::Clean,
             Err(failure) => {
                 tracing::error!(exit_code = failure.exit.code(), "stopped: {failure}");
@@ -56,8 +56,11 @@ pub fn main() -> Exit {
     }
 }
 
-fn run(config: Config) -> Result<(), Failure> {
-    telemetry::install(&config.log).or_exit(Exit::Failure)?;
+fn run(effective: Effective) -> Result<(), Failure> {
+    telemetry::install(&effective.config.log).or_exit(Exit::Failure)?;
+    let settings = effective.overridden().join("; ");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), settings, "starting");
+    let config = effective.config;
     let metrics = metrics::install(config.limits.metrics_series.get()).or_exit(Exit::Failure)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -67,7 +70,6 @@ fn run(config: Config) -> Result<(), Failure> {
 }
 
 async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), data_dir = ?config.data_dir, "starting");
     let signals = shutdown::listen().context("cannot listen for signals")?;
     let readiness = Readiness::default();
     let draining = readiness.register("draining", "starting");

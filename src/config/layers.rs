@@ -46,6 +46,26 @@ impl Effective {
         }
         text
     }
+
+    /// Every value that is not the default, as `key = value (origin)`. Passwords in URLs are left out.
+    #[must_use]
+    pub fn overridden(&self) -> Vec<String> {
+        let defaults = leaves_of_defaults();
+        let differing = self
+            .settings
+            .values()
+            .filter(|set| Some(&set.value) != defaults.get(&set.key));
+        differing
+            .map(|set| {
+                format!(
+                    "{} = {} ({})",
+                    set.key,
+                    without_passwords(&set.value),
+                    set.origin
+                )
+            })
+            .collect()
+    }
 }
 
 /// Reads all layers.

@@ -220,6 +220,12 @@ fn a_file_that_cannot_be_read_or_parsed_is_a_problem() {
 fn the_effective_configuration_is_toml_with_origins_and_without_passwords() {
     let flags = [("nats.url", "nats://me:secret@a"), ("snapshot.keep", "3")];
     let effective = load_layers("[log]\nlevel = \"debug\"\n", &[], &flags).unwrap();
+    let overridden = effective.overridden();
+    assert_eq!(overridden.len(), 2);
+    assert_eq!(
+        overridden[1],
+        "nats.url = \"nats://me:***@a\" (flag --nats.url)"
+    );
     let printed = effective.to_toml();
     assert!(
         printed.contains("url = \"nats://me:***@a\" # flag --nats.url\n"),

@@ -41,30 +41,54 @@ labels! {
         Error = "error",
     }
 
-    /// Why a request for capacity ended as it did.
+    /// Why a request for capacity ended as it did, in the words of the API's problems.
     Reason "reason" {
         /// It was granted or replayed.
-        None = "none",
+        None = "None",
         /// A limit would be exceeded.
-        ExceedsHard = "exceeds_hard",
-        /// A quota requires a resource that the object does not state.
-        MustSpecify = "must_specify",
-        /// No quota covers a resource that needs one.
-        NoCoveringQuota = "no_covering_quota",
+        ExceedsHard = "ExceedsHard",
+        /// A quota demands a resource that the object does not state.
+        MustSpecify = "MustSpecify",
+        /// What counts against a limit is not known.
+        StatusUnknown = "StatusUnknown",
+        /// No quota limits a resource that may not be used without one.
+        InsufficientQuota = "InsufficientQuota",
+        /// No quota has the scopes that the configuration demands.
+        UncoveredScopes = "UncoveredScopes",
+        /// The object asks for less than nothing.
+        NegativeUsage = "NegativeUsage",
+        /// An update came without what it updates.
+        NoPreviousVersion = "NoPreviousVersion",
+        /// A quota's selector cannot be evaluated.
+        BrokenSelector = "BrokenSelector",
         /// The uid was used with another payload.
-        UidReused = "uid_reused",
+        UidReused = "UidReused",
         /// Too many reservations are pending.
-        TooManyReservations = "too_many_reservations",
+        TooManyPending = "TooManyPending",
+        /// The time asked for is out of range.
+        InvalidTtl = "InvalidTtl",
+        /// There is no such reservation.
+        NotFound = "NotFound",
+        /// The reservation's time ran out.
+        ReservationExpired = "ReservationExpired",
+        /// The reservation's object was seen.
+        AlreadyObserved = "AlreadyObserved",
+        /// The reservation was given back.
+        AlreadyReleased = "AlreadyReleased",
+        /// More was committed than was reserved.
+        ExceedsReservation = "ExceedsReservation",
+        /// Somebody changed it in between.
+        Conflict = "Conflict",
         /// The request is malformed.
-        Invalid = "invalid",
+        Invalid = "Invalid",
         /// The caller may not ask for this.
-        Forbidden = "forbidden",
+        Forbidden = "Forbidden",
         /// The sources lag too far behind.
-        Behind = "behind",
-        /// The writer's queue is full, or the daemon stops.
-        Unavailable = "unavailable",
-        /// Anything else.
-        Other = "other",
+        Behind = "Behind",
+        /// The writer's queue is full.
+        Overloaded = "Overloaded",
+        /// The daemon stops, or cannot write.
+        Stopped = "Stopped",
     }
 
     /// What was asked of the writer.
@@ -147,34 +171,34 @@ labels! {
         Other = "other",
     }
 
-    /// A configured bound that was hit.
+    /// A configured bound that was hit, by its key in the configuration.
     Limit "limit" {
-        /// `limits.connections`
-        Connections = "connections",
-        /// `limits.header_timeout`
-        HeaderTimeout = "header_timeout",
-        /// `limits.request_timeout`
-        RequestTimeout = "request_timeout",
-        /// `limits.body_timeout`
-        BodyTimeout = "body_timeout",
-        /// `limits.request_body_bytes`, `limits.events_body_bytes`
-        BodyBytes = "body_bytes",
-        /// `limits.queue`
-        Queue = "queue",
-        /// `limits.watch_streams`
-        WatchStreams = "watch_streams",
-        /// `limits.metrics_series`
-        MetricsSeries = "metrics_series",
-        /// `nats.max_message_bytes`
-        MessageBytes = "message_bytes",
-        /// `reservations.max_pending`
-        Pending = "pending",
-        /// `reservations.max_pending_per_namespace`
-        PendingPerNamespace = "pending_per_namespace",
-        /// `reservations.max_ttl`
-        Ttl = "ttl",
-        /// `reservations.max_hold`
-        Hold = "hold",
+        /// Open connections.
+        Connections = "limits.connections",
+        /// Time for a request's head.
+        HeaderTimeout = "limits.header_timeout",
+        /// Time for an answer.
+        RequestTimeout = "limits.request_timeout",
+        /// Time for a request's body.
+        BodyTimeout = "limits.body_timeout",
+        /// Size of a request's body.
+        RequestBodyBytes = "limits.request_body_bytes",
+        /// Commands that wait.
+        Queue = "limits.queue",
+        /// Open watches.
+        WatchStreams = "limits.watch_streams",
+        /// Series of a metric.
+        MetricsSeries = "limits.metrics_series",
+        /// Size of a message.
+        MaxMessageBytes = "nats.max_message_bytes",
+        /// Pending reservations.
+        MaxPending = "reservations.max_pending",
+        /// Pending reservations of a namespace.
+        MaxPendingPerNamespace = "reservations.max_pending_per_namespace",
+        /// Time to live of a reservation.
+        MaxTtl = "reservations.max_ttl",
+        /// Time that an expired reservation is held.
+        MaxHold = "reservations.max_hold",
     }
 
     /// A listener.

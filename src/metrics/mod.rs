@@ -1,5 +1,6 @@
 //! Metrics: one table says which there are, one function per metric records it.
 
+mod domain;
 mod labels;
 mod process;
 mod quotas;
@@ -15,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use ::metrics::{counter, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
+pub use domain::refused;
 pub use labels::{
     Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection, Source, Standing,
 };

@@ -93,6 +93,15 @@ fn the_documented_table_is_this_table() {
     );
 }
 
+#[test]
+fn a_limit_is_called_by_its_key() {
+    let shipped: toml::Table = toml::Table::try_from(crate::config::Config::default()).unwrap();
+    for key in Limit::VALUES {
+        let (section, name) = key.split_once('.').unwrap();
+        assert!(shipped[section].get(name).is_some(), "{key}");
+    }
+}
+
 struct Quotas(usize);
 
 impl QuotaSource for Quotas {
@@ -192,9 +201,9 @@ fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
     });
     let text = handle.render();
     for line in [
-        "quota_ledger_decisions_total{decision=\"denied\",reason=\"exceeds_hard\"} 1",
-        "quota_ledger_decisions_total{decision=\"granted\",reason=\"none\"} 0",
-        "quota_ledger_limit_reached_total{limit=\"queue\"} 0",
+        "quota_ledger_decisions_total{decision=\"denied\",reason=\"ExceedsHard\"} 1",
+        "quota_ledger_decisions_total{decision=\"granted\",reason=\"None\"} 0",
+        "quota_ledger_limit_reached_total{limit=\"limits.queue\"} 0",
         "quota_ledger_snapshot_failures_total 0",
         "quota_ledger_poisoned 0",
         "quota_ledger_ledger_batch_entries_bucket{le=\"4\"} 1",

@@ -119,7 +119,7 @@ fn body_timed_out() -> Response {
 }
 
 fn too_large(most: u64) -> Response {
-    metrics::limit_reached(Limit::BodyBytes);
+    metrics::limit_reached(Limit::RequestBodyBytes);
     let detail = format!("the body is larger than {most} bytes");
     last_problem(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge", &detail)
 }

@@ -1,0 +1,72 @@
+//! The ledger's own words as label values.
+
+use quota_ledger::{admission::Denial, decide::Refusal, state::End};
+
+use super::{Decision, Label as _, Limit, Outcome, Reason, decisions, limit_reached};
+use crate::writer::Unavailable;
+
+/// Counts a refusal, and the bound that it hit, if any.
+pub fn refused(refusal: &Refusal) {
+    decisions(Decision::Denied, Reason::from(refusal));
+    match refusal {
+        Refusal::TooManyPending { limit, .. } if *limit == Limit::MaxPending.value() => {
+            limit_reached(Limit::MaxPending);
+        }
+        Refusal::TooManyPending { .. } => limit_reached(Limit::MaxPendingPerNamespace),
+        Refusal::InvalidTtl { .. } => limit_reached(Limit::MaxTtl),
+        _ => {}
+    }
+}
+
+impl From<&Refusal> for Reason {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::Denied(denied) => Self::from(&denied.denial),
+            Refusal::UidReused(_) => Self::UidReused,
+            Refusal::TooManyPending { .. } => Self::TooManyPending,
+            Refusal::InvalidTtl { .. } => Self::InvalidTtl,
+            Refusal::NotFound(_) => Self::NotFound,
+            Refusal::Expired(_) => Self::ReservationExpired,
+            Refusal::AlreadyObserved(_) => Self::AlreadyObserved,
+            Refusal::AlreadyReleased(_) => Self::AlreadyReleased,
+            Refusal::ExceedsReservation { .. } => Self::ExceedsReservation,
+            Refusal::Conflict { .. } => Self::Conflict,
+        }
+    }
+}
+
+impl From<&Denial> for Reason {
+    fn from(denial: &Denial) -> Self {
+        match denial {
+            Denial::ExceedsHard { .. } => Self::ExceedsHard,
+            Denial::MustSpecify { .. } => Self::MustSpecify,
+            Denial::StatusUnknown { .. } => Self::StatusUnknown,
+            Denial::InsufficientQuota { .. } => Self::InsufficientQuota,
+            Denial::UncoveredScopes { .. } => Self::UncoveredScopes,
+            Denial::NegativeUsage { .. } => Self::NegativeUsage,
+            Denial::NoPreviousVersion => Self::NoPreviousVersion,
+            Denial::BrokenSelector { .. } => Self::BrokenSelector,
+        }
+    }
+}
+
+impl From<Unavailable> for Reason {
+    fn from(unavailable: Unavailable) -> Self {
+        match unavailable {
+            Unavailable::Overloaded => Self::Overloaded,
+            Unavailable::Stopped => Self::Stopped,
+        }
+    }
+}
+
+impl From<End> for Outcome {
+    fn from(end: End) -> Self {
+        match end {
+            End::Observed => Self::Observed,
+            End::Committed => Self::Committed,
+            End::Released => Self::Released,
+            End::Expired => Self::Expired,
+            End::Superseded => Self::Superseded,
+        }
+    }
+}

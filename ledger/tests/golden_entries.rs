@@ -1,0 +1,237 @@
+//! The bytes of entries in format version 1. They are on disks: this file never changes, a new version gets its own.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::sync::Arc;
+
+use quota_ledger::{
+    Name, Timestamp, codec,
+    event::{Actor, Cursor, DeadLetter, Entry, Event, Observed, QuotaRecord, Reservation},
+    object::{Footprint, PodTraits, Traits},
+    quota::spec::{ScopeExpression, ScopeSelector, Spec},
+    resource::ResourceList,
+    uid::Uid,
+};
+
+const GOLDEN: &str = include_str!("golden/entries-v1.hex");
+
+fn list(items: &[(&str, &str)]) -> ResourceList {
+    items
+        .iter()
+        .map(|(name, text)| (Name::from(*name), text.parse().unwrap()))
+        .collect()
+}
+
+fn uuid() -> Uid {
+    Uid::new("c7ab034e-bb56-40e8-8304-1b758b94cfdc").unwrap()
+}
+
+fn text() -> Uid {
+    Uid::new("vm-1").unwrap()
+}
+
+fn pod() -> Footprint {
+    Footprint {
+        resources: list(&[
+            ("pods", "1"),
+            ("requests.cpu", "250m"),
+            ("requests.memory", "1Gi"),
+        ]),
+        traits: Traits::Pod(PodTraits {
+            best_effort: false,
+            terminating: true,
+            priority_class: Name::from("high"),
+            cross_namespace_affinity: false,
+        }),
+    }
+}
+
+fn time(seconds: i64) -> Timestamp {
+    Timestamp::from_nanoseconds(1_770_000_000_000_000_000 + seconds * 1_000_000_000)
+}
+
+/// One event of every kind, with every optional part there and not there.
+fn events() -> Vec<Event> {
+    let team = Name::from("team-a");
+    let spec = Spec {
+        hard: list(&[
+            ("requests.cpu", "010"),
+            ("pods", "5"),
+            ("requests.storage", "1e3"),
+            ("x.example.com/y", "123456789012345678901234567890"),
+        ]),
+        scopes: vec![Name::from("NotTerminating")],
+        selector: Some(ScopeSelector {
+            match_expressions: vec![ScopeExpression {
+                scope_name: Name::from("PriorityClass"),
+                operator: Name::from("In"),
+                values: vec![Name::from("high"), Name::from("low")],
+            }],
+        }),
+    };
+    vec![
+        Event::QuotaSet(Arc::new(QuotaRecord {
+            namespace: team.clone(),
+            name: Name::from("compute"),
+            uid: uuid(),
+            created: time(0),
+            spec,
+            metadata: r#"{"labels":{"a":"b"}}"#.into(),
+        })),
+        Event::QuotaDeleted {
+            namespace: team.clone(),
+            name: Name::from("compute"),
+        },
+        Event::ObjectObserved(Box::new(Observed {
+            uid: uuid(),
+            namespace: team.clone(),
+            resource: Name::from("pods"),
+            name: "web-1".into(),
+            version: 42,
+            footprint: pod(),
+            lapse: Some(time(60)),
+            ends_reservation: true,
+        })),
+        Event::ObjectObserved(Box::new(Observed {
+            uid: text(),
+            namespace: team.clone(),
+            resource: Name::from("persistentvolumeclaims"),
+            name: "data".into(),
+            version: u64::MAX,
+            footprint: Footprint {
+                resources: list(&[("requests.storage", "-1500m")]),
+                traits: Traits::VolumeClaim {
+                    attributes_classes: vec![Name::from("gold")],
+                },
+            },
+            lapse: None,
+            ends_reservation: false,
+        })),
+        Event::ObjectRefreshed {
+            uid: text(),
+            version: 43,
+            ends_reservation: false,
+        },
+        Event::ObjectLapsed {
+            uid: uuid(),
+            footprint: Footprint::default(),
+        },
+        Event::ObjectDeleted {
+            uid: uuid(),
+            namespace: team.clone(),
+        },
+        Event::ReservationGranted(Arc::new(Reservation {
+            uid: uuid(),
+            namespace: team.clone(),
+            resource: Name::from("pods"),
+            name: "web-2".into(),
+            api_version: Name::from("v1"),
+            kind: Name::from("Pod"),
+            footprint: pod(),
+            created: time(1),
+            expiration: time(31),
+            after_version: 7,
+            request: [9; 16],
+        })),
+        Event::ReservationGrown {
+            uid: uuid(),
+            footprint: pod(),
+            expiration: time(40),
+        },
+        Event::ReservationExtended {
+            uid: uuid(),
+            expiration: time(50),
+        },
+        Event::ReservationCommitted {
+            uid: uuid(),
+            resources: list(&[("pods", "1")]),
+        },
+        Event::ReservationReleased { uid: text() },
+        Event::ReservationExpired { uid: text() },
+        Event::ReservationSuperseded {
+            uid: text(),
+            by: uuid(),
+        },
+        Event::SourceAdvanced {
+            source: Name::from("OBJECTS"),
+            cursor: Cursor {
+                incarnation: Name::from("2026-11-20T23:00:00Z"),
+                position: 1_000_000,
+                time: time(2),
+                checksum: 0xdead_beef,
+            },
+        },
+        Event::SourceReset {
+            source: Name::from("OBJECTS"),
+            incarnation: Name::from("2026-11-21T00:00:00Z"),
+        },
+        Event::SourceGapped {
+            source: Name::from("OBJECTS"),
+            first: 5,
+            last: 9,
+        },
+        Event::MessageRejected(Box::new(DeadLetter {
+            source: Name::from("OBJECTS"),
+            position: 10,
+            reason: "not JSON".into(),
+            payload: "{".into(),
+        })),
+    ]
+}
+
+fn entries() -> Vec<Entry> {
+    let named = Actor::named("stream/OBJECTS");
+    let full = Arc::new(Actor {
+        principal: Name::from("hook"),
+        user: Some(Name::from("jane")),
+        request_id: Some(Name::from("r-1")),
+        traceparent: Some(Name::from(
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        )),
+        reason: Some(Name::from("more room")),
+    });
+    let entry = |(index, event)| Entry {
+        sequence: 100 + index as u64,
+        time: time(index as i64 / 3),
+        actor: if index % 4 == 3 {
+            full.clone()
+        } else {
+            named.clone()
+        },
+        event,
+    };
+    events().into_iter().enumerate().map(entry).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes.chunks(32).map(|line| {
+        line.iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    });
+    lines.map(|line| line + "\n").collect()
+}
+
+#[test]
+fn entries_are_written_as_ever() {
+    assert_eq!(hex(&codec::encode_entries(&entries())), GOLDEN);
+}
+
+#[test]
+fn entries_are_read_as_ever() {
+    let digits: Vec<u8> = GOLDEN.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let bytes: Vec<u8> = digits.chunks(2).map(digit).collect();
+    let expected = entries();
+    let count = u32::try_from(expected.len()).unwrap();
+    let read = codec::decode_entries(100, count, &bytes).unwrap();
+    assert_eq!(read, expected);
+    // Numbers compare by value; what an administrator wrote must come back to the letter.
+    let Event::QuotaSet(quota) = &read[0].event else {
+        panic!("not a quota")
+    };
+    assert_eq!(
+        quota.spec.hard.get("requests.cpu").unwrap().to_string(),
+        "010"
+    );
+}

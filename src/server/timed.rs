@@ -2,6 +2,8 @@
 //!
 //! hyper has one timer for the head of a request, and it also runs while a connection idles between
 //! two requests. Here the two are told apart, and a peer that takes no bytes is given up as well.
+//! (The begin of a head that was sent along with the request before it is not seen here; what follows
+//! is then waited for as long as for a next request.)
 
 use std::{
     future::Future,

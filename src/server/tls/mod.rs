@@ -34,7 +34,7 @@ struct Shared {
 }
 
 impl Tls {
-    /// Reads the configured files; [`Self::follow`] keeps up with their changes.
+    /// Reads the configured files; the [`Follower`] keeps up with their changes.
     ///
     /// # Errors
     /// A file cannot be read or used, key and certificate differ, the certificate has expired.

@@ -114,7 +114,7 @@ impl fmt::Display for Error {
                 operation,
                 source,
             } => write!(f, "cannot {operation} {}: {source}", path.display()),
-            Self::Poisoned { why } => write!(f, "the journal stopped after an error: {why}"),
+            Self::Poisoned { why } => write!(f, "the journal has stopped: {why}"),
             Self::Compacted { first } => {
                 write!(f, "compacted away; the first entry still held is {first}")
             }

@@ -4,11 +4,37 @@
 //! in them. Whoever appends knows [`Journal`], whoever reads knows [`Reader`]; neither knows where the
 //! bytes lie. The format of every file is described in `docs/storage-format.md`.
 
+mod anchor;
+mod archive;
+mod codec;
+mod compact;
+pub mod disk;
+mod epoch;
 mod error;
+mod file;
+mod frame;
+#[cfg(test)]
+mod golden;
 mod hash;
+mod keeper;
+mod log;
+mod origin;
+mod reader;
+mod recovery;
+mod snapshot;
+mod store;
+#[cfg(test)]
+mod tests;
 
+pub use archive::{Archive, ArchiveFile};
+pub use compact::{Compaction, Retention};
+pub use epoch::Seal;
 pub use error::{Damage, Error};
+pub use file::{FileJournal, FileReader, Options, Stats};
 pub use hash::{Hash, ParseHashError};
+pub use reader::{BatchReader, BatchRef};
+pub use recovery::Recovery;
+pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
 
 use crate::Timestamp;
 

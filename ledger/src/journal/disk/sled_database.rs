@@ -1,0 +1,157 @@
+//! sled 0.34.7, with guards around what it does not do itself (measured; see
+//! `docs/storage-format.md`): `flush` is not an fsync, a killed open leaves a half-written snapshot
+//! that a later open trusts, damaged files make it panic, and its default cache is 1 GiB.
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    super::{Damage, Error},
+    Database, Pair,
+};
+
+/// Cache of one open database, in bytes. Blocks are read once and in order, so a small one serves.
+const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Ending of the snapshot that sled was writing when it was killed.
+const HALF_WRITTEN: &str = ".generating";
+
+pub(super) struct SledDatabase {
+    database: sled::Db,
+    directory: PathBuf,
+    /// sled's log. A second descriptor, since fdatasync makes the inode durable, whoever wrote it.
+    log: fs::File,
+}
+
+impl SledDatabase {
+    pub(super) fn open(directory: &Path) -> Result<Self, Error> {
+        let fail = |source| Error::io(directory, "open", source);
+        fs::create_dir_all(directory).map_err(fail)?;
+        for entry in fs::read_dir(directory).map_err(fail)? {
+            let path = entry.map_err(fail)?.path();
+            if path.to_string_lossy().ends_with(HALF_WRITTEN) {
+                fs::remove_file(&path).map_err(|source| Error::io(&path, "remove", source))?;
+            }
+        }
+        let database = guard(directory, "open", || {
+            sled::Config::new()
+                .path(directory)
+                .cache_capacity(CACHE_BYTES)
+                .flush_every_ms(None)
+                .open()
+        })?;
+        let path = directory.join("db");
+        let log = fs::File::open(&path).map_err(|source| Error::io(&path, "open", source))?;
+        let opened = Self {
+            database,
+            directory: directory.to_path_buf(),
+            log,
+        };
+        opened.sync_names()?;
+        Ok(opened)
+    }
+
+    /// sled never syncs what it creates: its configuration and the names of its files.
+    fn sync_names(&self) -> Result<(), Error> {
+        for path in [self.directory.join("conf"), self.directory.clone()] {
+            fs::File::open(&path)
+                .and_then(|file| file.sync_all())
+                .map_err(|source| Error::io(&path, "fsync", source))?;
+        }
+        Ok(())
+    }
+}
+
+impl Database for SledDatabase {
+    fn insert(&self, pairs: Vec<Pair>) -> Result<(), Error> {
+        guard(&self.directory, "write", || {
+            let mut batch = sled::Batch::default();
+            for (key, value) in pairs {
+                batch.insert(key, value);
+            }
+            self.database.apply_batch(batch)
+        })
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        guard(&self.directory, "flush", || self.database.flush())?;
+        self.log
+            .sync_data()
+            .map_err(|source| Error::io(self.directory.join("db"), "fdatasync", source))
+    }
+
+    fn key_at_or_below(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        guard(&self.directory, "read", || {
+            let found = self.database.range(..=key).next_back().transpose()?;
+            Ok(found.map(|(key, _)| key.to_vec()))
+        })
+    }
+
+    fn range(&self, from: &[u8], limit: usize) -> Result<Vec<Pair>, Error> {
+        guard(&self.directory, "read", || {
+            self.database
+                .range(from..)
+                .take(limit)
+                .map(|pair| pair.map(|(key, value)| (key.to_vec(), value.to_vec())))
+                .collect()
+        })
+    }
+}
+
+/// Runs sled. Its panics are met on damaged files only, and its state is not used after one.
+fn guard<T>(
+    directory: &Path,
+    operation: &'static str,
+    run: impl FnOnce() -> sled::Result<T>,
+) -> Result<T, Error> {
+    let damaged = |why: String| {
+        Error::Damaged(Damage {
+            file: directory.to_path_buf(),
+            offset: None,
+            sequence: None,
+            why,
+        })
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(sled::Error::Io(source))) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
+            Err(Error::io(directory, operation, source))
+        }
+        Ok(Err(error)) => Err(damaged(format!("sled cannot {operation}: {error}"))),
+        Err(_) => Err(damaged(format!("sled panicked at {operation}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_can_be_closed_and_opened_again_and_again() {
+        let directory = tempfile::tempdir().unwrap();
+        for round in 0..20u8 {
+            let database = SledDatabase::open(directory.path()).unwrap();
+            database
+                .insert(vec![(vec![round], vec![round; 8000])])
+                .unwrap();
+            database.sync().unwrap();
+            let keys = database.range(&[], 100).unwrap();
+            assert_eq!(keys.len(), usize::from(round) + 1);
+            let found = database.key_at_or_below(&[200]).unwrap();
+            assert_eq!(found, Some(vec![round]));
+        }
+    }
+
+    #[test]
+    fn what_a_killed_open_leaves_behind_is_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(SledDatabase::open(directory.path()).unwrap());
+        let left = directory.path().join("snap.0000000000000DEA.generating");
+        fs::write(&left, b"half").unwrap();
+        SledDatabase::open(directory.path()).unwrap();
+        assert!(!left.exists());
+    }
+}

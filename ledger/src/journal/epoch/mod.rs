@@ -1,0 +1,311 @@
+//! Epochs: the ledger at rest, in sled, one database for each span of the ledger.
+//!
+//! An epoch is filled behind the commit log, which keeps all of its frames until it is sealed: its
+//! database closed and opened again, every frame checked against the chain, everything synced, and a
+//! seal written. So an unsealed database is never the only copy of anything, and may be thrown away
+//! and made again; and since sled's files never shrink, whole epochs are what compaction removes.
+
+mod block;
+mod seal;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use super::{
+    Damage, Durable, Error,
+    disk::{Database, Disk},
+    frame::{self, Parsed},
+    reader::Chunk,
+};
+
+pub use seal::Seal;
+
+/// Directory of the epochs, in the data directory.
+pub(super) const DIRECTORY: &str = "epochs";
+
+/// Directory of the database, in the epoch's.
+const DATABASE: &str = "sled";
+
+/// Pairs of a database that are read at a time: 256 KiB.
+const CHUNK_PAIRS: usize = 32;
+
+/// One span of the ledger.
+pub(super) struct Epoch {
+    directory: PathBuf,
+    /// The chain before its first batch.
+    pub(super) before: Durable,
+    database: RwLock<Option<Box<dyn Database>>>,
+    removed: Mutex<bool>,
+}
+
+/// The first sequence of the epoch in a directory of this name.
+pub(super) fn first_of(name: &str) -> Option<u64> {
+    (name.len() == 20).then(|| name.parse().ok()).flatten()
+}
+
+impl Epoch {
+    /// The epoch that begins behind `before`; its database is opened when it is needed.
+    pub(super) fn new(epochs: &Path, before: Durable) -> Self {
+        let first = before.sequence.saturating_add(1);
+        Self {
+            directory: epochs.join(format!("{first:020}")),
+            before,
+            database: RwLock::new(None),
+            removed: Mutex::new(false),
+        }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn opened(&self) -> RwLockReadGuard<'_, Option<Box<dyn Database>>> {
+        self.database.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened_mut(&self) -> RwLockWriteGuard<'_, Option<Box<dyn Database>>> {
+        self.database
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs something on the open database, opening it first if need be.
+    fn with<T>(
+        &self,
+        disk: &dyn Disk,
+        run: impl FnOnce(&dyn Database) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            if let Some(database) = &*self.opened() {
+                return run(database.as_ref());
+            }
+            let mut slot = self.opened_mut();
+            if *self.removed.lock().unwrap_or_else(PoisonError::into_inner) {
+                let first = self.before.sequence.saturating_add(1);
+                return Err(Error::Compacted { first });
+            }
+            if slot.is_none() {
+                *slot = Some(disk.database(&self.directory.join(DATABASE))?);
+            }
+        }
+    }
+
+    /// Closes the database, once nobody reads from it any more.
+    pub(super) fn close(&self) {
+        *self.opened_mut() = None;
+    }
+
+    /// Closes the database and removes everything.
+    pub(super) fn remove(&self, disk: &dyn Disk) -> Result<(), Error> {
+        let mut slot = self.opened_mut();
+        *self.removed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *slot = None;
+        disk.remove_directory(&self.directory)
+    }
+
+    /// Throws an unsealed database away, so that it is made again.
+    pub(super) fn reset(&self, disk: &dyn Disk) -> Result<(), Error> {
+        let mut slot = self.opened_mut();
+        *slot = None;
+        disk.remove_directory(&self.directory)
+    }
+
+    /// Puts the frames of a chunk, which continue what is there, into the database.
+    pub(super) fn put(
+        &self,
+        disk: &dyn Disk,
+        before: &Durable,
+        frames: &[u8],
+    ) -> Result<(), Error> {
+        let pairs = blocks(before, frames).map_err(|why| self.damaged(before, why))?;
+        self.with(disk, |database| database.insert(pairs))
+    }
+
+    /// Makes everything durable that was put.
+    pub(super) fn sync(&self, disk: &dyn Disk) -> Result<(), Error> {
+        self.with(disk, |database| database.sync())
+    }
+
+    /// Frames from the one on that holds `from`, or from a little before it. Empty if there are none.
+    pub(super) fn chunk(&self, disk: &dyn Disk, from: u64) -> Result<Chunk, Error> {
+        self.with(disk, |database| self.chunk_of(database, from))
+    }
+
+    fn chunk_of(&self, database: &dyn Database, from: u64) -> Result<Chunk, Error> {
+        let mut chunk = Chunk::empty(self.before, &self.directory);
+        let place = |why| {
+            let position = Durable {
+                sequence: from.saturating_sub(1),
+                ..self.before
+            };
+            self.damaged(&position, why)
+        };
+        let Some(found) = database.key_at_or_below(&block::key(from, u32::MAX))? else {
+            return Ok(chunk);
+        };
+        let Some((first, _)) = block::parse_key(&found) else {
+            return Err(place("a key that is none".to_owned()));
+        };
+        let key = block::key(first, 0);
+        let mut pairs = database.range(&key, CHUNK_PAIRS)?;
+        let mut at = 0;
+        while let Some((_, value)) = pairs.get(at) {
+            let header = block::parse_header(value).map_err(place)?;
+            let end = at.saturating_add(header.pieces);
+            if end > pairs.len() {
+                if at > 0 {
+                    break;
+                }
+                pairs = database.range(&key, header.pieces)?;
+                if pairs.len() < header.pieces {
+                    return Err(place("a block whose end is missing".to_owned()));
+                }
+            }
+            if at == 0 {
+                chunk.before = header.before;
+            }
+            let block = pairs.get(at..end).unwrap_or_default();
+            block::decode(&header, block, &mut chunk.bytes).map_err(place)?;
+            at = end;
+        }
+        Ok(chunk)
+    }
+
+    fn damaged(&self, position: &Durable, why: String) -> Error {
+        Error::Damaged(Damage {
+            file: self.directory.clone(),
+            offset: None,
+            sequence: Some(position.sequence.saturating_add(1)),
+            why,
+        })
+    }
+
+    /// Reads everything there is and checks it against the chain. `visit` sees each frame.
+    pub(super) fn verify(
+        &self,
+        disk: &dyn Disk,
+        mut visit: impl FnMut(&frame::Frame<'_>),
+    ) -> Result<Durable, Error> {
+        let mut position = self.before;
+        loop {
+            let next = position.sequence.saturating_add(1);
+            let chunk = self.chunk(disk, next)?;
+            if chunk.before != position || chunk.bytes.is_empty() {
+                return self.ends_at(disk, position);
+            }
+            let mut rest = chunk.bytes.as_slice();
+            while !rest.is_empty() {
+                let found = match frame::parse(rest) {
+                    Parsed::Complete(found) => found,
+                    other => return Err(self.damaged(&position, format!("{other:?}"))),
+                };
+                position = found
+                    .follow(&position)
+                    .map_err(|why| self.damaged(&position, why))?;
+                visit(&found);
+                rest = &rest[found.bytes.len()..];
+            }
+        }
+    }
+
+    /// Nothing may stand behind the end, nor where there should be nothing.
+    fn ends_at(&self, disk: &dyn Disk, position: Durable) -> Result<Durable, Error> {
+        let last = self.with(disk, |database| database.key_at_or_below(&[u8::MAX; 12]))?;
+        let first = last.and_then(|key| block::parse_key(&key));
+        match first {
+            Some((first, _)) if first > position.sequence || position == self.before => {
+                let why = format!("it holds sequence {first}, which does not follow");
+                Err(self.damaged(&position, why))
+            }
+            _ => Ok(position),
+        }
+    }
+
+    /// Reads everything there is and compares it with the seal.
+    pub(super) fn check(&self, disk: &dyn Disk, seal: &Seal) -> Result<(), Error> {
+        let found = self.verify(disk, |_| {})?;
+        if found == seal.last {
+            return Ok(());
+        }
+        let why = format!(
+            "it ends at sequence {}, but was sealed at {}",
+            found.sequence, seal.last.sequence
+        );
+        Err(self.damaged(&found, why))
+    }
+
+    /// Closes, opens again, verifies that everything up to `last` is there, syncs, and writes the
+    /// seal. The database stays open.
+    pub(super) fn seal(&self, disk: &dyn Disk, last: &Durable) -> Result<Seal, Error> {
+        self.sync(disk)?;
+        self.close();
+        let mut seal = Seal {
+            before: self.before,
+            last: *last,
+            first_time: last.time,
+            batches: 0,
+            frame_bytes: 0,
+            stored_bytes: 0,
+        };
+        let found = self.verify(disk, |frame| {
+            if seal.batches == 0 {
+                seal.first_time = frame.time;
+            }
+            seal.batches = seal.batches.saturating_add(1);
+            seal.frame_bytes = seal.frame_bytes.saturating_add(frame.bytes.len() as u64);
+        })?;
+        if found != *last {
+            let why = format!(
+                "it ends at sequence {} instead of {}",
+                found.sequence, last.sequence
+            );
+            return Err(self.damaged(&found, why));
+        }
+        self.sync(disk)?;
+        seal.stored_bytes = stored_bytes(disk, &self.directory)?;
+        seal.write(disk, &self.directory)?;
+        if let Some(epochs) = self.directory.parent() {
+            disk.sync_directory(epochs)?;
+        }
+        Ok(seal)
+    }
+}
+
+/// Bytes of all files in a directory and below it.
+pub(super) fn stored_bytes(disk: &dyn Disk, directory: &Path) -> Result<u64, Error> {
+    let mut bytes = 0u64;
+    for listed in disk.list(directory)? {
+        let more = if listed.is_directory {
+            stored_bytes(disk, &directory.join(&listed.name))?
+        } else {
+            listed.length
+        };
+        bytes = bytes.saturating_add(more);
+    }
+    Ok(bytes)
+}
+
+/// Cuts frames into blocks.
+fn blocks(before: &Durable, frames: &[u8]) -> Result<Vec<super::disk::Pair>, String> {
+    let mut pairs = Vec::new();
+    let mut position = *before;
+    let mut block = (position, 0, 0);
+    while let Some(rest) = frames.get(block.2..).filter(|rest| !rest.is_empty()) {
+        let Parsed::Complete(found) = frame::parse(rest) else {
+            return Err("frames that cannot be read".to_owned());
+        };
+        let end = block.2.saturating_add(found.bytes.len());
+        if block.2 > block.1 && end.saturating_sub(block.1) > block::BLOCK_BYTES {
+            block::encode(&block.0, &frames[block.1..block.2], &mut pairs);
+            block = (position, block.2, block.2);
+        }
+        position = found.end();
+        block.2 = end;
+    }
+    if block.2 > block.1 {
+        block::encode(&block.0, &frames[block.1..block.2], &mut pairs);
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,302 @@
+//! The journal on this machine's disk.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, MutexGuard, PoisonError},
+};
+
+use super::{
+    Batch, Batches, Durable, Error, Journal, Reader,
+    compact::{Compaction, Retention},
+    disk::{Disk, Lock},
+    keeper::Keeper,
+    log::Writer,
+    reader::BatchReader,
+    recovery::{self, Recovery},
+    snapshot::{SnapshotInfo, Snapshots},
+    store::Store,
+};
+
+/// Frames are moved into sled without further waiting, once so many bytes of them wait.
+const MOVE_BYTES: u64 = 1024 * 1024;
+
+/// How a journal is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Size of a commit log segment, in bytes.
+    pub segment_bytes: u64,
+    /// An epoch is sealed at the end of the segment with which its frames have so many bytes.
+    pub epoch_bytes: u64,
+    /// The writer waits while the commit log holds more bytes of frames than this.
+    pub log_limit_bytes: u64,
+    /// Sealed epochs are read and checked when the journal is opened, newest first, until so many bytes
+    /// of frames have been read. The others are checked when they are read.
+    pub check_bytes: u64,
+    /// Directory that receives epochs before compaction removes them; none: they are gone.
+    pub archive: Option<PathBuf>,
+    /// Whether threads prepare segments and fill epochs. Without them [`FileJournal::work`] has to be
+    /// called, as tests do that want each step in its place.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 16 * 1024 * 1024,
+            epoch_bytes: 64 * 1024 * 1024,
+            log_limit_bytes: 1024 * 1024 * 1024,
+            check_bytes: 1024 * 1024 * 1024,
+            archive: None,
+            background: true,
+        }
+    }
+}
+
+/// How much there is of everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stats {
+    /// How far the journal is durable.
+    pub durable: Durable,
+    /// The first sequence that can be read, from the archive if need be.
+    pub first_sequence: u64,
+    /// The first sequence in the data directory.
+    pub kept_from: u64,
+    /// How far entries have been moved into sled.
+    pub moved: u64,
+    /// Bytes of the commit log's files.
+    pub log_bytes: u64,
+    /// Segments of the commit log.
+    pub log_segments: usize,
+    /// Bytes of the epochs' files.
+    pub epochs_bytes: u64,
+    /// Epochs that are sealed.
+    pub sealed_epochs: usize,
+    /// Bytes of the snapshots.
+    pub snapshot_bytes: u64,
+    /// The snapshots, oldest first.
+    pub snapshots: Vec<SnapshotInfo>,
+    /// Bytes of the archive's files.
+    pub archive_bytes: u64,
+    /// Bytes that are free where the data directory is.
+    pub free_bytes: u64,
+}
+
+/// The writing side of an open journal. It holds the lock of the data directory.
+pub struct FileJournal {
+    keeper: Keeper,
+    store: Arc<Store>,
+    unmoved: u64,
+    _lock: Box<dyn Lock>,
+}
+
+/// The reading side of an open journal, and its upkeep: snapshots, compaction, figures. Cheap to clone;
+/// usable from any thread.
+#[derive(Clone)]
+pub struct FileReader {
+    store: Arc<Store>,
+}
+
+impl FileJournal {
+    /// Opens the journal in a data directory, or begins one: takes the lock, repairs what a killed
+    /// process leaves behind, checks everything against the chain, and makes durable what it read.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::Damaged`], [`Error::Io`].
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        options: Options,
+    ) -> Result<(Self, FileReader, Recovery), Error> {
+        let opened = recovery::open(disk, directory, options)?;
+        let store = Arc::new(opened.store);
+        if !store
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .has_segment()
+        {
+            store.prepare_segment();
+        }
+        let keeper = Keeper::start(&store)?;
+        store.signal.prepare();
+        store.signal.move_now();
+        let reader = FileReader {
+            store: Arc::clone(&store),
+        };
+        let journal = Self {
+            keeper,
+            store,
+            unmoved: 0,
+            _lock: opened.lock,
+        };
+        Ok((journal, reader, opened.recovery))
+    }
+
+    /// Does one step of what the threads do otherwise; gives whether there was anything to do.
+    ///
+    /// # Errors
+    /// As [`Journal::sync`].
+    pub fn work(&self) -> Result<bool, Error> {
+        let prepared = self.store.prepare_segment();
+        Ok(self.store.move_some()? || prepared)
+    }
+
+    /// Stops cleanly: everything durable, moved into sled, and closed.
+    ///
+    /// # Errors
+    /// As [`Journal::sync`]. The journal is closed in any case. Readers have nothing to read any more.
+    pub fn close(mut self) -> Result<Durable, Error> {
+        let durable = self.sync()?;
+        self.keeper.stop();
+        self.store.move_all()?;
+        self.store.anchor().sync()?;
+        Ok(durable)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        writer(&self.store)
+    }
+}
+
+fn writer(store: &Store) -> MutexGuard<'_, Writer> {
+    store.writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the segment that is written to; the next one begins at the durable position.
+fn rotate(store: &Store, writer: &mut Writer) -> Result<(), Error> {
+    store.anchor().sync()?;
+    let prepared = store
+        .prepared
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    writer.rotate(store.disk.as_ref(), &store.log, prepared, store.durable())?;
+    store.signal.prepare();
+    Ok(())
+}
+
+impl Journal for FileJournal {
+    fn append(&mut self, batch: Batch) -> Result<(), Error> {
+        self.store.check()?;
+        self.writer().append(&batch)
+    }
+
+    fn sync(&mut self) -> Result<Durable, Error> {
+        self.store.check()?;
+        if self.writer().is_idle() {
+            return Ok(self.store.durable());
+        }
+        let committed = self.commit();
+        if let Err(error) = &committed {
+            self.store.poison(error);
+        }
+        committed
+    }
+}
+
+impl Drop for FileJournal {
+    fn drop(&mut self) {
+        self.keeper.stop();
+        self.store.close();
+    }
+}
+
+impl FileJournal {
+    fn commit(&mut self) -> Result<Durable, Error> {
+        if self.writer().needs_segment() {
+            self.keeper.wait_for_room();
+            self.store.check()?;
+        }
+        let mut writer = self.writer();
+        if writer.needs_segment() {
+            rotate(&self.store, &mut writer)?;
+            self.store.signal.move_now();
+        }
+        let bytes = writer.group_bytes();
+        let durable = writer.commit()?;
+        self.store.set_durable(durable);
+        drop(writer);
+        self.store.anchor().note(&durable)?;
+        self.unmoved = self.unmoved.saturating_add(bytes);
+        if self.unmoved >= MOVE_BYTES {
+            self.unmoved = 0;
+            self.store.signal.move_now();
+        }
+        Ok(durable)
+    }
+}
+
+impl FileReader {
+    /// Reads from the batch that holds the entry `from` on, as [`Reader::read`] does, but with the choice
+    /// to borrow the batches.
+    #[must_use]
+    pub fn batches(&self, from: u64) -> BatchReader {
+        BatchReader::new(Arc::clone(&self.store) as Arc<_>, from)
+    }
+
+    /// The snapshots.
+    #[must_use]
+    pub fn snapshots(&self) -> Snapshots {
+        self.store.snapshots.clone()
+    }
+
+    /// Removes what `retention` does not keep: whole epochs, archived first if there is an archive, and
+    /// the snapshots that nothing needs. Never more than the second newest snapshot makes up for.
+    /// What is to go but is still in the epoch being filled goes at a later call.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if what is to be archived is not right, [`Error::Io`]; then nothing was
+    /// removed.
+    pub fn compact(
+        &self,
+        now: crate::Timestamp,
+        retention: &Retention,
+    ) -> Result<Compaction, Error> {
+        self.store.check()?;
+        super::compact::compact(&self.store, now, retention)
+    }
+
+    /// Figures for metrics.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn stats(&self) -> Result<Stats, Error> {
+        self.store.stats()
+    }
+
+    /// Why the journal has stopped, if it has.
+    #[must_use]
+    pub fn poisoned(&self) -> Option<String> {
+        self.store.poisoned()
+    }
+}
+
+impl Reader for FileReader {
+    fn read(&self, from: u64) -> Batches {
+        Box::new(self.batches(from))
+    }
+
+    fn first_sequence(&self) -> u64 {
+        self.store.first_sequence()
+    }
+
+    fn durable(&self) -> Durable {
+        self.store.durable()
+    }
+}
+
+/// Ends the current segment, if it holds anything, so that its epoch can be sealed.
+pub(super) fn roll(store: &Store) -> Result<(), Error> {
+    let mut writer = writer(store);
+    if !writer.has_frames() {
+        return Ok(());
+    }
+    // What is in the group waits for its sync; it goes to the new segment.
+    let rotated = rotate(store, &mut writer);
+    if let Err(error) = &rotated {
+        store.poison(error);
+    } else {
+        store.request_seal(store.durable().sequence);
+    }
+    rotated
+}

@@ -1,0 +1,18 @@
+//! Golden bytes: what version 1 of the formats is, byte for byte. The files stay as they are for as
+//! long as version 1 can be read.
+
+use std::path::Path;
+
+/// Compares with the golden file `golden/NAME.hex`.
+pub(super) fn check(name: &str, bytes: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("src/journal/golden")
+        .join(name)
+        .with_extension("hex");
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(hex(bytes), golden.trim(), "{}", path.display());
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

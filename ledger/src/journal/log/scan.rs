@@ -1,0 +1,182 @@
+//! Reading a segment back: which of its bytes are frames, and whether what stands behind them is a
+//! clean end, a torn write that nobody was told about, or damage to something acknowledged.
+
+use std::sync::Arc;
+
+use super::{Extent, HEADER_BYTES, Segment, parse_header};
+use crate::journal::{
+    Damage, Durable, Error,
+    disk::File,
+    frame::{self, Parsed},
+};
+
+/// What a segment's bytes say.
+#[derive(Debug)]
+pub(in crate::journal) struct Scan {
+    /// Its frames, checked against the chain.
+    pub(in crate::journal) extent: Extent,
+    /// The size it was made with; 0 if it grows.
+    pub(in crate::journal) size: u64,
+    /// The chain hash at the wanted sequence, if a batch of this segment ends there.
+    pub(in crate::journal) at_wanted: Option<Durable>,
+    /// What stands behind the frames, unless it is zeros up to the end.
+    pub(in crate::journal) fault: Option<Fault>,
+    /// How many batches it holds.
+    pub(in crate::journal) batches: u64,
+}
+
+/// A place where a frame should stand and does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::journal) struct Fault {
+    pub(in crate::journal) offset: u64,
+    pub(in crate::journal) why: String,
+    /// Whether a torn write cannot explain it: the place had been synced before something else that
+    /// still stands was written, or the bytes are whole and wrong.
+    pub(in crate::journal) was_durable: bool,
+}
+
+impl Fault {
+    pub(in crate::journal) fn damage(&self, file: &dyn File, position: &Durable) -> Damage {
+        Damage {
+            file: file.path().to_path_buf(),
+            offset: Some(self.offset),
+            sequence: Some(position.sequence.saturating_add(1)),
+            why: self.why.clone(),
+        }
+    }
+}
+
+/// Reads a segment that should begin at `before`; `wanted` is a sequence whose position is asked for.
+pub(in crate::journal) fn scan(bytes: &[u8], before: &Durable, wanted: u64) -> Scan {
+    let mut scan = Scan {
+        extent: Extent::new(before),
+        size: 0,
+        at_wanted: None,
+        fault: None,
+        batches: 0,
+    };
+    let head = &bytes[..bytes.len().min(usize::try_from(HEADER_BYTES).unwrap_or(0))];
+    if head.iter().all(|byte| *byte == 0) {
+        scan.fault = rest_of(bytes, 0, "no segment header");
+        return scan;
+    }
+    match parse_header(bytes) {
+        Ok((found, size)) if found == *before => scan.size = size,
+        Ok((found, _)) => {
+            scan.fault = Some(Fault {
+                offset: 0,
+                why: format!(
+                    "it continues sequence {} with hash {}, but the chain is at {} with {}",
+                    found.sequence, found.hash, before.sequence, before.hash
+                ),
+                was_durable: true,
+            });
+            return scan;
+        }
+        Err(why) => {
+            scan.fault = Some(torn_or_damaged(bytes, 0, why));
+            return scan;
+        }
+    }
+    frames(bytes, wanted, &mut scan);
+    let length = bytes.len() as u64;
+    if scan.fault.is_none() && length < scan.size {
+        scan.fault = Some(Fault {
+            offset: length,
+            why: format!("cut off: {length} of {} bytes are left", scan.size),
+            was_durable: true,
+        });
+    }
+    scan
+}
+
+fn frames(bytes: &[u8], wanted: u64, scan: &mut Scan) {
+    loop {
+        let at = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
+        let rest = bytes.get(at..).unwrap_or_default();
+        let frame = match frame::parse(rest) {
+            Parsed::Complete(frame) => frame,
+            Parsed::End => {
+                scan.fault = rest_of(bytes, scan.extent.end, "zeros where a frame should stand");
+                return;
+            }
+            Parsed::NeedMore(_) => {
+                let why = "a frame that is cut off".to_owned();
+                scan.fault = Some(torn_or_damaged(bytes, scan.extent.end, why));
+                return;
+            }
+            Parsed::Corrupt(why) => {
+                scan.fault = Some(torn_or_damaged(bytes, scan.extent.end, why.to_owned()));
+                return;
+            }
+        };
+        match frame.follow(&scan.extent.last) {
+            Ok(end) => scan.extent.extend(frame.bytes.len() as u64, end),
+            Err(why) => {
+                scan.fault = Some(Fault {
+                    offset: scan.extent.end,
+                    why,
+                    was_durable: true,
+                });
+                return;
+            }
+        }
+        scan.batches = scan.batches.saturating_add(1);
+        if scan.extent.last.sequence == wanted {
+            scan.at_wanted = Some(scan.extent.last);
+        }
+    }
+}
+
+/// Nothing is wrong with zeros, if nothing but zeros follows.
+fn rest_of(bytes: &[u8], offset: u64, why: &str) -> Option<Fault> {
+    let at = usize::try_from(offset).unwrap_or(usize::MAX);
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.iter()
+        .any(|byte| *byte != 0)
+        .then(|| torn_or_damaged(bytes, offset, why.to_owned()))
+}
+
+/// A write may be torn only in the group that was being written, and that is the last: if another
+/// group begins behind the fault, the fault was once durable.
+fn torn_or_damaged(bytes: &[u8], offset: u64, why: String) -> Fault {
+    let at = usize::try_from(offset).unwrap_or(usize::MAX);
+    // The group that may be torn begins at the fault or before it; behind a lost header it begins
+    // right there, and that is not another group.
+    let from = at
+        .saturating_add(1)
+        .max(usize::try_from(HEADER_BYTES).unwrap_or(0).saturating_add(1));
+    let rest = bytes.get(from..).unwrap_or_default();
+    let was_durable = rest
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'Q')
+        .any(|(start, _)| {
+            matches!(frame::parse(&rest[start..]), Parsed::Complete(frame) if frame.group_start)
+        });
+    Fault {
+        offset,
+        why,
+        was_durable,
+    }
+}
+
+impl Segment {
+    /// A segment as it was read back.
+    pub(in crate::journal) fn recovered(
+        before: Durable,
+        file: Arc<dyn File>,
+        extent: Extent,
+        closed: bool,
+    ) -> Arc<Self> {
+        Self::new(before, file, Extent { closed, ..extent })
+    }
+}
+
+/// All bytes of a segment's file.
+pub(in crate::journal) fn read(file: &dyn File) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; usize::try_from(file.length()?).unwrap_or(usize::MAX)];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}

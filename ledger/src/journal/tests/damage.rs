@@ -1,0 +1,257 @@
+//! Flipped bits, cut and missing files: repaired, or refused with the place named; never silently less.
+
+use std::{fs, path::PathBuf};
+
+use super::*;
+
+/// A ledger of 70 entries with sealed epochs, a current one, and a log; stopped cleanly or killed.
+fn ledger(clean: bool) -> (tempfile::TempDir, Durable) {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut journal, reader, _) = open(directory.path());
+    let durable = fill_and_work(&mut journal, 70, 250);
+    assert_eq!(reader.stats().unwrap().sealed_epochs, 1);
+    if clean {
+        journal.close().unwrap();
+    }
+    (directory, durable)
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.file_name().unwrap() != "LOCK" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    for path in files(from) {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(path, target).unwrap();
+    }
+}
+
+/// Opens and reads everything: it is all there, or damage is reported.
+fn all_or_refused(directory: &Path, durable: &Durable) -> Result<Vec<String>, String> {
+    let report = |error: Error| {
+        assert!(error.is_damage(), "{error}");
+        Err(error.to_string())
+    };
+    let (journal, reader, recovery) = match try_open(directory, small()) {
+        Ok(opened) => opened,
+        Err(error) => return report(error),
+    };
+    if let Err(error) = read(&reader, 1) {
+        return report(error);
+    }
+    assert_eq!(recovery.durable, *durable, "{:?}", recovery.repaired);
+    assert_holds(&reader, durable.sequence, 250);
+    drop(journal);
+    Ok(recovery.repaired)
+}
+
+/// Damages each file in turn and counts how often that was harmless or repaired, and refused.
+fn damage_each(clean: bool, damage: impl Fn(&Path, u64)) -> (usize, usize) {
+    let (original, durable) = ledger(clean);
+    let (mut right, mut refused) = (0, 0);
+    for path in files(original.path()) {
+        let name = path.strip_prefix(original.path()).unwrap().to_path_buf();
+        for place in 0..2 {
+            let directory = tempfile::tempdir().unwrap();
+            copy(original.path(), directory.path());
+            damage(&directory.path().join(&name), place);
+            match all_or_refused(directory.path(), &durable) {
+                Ok(_) => right += 1,
+                Err(why) => {
+                    refused += 1;
+                    assert!(
+                        why.contains(&directory.path().display().to_string()),
+                        "{why}"
+                    );
+                }
+            }
+        }
+    }
+    (right, refused)
+}
+
+/// Some place in a file, most often where something is written.
+fn some_place(bytes: &[u8], place: u64) -> usize {
+    let hash = blake3::hash(&[&place.to_le_bytes()[..], &bytes.len().to_le_bytes()].concat());
+    let written = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) + 1;
+    usize::from_le_bytes(hash.as_bytes()[..8].try_into().unwrap()) % written
+}
+
+fn flip(path: &Path, place: u64) {
+    let mut bytes = fs::read(path).unwrap();
+    if !bytes.is_empty() {
+        let at = some_place(&bytes, place);
+        bytes[at] ^= 1 << (place % 8);
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+fn cut(path: &Path, place: u64) {
+    let bytes = fs::read(path).unwrap();
+    fs::write(path, &bytes[..some_place(&bytes, place)]).unwrap();
+}
+
+fn zero(path: &Path, place: u64) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = some_place(&bytes, place);
+    let end = bytes.len().min(at + 512);
+    bytes[at..end].fill(0);
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn one_flipped_bit_is_repaired_or_refused() {
+    for clean in [true, false] {
+        let (right, refused) = damage_each(clean, flip);
+        assert!(right > 0 && refused > 0, "{right} {refused}");
+    }
+}
+
+#[test]
+fn a_cut_file_is_repaired_or_refused() {
+    for clean in [true, false] {
+        let (right, refused) = damage_each(clean, cut);
+        assert!(right > 0 && refused > 0, "{right} {refused}");
+    }
+}
+
+#[test]
+fn a_zeroed_block_is_repaired_or_refused() {
+    let (right, refused) = damage_each(false, zero);
+    assert!(right > 0 && refused > 0, "{right} {refused}");
+}
+
+#[test]
+fn a_missing_file_is_repaired_or_refused() {
+    for clean in [true, false] {
+        let (_, refused) = damage_each(clean, |path, _| fs::remove_file(path).unwrap());
+        assert!(refused > 0);
+    }
+}
+
+#[test]
+fn every_bit_of_the_acknowledged_log_counts() {
+    let original = tempfile::tempdir().unwrap();
+    let (mut journal, _, _) = open(original.path());
+    let durable = fill(&mut journal, 6, 3);
+    drop(journal);
+    let log = files(original.path())
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|ending| ending == "log"))
+        .unwrap();
+    let right = fs::read(&log).unwrap();
+    let written = right.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    for bit in 0..written * 8 {
+        let mut wrong = right.clone();
+        wrong[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&log, wrong).unwrap();
+        let Err(error) = try_open(original.path(), small()) else {
+            panic!("bit {bit} was accepted");
+        };
+        let text = error.to_string();
+        assert!(error.is_damage() && text.contains(".log at byte"), "{text}");
+    }
+    fs::write(&log, right).unwrap();
+    assert_eq!(open(original.path()).2.durable, durable);
+}
+
+#[test]
+fn a_torn_write_that_nobody_was_told_of_is_erased() {
+    let original = tempfile::tempdir().unwrap();
+    let (mut journal, _, _) = open(original.path());
+    fill(&mut journal, 6, 30);
+    drop(journal);
+    let log = files(original.path())
+        .into_iter()
+        .find(|path| path.extension().is_some_and(|ending| ending == "log"))
+        .unwrap();
+    let before = fs::read(&log).unwrap();
+    let anchor = fs::read(original.path().join("anchor")).unwrap();
+    let (mut journal, _, _) = open(original.path());
+    journal.append(batch(7, 2, 300)).unwrap();
+    journal.append(batch(9, 2, 300)).unwrap();
+    journal.sync().unwrap();
+    drop(journal);
+    let after = fs::read(&log).unwrap();
+    let start = before.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let end = after.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    for torn in start..end {
+        for lost_head in [false, true] {
+            let mut bytes = after.clone();
+            if lost_head {
+                bytes[start..torn].fill(0);
+            } else {
+                bytes[torn..].fill(0);
+            }
+            fs::write(&log, &bytes).unwrap();
+            fs::write(original.path().join("anchor"), &anchor).unwrap();
+            let (journal, reader, recovery) = open(original.path());
+            let last = recovery.durable.sequence;
+            assert!([6, 8, 10].contains(&last), "{torn} {last}");
+            assert_eq!(read(&reader, 1).unwrap().len() as u64, last / 2);
+            drop(journal);
+            let (_, _, again) = open(original.path());
+            assert_eq!(again.durable, recovery.durable);
+            assert_eq!(
+                again.repaired,
+                Vec::<String>::new(),
+                "nothing is left to repair"
+            );
+        }
+    }
+}
+
+/// The directory of the epoch that is being filled.
+fn current_epoch(directory: &Path) -> PathBuf {
+    fs::read_dir(directory.join("epochs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| !path.join("SEAL").exists())
+        .unwrap()
+}
+
+fn assert_made_again(directory: &Path, durable: &Durable) {
+    let (journal, reader, _) = open(directory);
+    assert!(reader.stats().unwrap().moved < durable.sequence);
+    assert_holds(&reader, durable.sequence, 250);
+    while journal.work().unwrap() {}
+    assert_eq!(reader.stats().unwrap().moved, durable.sequence);
+    assert_holds(&reader, durable.sequence, 250);
+}
+
+#[test]
+fn a_lost_current_database_is_made_again() {
+    let (directory, durable) = ledger(false);
+    fs::write(current_epoch(directory.path()).join("sled/db"), b"short").unwrap();
+    assert_made_again(directory.path(), &durable);
+    fs::remove_dir_all(current_epoch(directory.path())).unwrap();
+    assert_made_again(directory.path(), &durable);
+}
+
+#[test]
+fn a_current_database_with_something_else_is_made_again() {
+    let (directory, durable) = ledger(false);
+    let current = current_epoch(directory.path()).join("sled");
+    fs::remove_dir_all(&current).unwrap();
+    let other = directory.path().join("epochs").join(format!("{:020}", 1));
+    copy(&other.join("sled"), &current);
+    let (_, _, recovery) = open(directory.path());
+    assert!(
+        recovery.repaired[0].contains("made again"),
+        "{:?}",
+        recovery.repaired
+    );
+    assert_made_again(directory.path(), &durable);
+}

@@ -45,6 +45,9 @@ struct Request {
     exactly: Option<DeviceRequest>,
     #[serde(deserialize_with = "nullable")]
     first_available: Vec<DeviceRequest>,
+    /// Up to `v1beta1` the request itself says what `exactly` says later.
+    #[serde(flatten)]
+    itself: DeviceRequest,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -103,11 +106,12 @@ impl ResourceClaim {
     /// Fills in what the API server fills in: one device, exactly.
     pub(super) fn set_api_defaults(&mut self) {
         for request in &mut self.spec.devices.requests {
-            for request in request
-                .exactly
-                .iter_mut()
-                .chain(&mut request.first_available)
-            {
+            let Request {
+                exactly,
+                first_available,
+                itself,
+            } = request;
+            for request in exactly.iter_mut().chain(first_available).chain([itself]) {
                 if request.allocation_mode.is_empty() {
                     request.allocation_mode = Name::from("ExactCount");
                 }
@@ -128,7 +132,8 @@ impl ResourceClaim {
         };
         for request in &self.spec.devices.requests {
             if request.first_available.is_empty() {
-                if let Some(exactly) = &request.exactly {
+                let itself = Some(&request.itself).filter(|it| !it.device_class_name.is_empty());
+                if let Some(exactly) = request.exactly.as_ref().or(itself) {
                     count(exactly.device_class_name.as_str(), exactly.devices());
                 }
                 continue;

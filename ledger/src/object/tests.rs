@@ -150,3 +150,23 @@ fn a_claim_leaves_out_what_its_own_pod_pays() {
         Some("3")
     );
 }
+
+#[test]
+fn a_claim_of_an_older_version_counts_the_same() {
+    let devices = |request: &str| {
+        let kind: GroupResource = "resourceclaims.resource.k8s.io".parse().unwrap();
+        let claim = format!(r#"{{"spec":{{"devices":{{"requests":[{request}]}}}}}}"#);
+        let claim = read("resourceclaims.resource.k8s.io", &claim).with_api_defaults();
+        claim
+            .footprint(&kind, Timestamp::EPOCH, &NoContext)
+            .resources
+    };
+    let now = devices(r#"{"name":"a","exactly":{"deviceClassName":"gpu"}}"#);
+    assert_eq!(
+        now.get("gpu.deviceclass.resource.k8s.io/devices")
+            .unwrap()
+            .value(),
+        1
+    );
+    assert_eq!(devices(r#"{"name":"a","deviceClassName":"gpu"}"#), now);
+}

@@ -13,6 +13,7 @@ pub mod name;
 pub mod object;
 pub mod quantity;
 pub mod quota;
+pub mod replay;
 pub mod resource;
 pub mod state;
 pub mod time;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use parking_lot::RwLock;
 use quota_ledger::{
     Timestamp, decide,
@@ -30,7 +30,7 @@ pub(super) struct Closed {
 }
 
 pub(super) struct Decider {
-    jobs: Receiver<Job>,
+    jobs: Receiver<Option<Job>>,
     closed: Sender<Closed>,
     idle: Receiver<()>,
     state: Arc<RwLock<State>>,
@@ -42,11 +42,13 @@ pub(super) struct Decider {
     syncer_is_idle: bool,
     /// A decision wants its batch to end with it.
     closes: bool,
+    /// There will be no more jobs.
+    ended: bool,
 }
 
 impl Decider {
     pub(super) fn new(
-        jobs: Receiver<Job>,
+        jobs: Receiver<Option<Job>>,
         closed: Sender<Closed>,
         idle: Receiver<()>,
         state: Arc<RwLock<State>>,
@@ -65,10 +67,11 @@ impl Decider {
             answers: Vec::new(),
             syncer_is_idle: true,
             closes: false,
+            ended: false,
         }
     }
 
-    /// Runs until all handles are gone and everything decided has been handed on, or the syncer has stopped.
+    /// Runs until the ledger is closed and everything decided has been handed on, or the syncer has stopped.
     pub(super) fn run(mut self) {
         while self.step().is_some() {}
     }
@@ -80,18 +83,19 @@ impl Decider {
             return self.hand_on();
         }
         crossbeam_channel::select! {
-            recv(self.jobs) -> job => match job {
-                Ok(job) => self.sit(Some(job)),
-                Err(_) => {
-                    self.finish();
-                    return None;
-                }
+            recv(self.jobs) -> job => match job.ok().flatten() {
+                Some(job) => self.sit(Some(job)),
+                None => self.ended = true,
             },
             recv(self.idle) -> signal => {
                 signal.ok()?;
                 self.syncer_is_idle = true;
             }
             default(self.until_due()) => self.sit(None),
+        }
+        if self.ended {
+            self.finish();
+            return None;
         }
         self.hand_on()
     }
@@ -110,9 +114,9 @@ impl Decider {
         let mut state = state.write();
         let now = now();
         self.emit_due(&mut state, now);
-        let jobs = self.jobs.clone();
-        let waiting = job.into_iter().chain(jobs.try_iter()).take(GROUP_JOBS);
-        for job in waiting {
+        let mut next = job;
+        let mut decided = 0;
+        while let Some(job) = next.take() {
             let desk = Desk::new(&mut state, &mut self.open, now);
             let mut sitting = Sitting {
                 desk,
@@ -123,9 +127,19 @@ impl Decider {
             self.closes |= sitting.closes;
             self.answers.push(answer);
             let full = self.open.len() >= self.options.max_batch_entries;
-            if self.closes || full || self.open.bytes() >= BATCH_BYTES {
+            decided += 1;
+            let over = decided == GROUP_JOBS || self.open.bytes() >= BATCH_BYTES;
+            if self.closes || full || over {
                 break;
             }
+            next = match self.jobs.try_recv() {
+                Ok(Some(job)) => Some(job),
+                Ok(None) | Err(TryRecvError::Disconnected) => {
+                    self.ended = true;
+                    None
+                }
+                Err(TryRecvError::Empty) => None,
+            };
         }
     }
 

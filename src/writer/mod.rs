@@ -23,6 +23,8 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 pub use watermark::Watermark;
 
+use crate::metrics;
+
 /// How many batches a slow watcher may be behind before it has to read the journal again.
 const WATCHED_BATCHES: usize = 1024;
 
@@ -69,7 +71,7 @@ pub type Batch = Arc<Vec<Entry>>;
 /// A handle to the writer and to what it has written. Cheap to clone.
 #[derive(Clone)]
 pub struct Ledger {
-    jobs: Sender<Job>,
+    jobs: Sender<Option<Job>>,
     state: Arc<RwLock<State>>,
     durable: watch::Receiver<Durable>,
     batches: broadcast::Sender<Batch>,
@@ -78,9 +80,9 @@ pub struct Ledger {
 }
 
 /// The writer's threads.
-pub struct Threads {
+pub struct Threads<J> {
     decider: std::thread::JoinHandle<()>,
-    syncer: std::thread::JoinHandle<Result<Box<dyn Journal>, quota_ledger::journal::Error>>,
+    syncer: std::thread::JoinHandle<Result<J, quota_ledger::journal::Error>>,
 }
 
 /// Starts the writer on a recovered state and its journal.
@@ -89,14 +91,14 @@ pub struct Threads {
 ///
 /// # Errors
 /// If a thread cannot be started.
-pub fn start(
+pub fn start<J: Journal + 'static>(
     state: State,
-    journal: Box<dyn Journal>,
+    journal: J,
     durable: Durable,
     watermark: Arc<Watermark>,
     options: Options,
     failed: impl FnOnce(&quota_ledger::journal::Error) + Send + 'static,
-) -> std::io::Result<(Ledger, Threads)> {
+) -> std::io::Result<(Ledger, Threads<J>)> {
     let (jobs, inbox) = crossbeam_channel::bounded(options.queue);
     let (closed, batches_in) = crossbeam_channel::bounded(1);
     let (idle, idle_again) = crossbeam_channel::bounded(1);
@@ -122,10 +124,16 @@ pub fn start(
     );
     let syncer = std::thread::Builder::new()
         .name("syncer".into())
-        .spawn(move || syncer.run(failed))?;
+        .spawn(move || {
+            let _guard = EndOnPanic;
+            syncer.run(failed)
+        })?;
     let decider = std::thread::Builder::new()
         .name("decider".into())
-        .spawn(move || decider.run())?;
+        .spawn(move || {
+            let _guard = EndOnPanic;
+            decider.run();
+        })?;
     let ledger = Ledger {
         jobs,
         state,
@@ -137,13 +145,12 @@ pub fn start(
     Ok((ledger, Threads { decider, syncer }))
 }
 
-impl Threads {
-    /// Waits until everything decided is durable, after the last [`Ledger`] handle has been dropped, and gives
-    /// the journal back.
+impl<J> Threads<J> {
+    /// Waits until everything decided is durable, after [`Ledger::close`], and gives the journal back.
     ///
     /// # Errors
     /// The failed write or fsync, if there was one.
-    pub fn join(self) -> Result<Box<dyn Journal>, quota_ledger::journal::Error> {
+    pub fn join(self) -> Result<J, quota_ledger::journal::Error> {
         if self.decider.join().is_err() {
             tracing::error!("the deciding thread panicked");
         }
@@ -182,8 +189,11 @@ impl Ledger {
                 let _ = answer.send((result, *durable));
             })
         });
-        self.jobs.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => Unavailable::Overloaded,
+        self.jobs.try_send(Some(job)).map_err(|error| match error {
+            TrySendError::Full(_) => {
+                metrics::limit_reached(metrics::Limit::Queue);
+                Unavailable::Overloaded
+            }
             TrySendError::Disconnected(_) => Unavailable::Stopped,
         })?;
         answered.await.map_err(|_| Unavailable::Stopped)
@@ -247,10 +257,28 @@ impl Ledger {
         &self.watermark
     }
 
+    /// Takes no more decisions. Those that wait are still made. May wait for room in the queue.
+    pub fn close(&self) {
+        // Closed already, if this fails.
+        let _ = self.jobs.send(None);
+    }
+
     /// Whether a failed write or fsync has ended all writing.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(std::sync::atomic::Ordering::Acquire)
+    }
+}
+
+/// A panic on one of the writer's threads ends the process: the state may be half changed, and nobody would get
+/// an answer any more. What is durable is recovered at the next start.
+struct EndOnPanic;
+
+impl Drop for EndOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::exit(i32::from(crate::exit::Exit::Failure.code()));
+        }
     }
 }
 

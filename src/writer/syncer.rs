@@ -4,6 +4,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use quota_ledger::{
@@ -13,9 +14,10 @@ use quota_ledger::{
 use tokio::sync::{broadcast, watch};
 
 use super::{Batch, decider::Closed};
+use crate::metrics;
 
-pub(super) struct Syncer {
-    pub(super) journal: Box<dyn Journal>,
+pub(super) struct Syncer<J> {
+    pub(super) journal: J,
     pub(super) batches: Receiver<Closed>,
     pub(super) idle: Sender<()>,
     pub(super) durable: watch::Sender<Durable>,
@@ -23,9 +25,9 @@ pub(super) struct Syncer {
     pub(super) stopped: Arc<AtomicBool>,
 }
 
-impl Syncer {
+impl<J: Journal> Syncer<J> {
     /// Runs until the decider is gone, or a write or fsync fails.
-    pub(super) fn run(mut self, failed: impl FnOnce(&Error)) -> Result<Box<dyn Journal>, Error> {
+    pub(super) fn run(mut self, failed: impl FnOnce(&Error)) -> Result<J, Error> {
         while let Ok(closed) = self.batches.recv() {
             let durable = match self.make_durable(&closed) {
                 Ok(durable) => durable,
@@ -47,13 +49,21 @@ impl Syncer {
         let (Some(first), Some(last)) = (closed.entries.first(), closed.entries.last()) else {
             return Ok(*self.durable.borrow());
         };
+        let started = Instant::now();
         self.journal.append(journal::Batch {
             first_sequence: first.sequence,
             count: u32::try_from(closed.entries.len()).unwrap_or(u32::MAX),
             time: last.time,
             payload: codec::encode_entries(&closed.entries),
         })?;
-        self.journal.sync()
+        let written = Instant::now();
+        let durable = self.journal.sync()?;
+        metrics::ledger_batch(
+            started.elapsed(),
+            written.elapsed(),
+            closed.entries.len() as u64,
+        );
+        Ok(durable)
     }
 
     fn publish(&self, closed: Closed, durable: Durable) {

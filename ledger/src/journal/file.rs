@@ -264,6 +264,12 @@ impl FileReader {
         self.store.stats()
     }
 
+    /// The first sequence in the data directory: 1 until compaction removes entries.
+    #[must_use]
+    pub fn kept_from(&self) -> u64 {
+        self.store.origin().sequence.saturating_add(1)
+    }
+
     /// Why the journal has stopped, if it has.
     #[must_use]
     pub fn poisoned(&self) -> Option<String> {

@@ -276,18 +276,21 @@ impl State {
             .collect()
     }
 
-    fn quota_view(&self, namespace: &Namespace, quota: &QuotaState) -> QuotaView {
-        let sums = namespace.sums_of(quota);
-        let figure = |(resource, hard): (&Name, &Quantity)| Figure {
-            resource: resource.clone(),
-            hard: hard.clone(),
-            used: used(&sums.used, resource),
-            reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
+    /// The quotas of a namespace with their numbers alone, without who holds what.
+    #[must_use]
+    pub fn quota_figures(&self, namespace: &str) -> Vec<(Arc<QuotaRecord>, Vec<Figure>)> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
         };
+        let figures = |quota: &QuotaState| (quota.record.clone(), figures(namespace, quota));
+        namespace.quotas.values().map(figures).collect()
+    }
+
+    fn quota_view(&self, namespace: &Namespace, quota: &QuotaState) -> QuotaView {
         QuotaView {
             record: quota.record.clone(),
             entry: quota.entry,
-            figures: quota.record.spec.hard.iter().map(figure).collect(),
+            figures: figures(namespace, quota),
             holds: self.holds(namespace, quota),
         }
     }
@@ -518,6 +521,17 @@ impl State {
 
 /// Where a page of objects ended: resource, name, uid.
 pub type ObjectKey = (Name, Box<str>, Uid);
+
+fn figures(namespace: &Namespace, quota: &QuotaState) -> Vec<Figure> {
+    let sums = namespace.sums_of(quota);
+    let figure = |(resource, hard): (&Name, &Quantity)| Figure {
+        resource: resource.clone(),
+        hard: hard.clone(),
+        used: used(&sums.used, resource),
+        reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
+    };
+    quota.record.spec.hard.iter().map(figure).collect()
+}
 
 /// Zero where nothing counts yet; absent where nothing ever can.
 fn used(sums: &ResourceList, resource: &Name) -> Option<Quantity> {

@@ -1,0 +1,102 @@
+//! Replay: the fold over stored batches.
+
+use crate::{
+    Timestamp,
+    codec::{self, DecodeError},
+    event::{Entry, Sequence},
+    journal::{self, BatchReader, FileReader, SnapshotInfo},
+    state::{ImageError, State},
+};
+
+/// Where a replay ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// With the last durable entry.
+    End,
+    /// With this entry.
+    Sequence(Sequence),
+    /// With the last entry that is not later.
+    Time(Timestamp),
+}
+
+impl Until {
+    /// Whether an entry still belongs to the replay.
+    #[must_use]
+    pub fn includes(self, entry: &Entry) -> bool {
+        match self {
+            Self::End => true,
+            Self::Sequence(sequence) => entry.sequence <= sequence,
+            Self::Time(time) => entry.time <= time,
+        }
+    }
+}
+
+/// Why a replay could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The journal could not be read.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+    /// A batch that is whole does not hold entries as this version writes them.
+    #[error("the batch of entry {first}: {source}")]
+    Entries {
+        /// Its first entry.
+        first: Sequence,
+        /// What is wrong.
+        source: DecodeError,
+    },
+    /// A snapshot that is whole does not hold a state as this version writes it.
+    #[error("the snapshot of entry {sequence}: {source}")]
+    Snapshot {
+        /// The last entry that it holds.
+        sequence: Sequence,
+        /// What is wrong.
+        source: ImageError,
+    },
+}
+
+/// The state that a snapshot holds.
+///
+/// # Errors
+/// If it cannot be read, or does not hold the state that its header says.
+pub fn load(reader: &FileReader, info: &SnapshotInfo) -> Result<State, Error> {
+    let sequence = info.position.sequence;
+    let mut content = reader.snapshots().open(info)?;
+    let state = State::read(&mut content)
+        .map_err(|source| Error::Snapshot { sequence, source })?;
+    if state.head().sequence != sequence {
+        let why = format!("it holds the state at {}", state.head().sequence);
+        let source = ImageError::Decode(DecodeError(why));
+        return Err(Error::Snapshot { sequence, source });
+    }
+    Ok(state)
+}
+
+/// Folds what follows the state's head, up to `until`. `seen` is called with each entry before it is applied.
+///
+/// # Errors
+/// If a batch cannot be read or decoded; the state then stands before that batch.
+pub fn replay(
+    state: &mut State,
+    batches: &mut BatchReader,
+    until: Until,
+    mut seen: impl FnMut(&Entry),
+) -> Result<(), Error> {
+    while let Some(batch) = batches.next_batch() {
+        let batch = batch?;
+        let first = batch.first_sequence;
+        let entries = codec::decode_entries(first, batch.count, batch.payload)
+            .map_err(|source| Error::Entries { first, source })?;
+        for entry in &entries {
+            if entry.sequence <= state.head().sequence {
+                continue;
+            }
+            if !until.includes(entry) {
+                return Ok(());
+            }
+            seen(entry);
+            state.apply(entry);
+        }
+    }
+    Ok(())
+}

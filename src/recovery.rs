@@ -1,0 +1,88 @@
+//! From a data directory to a state: open the journal, load the newest snapshot, replay what follows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use quota_ledger::{
+    journal::{self, Durable, FileJournal, FileReader, disk::RealDisk},
+    replay::{self, Until},
+    state::State,
+};
+
+use crate::config::Config;
+
+/// A ledger that is open and up to date, before anybody serves it.
+pub struct Recovered {
+    /// The fold of all durable entries.
+    pub state: State,
+    /// To append to.
+    pub journal: FileJournal,
+    /// To read from.
+    pub reader: FileReader,
+    /// Where the ledger stands.
+    pub durable: Durable,
+}
+
+/// Opens the ledger of a data directory, or begins one.
+///
+/// A snapshot is only a short cut: if it cannot be read, the state is folded from the beginning, as long as the
+/// beginning is kept.
+///
+/// # Errors
+/// If the directory is in use, damaged, or cannot be read or written.
+pub fn recover(config: &Config) -> Result<Recovered, replay::Error> {
+    let directory = Path::new(&config.data_dir);
+    let started = Instant::now();
+    let (journal, reader, recovery) =
+        FileJournal::open(Arc::new(RealDisk), directory, options(config))?;
+    for repaired in &recovery.repaired {
+        tracing::warn!(repaired, "put right what an unclean stop left behind");
+    }
+    for damage in &recovery.damaged_snapshots {
+        tracing::error!(%damage, "a snapshot is damaged and not used");
+    }
+    let mut state = match &recovery.snapshot {
+        Some(info) => replay::load(&reader, info).or_else(|error| {
+            tracing::error!(%error, "a snapshot cannot be used");
+            match reader.kept_from() {
+                1 => Ok(State::default()),
+                _ => Err(error),
+            }
+        })?,
+        None => State::default(),
+    };
+    let loaded = state.head().sequence;
+    replay::replay(
+        &mut state,
+        &mut reader.batches(loaded + 1),
+        Until::End,
+        |_| {},
+    )?;
+    let durable = recovery.durable;
+    tracing::info!(
+        sequence = durable.sequence,
+        hash = %durable.hash,
+        from_snapshot = loaded,
+        replayed = state.head().sequence - loaded,
+        objects = state.object_count(),
+        pending_reservations = state.pending_count(),
+        duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "recovered"
+    );
+    Ok(Recovered {
+        state,
+        journal,
+        reader,
+        durable,
+    })
+}
+
+fn options(config: &Config) -> journal::Options {
+    journal::Options {
+        segment_bytes: config.journal.segment_bytes.bytes(),
+        epoch_bytes: config.journal.epoch_bytes.bytes(),
+        archive: config.retention.archive_dir.clone(),
+        ..journal::Options::default()
+    }
+}

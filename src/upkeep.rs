@@ -1,0 +1,250 @@
+//! What goes on beside serving: snapshots, compaction, figures.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quota_ledger::{
+    Timestamp,
+    journal::{FileReader, Retention},
+    quantity::Quantity,
+    state::State,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Config,
+    metrics::{self, Part, QuotaSample, QuotaSource, ResourceSample, Standing},
+    writer::{self, Ledger, Unavailable},
+};
+
+/// How often is looked whether a snapshot is due, and figures are taken.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often compaction looks for something to remove.
+const COMPACTION: Duration = Duration::from_secs(60);
+
+/// Why a snapshot was not stored.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The writer has stopped or is overloaded.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// It could not be written.
+    #[error("cannot write the snapshot: {0}")]
+    Journal(#[from] quota_ledger::journal::Error),
+    /// It could not be written.
+    #[error("cannot write the snapshot: {0}")]
+    Write(#[from] std::io::Error),
+}
+
+/// The upkeep of an open ledger. Cheap to clone.
+#[derive(Clone)]
+pub struct Upkeep {
+    ledger: Ledger,
+    reader: FileReader,
+    config: Arc<Config>,
+}
+
+impl Upkeep {
+    /// Keeps this ledger.
+    #[must_use]
+    pub const fn new(ledger: Ledger, reader: FileReader, config: Arc<Config>) -> Self {
+        Self {
+            ledger,
+            reader,
+            config,
+        }
+    }
+
+    /// Runs until `stop`: stores snapshots, compacts, and tells figures.
+    pub async fn run(self, stop: CancellationToken) {
+        let mut last = Snapshotted {
+            sequence: self.newest_snapshot(),
+            at: Instant::now(),
+        };
+        let mut compacted = Instant::now();
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            if self.is_due(&last) {
+                match self.snapshot().await {
+                    Ok(sequence) => {
+                        last = Snapshotted {
+                            sequence,
+                            at: Instant::now(),
+                        }
+                    }
+                    Err(error) => {
+                        tracing::error!(%error, "no snapshot");
+                        metrics::snapshot_failed();
+                        // Not again at once: what went wrong will go on for a while.
+                        last.at = Instant::now();
+                    }
+                }
+            }
+            if compacted.elapsed() >= COMPACTION {
+                compacted = Instant::now();
+                self.compact().await;
+            }
+            self.tell_figures().await;
+            self.stop_if_poisoned();
+        }
+    }
+
+    /// Whether the newest snapshot does not hold all that is durable.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        self.ledger.durable().sequence > self.newest_snapshot()
+    }
+
+    fn newest_snapshot(&self) -> u64 {
+        let stats = self.reader.stats().ok();
+        let newest =
+            stats.and_then(|stats| stats.snapshots.last().map(|info| info.position.sequence));
+        newest.unwrap_or(0)
+    }
+
+    fn is_due(&self, last: &Snapshotted) -> bool {
+        let news = self.ledger.durable().sequence.saturating_sub(last.sequence);
+        let rules = &self.config.snapshot;
+        news >= rules.every_entries.get() || (news > 0 && last.at.elapsed() >= rules.every.get())
+    }
+
+    /// Stores a snapshot of the state as it stands, and answers its sequence. Grants go on meanwhile.
+    ///
+    /// # Errors
+    /// If it cannot be taken or written.
+    pub async fn snapshot(&self) -> Result<u64, SnapshotError> {
+        let started = Instant::now();
+        let (image, position) = self.ledger.image().await?;
+        let snapshots = self.reader.snapshots();
+        let keep = self.config.snapshot.keep.get() as usize;
+        let written = tokio::task::spawn_blocking(move || {
+            let mut output = snapshots.create(position)?;
+            image.write(&mut output)?;
+            let info = output.finish()?;
+            snapshots.thin(keep)?;
+            Ok::<_, SnapshotError>(info)
+        });
+        let info = written.await.map_err(std::io::Error::other)??;
+        let sequence = info.position.sequence;
+        metrics::snapshot_stored(started.elapsed(), sequence, seconds(writer::now()));
+        tracing::info!(sequence, bytes = info.bytes, "snapshot stored");
+        Ok(sequence)
+    }
+
+    async fn compact(&self) {
+        let retention = Retention {
+            max_age: self
+                .config
+                .retention
+                .max_age
+                .map(crate::config::Period::span),
+            max_bytes: self
+                .config
+                .retention
+                .max_bytes
+                .as_ref()
+                .map(|size| size.bytes()),
+        };
+        if retention == Retention::default() {
+            return;
+        }
+        let started = Instant::now();
+        let reader = self.reader.clone();
+        let before = reader.kept_from();
+        let compacted =
+            tokio::task::spawn_blocking(move || reader.compact(writer::now(), &retention));
+        match compacted.await {
+            Ok(Ok(done)) => {
+                let removed = done.kept_from.saturating_sub(before);
+                metrics::compaction_done(started.elapsed(), removed, seconds(writer::now()));
+                if done.epochs > 0 {
+                    tracing::info!(
+                        epochs = done.epochs,
+                        bytes = done.bytes,
+                        kept_from = done.kept_from,
+                        "compacted"
+                    );
+                }
+            }
+            Ok(Err(error)) => {
+                tracing::error!(%error, "compaction failed");
+                metrics::compaction_failed();
+            }
+            Err(error) => tracing::error!(%error, "compaction failed"),
+        }
+    }
+
+    /// A background thread of the journal may fail while nothing is being written.
+    fn stop_if_poisoned(&self) {
+        if let Some(why) = self.reader.poisoned() {
+            crate::run::poisoned(&why);
+        }
+    }
+
+    async fn tell_figures(&self) {
+        metrics::ledger_last_sequence(self.ledger.durable().sequence);
+        let (pending, oldest) = self
+            .ledger
+            .peek(|state| (state.pending_count(), state.oldest_pending()));
+        metrics::reservations(Standing::Pending, pending as u64);
+        let age = oldest.map_or(0, |oldest| writer::now().since(oldest).nanoseconds());
+        metrics::oldest_reservation_age(Duration::from_nanos(u64::try_from(age).unwrap_or(0)));
+        let reader = self.reader.clone();
+        if let Ok(Ok(stats)) = tokio::task::spawn_blocking(move || reader.stats()).await {
+            metrics::ledger_bytes(Part::CommitLog, stats.log_bytes);
+            metrics::ledger_bytes(Part::Epochs, stats.epochs_bytes);
+            metrics::ledger_bytes(Part::Snapshots, stats.snapshot_bytes);
+            metrics::ledger_bytes(Part::Archive, stats.archive_bytes);
+        }
+    }
+}
+
+struct Snapshotted {
+    sequence: u64,
+    at: Instant,
+}
+
+fn seconds(time: Timestamp) -> u64 {
+    u64::try_from(time.nanoseconds() / 1_000_000_000).unwrap_or(0)
+}
+
+/// Tells the scrape about quotas, a namespace at a time.
+pub struct Quotas(pub Ledger);
+
+impl QuotaSource for Quotas {
+    fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>)) {
+        let mut after = String::new();
+        // One namespace per hold of the state, so that a scrape of very many does not keep the writer waiting.
+        while let Some(namespace) = self.0.peek(|state| next_namespace(state, &after)) {
+            let quotas = self.0.peek(|state| state.quota_figures(&namespace));
+            for (record, figures) in &quotas {
+                let number = |quantity: &Quantity| quantity.to_f64();
+                visitor(QuotaSample {
+                    namespace: &record.namespace,
+                    name: &record.name,
+                    created: seconds(record.created) as f64,
+                    resources: figures
+                        .iter()
+                        .map(|figure| ResourceSample {
+                            resource: &figure.resource,
+                            hard: number(&figure.hard),
+                            used: figure.used.as_ref().map_or(0.0, number),
+                            reserved: number(&figure.reserved),
+                        })
+                        .collect(),
+                });
+            }
+            after = namespace.to_string();
+        }
+    }
+}
+
+fn next_namespace(state: &State, after: &str) -> Option<quota_ledger::Name> {
+    state.namespaces(after).next().cloned()
+}

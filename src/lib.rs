@@ -3,6 +3,7 @@
 pub mod admin;
 pub mod config;
 pub mod exit;
+pub mod intake;
 pub mod metrics;
 pub mod recovery;
 pub mod run;

@@ -50,7 +50,7 @@ pub use self::{
     volume_claim::VolumeClaim,
 };
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::Timestamp;
 
@@ -84,25 +84,42 @@ impl Object {
     /// # Errors
     /// When the text is not JSON, or a field that counts has the wrong type.
     pub fn from_json(kind: &GroupResource, json: &[u8]) -> Result<Self, Error> {
+        let mut deserializer = serde_json::Deserializer::from_slice(json);
+        let read = Self::deserialize(kind, &mut deserializer)
+            .and_then(|object| deserializer.end().map(|()| object));
+        read.map_err(|source| Error {
+            kind: kind.clone(),
+            source,
+        })
+    }
+
+    /// As [`Object::from_json`], from the fields of a larger whole.
+    ///
+    /// # Errors
+    /// When a field that counts has the wrong type.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        kind: &GroupResource,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Any {
             #[serde(deserialize_with = "metadata::nullable")]
             metadata: Metadata,
         }
-        let read = match Evaluator::of(kind) {
-            Evaluator::Pods => serde_json::from_slice(json).map(Self::Pod),
-            Evaluator::Services => serde_json::from_slice(json).map(Self::Service),
-            Evaluator::VolumeClaims => serde_json::from_slice(json).map(Self::VolumeClaim),
-            Evaluator::ResourceClaims => serde_json::from_slice(json).map(Self::ResourceClaim),
-            Evaluator::Count(_) => {
-                serde_json::from_slice(json).map(|any: Any| Self::Other(Box::new(any.metadata)))
+        match Evaluator::of(kind) {
+            Evaluator::Pods => Deserialize::deserialize(deserializer).map(Self::Pod),
+            Evaluator::Services => Deserialize::deserialize(deserializer).map(Self::Service),
+            Evaluator::VolumeClaims => {
+                Deserialize::deserialize(deserializer).map(Self::VolumeClaim)
             }
-        };
-        read.map_err(|source| Error {
-            kind: kind.clone(),
-            source,
-        })
+            Evaluator::ResourceClaims => {
+                Deserialize::deserialize(deserializer).map(Self::ResourceClaim)
+            }
+            Evaluator::Count(_) => {
+                Any::deserialize(deserializer).map(|any| Self::Other(Box::new(any.metadata)))
+            }
+        }
     }
 
     /// What the object says about itself.

@@ -9,7 +9,7 @@ pub mod recount;
 pub mod scopes;
 pub mod shape;
 pub mod spec;
-mod syntax;
+pub mod syntax;
 pub mod validation;
 
 pub use field::FieldError;

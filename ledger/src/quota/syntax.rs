@@ -22,7 +22,8 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// `[dns.subdomain/]name`, as for labels and resources.
-pub(super) fn qualified_name(text: &str) -> Vec<String> {
+#[must_use]
+pub fn qualified_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let (prefix, name) = match text.split_once('/') {
         None => (None, text),
@@ -55,7 +56,8 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
 }
 
 /// A DNS subdomain in lower case, as for names of objects.
-pub(super) fn subdomain(text: &str) -> Vec<String> {
+#[must_use]
+pub fn subdomain(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_SUBDOMAIN).then(|| too_long(MAX_SUBDOMAIN));
     let bad = !text.split('.').all(is_dns_label);
     long.into_iter()
@@ -64,7 +66,8 @@ pub(super) fn subdomain(text: &str) -> Vec<String> {
 }
 
 /// A DNS label in lower case, as for namespaces.
-pub(super) fn dns_label(text: &str) -> Vec<String> {
+#[must_use]
+pub fn dns_label(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
     let bad = !is_dns_label(text);
     long.into_iter()
@@ -73,7 +76,8 @@ pub(super) fn dns_label(text: &str) -> Vec<String> {
 }
 
 /// The value of a label.
-pub(super) fn label_value(text: &str) -> Vec<String> {
+#[must_use]
+pub fn label_value(text: &str) -> Vec<String> {
     let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
     let bad = !text.is_empty() && !is_label_like(text);
     long.into_iter()

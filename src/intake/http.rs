@@ -1,0 +1,65 @@
+//! Events by HTTP: `POST /v1/events`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quota_ledger::{Name, event::Actor};
+
+use super::{
+    payload::Reader,
+    record::{Chunk, Recorded, record},
+};
+use crate::{
+    metrics::Source,
+    writer::{Ledger, Unavailable, now},
+};
+
+/// The source of dead letters that came by HTTP; their positions are lines.
+pub const SOURCE: &str = "http";
+
+/// What became of a body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// How many of which.
+    pub recorded: Recorded,
+    /// Lines that were not understood, and why.
+    pub rejected: Vec<(u64, String)>,
+}
+
+/// Records the events of a body: NDJSON, a JSON array, or one event. Answers when all are durable.
+///
+/// A large body becomes several batches, so after an error a part of it may be recorded. To send it again is safe.
+///
+/// # Errors
+/// [`Unavailable`].
+pub async fn accept(
+    ledger: &Ledger,
+    reader: &Arc<Reader>,
+    actor: &Arc<Actor>,
+    max_batch_entries: usize,
+    body: Bytes,
+) -> Result<Answer, Unavailable> {
+    let source = Name::from(SOURCE);
+    let mut events = reader.read(body, now());
+    let mut answer = Answer::default();
+    loop {
+        let mut chunk = Chunk::default();
+        for event in events.by_ref() {
+            match event {
+                Ok(incoming) => chunk.add(incoming),
+                Err(rejected) => {
+                    let line = rejected.line;
+                    answer.rejected.push((line, rejected.reason.clone()));
+                    chunk.add_rejected(&source, line, rejected);
+                }
+            }
+            if chunk.is_full(max_batch_entries) {
+                break;
+            }
+        }
+        if chunk.is_empty() {
+            return Ok(answer);
+        }
+        answer.recorded += record(ledger, actor, Source::Http, chunk).await?;
+    }
+}

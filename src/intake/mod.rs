@@ -1,0 +1,18 @@
+//! Intake: from what sources send to entries of the ledger.
+//!
+//! [`payload`] reads bytes as events, [`record`] makes them entries together with how far their source was
+//! consumed, [`http`] and [`nats`] are the two ways in.
+
+pub mod http;
+pub mod nats;
+pub mod payload;
+pub mod record;
+
+/// Cuts a text to so many bytes, at the end of a character.
+fn cut(text: &mut String, most: usize) {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}

@@ -1,0 +1,230 @@
+//! From messages to chunks of events, with the cursor behind them.
+
+use std::ops::RangeInclusive;
+
+use async_nats::{HeaderMap, jetstream::Message};
+use bytes::Bytes;
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use quota_ledger::{Name, event::Cursor};
+
+use super::{Ended, Intake, identity::timestamp};
+use crate::{
+    intake::{
+        payload::{Events, Rejected},
+        record::{Chunk, Consumed},
+    },
+    metrics::{Limit, Rejection, limit_reached},
+    writer::now,
+};
+
+/// Takes messages in until a chunk is full or nothing more is there.
+pub(super) struct Gather<'a> {
+    intake: &'a Intake,
+    incarnation: Name,
+    /// Whether every message of the stream is for us, so that a missing position is a lost message.
+    gapless: bool,
+    /// How many messages the consumer has delivered.
+    delivered: u64,
+    /// Position of the last message taken in.
+    position: u64,
+    /// The message that is being read.
+    reading: Option<Reading>,
+    chunk: Chunk,
+    gaps: Vec<RangeInclusive<u64>>,
+    /// Where the last message that was read completely stands.
+    cursor: Option<Cursor>,
+}
+
+struct Reading {
+    events: Events,
+    gap: Option<RangeInclusive<u64>>,
+    cursor: Cursor,
+}
+
+/// What is to be recorded together.
+pub(super) struct Piece {
+    pub(super) chunk: Chunk,
+    pub(super) consumed: Option<Consumed>,
+}
+
+impl<'a> Gather<'a> {
+    /// Begins behind `position`, with the first message of a consumer.
+    pub(super) fn new(intake: &'a Intake, incarnation: Name, gapless: bool, position: u64) -> Self {
+        Self {
+            intake,
+            incarnation,
+            gapless,
+            delivered: 0,
+            position,
+            reading: None,
+            chunk: Chunk::default(),
+            gaps: Vec::new(),
+            cursor: None,
+        }
+    }
+
+    /// Whether nothing is waiting to be recorded.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.chunk.is_empty() && self.cursor.is_none() && self.reading.is_none()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.chunk.is_full(self.intake.max_batch_entries)
+    }
+
+    /// Positions up to here are known to hold nothing for us.
+    pub(super) fn skip_to(&mut self, position: u64) {
+        self.position = self.position.max(position);
+    }
+
+    /// Waits for a message, and takes in all that is there, as far as a chunk goes. Nothing is lost if it is
+    /// dropped while it waits.
+    pub(super) async fn take_in<S, E>(&mut self, messages: &mut S) -> Result<(), Ended>
+    where
+        S: Stream<Item = Result<Message, E>> + Unpin,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        if self.reading.is_none() {
+            let message = messages.next().await;
+            self.open(message)?;
+        }
+        self.read();
+        while !self.is_full() {
+            let Some(message) = messages.next().now_or_never() else {
+                break;
+            };
+            self.open(message)?;
+            self.read();
+        }
+        Ok(())
+    }
+
+    /// What is to be recorded now; nothing if nothing was taken in.
+    pub(super) fn piece(&mut self) -> Option<Piece> {
+        if self.chunk.is_empty() && self.cursor.is_none() {
+            return None;
+        }
+        let gaps = match self.cursor {
+            Some(_) => std::mem::take(&mut self.gaps),
+            None => Vec::new(),
+        };
+        let source = self.intake.source.clone();
+        let consumed = self.cursor.take().map(|cursor| Consumed {
+            source,
+            gaps,
+            cursor,
+        });
+        Some(Piece {
+            chunk: std::mem::take(&mut self.chunk),
+            consumed,
+        })
+    }
+
+    fn open<E>(&mut self, message: Option<Result<Message, E>>) -> Result<(), Ended>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let message = message
+            .ok_or(Ended::Incomplete)?
+            .map_err(Ended::failed("receive messages"))?;
+        let info = message
+            .info()
+            .map_err(|error| Ended::Failed("read a message's place", error))?;
+        if info.consumer_sequence != self.delivered + 1 || info.stream_sequence <= self.position {
+            return Err(Ended::Incomplete);
+        }
+        self.delivered += 1;
+        let first = self.position + 1;
+        self.position = info.stream_sequence;
+        let cursor = Cursor {
+            incarnation: self.incarnation.clone(),
+            position: info.stream_sequence,
+            time: timestamp(info.published.unix_timestamp_nanos()),
+            checksum: crc32fast::hash(&message.payload),
+        };
+        let gap = (self.gapless && first < self.position).then(|| first..=self.position - 1);
+        if let Some(gap) = &gap {
+            tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
+        }
+        let events = self.events(&message);
+        self.reading = Some(Reading {
+            events,
+            gap,
+            cursor,
+        });
+        Ok(())
+    }
+
+    fn events(&mut self, message: &Message) -> Events {
+        let Intake {
+            reader,
+            settings,
+            source,
+            ..
+        } = self.intake;
+        let payload = message.payload.clone();
+        let refused = match payload.len() {
+            length if length > settings.max_message_bytes.as_usize() => {
+                limit_reached(Limit::MaxMessageBytes);
+                Some((
+                    Rejection::TooLarge,
+                    format!("{length} bytes are more than nats.max_message_bytes"),
+                ))
+            }
+            _ if payload.trim_ascii().is_empty() => {
+                Some((Rejection::Malformed, "the message is empty".to_owned()))
+            }
+            _ => None,
+        };
+        if let Some((rejection, reason)) = refused {
+            let rejected = Rejected {
+                line: 1,
+                rejection,
+                reason,
+                text: payload,
+            };
+            self.chunk.add_rejected(source, self.position, rejected);
+            return reader.read(Bytes::new(), now());
+        }
+        match message.headers.as_ref().and_then(cloud_event_type) {
+            Some(event_type) => reader.read_cloud_event(event_type, payload, now()),
+            None => reader.read(payload, now()),
+        }
+    }
+
+    /// Reads on in the open message as far as the chunk goes.
+    fn read(&mut self) {
+        let Some(reading) = &mut self.reading else {
+            return;
+        };
+        while !self.chunk.is_full(self.intake.max_batch_entries) {
+            match reading.events.next() {
+                Some(Ok(incoming)) => self.chunk.add(incoming),
+                Some(Err(mut rejected)) => {
+                    if rejected.line > 1 {
+                        rejected.reason = format!("line {}: {}", rejected.line, rejected.reason);
+                    }
+                    self.chunk
+                        .add_rejected(&self.intake.source, self.position, rejected);
+                }
+                None => {
+                    self.gaps.extend(reading.gap.take());
+                    self.cursor = Some(std::mem::take(&mut reading.cursor));
+                    self.reading = None;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The type of a CloudEvent in binary mode.
+fn cloud_event_type(headers: &HeaderMap) -> Option<&str> {
+    let header = |wanted: &str| {
+        let mut all = headers.iter();
+        let (_, values) =
+            all.find(|(name, _)| AsRef::<str>::as_ref(name).eq_ignore_ascii_case(wanted))?;
+        values.first().map(async_nats::HeaderValue::as_str)
+    };
+    header("ce-specversion").and_then(|_| header("ce-type"))
+}

@@ -1,0 +1,160 @@
+//! Events from a JetStream stream.
+//!
+//! The ledger keeps the cursor itself, in the batch of the events that it covers, so nothing is acknowledged: a
+//! message counts once however often it is delivered. The consumer on the server is disposable. It is created
+//! behind the cursor, and created again whenever anything looks wrong with it: a message missing in its order,
+//! silence while the stream has more, a lost connection.
+//!
+//! What is trusted of the stream is checked: that it is still the same one (its creation time, and the last
+//! message consumed), and that no message was removed before it was consumed. A stream that began anew is read
+//! from its beginning, and a gap is recorded; both are safe, since events are told apart by uid and version.
+
+mod connect;
+mod gather;
+mod identity;
+mod session;
+mod status;
+mod stream;
+
+use std::{sync::Arc, time::Duration};
+
+use async_nats::Client;
+use quota_ledger::{Name, event::Actor};
+use tokio::{sync::watch, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+pub use connect::SetupError;
+pub use status::{Standing, Status};
+
+use super::payload::Reader;
+use crate::{
+    config,
+    writer::{Ledger, Unavailable},
+};
+
+/// First wait before a failed session is begun anew; doubled up to `nats.max_backoff`.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+
+/// The stream's consumption, as it runs.
+#[derive(Debug)]
+pub struct Running {
+    /// How it stands.
+    pub status: Status,
+    /// Ends when it was told to stop, or when the ledger takes no more entries. What was consumed is durable then.
+    pub task: JoinHandle<()>,
+}
+
+/// Consumes the configured stream until `stop`. Whether the server can be reached yet does not matter.
+///
+/// # Errors
+/// If the address or a file of secrets or certificates cannot be read.
+pub async fn start(
+    settings: &config::Nats,
+    max_batch_entries: usize,
+    reader: Arc<Reader>,
+    ledger: Ledger,
+    stop: CancellationToken,
+) -> Result<Running, SetupError> {
+    let status = Status::new(settings.poll_interval.get());
+    let (client, connected) = connect::connect(settings, &status).await?;
+    let intake = Intake {
+        source: Name::from(settings.stream.as_str()),
+        actor: Actor::named(&format!("nats:{}", settings.stream)),
+        settings: settings.clone(),
+        max_batch_entries,
+        reader,
+        ledger,
+        status: status.clone(),
+        client,
+        connected,
+        stop,
+    };
+    let task = tokio::spawn(intake.run());
+    Ok(Running { status, task })
+}
+
+/// All that a session needs.
+struct Intake {
+    source: Name,
+    actor: Arc<Actor>,
+    settings: config::Nats,
+    max_batch_entries: usize,
+    reader: Arc<Reader>,
+    ledger: Ledger,
+    status: Status,
+    client: Client,
+    connected: watch::Receiver<bool>,
+    stop: CancellationToken,
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("told to stop")]
+    Stopped,
+    #[error("the connection is lost")]
+    Disconnected,
+    #[error("the stream {0} does not exist, and nats.create_stream is false")]
+    Missing(String),
+    #[error("the stream has begun anew")]
+    Renewed,
+    #[error("what the stream holds besides our subject has changed")]
+    Changed,
+    #[error("the consumer did not deliver all messages")]
+    Incomplete,
+    #[error("the consumer is silent while the stream has more messages")]
+    Stalled,
+    #[error("cannot {0}: {1}")]
+    Failed(
+        &'static str,
+        #[source] Box<dyn std::error::Error + Send + Sync>,
+    ),
+}
+
+impl Ended {
+    fn failed<E: std::error::Error + Send + Sync + 'static>(
+        what: &'static str,
+    ) -> impl FnOnce(E) -> Self {
+        move |error| Self::Failed(what, Box::new(error))
+    }
+}
+
+impl From<Unavailable> for Ended {
+    fn from(_: Unavailable) -> Self {
+        Self::Stopped
+    }
+}
+
+impl Intake {
+    async fn run(mut self) {
+        let stop = self.stop.clone();
+        let mut wait = FIRST_WAIT;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                // Only fails if the client is gone, and then there is no session to be had.
+                connected = self.connected.wait_for(|connected| *connected) => if connected.is_err() { return },
+            }
+            let before = self.status.get().cursor;
+            match Box::pin(session::run(&self)).await {
+                Ended::Stopped => return,
+                // Whoever connects again waits long enough.
+                Ended::Disconnected => continue,
+                ended @ (Ended::Renewed | Ended::Changed | Ended::Incomplete) => {
+                    tracing::info!(stream = %self.source, "{ended}; starting over");
+                }
+                ended => {
+                    tracing::warn!(stream = %self.source, "{ended}; trying again in {wait:?}");
+                }
+            }
+            if self.status.get().cursor != before {
+                wait = FIRST_WAIT;
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = (wait * 2).min(self.settings.max_backoff.get());
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One consumer's life: from its creation to whatever ends it.
+
+use std::time::Duration;
+
+use async_nats::jetstream::{
+    consumer::{AckPolicy, DeliverPolicy, pull},
+    stream::{RawMessageErrorKind, Stream},
+};
+use futures::future::{BoxFuture, OptionFuture};
+use quota_ledger::{Name, Timestamp, decide};
+use tokio::time::MissedTickBehavior;
+
+use super::{
+    Ended, Intake,
+    gather::{Gather, Piece},
+    identity::{Identity, identify, incarnation},
+    stream::{find, is_all_ours},
+};
+use crate::{
+    intake::record::{Consumed, note, record_patiently},
+    metrics::Source,
+    writer::{Unavailable, now},
+};
+
+/// Bytes of messages that are asked for at once, at least.
+const PULL_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long one request for messages stands, and how often the server says meanwhile that it does.
+const PULL_EXPIRES: Duration = Duration::from_secs(30);
+const PULL_HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// When the server may forget a consumer that nobody asks.
+const CONSUMER_INACTIVE: Duration = Duration::from_secs(60);
+
+/// A consumer that is silent for so many checks in a row although there are messages has stalled.
+const SILENT_CHECKS: u32 = 3;
+
+/// Consumes the stream until something ends it. What is recorded is durable then.
+pub(super) async fn run(intake: &Intake) -> Ended {
+    let mut connected = intake.connected.clone();
+    let interrupted = async {
+        tokio::select! {
+            () = intake.stop.cancelled() => Ended::Stopped,
+            _ = connected.wait_for(|connected| !connected) => Ended::Disconnected,
+        }
+    };
+    tokio::pin!(interrupted);
+    let opened = tokio::select! {
+        ended = &mut interrupted => return ended,
+        opened = Session::open(intake) => opened,
+    };
+    match opened {
+        Ok((session, messages)) => session.live(messages, interrupted).await,
+        Err(ended) => ended,
+    }
+}
+
+struct Session<'a> {
+    intake: &'a Intake,
+    stream: Stream,
+    incarnation: Name,
+    /// Whether every message of the stream is for us.
+    is_all_ours: bool,
+    /// Last position that is consumed, and durable.
+    position: u64,
+    /// Once this position is consumed, all that the stream held at this time is.
+    target: Option<(u64, Timestamp)>,
+    silent_checks: u32,
+}
+
+type Recording<'a> = BoxFuture<'a, Result<Option<Consumed>, Unavailable>>;
+
+impl<'a> Session<'a> {
+    async fn open(intake: &'a Intake) -> Result<(Self, pull::Stream), Ended> {
+        let stream = find(intake).await?;
+        let source = &intake.source;
+        let cursor = intake
+            .ledger
+            .read(|state| state.sources().get(source).cloned())
+            .await?;
+        let identity = identify(&stream, cursor.as_ref()).await?;
+        let mut session = Self {
+            intake,
+            incarnation: incarnation(&stream),
+            is_all_ours: is_all_ours(&stream.cached_info().config, &intake.settings.subject),
+            stream,
+            position: cursor.map_or(0, |cursor| cursor.position),
+            target: None,
+            silent_checks: 0,
+        };
+        session.take_up(identity).await?;
+        let messages = session.messages().await?;
+        tracing::info!(stream = %source, position = session.position, "consuming");
+        Ok((session, messages))
+    }
+
+    /// Records what is different from when the stream was left.
+    async fn take_up(&mut self, identity: Identity) -> Result<(), Ended> {
+        let Intake {
+            ledger,
+            actor,
+            source,
+            ..
+        } = self.intake;
+        match identity {
+            Identity::Same => {}
+            Identity::New => tracing::info!(stream = %source, "consuming for the first time"),
+            Identity::Renewed(why) => {
+                tracing::warn!(stream = %source, why, "the stream is not the one consumed before; reading it from its beginning");
+            }
+        }
+        if identity != Identity::Same {
+            note(ledger, actor, decide::reset(source, &self.incarnation)).await?;
+            self.position = 0;
+        }
+        let first = self.stream.cached_info().state.first_sequence;
+        if first > self.position.saturating_add(1) {
+            self.lose(first - 1).await?;
+        }
+        self.intake.status.set_cursor(self.position, None);
+        Ok(())
+    }
+
+    /// Records that nothing up to a position is there to be consumed.
+    async fn lose(&mut self, last: u64) -> Result<(), Ended> {
+        let Intake {
+            ledger,
+            actor,
+            source,
+            ..
+        } = self.intake;
+        let first = self.position + 1;
+        tracing::warn!(stream = %source, first, last, "messages were removed before they were consumed");
+        note(ledger, actor, decide::gap(source, first, last)).await?;
+        self.position = last;
+        Ok(())
+    }
+
+    async fn messages(&self) -> Result<pull::Stream, Ended> {
+        let Intake {
+            settings, client, ..
+        } = self.intake;
+        let consumer = pull::Config {
+            deliver_policy: DeliverPolicy::ByStartSequence {
+                start_sequence: self.position + 1,
+            },
+            ack_policy: AckPolicy::None,
+            filter_subject: match self.is_all_ours {
+                true => String::new(),
+                false => settings.subject.clone(),
+            },
+            inactive_threshold: CONSUMER_INACTIVE,
+            num_replicas: 1,
+            memory_storage: true,
+            ..pull::Config::default()
+        };
+        let consumer = self.stream.create_consumer(consumer).await;
+        let consumer = consumer.map_err(Ended::failed("create a consumer"))?;
+        // A message that is larger than what is asked for would never come.
+        let bytes = PULL_BYTES.max(client.server_info().max_payload.saturating_mul(2));
+        let messages = consumer
+            .stream()
+            .max_messages_per_batch(settings.fetch_messages.get())
+            .max_bytes_per_batch(bytes)
+            .expires(PULL_EXPIRES)
+            .heartbeat(PULL_HEARTBEAT)
+            .messages();
+        messages.await.map_err(Ended::failed("ask for messages"))
+    }
+
+    async fn live(
+        mut self,
+        mut messages: pull::Stream,
+        mut interrupted: impl Future<Output = Ended> + Unpin,
+    ) -> Ended {
+        let intake = self.intake;
+        let mut gather = Gather::new(
+            intake,
+            self.incarnation.clone(),
+            self.is_all_ours,
+            self.position,
+        );
+        let mut ticks = tokio::time::interval(intake.settings.poll_interval.get());
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut recording: Option<Recording<'_>> = None;
+        let ended = loop {
+            if recording.is_none() {
+                recording = gather.piece().map(|piece| self.record(piece));
+            }
+            tokio::select! {
+                biased;
+                ended = &mut interrupted => break ended,
+                Some(recorded) = OptionFuture::from(recording.as_mut()) => {
+                    recording = None;
+                    match recorded {
+                        Ok(consumed) => self.settle(consumed),
+                        Err(stopped) => break stopped.into(),
+                    }
+                }
+                _ = ticks.tick() => {
+                    let is_idle = recording.is_none() && gather.is_empty();
+                    if let Err(ended) = self.check(&mut gather, is_idle).await {
+                        break ended;
+                    }
+                }
+                taken = gather.take_in(&mut messages), if !gather.is_full() => {
+                    if let Err(ended) = taken {
+                        break ended;
+                    }
+                }
+            }
+        };
+        // Whoever begins the next session looks at the cursor, which has to stand still.
+        if let Some(Ok(consumed)) = OptionFuture::from(recording).await {
+            self.settle(consumed);
+        }
+        ended
+    }
+
+    fn record(&self, piece: Piece) -> Recording<'a> {
+        let Intake { ledger, actor, .. } = self.intake;
+        Box::pin(async move {
+            let Piece { chunk, consumed } = piece;
+            record_patiently(ledger, actor, Source::Nats, chunk, consumed.clone()).await?;
+            Ok(consumed)
+        })
+    }
+
+    /// Takes note of what has become durable.
+    fn settle(&mut self, consumed: Option<Consumed>) {
+        if let Some(Consumed { cursor, .. }) = consumed {
+            self.position = cursor.position;
+            self.silent_checks = 0;
+            self.intake
+                .status
+                .set_cursor(cursor.position, Some(cursor.time));
+        }
+        self.reach_target();
+    }
+
+    fn reach_target(&mut self) {
+        let Intake { ledger, status, .. } = self.intake;
+        if let Some((last, asked)) = self.target
+            && self.position >= last
+        {
+            ledger.watermark().advance(asked);
+            status.set_caught_up(asked);
+            self.target = None;
+            self.silent_checks = 0;
+        }
+        status.tell_lag(now());
+    }
+
+    /// Asks how far the stream has got, and whether it is still the same. `is_idle`: nothing that was delivered
+    /// is on its way into the ledger.
+    async fn check(&mut self, gather: &mut Gather<'_>, is_idle: bool) -> Result<(), Ended> {
+        let asked = now();
+        self.stream = find(self.intake).await?;
+        let info = self.stream.cached_info();
+        let last = info.state.last_sequence;
+        if incarnation(&self.stream) != self.incarnation || last < self.position {
+            return Err(Ended::Renewed);
+        }
+        if is_all_ours(&info.config, &self.intake.settings.subject) != self.is_all_ours {
+            return Err(Ended::Changed);
+        }
+        self.intake.status.set_last_sequence(last);
+        self.target.get_or_insert((last, asked));
+        if is_idle && self.position < last {
+            self.look_for_more(gather, last).await?;
+        }
+        self.reach_target();
+        Ok(())
+    }
+
+    /// The consumer has delivered nothing although the stream goes further: either there is nothing for us, or
+    /// the consumer is stuck.
+    async fn look_for_more(&mut self, gather: &mut Gather<'_>, last: u64) -> Result<(), Ended> {
+        let subject = &self.intake.settings.subject;
+        let next = self
+            .stream
+            .raw_message_builder()
+            .sequence(self.position + 1)
+            .next_by_subject(subject);
+        match next.send().await {
+            Ok(_) => {
+                self.silent_checks += 1;
+                if self.silent_checks >= SILENT_CHECKS {
+                    Err(Ended::Stalled)
+                } else {
+                    Ok(())
+                }
+            }
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {
+                match self.is_all_ours {
+                    true => self.lose(last).await?,
+                    false => self.position = last,
+                }
+                gather.skip_to(last);
+                self.intake.status.set_cursor(last, None);
+                Ok(())
+            }
+            Err(error) => Err(Ended::failed("look for the next message")(error)),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What is asked of names and sizes before they reach the ledger, logs and paths.
+
+use quota_ledger::{
+    Name,
+    decide::{Adopted, Sighting},
+    event::Observed,
+    object::{Footprint, GroupResource, Traits},
+    quota::syntax,
+    uid::Uid,
+};
+
+use super::Fault;
+use crate::metrics::Rejection;
+
+/// Longest name of an object, in bytes, as in Kubernetes.
+const NAME_MAX_BYTES: usize = 253;
+
+/// Largest sighting, in bytes of the entry that it makes. An object's JSON has at most 1.5 MiB in etcd, and little
+/// of it counts.
+const SIGHTING_MAX_BYTES: usize = 1024 * 1024;
+
+/// A namespace, which has to be given.
+pub(super) fn namespace(text: &str) -> Result<(), Fault> {
+    wrong("namespace", text, syntax::dns_label(text))
+}
+
+/// The name of an object: what can stand in a path, since that is what all kinds have in common.
+pub(super) fn name(text: &str) -> Result<(), Fault> {
+    let fits = (1..=NAME_MAX_BYTES).contains(&text.len());
+    let is_segment = text != "." && text != ".." && !text.contains(['/', '%']);
+    if fits && is_segment && !text.contains(char::is_control) {
+        return Ok(());
+    }
+    Err(Fault::field(format!(
+        "name {text:?} must have 1 to {NAME_MAX_BYTES} bytes and be fit for a path: no '/', '%', control characters"
+    )))
+}
+
+/// A resource and its group.
+pub(super) fn resource(kind: &GroupResource) -> Result<(), Fault> {
+    let text = kind.to_string();
+    wrong("resource", &text, syntax::subdomain(&text))
+}
+
+/// A resource name of a usage.
+pub(super) fn resource_name(text: &str) -> Result<(), Fault> {
+    wrong("usage: resource name", text, syntax::qualified_name(text))
+}
+
+fn wrong(what: &str, text: &str, complaints: Vec<String>) -> Result<(), Fault> {
+    match complaints.is_empty() {
+        true => Ok(()),
+        false => Err(Fault::field(format!(
+            "{what} {text:?}: {}",
+            complaints.join("; ")
+        ))),
+    }
+}
+
+/// An object's identity.
+pub(super) fn uid(text: &str) -> Result<Uid, Fault> {
+    if text.is_empty() {
+        return Err(Fault::field("the object has no uid"));
+    }
+    Uid::new(text).map_err(|error| Fault::field(error.to_string()))
+}
+
+/// An object's version; 0 if it is not given.
+pub(super) fn version(text: &str) -> Result<u64, Fault> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse()
+        .map_err(|_| Fault::field(format!("resourceVersion {text:?} is not a number")))
+}
+
+/// Refuses what would make too long an entry.
+pub(super) fn fits(sighting: Sighting) -> Result<Sighting, Fault> {
+    let size = size(&sighting);
+    if size <= SIGHTING_MAX_BYTES {
+        return Ok(sighting);
+    }
+    let reason =
+        format!("what counts of the object takes {size} bytes, more than {SIGHTING_MAX_BYTES}");
+    Err(Fault::new(Rejection::TooLarge, reason))
+}
+
+/// About how long the entries of a sighting will be, in bytes; never much less than the truth.
+pub(super) fn size(sighting: &Sighting) -> usize {
+    const BASE: usize = 256;
+    let Sighting::Alive { object, quota } = sighting else {
+        return BASE;
+    };
+    let Observed {
+        name, footprint, ..
+    } = &**object;
+    BASE + name.len()
+        + footprint_size(footprint)
+        + quota.as_ref().map_or(0, |quota| quota_size(quota))
+}
+
+fn footprint_size(footprint: &Footprint) -> usize {
+    let traits = match &footprint.traits {
+        Traits::Plain => 0,
+        Traits::Pod(pod) => pod.priority_class.len(),
+        Traits::VolumeClaim { attributes_classes } => names_size(attributes_classes),
+    };
+    traits
+        + footprint
+            .resources
+            .names()
+            .map(|name| PER_NAME + name.len())
+            .sum::<usize>()
+}
+
+fn quota_size(quota: &Adopted) -> usize {
+    let selector = quota
+        .spec
+        .selector
+        .iter()
+        .flat_map(|selector| &selector.match_expressions);
+    let selector = selector.map(|expression| {
+        expression.scope_name.len() + expression.operator.len() + names_size(&expression.values)
+    });
+    let hard = quota.spec.hard.names().map(|name| PER_NAME + name.len());
+    quota.metadata.len()
+        + names_size(&quota.spec.scopes)
+        + selector.sum::<usize>()
+        + hard.sum::<usize>()
+}
+
+/// Room for a length, or for a length and a quantity.
+const PER_NAME: usize = 32;
+
+fn names_size(names: &[Name]) -> usize {
+    names.iter().map(|name| PER_NAME + name.len()).sum()
+}

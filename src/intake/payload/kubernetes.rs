@@ -1,0 +1,95 @@
+//! What a Kubernetes object tells.
+
+use std::collections::BTreeMap;
+
+use quota_ledger::{
+    Name, Timestamp,
+    decide::{Adopted, Sighting},
+    event::Observed,
+    object::{self, Metadata, NoContext},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    Fault, Reader, check,
+    watched::{Quota, Watched},
+    wire::Change,
+};
+
+/// What is not kept of a quota's metadata: what the record holds by itself, and what changes with every write of
+/// its status.
+const NOT_KEPT: [&str; 6] = [
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "managedFields",
+];
+
+/// What an object tells; nothing if it does not count.
+pub(super) fn sighting(
+    reader: &Reader,
+    change: Change,
+    watched: Watched,
+    now: Timestamp,
+) -> Result<Option<Sighting>, Fault> {
+    let Watched {
+        type_meta,
+        object,
+        quota,
+    } = watched;
+    let kind = reader.group_resource(type_meta.group(), &type_meta.kind);
+    let metadata = object.metadata();
+    if metadata.namespace.is_empty() || object::is_ignored(&kind) {
+        return Ok(None);
+    }
+    check::resource(&kind)?;
+    check::namespace(&metadata.namespace)?;
+    check::name(&metadata.name)?;
+    let uid = check::uid(&metadata.uid)?;
+    let version = check::version(&metadata.resource_version)?;
+    let quota = quota.filter(|_| reader.adopt);
+    if change == Change::Deleted {
+        let namespace = metadata.namespace.clone();
+        let quota = quota.map(|_| metadata.name.clone());
+        return Ok(Some(Sighting::Deleted {
+            uid,
+            namespace,
+            quota,
+        }));
+    }
+    let quota = quota
+        .map(|quota| adopted(metadata, *quota, now))
+        .transpose()?;
+    let observed = Observed {
+        uid,
+        namespace: metadata.namespace.clone(),
+        resource: Name::from(kind.to_string()),
+        name: metadata.name.as_str().into(),
+        version,
+        footprint: object.footprint(&kind, now, &NoContext),
+        // One that has lapsed already is counted accordingly.
+        lapse: object.lapse().filter(|lapse| *lapse >= now),
+        ends_reservation: false,
+    };
+    let sighting = Sighting::Alive {
+        object: Box::new(observed),
+        quota: quota.map(Box::new),
+    };
+    check::fits(sighting).map(Some)
+}
+
+fn adopted(metadata: &Metadata, quota: Quota, now: Timestamp) -> Result<Adopted, Fault> {
+    let mut rest: BTreeMap<&str, &RawValue> = serde_json::from_str(&quota.metadata)?;
+    rest.retain(|key, _| !NOT_KEPT.contains(key));
+    let text = match rest.is_empty() {
+        true => String::new(),
+        false => serde_json::to_string(&rest)?,
+    };
+    Ok(Adopted {
+        created: metadata.creation_timestamp.unwrap_or(now),
+        spec: quota.spec,
+        metadata: text.into(),
+    })
+}

@@ -1,0 +1,225 @@
+//! Payloads: from bytes to what they tell about objects.
+//!
+//! A payload is one JSON value, several of them with each on a line of its own, or a JSON array of them. Each is a
+//! Kubernetes watch event, a plain event, or one of these wrapped into a CloudEvent; which one is told by its
+//! fields. Events are read one by one as they are asked for, so that a payload with many of them needs no more
+//! memory than one with few; what cannot be read takes up its place as [`Rejected`], and reading goes on behind it.
+
+mod check;
+mod kubernetes;
+mod plain;
+mod split;
+mod watched;
+mod wire;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use quota_ledger::{Timestamp, decide::Sighting, object::GroupResource};
+
+use self::split::Values;
+use super::cut;
+use crate::metrics::Rejection;
+
+/// Rejected events of one payload before the rest of it is given up: it is no list of events, and each takes room.
+pub const REJECTED_MAX: u64 = 10_000;
+
+/// Longest reason of a rejection, in bytes. Parsers quote what they do not understand.
+const REASON_MAX_BYTES: usize = 512;
+
+/// How payloads are read: what the operator has set.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    /// Plural names of kinds that the rules of Kubernetes' own kinds would get wrong.
+    kinds: BTreeMap<String, BTreeMap<String, GroupResource>>,
+    /// Whether events of kind ResourceQuota set quotas.
+    adopt: bool,
+}
+
+/// One event that was understood.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// What it tells about an object; nothing if it is of no concern to quotas (a bookmark, an object of the
+    /// cluster).
+    pub sighting: Option<Sighting>,
+    /// About how long it is, as it came or as an entry, whichever is more, in bytes.
+    pub size: usize,
+}
+
+/// One event that was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Its line, or its place in the array; from 1.
+    pub line: u64,
+    /// What is wrong with it, for statistics.
+    pub rejection: Rejection,
+    /// What is wrong with it, for people.
+    pub reason: String,
+    /// The event as it came.
+    pub text: Bytes,
+}
+
+/// What is wrong with an event.
+#[derive(Debug)]
+struct Fault {
+    rejection: Rejection,
+    reason: String,
+}
+
+impl Fault {
+    fn new(rejection: Rejection, reason: impl Into<String>) -> Self {
+        let mut reason = reason.into();
+        if reason.len() > REASON_MAX_BYTES {
+            cut(&mut reason, REASON_MAX_BYTES);
+            reason.push('…');
+        }
+        Self { rejection, reason }
+    }
+
+    fn field(reason: impl Into<String>) -> Self {
+        Self::new(Rejection::InvalidField, reason)
+    }
+
+    fn shape(reason: impl Into<String>) -> Self {
+        Self::new(Rejection::UnknownShape, reason)
+    }
+}
+
+impl From<serde_json::Error> for Fault {
+    fn from(error: serde_json::Error) -> Self {
+        let rejection = match error.is_data() {
+            true => Rejection::InvalidField,
+            false => Rejection::Malformed,
+        };
+        Self::new(rejection, error.to_string())
+    }
+}
+
+impl Reader {
+    /// A reader with the plural names of these kinds (`Widget.example.com`; a kind of the core group has no dot)
+    /// besides those that can be guessed. `adopt`: events of kind ResourceQuota set quotas.
+    #[must_use]
+    pub fn new(kinds: &BTreeMap<String, String>, adopt: bool) -> Self {
+        let mut known: BTreeMap<String, BTreeMap<String, GroupResource>> = BTreeMap::new();
+        for (kind, plural) in kinds {
+            let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
+            let resource = GroupResource::new(group, plural);
+            known
+                .entry(group.to_owned())
+                .or_default()
+                .insert(kind.to_owned(), resource);
+        }
+        Self {
+            kinds: known,
+            adopt,
+        }
+    }
+
+    /// Reads the events of a payload. Pods that are to be gone by `now` have ceased to count.
+    #[must_use]
+    pub fn read(self: &Arc<Self>, payload: Bytes, now: Timestamp) -> Events {
+        self.events(payload, now, None)
+    }
+
+    /// Reads the `data` of a CloudEvent of this type that came in binary mode.
+    #[must_use]
+    pub fn read_cloud_event(
+        self: &Arc<Self>,
+        event_type: &str,
+        data: Bytes,
+        now: Timestamp,
+    ) -> Events {
+        self.events(data, now, wire::Change::of_cloud_event(event_type))
+    }
+
+    fn events(
+        self: &Arc<Self>,
+        payload: Bytes,
+        now: Timestamp,
+        change: Option<wire::Change>,
+    ) -> Events {
+        let (values, refused) = match change {
+            Some(_) => (Values::whole(&payload), None),
+            None => Values::split(&payload),
+        };
+        Events {
+            reader: self.clone(),
+            payload,
+            values,
+            refused,
+            change,
+            now,
+            rejected: 0,
+        }
+    }
+
+    fn group_resource(&self, group: &str, kind: &str) -> GroupResource {
+        let known = self.kinds.get(group).and_then(|kinds| kinds.get(kind));
+        known.cloned().unwrap_or_else(|| GroupResource {
+            group: group.into(),
+            resource: quota_ledger::object::plural(group, kind),
+        })
+    }
+}
+
+/// The events of a payload, in order.
+#[derive(Debug)]
+pub struct Events {
+    reader: Arc<Reader>,
+    payload: Bytes,
+    values: Values,
+    refused: Option<Fault>,
+    /// The payload is an object by itself, and this is what happened to it.
+    change: Option<wire::Change>,
+    now: Timestamp,
+    rejected: u64,
+}
+
+impl Iterator for Events {
+    type Item = Result<Incoming, Rejected>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(fault) = self.refused.take() {
+            return Some(Err(self.reject(1, 0..self.payload.len(), fault)));
+        }
+        if self.rejected >= REJECTED_MAX {
+            let (line, rest) = self.values.rest(&self.payload)?;
+            let reason =
+                format!("not read, since {REJECTED_MAX} events before it could not be understood");
+            return Some(Err(self.reject(
+                line,
+                rest,
+                Fault::new(Rejection::TooLarge, reason),
+            )));
+        }
+        let (line, place) = self.values.next(&self.payload)?;
+        let text = &self.payload[place.clone()];
+        let read = match self.change {
+            Some(change) => wire::read_object(&self.reader, change, text, self.now),
+            None => wire::read(&self.reader, text, self.now),
+        };
+        Some(match read {
+            Ok(sighting) => {
+                let size = text.len().max(sighting.as_ref().map_or(0, check::size));
+                Ok(Incoming { sighting, size })
+            }
+            Err(fault) => Err(self.reject(line, place, fault)),
+        })
+    }
+}
+
+impl Events {
+    fn reject(&mut self, line: u64, place: std::ops::Range<usize>, fault: Fault) -> Rejected {
+        self.rejected += 1;
+        let Fault { rejection, reason } = fault;
+        Rejected {
+            line,
+            rejection,
+            reason,
+            text: self.payload.slice(place),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+use std::collections::BTreeMap;
+
+use quota_ledger::{decide::Adopted, event::Observed, object::Traits, uid::Uid};
+
+use super::*;
+
+mod faults;
+
+const NOW: Timestamp = Timestamp::from_nanoseconds(1_790_000_000_000_000_000);
+const UID: &str = "e6ac1374-d5f5-43cf-87af-714fdd58dd3d";
+
+fn reader() -> Arc<Reader> {
+    let kinds = BTreeMap::from([("Fish.example.com".to_owned(), "fish".to_owned())]);
+    Arc::new(Reader::new(&kinds, true))
+}
+
+fn read(payload: impl AsRef<[u8]>) -> Vec<Result<Incoming, Rejected>> {
+    reader()
+        .read(Bytes::copy_from_slice(payload.as_ref()), NOW)
+        .collect()
+}
+
+fn one(payload: impl AsRef<[u8]>) -> Result<Option<Sighting>, (Rejection, String)> {
+    let mut events = read(payload);
+    assert_eq!(events.len(), 1);
+    match events.remove(0) {
+        Ok(incoming) => Ok(incoming.sighting),
+        Err(rejected) => Err((rejected.rejection, rejected.reason)),
+    }
+}
+
+fn alive(payload: impl AsRef<[u8]>) -> (Observed, Option<Adopted>) {
+    match one(payload) {
+        Ok(Some(Sighting::Alive { object, quota })) => (*object, quota.map(|quota| *quota)),
+        other => panic!("not alive: {other:?}"),
+    }
+}
+
+fn rejected(payload: impl AsRef<[u8]>) -> (Rejection, String) {
+    one(payload).expect_err("has to be rejected")
+}
+
+/// A watch event of a pod.
+fn pod(change: &str, metadata: &str, rest: &str) -> String {
+    format!(
+        r#"{{"type":"{change}","object":{{"kind":"Pod","apiVersion":"v1","metadata":{{
+            "name":"web-0","namespace":"team-a","uid":"{UID}","resourceVersion":"42"{metadata}}}{rest}}}}}"#
+    )
+}
+
+const SPEC: &str = r#","spec":{"priorityClassName":"high",
+    "containers":[{"name":"c","resources":{"requests":{"cpu":"100m"},"limits":{"cpu":"1"}}}]}"#;
+
+fn plain(fields: &str) -> String {
+    format!(
+        r#"{{"type":"ADDED","namespace":"team-a","resource":"widgets.example.com","name":"w1","uid":"u-1"{fields}}}"#
+    )
+}
+
+#[test]
+fn a_watch_event_tells_of_an_object() {
+    let (pod, quota) = alive(pod("ADDED", "", SPEC));
+    assert_eq!(pod.uid, Uid::new(UID).unwrap());
+    assert_eq!(
+        (&*pod.namespace, &*pod.resource, &*pod.name),
+        ("team-a", "pods", "web-0")
+    );
+    assert_eq!(
+        (pod.version, pod.lapse, pod.ends_reservation),
+        (42, None, false)
+    );
+    let counted = "count/pods=1,cpu=100m,limits.cpu=1,pods=1,requests.cpu=100m";
+    assert_eq!(pod.footprint.resources.pretty(), counted);
+    assert!(matches!(&pod.footprint.traits, Traits::Pod(pod) if pod.priority_class == "high"));
+    assert!(quota.is_none());
+}
+
+#[test]
+fn a_deletion_is_final_and_a_bookmark_is_nothing() {
+    let deleted = one(pod("DELETED", "", SPEC));
+    assert!(
+        matches!(deleted, Ok(Some(Sighting::Deleted { namespace, quota: None, .. })) if namespace == "team-a")
+    );
+    let bookmark = r#"{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1",
+        "metadata":{"resourceVersion":"12746"},"spec":{"containers":null},"status":{}}}"#;
+    assert!(matches!(one(bookmark), Ok(None)));
+}
+
+#[test]
+fn where_the_type_of_an_object_stands_changes_nothing() {
+    let metadata = format!(
+        r#""metadata":{{"name":"web-0","namespace":"team-a","uid":"{UID}","resourceVersion":"42"}}"#
+    );
+    let spec = &SPEC[1..];
+    let usual = alive(pod("ADDED", "", SPEC)).0;
+    for object in [
+        format!(r#"{{"apiVersion":"v1",{metadata},"kind":"Pod",{spec}}}"#),
+        format!(r#"{{{metadata},{spec},"kind":"Pod","apiVersion":"v1"}}"#),
+        format!(r#"{{{spec},"kind":"Pod",{metadata},"apiVersion":"v1"}}"#),
+    ] {
+        assert_eq!(
+            alive(format!(r#"{{"object":{object},"type":"MODIFIED"}}"#)).0,
+            usual
+        );
+    }
+    assert!(
+        rejected(r#"{"type":"ADDED","object":{"kind":"Pod"}}"#)
+            .1
+            .contains("apiVersion and kind")
+    );
+}
+
+#[test]
+fn a_pod_past_its_end_counts_as_an_object_only() {
+    let deleting = |at: &str| {
+        let metadata = format!(r#","deletionTimestamp":"{at}","deletionGracePeriodSeconds":30"#);
+        alive(pod("MODIFIED", &metadata, SPEC)).0
+    };
+    let over = deleting("2020-01-01T00:00:00Z");
+    assert_eq!(
+        (over.lapse, &*over.footprint.resources.pretty()),
+        (None, "count/pods=1")
+    );
+    let to_come = deleting("2100-01-01T00:00:00Z");
+    assert_eq!(to_come.lapse, Some("2100-01-01T00:00:30Z".parse().unwrap()));
+    assert_eq!(to_come.footprint.resources.len(), 5);
+}
+
+#[test]
+fn kinds_are_counted_by_their_plural() {
+    let of = |api_version: &str, kind: &str| {
+        let event = pod("ADDED", "", "").replace(
+            r#""kind":"Pod","apiVersion":"v1""#,
+            &format!(r#""kind":"{kind}","apiVersion":"{api_version}""#),
+        );
+        alive(event).0.footprint.resources.pretty()
+    };
+    assert_eq!(
+        of("networking.k8s.io/v1", "NetworkPolicy"),
+        "count/networkpolicies.networking.k8s.io=1"
+    );
+    assert_eq!(
+        of("example.com/v1", "Widget"),
+        "count/widgets.example.com=1"
+    );
+    assert_eq!(of("example.com/v1", "Fish"), "count/fish.example.com=1");
+    assert_eq!(of("v1", "ConfigMap"), "configmaps=1,count/configmaps=1");
+}
+
+#[test]
+fn objects_of_the_cluster_and_events_of_kubernetes_are_passed_over() {
+    let node = r#"{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"n","uid":"u"}}}"#;
+    assert!(matches!(one(node), Ok(None)));
+    let event = pod("ADDED", "", "").replace("Pod", "Event");
+    assert!(matches!(one(event), Ok(None)));
+}
+
+#[test]
+fn a_resource_quota_is_adopted() {
+    let quota = pod(
+        "ADDED",
+        r#","creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"b"},"managedFields":[{}]"#,
+        r#","spec":{"hard":{"pods":"3"},"scopes":["BestEffort"]},"status":{"used":{"pods":"1"}}"#,
+    )
+    .replace(r#""kind":"Pod""#, r#""kind":"ResourceQuota""#);
+    let (object, adopted) = alive(&quota);
+    assert_eq!(
+        object.footprint.resources.pretty(),
+        "count/resourcequotas=1,resourcequotas=1"
+    );
+    let adopted = adopted.unwrap();
+    assert_eq!(adopted.spec.hard.pretty(), "pods=3");
+    assert_eq!(adopted.spec.scopes, ["BestEffort"]);
+    assert_eq!(adopted.created, "2026-01-02T03:04:05Z".parse().unwrap());
+    assert_eq!(&*adopted.metadata, r#"{"labels":{"a":"b"}}"#);
+
+    let deleted = quota.replace("ADDED", "DELETED");
+    assert!(
+        matches!(one(deleted), Ok(Some(Sighting::Deleted { quota: Some(name), .. })) if name == "web-0")
+    );
+
+    let not_adopting = Arc::new(Reader::new(&BTreeMap::new(), false));
+    let read = not_adopting
+        .read(quota.into(), NOW)
+        .next()
+        .unwrap()
+        .unwrap();
+    assert!(matches!(
+        read.sighting,
+        Some(Sighting::Alive { quota: None, .. })
+    ));
+}
+
+#[test]
+fn a_plain_event_is_measured_by_its_sender() {
+    let (widget, _) = alive(plain(
+        r#","resourceVersion":"7","usage":{"requests.example.com/units":"3"}"#,
+    ));
+    assert_eq!(
+        (&*widget.resource, &*widget.name, widget.version),
+        ("widgets.example.com", "w1", 7)
+    );
+    let counted = "count/widgets.example.com=1,requests.example.com/units=3";
+    assert_eq!(widget.footprint.resources.pretty(), counted);
+    assert_eq!(alive(plain(r#","resourceVersion":7"#)).0.version, 7);
+    assert_eq!(alive(plain("")).0.version, 0);
+    let more = alive(plain(r#","usage":{"count/widgets.example.com":"2"}"#)).0;
+    assert_eq!(
+        more.footprint.resources.pretty(),
+        "count/widgets.example.com=3"
+    );
+    let deleted = one(r#"{"type":"DELETED","namespace":"team-a","uid":"u-1"}"#);
+    assert!(matches!(deleted, Ok(Some(Sighting::Deleted { .. }))));
+}
+
+#[test]
+fn cloud_events_wrap_the_other_shapes() {
+    let object =
+        |event: &str| event[event.find("object\":").unwrap() + 8..event.len() - 1].to_owned();
+    let bare = object(&pod("ADDED", "", SPEC));
+    let usual = alive(pod("ADDED", "", SPEC)).0;
+    let knative = |verb: &str| {
+        format!(
+            r#"{{"specversion":"1.0","id":"1","source":"https://10.96.0.1:443","kind":"Pod","name":"web-0","namespace":"x/y",
+                "type":"dev.knative.apiserver.resource.{verb}","datacontenttype":"application/json","data":{bare}}}"#
+        )
+    };
+    assert_eq!(alive(knative("add")).0, usual);
+    assert_eq!(alive(knative("update")).0, usual);
+    assert!(matches!(
+        one(knative("delete")),
+        Ok(Some(Sighting::Deleted { .. }))
+    ));
+    for data in [pod("ADDED", "", SPEC), plain("")] {
+        let event = format!(
+            r#"{{"data":{data},"type":"com.example.changed","specversion":"1.0","uid":5}}"#
+        );
+        assert_eq!(alive(event).0, alive(data).0);
+    }
+    let batch = read(format!("[{},{}]", knative("add"), knative("delete")));
+    assert!(batch.len() == 2 && batch.iter().all(Result::is_ok));
+
+    let binary = |event_type: &str, data: &str| {
+        let data = Bytes::copy_from_slice(data.as_bytes());
+        reader()
+            .read_cloud_event(event_type, data, NOW)
+            .next()
+            .unwrap()
+            .unwrap()
+            .sighting
+            .unwrap()
+    };
+    let added = binary("dev.knative.apiserver.resource.add", &bare);
+    assert!(matches!(added, Sighting::Alive { object, .. } if *object == usual));
+    let deleted = binary("dev.knative.apiserver.resource.delete", &bare);
+    assert!(matches!(deleted, Sighting::Deleted { .. }));
+    assert!(matches!(
+        binary("com.example.changed", &plain("")),
+        Sighting::Alive { .. }
+    ));
+
+    for (event, what) in [
+        (r#"{"specversion":"1.0","type":"a"}"#.to_owned(), "no data"),
+        (r#"{"specversion":"1.0","data":{}}"#.to_owned(), "no type"),
+        (
+            r#"{"specversion":"1.0","type":"a","data_base64":"e30="}"#.to_owned(),
+            "base64",
+        ),
+        (
+            format!(
+                r#"{{"specversion":"1.0","type":"a","data":{}}}"#,
+                knative("add")
+            ),
+            "within a CloudEvent",
+        ),
+    ] {
+        assert!(rejected(event).1.contains(what), "{what}");
+    }
+}

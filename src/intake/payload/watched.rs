@@ -1,0 +1,144 @@
+//! Objects as Kubernetes writes them, read in one pass.
+//!
+//! How an object has to be read depends on its `apiVersion` and `kind`. All of Kubernetes' own clients write
+//! these first; what stands before them otherwise is kept unread until they are known.
+
+use std::{borrow::Cow, fmt};
+
+use quota_ledger::{
+    object::{GroupResource, Object, TypeMeta, plural},
+    quota::Spec,
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor,
+        value::{CowStrDeserializer, MapAccessDeserializer},
+    },
+};
+use serde_json::value::RawValue;
+
+use super::wire::Text;
+
+/// An object, and what kind it says it is.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) type_meta: TypeMeta,
+    pub(super) object: Object,
+    /// What makes it a quota, if it is one.
+    pub(super) quota: Option<Box<Quota>>,
+}
+
+/// A ResourceQuota: its metadata as JSON text, and its spec.
+#[derive(Debug)]
+pub(super) struct Quota {
+    pub(super) metadata: Box<str>,
+    pub(super) spec: Spec,
+}
+
+impl<'de> Deserialize<'de> for Watched {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(WatchedVisitor)
+    }
+}
+
+struct WatchedVisitor;
+
+impl<'de> Visitor<'de> for WatchedVisitor {
+    type Value = Watched;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a Kubernetes object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Watched, A::Error> {
+        let mut before = Vec::new();
+        let (mut api_version, mut kind) = (None, None);
+        while api_version.is_none() || kind.is_none() {
+            let Some(Text(key)) = fields.next_key()? else {
+                break;
+            };
+            match &*key {
+                "apiVersion" => api_version = fields.next_value()?,
+                "kind" => kind = fields.next_value()?,
+                _ => before.push((key, fields.next_value()?)),
+            }
+        }
+        let (Some(api_version), Some(kind)) = (api_version, kind) else {
+            return Err(A::Error::custom(
+                "the object does not say its apiVersion and kind",
+            ));
+        };
+        let type_meta = TypeMeta { api_version, kind };
+        let fields = MapAccessDeserializer::new(Replay {
+            before: before.into_iter(),
+            value: None,
+            fields,
+        });
+        read(type_meta, fields)
+    }
+}
+
+fn read<'de, D: Deserializer<'de>>(type_meta: TypeMeta, fields: D) -> Result<Watched, D::Error> {
+    /// A quota's metadata is kept whole, and read from there.
+    #[derive(Deserialize)]
+    struct Fields<'a> {
+        #[serde(borrow)]
+        metadata: &'a RawValue,
+        spec: Option<Spec>,
+    }
+    if !(type_meta.kind == "ResourceQuota" && type_meta.group().is_empty()) {
+        let guess = plural(type_meta.group(), &type_meta.kind);
+        let kind = GroupResource {
+            group: type_meta.group().into(),
+            resource: guess,
+        };
+        let object = Object::deserialize(&kind, fields)?;
+        return Ok(Watched {
+            type_meta,
+            object,
+            quota: None,
+        });
+    }
+    let Fields { metadata, spec } = Fields::deserialize(fields)?;
+    let object = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
+    let quota = Quota {
+        metadata: metadata.get().into(),
+        spec: spec.unwrap_or_default(),
+    };
+    Ok(Watched {
+        type_meta,
+        object: Object::Other(object),
+        quota: Some(Box::new(quota)),
+    })
+}
+
+/// A map with its first fields put back before the rest.
+struct Replay<'de, A> {
+    before: std::vec::IntoIter<(Cow<'de, str>, &'de RawValue)>,
+    value: Option<&'de RawValue>,
+    fields: A,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Replay<'de, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        let Some((key, value)) = self.before.next() else {
+            return self.fields.next_key_seed(seed);
+        };
+        self.value = Some(value);
+        let key: CowStrDeserializer<'de, A::Error> = key.into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        match self.value.take() {
+            Some(value) => seed.deserialize(value).map_err(A::Error::custom),
+            None => self.fields.next_value_seed(seed),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The shapes of events, told apart by their fields.
+
+use std::borrow::Cow;
+
+use quota_ledger::{Timestamp, decide::Sighting};
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
+use serde_json::value::RawValue;
+
+use super::{Fault, Reader, kubernetes, plain, watched::Watched};
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It was created, changed, or was there when the watch began.
+    Alive,
+    /// It was deleted.
+    Deleted,
+}
+
+impl Change {
+    /// What a CloudEvent of this type says about the object in its data. The types are those of Knative's
+    /// ApiServerSource in resource mode.
+    pub(super) fn of_cloud_event(event_type: &str) -> Option<Self> {
+        match event_type.strip_prefix("dev.knative.apiserver.resource.")? {
+            "add" | "update" => Some(Self::Alive),
+            "delete" => Some(Self::Deleted),
+            _ => None,
+        }
+    }
+}
+
+/// A string; borrowed from the payload unless it has escapes.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
+
+/// The fields of all shapes. Those of plain events are read only if it is one: in a CloudEvent they may be
+/// extension attributes of any type.
+#[derive(Debug, Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, rename = "type")]
+    event_type: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "watched")]
+    object: Option<Watched>,
+    specversion: Option<IgnoredAny>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    data_base64: Option<IgnoredAny>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uid: Option<&'a RawValue>,
+    #[serde(borrow, rename = "resourceVersion")]
+    resource_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+fn watched<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Watched>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+/// Reads one event.
+pub(super) fn read(
+    reader: &Reader,
+    text: &[u8],
+    now: Timestamp,
+) -> Result<Option<Sighting>, Fault> {
+    let wire: Wire<'_> = serde_json::from_slice(text)?;
+    if wire.specversion.is_none() {
+        return event(reader, wire, now);
+    }
+    let event_type = wire.event_type.as_ref().map(|text| &*text.0);
+    let event_type = event_type.ok_or_else(|| Fault::field("the CloudEvent has no type"))?;
+    if wire.data_base64.is_some() {
+        return Err(Fault::shape("the CloudEvent's data is in base64, not JSON"));
+    }
+    let data = wire
+        .data
+        .ok_or_else(|| Fault::field("the CloudEvent has no data"))?
+        .get()
+        .as_bytes();
+    if let Some(change) = Change::of_cloud_event(event_type) {
+        return read_object(reader, change, data, now);
+    }
+    let wire: Wire<'_> = serde_json::from_slice(data)?;
+    if wire.specversion.is_some() {
+        return Err(Fault::shape("a CloudEvent within a CloudEvent"));
+    }
+    event(reader, wire, now)
+}
+
+/// Reads an object that stands by itself.
+pub(super) fn read_object(
+    reader: &Reader,
+    change: Change,
+    text: &[u8],
+    now: Timestamp,
+) -> Result<Option<Sighting>, Fault> {
+    kubernetes::sighting(reader, change, serde_json::from_slice(text)?, now)
+}
+
+fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Option<Sighting>, Fault> {
+    let event_type = wire
+        .event_type
+        .ok_or_else(|| Fault::shape("the event has no type"))?;
+    let change = match &*event_type.0 {
+        "ADDED" | "MODIFIED" => Change::Alive,
+        "DELETED" => Change::Deleted,
+        "BOOKMARK" => return Ok(None),
+        "ERROR" => return Err(Fault::shape("the watch ended with an error")),
+        other => return Err(Fault::shape(format!("unknown type {other:?}"))),
+    };
+    if let Some(object) = wire.object {
+        return kubernetes::sighting(reader, change, object, now);
+    }
+    let fields = plain::Fields {
+        namespace: wire.namespace,
+        resource: wire.resource,
+        name: wire.name,
+        uid: wire.uid,
+        resource_version: wire.resource_version,
+        usage: wire.usage,
+    };
+    plain::sighting(change, &fields).map(Some)
+}

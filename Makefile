@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test doc deny build run bench metrics-doc
+.PHONY: verify fmt fmt-check lint test doc deny advisories build run bench metrics-doc
 
 verify: fmt-check lint test doc deny
 
@@ -13,14 +13,19 @@ fmt-check:
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 
+# Installs what the tests start, then runs them all.
 test:
-	cargo test --workspace --locked
+	tests/run
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
 
 deny:
-	cargo deny --locked check
+	cargo deny --locked check bans licenses sources
+
+# Needs the advisory database.
+advisories:
+	cargo deny --locked check advisories
 
 build:
 	cargo build --release --locked

@@ -109,12 +109,7 @@ impl FileJournal {
     ) -> Result<(Self, FileReader, Recovery), Error> {
         let opened = recovery::open(disk, directory, options)?;
         let store = Arc::new(opened.store);
-        if !store
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .has_segment()
-        {
+        if !writer(&store).has_segment() {
             store.prepare_segment();
         }
         let keeper = Keeper::start(&store)?;
@@ -152,10 +147,6 @@ impl FileJournal {
         self.store.anchor().sync()?;
         Ok(durable)
     }
-
-    fn writer(&self) -> MutexGuard<'_, Writer> {
-        writer(&self.store)
-    }
 }
 
 fn writer(store: &Store) -> MutexGuard<'_, Writer> {
@@ -178,51 +169,45 @@ fn rotate(store: &Store, writer: &mut Writer) -> Result<(), Error> {
 impl Journal for FileJournal {
     fn append(&mut self, batch: Batch) -> Result<(), Error> {
         self.store.check()?;
-        self.writer().append(&batch)
+        writer(&self.store).append(&batch)
     }
 
     fn sync(&mut self) -> Result<Durable, Error> {
         self.store.check()?;
-        if self.writer().is_idle() {
+        let mut writer = writer(&self.store);
+        if writer.is_idle() {
             return Ok(self.store.durable());
         }
-        let committed = self.commit();
-        if let Err(error) = &committed {
-            self.store.poison(error);
-        }
-        committed
-    }
-}
-
-impl Drop for FileJournal {
-    fn drop(&mut self) {
-        self.keeper.stop();
-        self.store.close();
-    }
-}
-
-impl FileJournal {
-    fn commit(&mut self) -> Result<Durable, Error> {
-        if self.writer().needs_segment() {
-            self.keeper.wait_for_room();
-            self.store.check()?;
-        }
-        let mut writer = self.writer();
-        if writer.needs_segment() {
-            rotate(&self.store, &mut writer)?;
-            self.store.signal.move_now();
-        }
         let bytes = writer.group_bytes();
-        let durable = writer.commit()?;
-        self.store.set_durable(durable);
+        let durable = commit(&self.store, &self.keeper, &mut writer)
+            // Before anybody else gets at the writer.
+            .inspect_err(|error| self.store.poison(error))?;
         drop(writer);
-        self.store.anchor().note(&durable)?;
         self.unmoved = self.unmoved.saturating_add(bytes);
         if self.unmoved >= MOVE_BYTES {
             self.unmoved = 0;
             self.store.signal.move_now();
         }
         Ok(durable)
+    }
+}
+
+fn commit(store: &Store, keeper: &Keeper, writer: &mut Writer) -> Result<Durable, Error> {
+    if writer.needs_segment() {
+        keeper.wait_for_room();
+        store.check()?;
+        rotate(store, writer)?;
+        store.signal.move_now();
+    }
+    let durable = writer.commit(|durable| store.set_durable(durable))?;
+    store.anchor().note(&durable)?;
+    Ok(durable)
+}
+
+impl Drop for FileJournal {
+    fn drop(&mut self) {
+        self.keeper.stop();
+        self.store.close();
     }
 }
 
@@ -294,6 +279,7 @@ impl Reader for FileReader {
 /// Ends the current segment, if it holds anything, so that its epoch can be sealed.
 pub(super) fn roll(store: &Store) -> Result<(), Error> {
     let mut writer = writer(store);
+    store.check()?;
     if !writer.has_frames() {
         return Ok(());
     }

@@ -110,14 +110,11 @@ impl Store {
         Ok(())
     }
 
-    /// Moves all that is durable, and makes the current database durable.
+    /// Moves all that is durable, and closes the current database cleanly.
     pub(super) fn move_all(&self) -> Result<(), Error> {
         while self.move_some()? {}
-        let current = self.current();
-        if current.moved.sequence > current.epoch.before.sequence {
-            current.epoch.sync(self.disk.as_ref())?;
-        }
-        Ok(())
+        let Current { epoch, moved } = self.current();
+        epoch.close_at(self.disk.as_ref(), &moved)
     }
 }
 

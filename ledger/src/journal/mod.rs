@@ -21,6 +21,8 @@ mod log;
 mod origin;
 mod reader;
 mod recovery;
+#[cfg(any(test, feature = "test-util"))]
+pub mod sim;
 mod snapshot;
 mod store;
 #[cfg(test)]

@@ -3,9 +3,11 @@
 //! that a later open trusts, damaged files make it panic, and its default cache is 1 GiB.
 
 use std::{
-    fs,
+    fs::{self, TryLockError},
+    io::ErrorKind,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use super::{
@@ -15,6 +17,10 @@ use super::{
 
 /// Cache of one open database, in bytes. Blocks are read once and in order, so a small one serves.
 const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// How long an earlier handle may take to close: 10 s.
+const CLOSING_WAIT: Duration = Duration::from_millis(1);
+const CLOSING_WAITS: u32 = 10_000;
 
 /// Ending of the snapshot that sled was writing when it was killed.
 const HALF_WRITTEN: &str = ".generating";
@@ -36,6 +42,7 @@ impl SledDatabase {
                 fs::remove_file(&path).map_err(|source| Error::io(&path, "remove", source))?;
             }
         }
+        wait_until_closed(&directory.join("db"))?;
         let database = guard(directory, "open", || {
             sled::Config::new()
                 .path(directory)
@@ -101,6 +108,25 @@ impl Database for SledDatabase {
     }
 }
 
+/// Waits until an earlier handle of this process has let go of sled's file: sled closes it behind our
+/// back, when its threads have finished. That nobody else has it is known from the lock of the data
+/// directory.
+fn wait_until_closed(log: &Path) -> Result<(), Error> {
+    let file = match fs::File::open(log) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file.map_err(|source| Error::io(log, "open", source))?,
+    };
+    for _ in 0..CLOSING_WAITS {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => std::thread::park_timeout(CLOSING_WAIT),
+            Err(TryLockError::Error(source)) => return Err(Error::io(log, "lock", source)),
+        }
+    }
+    let source = ErrorKind::WouldBlock.into();
+    Err(Error::io(log, "lock", source))
+}
+
 /// Runs sled. Its panics are met on damaged files only, and its state is not used after one.
 fn guard<T>(
     directory: &Path,
@@ -117,7 +143,7 @@ fn guard<T>(
     };
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(sled::Error::Io(source))) if source.kind() != std::io::ErrorKind::UnexpectedEof => {
+        Ok(Err(sled::Error::Io(source))) if source.kind() != ErrorKind::UnexpectedEof => {
             Err(Error::io(directory, operation, source))
         }
         Ok(Err(error)) => Err(damaged(format!("sled cannot {operation}: {error}"))),

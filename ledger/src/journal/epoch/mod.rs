@@ -15,7 +15,8 @@ use std::{
 
 use super::{
     Damage, Durable, Error,
-    disk::{Database, Disk},
+    codec::{POSITION_BYTES, Record, open_record, record_bytes},
+    disk::{Database, Disk, parent},
     frame::{self, Parsed},
     reader::Chunk,
 };
@@ -27,6 +28,11 @@ pub(super) const DIRECTORY: &str = "epochs";
 
 /// Directory of the database, in the epoch's.
 const DATABASE: &str = "sled";
+
+/// Note in the directory of an unsealed epoch whose database was closed cleanly: how far it goes.
+const CLOSED: &str = "CLOSED";
+
+const CLOSED_MAGIC: [u8; 3] = *b"QLC";
 
 /// Pairs of a database that are read at a time: 256 KiB.
 const CHUNK_PAIRS: usize = 32;
@@ -266,10 +272,44 @@ impl Epoch {
         self.sync(disk)?;
         seal.stored_bytes = stored_bytes(disk, &self.directory)?;
         seal.write(disk, &self.directory)?;
-        if let Some(epochs) = self.directory.parent() {
-            disk.sync_directory(epochs)?;
-        }
+        disk.sync_directory(parent(&self.directory))?;
         Ok(seal)
+    }
+
+    /// Closes the database cleanly, so that it can be used again.
+    pub(super) fn close_at(&self, disk: &dyn Disk, moved: &Durable) -> Result<(), Error> {
+        if moved.sequence == self.before.sequence {
+            return Ok(());
+        }
+        self.sync(disk)?;
+        self.close();
+        let record = Record::new(CLOSED_MAGIC).position(moved).finish();
+        disk.replace(&self.directory.join(CLOSED), &record)
+    }
+
+    /// How far the database was filled when it was closed; none if it was not closed cleanly, or is
+    /// not right. The note is taken away: from now on the database changes.
+    pub(super) fn reopen(&self, disk: &dyn Disk) -> Result<Option<Durable>, Error> {
+        let path = self.directory.join(CLOSED);
+        let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES))? else {
+            return Ok(None);
+        };
+        disk.remove_file(&path)?;
+        disk.sync_directory(&self.directory)?;
+        let noted = open_record(CLOSED_MAGIC, &bytes).ok();
+        let noted = noted.and_then(|mut fields| fields.position());
+        match self.verify(disk, |_| {}) {
+            Ok(found) => Ok(noted.filter(|noted| *noted == found)),
+            Err(Error::Damaged(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes the seal durable as it was read, before the log lets go of what it vouches for.
+    pub(super) fn sync_seal(&self, disk: &dyn Disk) -> Result<(), Error> {
+        disk.open(&self.directory.join(seal::FILE))?.sync()?;
+        disk.sync_directory(&self.directory)?;
+        disk.sync_directory(parent(&self.directory))
     }
 }
 

@@ -158,8 +158,12 @@ impl Writer {
         }
     }
 
-    /// Writes and syncs the group; gives the new durable position.
-    pub(in crate::journal) fn commit(&mut self) -> Result<Durable, Error> {
+    /// Writes and syncs the group; gives the new durable position. It is published before readers can
+    /// reach the frames: nobody reads what is not said to be durable.
+    pub(in crate::journal) fn commit(
+        &mut self,
+        publish: impl FnOnce(Durable),
+    ) -> Result<Durable, Error> {
         let Some(active) = &mut self.active else {
             return Err(Error::OutOfOrder {
                 why: "there is no segment to write to".to_owned(),
@@ -180,6 +184,7 @@ impl Writer {
         for (bytes, last) in self.frames.drain(..) {
             extent.extend(bytes, last);
         }
+        publish(self.position);
         drop(extent);
         self.group.clear();
         self.group.shrink_to(KEPT_BUFFER_BYTES);

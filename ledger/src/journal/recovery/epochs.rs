@@ -80,28 +80,27 @@ impl Opening<'_> {
         Ok(checked)
     }
 
-    /// How far the database that was being filled can be used. If it is broken or disagrees with the
-    /// log, it is thrown away: the log has everything.
+    /// How far the database that was being filled can be used. Unless it was closed cleanly and agrees
+    /// with the log, it is thrown away: the log has everything, and of what a killed process wrote nobody
+    /// knows whether it will ever be durable.
     pub(super) fn current_epoch(
         &mut self,
         epoch: &Epoch,
         log: &Log,
         durable: &Durable,
     ) -> Result<Durable, Error> {
-        let listed = self.disk.list(epoch.directory())?;
-        if listed.is_empty() {
+        if self.disk.list(epoch.directory())?.is_empty() {
             return Ok(epoch.before);
         }
-        let why = match epoch.verify(self.disk, |_| {}) {
-            Ok(end) if end == epoch.before || agrees(log, &end, durable)? => return Ok(end),
-            Ok(end) => format!("its sequence {} is not in the commit log", end.sequence),
-            Err(Error::Damaged(damage)) => damage.to_string(),
-            Err(error) => return Err(error),
-        };
+        if let Some(end) = epoch.reopen(self.disk)?
+            && agrees(log, &end, durable)?
+        {
+            return Ok(end);
+        }
         epoch.reset(self.disk)?;
         let first = epoch.before.sequence.saturating_add(1);
         self.repaired(format!(
-            "epoch {first}: being made again from the commit log ({why})"
+            "epoch {first}: being made again from the commit log"
         ));
         Ok(epoch.before)
     }

@@ -10,6 +10,7 @@ use super::{
             self as commit_log, Segment,
             scan::{self, Fault, Scan},
         },
+        store::Sealed,
     },
     Durable, Error, Opening,
 };
@@ -27,9 +28,14 @@ pub(super) struct Read {
 }
 
 impl Opening<'_> {
-    /// Reads the log, which has to continue `base`, the end of the sealed epochs. `noted` is what was
+    /// Reads the log, which has to continue `base`, the end of the last `sealed` epoch. `noted` is what was
     /// acknowledged at least.
-    pub(super) fn log(&mut self, base: &Durable, noted: Option<&Durable>) -> Result<Read, Error> {
+    pub(super) fn log(
+        &mut self,
+        sealed: Option<&Sealed>,
+        base: &Durable,
+        noted: Option<&Durable>,
+    ) -> Result<Read, Error> {
         let directory = self.directory.join(commit_log::DIRECTORY);
         let listed = self.disk.list(&directory)?;
         let mut firsts: Vec<u64> = listed
@@ -37,8 +43,11 @@ impl Opening<'_> {
             .filter_map(|listed| commit_log::first_of(&listed.name))
             .collect();
         // A sealed epoch is made of whole segments: what is left of those is to be removed.
-        let sealed = firsts.partition_point(|first| *first <= base.sequence);
-        for first in firsts.drain(..sealed) {
+        let released = firsts.partition_point(|first| *first <= base.sequence);
+        if let Some(sealed) = sealed.filter(|_| released > 0) {
+            sealed.epoch.sync_seal(self.disk)?;
+        }
+        for first in firsts.drain(..released) {
             self.disk
                 .remove_file(&directory.join(commit_log::file_name(first)))?;
             self.repaired(format!(
@@ -62,13 +71,17 @@ impl Opening<'_> {
             let file = self.disk.open(&path)?;
             let bytes = scan::read(file.as_ref())?;
             let scan = scan::scan(&bytes, &read.position, wanted);
-            drop(bytes);
             at_wanted = at_wanted.or(scan.at_wanted);
             let is_last = Some(first) == last;
             if let Some(fault) = &scan.fault {
                 self.fault(file.as_ref(), &scan, fault, is_last, noted)?;
             }
-            // After a kill this may still be on its way to the disk.
+            if is_last && scan.extent.last.sequence > wanted {
+                // Not known to have been synced. If a sync of it failed, it can be read, but would
+                // never reach the disk: only what is written again does.
+                let end = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
+                file.write_at(bytes.get(..end).unwrap_or_default(), 0)?;
+            }
             file.sync()?;
             self.take(file, scan, is_last, &mut read)?;
         }

@@ -67,7 +67,7 @@ pub(super) fn open(
     let sealed = opening.sealed_epochs(&origin)?;
     let checked_bytes = opening.check_sealed(&sealed, options.check_bytes)?;
     let base = sealed.last().map_or(origin, |sealed| sealed.seal.last);
-    let read = opening.log(&base, noted.as_ref())?;
+    let read = opening.log(sealed.last(), &base, noted.as_ref())?;
     let durable = read.position;
     let snapshots = Snapshots::new(Arc::clone(&disk), directory);
     let archive = match &options.archive {
@@ -133,6 +133,9 @@ impl Opening<'_> {
     /// Where the ledger begins. A directory without ledger gets an empty one.
     fn origin(&self) -> Result<Durable, Error> {
         if let Some(origin) = origin::read(self.disk, self.directory)? {
+            // What lies before it will be removed: it must not come back without it.
+            self.disk.open(&self.directory.join(origin::FILE))?.sync()?;
+            self.disk.sync_directory(self.directory)?;
             for directory in self.subdirectories() {
                 self.disk.create_directory(&directory)?;
             }

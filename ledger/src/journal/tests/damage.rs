@@ -6,7 +6,7 @@ use super::*;
 
 /// A ledger of 70 entries with sealed epochs, a current one, and a log; stopped cleanly or killed.
 fn ledger(clean: bool) -> (tempfile::TempDir, Durable) {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     let durable = fill_and_work(&mut journal, 70, 250);
     assert_eq!(reader.stats().unwrap().sealed_epochs, 1);
@@ -64,7 +64,7 @@ fn damage_each(clean: bool, damage: impl Fn(&Path, u64)) -> (usize, usize) {
     for path in files(original.path()) {
         let name = path.strip_prefix(original.path()).unwrap().to_path_buf();
         for place in 0..2 {
-            let directory = tempfile::tempdir().unwrap();
+            let directory = scratch();
             copy(original.path(), directory.path());
             damage(&directory.path().join(&name), place);
             match all_or_refused(directory.path(), &durable) {
@@ -143,7 +143,7 @@ fn a_missing_file_is_repaired_or_refused() {
 
 #[test]
 fn every_bit_of_the_acknowledged_log_counts() {
-    let original = tempfile::tempdir().unwrap();
+    let original = scratch();
     let (mut journal, _, _) = open(original.path());
     let durable = fill(&mut journal, 6, 3);
     drop(journal);
@@ -169,7 +169,7 @@ fn every_bit_of_the_acknowledged_log_counts() {
 
 #[test]
 fn a_torn_write_that_nobody_was_told_of_is_erased() {
-    let original = tempfile::tempdir().unwrap();
+    let original = scratch();
     let (mut journal, _, _) = open(original.path());
     fill(&mut journal, 6, 30);
     drop(journal);

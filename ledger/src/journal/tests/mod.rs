@@ -1,5 +1,6 @@
 //! The journal as a whole: on this machine's disk, and on one that crashes.
 
+mod crashes;
 mod damage;
 mod parts;
 mod upkeep;
@@ -11,6 +12,17 @@ use super::{
     StoredBatch, disk::RealDisk,
 };
 use crate::{Span, Timestamp};
+
+/// A directory in memory, where there is such a thing: these tests sync much, and prove nothing about
+/// the machine's disk.
+fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() {
+        tempfile::tempdir_in(memory).unwrap()
+    } else {
+        tempfile::tempdir().unwrap()
+    }
+}
 
 /// Small segments and epochs, and each step where the test wants it.
 fn small() -> Options {

@@ -37,7 +37,7 @@ fn everything_old() -> Retention {
 
 #[test]
 fn the_newest_right_snapshot_is_found() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     for sequence in [10, 20, 30] {
         let position = fill_and_work(&mut journal, sequence, 200);
@@ -68,7 +68,7 @@ fn the_newest_right_snapshot_is_found() {
 
 #[test]
 fn a_snapshot_of_another_ledger_is_not_used() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     let position = fill(&mut journal, 10, 200);
     snapshot(
@@ -88,7 +88,7 @@ fn a_snapshot_of_another_ledger_is_not_used() {
 
 #[test]
 fn a_snapshot_of_entries_that_are_lost_is_damage() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     let position = fill(&mut journal, 10, 200);
     snapshot(
@@ -110,7 +110,7 @@ fn a_snapshot_of_entries_that_are_lost_is_damage() {
 
 #[test]
 fn compaction_gives_the_disk_back() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     let half = fill_and_work(&mut journal, 300, 400);
     snapshot(&reader, half);
@@ -147,7 +147,7 @@ fn compaction_gives_the_disk_back() {
 
 #[test]
 fn compaction_ends_an_epoch_that_is_old_but_not_full() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     for sequence in [6, 12] {
         let position = fill_and_work(&mut journal, sequence, 100);
@@ -165,7 +165,7 @@ fn compaction_ends_an_epoch_that_is_old_but_not_full() {
 
 #[test]
 fn nothing_goes_without_two_snapshots() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     let position = fill_and_work(&mut journal, 200, 400);
     snapshot(&reader, position);
@@ -176,7 +176,7 @@ fn nothing_goes_without_two_snapshots() {
 
 #[test]
 fn what_compaction_did_not_get_to_remove_goes_on_open() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let (mut journal, reader, _) = open(directory.path());
     for sequence in [200, 202] {
         let position = fill_and_work(&mut journal, sequence, 400);
@@ -201,7 +201,7 @@ fn what_compaction_did_not_get_to_remove_goes_on_open() {
 
 #[test]
 fn what_is_archived_can_be_read_from_the_beginning() {
-    let directory = tempfile::tempdir().unwrap();
+    let directory = scratch();
     let archive = directory.path().join("archive");
     let data = directory.path().join("data");
     let options = Options {

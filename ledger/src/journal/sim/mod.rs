@@ -1,0 +1,187 @@
+//! A disk that exists in memory, for tests: it forgets what was not synced, tears writes, runs full,
+//! fails syncs, and can be crashed at any call. Everything follows from a seed.
+
+mod database;
+mod state;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    Error,
+    disk::{Database, Disk, File, Listed, Lock},
+};
+use database::SimDatabase;
+pub use state::Crash;
+use state::State;
+
+/// A simulated disk. Clones are the same disk.
+#[derive(Clone, Default)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+/// What the disk does wrong, besides crashing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The process dies at this call (counted from 1 since the last reboot) and each one after it.
+    pub crash_at: Option<u64>,
+    /// This sync (counted as calls are) fails once, and what it should have made durable never is,
+    /// although it can be read.
+    pub fail_sync_at: Option<u64>,
+    /// Bytes that fit on the disk.
+    pub capacity: Option<u64>,
+    /// Syncs answer without doing anything, as some disks do.
+    pub syncs_lie: bool,
+}
+
+impl SimDisk {
+    /// An empty disk, whose choices follow from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let disk = Self::default();
+        disk.state().seed(seed);
+        disk
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts again after a crash or a stop, with these faults.
+    pub fn reboot(&self, crash: Crash, faults: Faults) {
+        self.state().reboot(crash, faults);
+    }
+
+    /// Calls since the last reboot.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state().calls()
+    }
+
+    /// Whether the simulated process has died.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state().is_dead()
+    }
+
+    /// A hash of everything on the disk: equal seeds give equal hashes.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        self.state().fingerprint()
+    }
+}
+
+fn fail<T>(result: io::Result<T>, path: &Path, operation: &'static str) -> Result<T, Error> {
+    result.map_err(|source| Error::io(path, operation, source))
+}
+
+impl Disk for SimDisk {
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
+        let inode = fail(self.state().create(path), path, "create")?;
+        Ok(self.file(inode, path))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
+        let inode = fail(self.state().open(path), path, "open")?;
+        Ok(self.file(inode, path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        fail(self.state().rename(from, to), from, "rename")
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), Error> {
+        fail(self.state().remove(path), path, "remove")
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<(), Error> {
+        fail(self.state().remove_tree(path), path, "remove")
+    }
+
+    fn create_directory(&self, path: &Path) -> Result<(), Error> {
+        fail(self.state().step(), path, "create directory")
+    }
+
+    fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
+        fail(self.state().list(directory), directory, "list")
+    }
+
+    fn sync_directory(&self, directory: &Path) -> Result<(), Error> {
+        fail(self.state().sync_directory(directory), directory, "fsync")
+    }
+
+    fn free_space(&self, _: &Path) -> Result<u64, Error> {
+        Ok(self.state().free())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
+        if fail(self.state().lock(), path, "lock")? {
+            return Ok(Box::new(SimLock(self.clone())));
+        }
+        Err(Error::Locked {
+            directory: super::disk::parent(path).to_path_buf(),
+            holder: None,
+        })
+    }
+
+    fn database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
+        SimDatabase::open(self.clone(), directory)
+            .map(|database| Box::new(database) as Box<dyn Database>)
+    }
+}
+
+impl SimDisk {
+    fn file(&self, inode: u64, path: &Path) -> Arc<dyn File> {
+        Arc::new(SimFile {
+            disk: self.clone(),
+            inode,
+            path: path.to_path_buf(),
+        })
+    }
+}
+
+struct SimLock(SimDisk);
+
+impl Lock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.0.state().unlock();
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    inode: u64,
+    path: PathBuf,
+}
+
+impl File for SimFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let read = self.disk.state().read(self.inode, buffer, offset);
+        fail(read, &self.path, "read")
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        let written = self.disk.state().write(self.inode, bytes, offset);
+        fail(written, &self.path, "write")
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let synced = self.disk.state().sync(self.inode);
+        fail(synced, &self.path, "fdatasync")
+    }
+
+    fn length(&self) -> Result<u64, Error> {
+        let length = self.disk.state().length(self.inode);
+        fail(length, &self.path, "stat")
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

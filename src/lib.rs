@@ -1,6 +1,7 @@
 //! The Quota Ledger daemon.
 
 pub mod admin;
+pub mod cli;
 pub mod config;
 pub mod exit;
 pub mod intake;

@@ -1,0 +1,84 @@
+//! Paths of the API: what stands in them comes from users, and is encoded.
+
+use std::fmt::Write as _;
+
+/// A path below the server's address, with its query.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    text: String,
+    has_query: bool,
+}
+
+impl Address {
+    /// The path with these segments.
+    pub(crate) fn of<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut text = String::new();
+        for segment in segments {
+            text.push('/');
+            encode(segment, &mut text);
+        }
+        Self {
+            text,
+            has_query: false,
+        }
+    }
+
+    /// The path below a namespace.
+    pub(crate) fn in_namespace<'a>(
+        namespace: &'a str,
+        segments: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        Self::of(["v1", "namespaces", namespace].into_iter().chain(segments))
+    }
+
+    /// The same with a further query parameter.
+    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+        self.text.push(if self.has_query { '&' } else { '?' });
+        self.has_query = true;
+        encode(name, &mut self.text);
+        self.text.push('=');
+        encode(&value.to_string(), &mut self.text);
+        self
+    }
+
+    /// The same with a further query parameter, if there is a value.
+    pub(crate) fn with_some(self, name: &str, value: Option<impl ToString>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// Path and query.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+fn encode(text: &str, into: &mut String) {
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            into.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(into, "%{byte:02X}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_users_write_cannot_leave_its_segment() {
+        let address = Address::in_namespace("a/../b", ["quotas", "x?y"])
+            .with("at", "2026-11-20T10:00:00+00:00")
+            .with_some("limit", Some(5))
+            .with_some("continue", None::<&str>);
+        assert_eq!(
+            address.as_str(),
+            "/v1/namespaces/a%2F..%2Fb/quotas/x%3Fy?at=2026-11-20T10%3A00%3A00%2B00%3A00&limit=5"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! `apply` and `delete`: quotas as manifests.
+
+use std::path::PathBuf;
+
+use http::{Method, StatusCode};
+use serde_json::Value;
+
+use super::{
+    address::Address,
+    args::{Delete, DeleteWhat},
+    failure::{Exit, Failure, Outcome},
+    manifest::{self, Document},
+    session::{Session, each, text},
+};
+
+/// Creates or changes the quotas of manifests.
+pub(crate) fn apply(session: &Session, files: &[PathBuf]) -> Outcome {
+    each(manifest::load(files)?, |document| {
+        let place = document.place.clone();
+        apply_one(session, &document).map_err(|failure| failure.about(&place))
+    })
+}
+
+fn apply_one(session: &Session, document: &Document) -> Outcome {
+    let address = quota_address(session, document)?;
+    let before = match session.client.get(&address) {
+        Ok(quota) => Some(version(&quota).to_owned()),
+        Err(failure) if failure.exit == Exit::NotFound => None,
+        Err(failure) => return Err(failure),
+    };
+    let reply = session
+        .client
+        .send_json(Method::PUT, &address, Some(&document.value))?;
+    let done = match before {
+        _ if reply.status == StatusCode::CREATED => "created",
+        Some(before) if before == version(&reply.body) => "unchanged",
+        _ => "configured",
+    };
+    if session.output.is_structured() {
+        return session.output.value(&reply.body);
+    }
+    session.output.line(format!(
+        "resourcequota/{} {done}",
+        text(&document.value, "/metadata/name")
+    ))
+}
+
+/// Deletes quotas by name, or those that manifests name.
+pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
+    let (names, files) = match &args.what {
+        Some(DeleteWhat::Quota { names, files }) => (names.as_slice(), files),
+        None => ([].as_slice(), &args.files),
+    };
+    if session.scope.all {
+        return Err(Failure::usage(
+            "quotas are deleted in one namespace: -A does not go with delete",
+        ));
+    }
+    let named = names.iter().map(|name| {
+        (
+            name.clone(),
+            Address::in_namespace(session.scope.namespace(), ["quotas", name]),
+        )
+    });
+    let mut quotas: Vec<_> = named.collect();
+    if !files.is_empty() {
+        for document in manifest::load(files)? {
+            let address = quota_address(session, &document)
+                .map_err(|failure| failure.about(&document.place))?;
+            quotas.push((text(&document.value, "/metadata/name").to_owned(), address));
+        }
+    }
+    each(quotas, |(name, address)| {
+        session.client.send_json(Method::DELETE, &address, None)?;
+        session.output.line(format!("resourcequota/{name} deleted"))
+    })
+}
+
+fn quota_address(session: &Session, document: &Document) -> Outcome<Address> {
+    let quota = &document.value;
+    let (version, kind) = (text(quota, "/apiVersion"), text(quota, "/kind"));
+    if (version, kind) != ("v1", "ResourceQuota") {
+        return Err(Failure::general(format!(
+            "not a v1 ResourceQuota but {version:?} {kind:?}"
+        )));
+    }
+    let name = text(quota, "/metadata/name");
+    if name.is_empty() {
+        return Err(Failure::general("the ResourceQuota has no metadata.name"));
+    }
+    let namespace = session
+        .scope
+        .of_document(Some(text(quota, "/metadata/namespace")))?;
+    Ok(Address::in_namespace(&namespace, ["quotas", name]))
+}
+
+fn version(quota: &Value) -> &str {
+    text(quota, "/metadata/resourceVersion")
+}

@@ -1,0 +1,347 @@
+//! The command line.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap_complete::Shell;
+use quota_ledger::{Timestamp, quantity::Quantity};
+
+use super::output::Format;
+use crate::config::Period;
+
+/// Quotas and reservations of a Quota Ledger, from the command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "quotactl",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit codes: 0 done, granted, fits; 1 failure; 2 usage; \
+                  10 denied, does not fit; 11 not found; 12 conflict."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command takes.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The daemon's API.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "QUOTACTL_SERVER",
+        default_value = "http://127.0.0.1:8480"
+    )]
+    pub(crate) server: String,
+    /// The namespace [default: default].
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "NAME",
+        env = "QUOTACTL_NAMESPACE"
+    )]
+    pub(crate) namespace: Option<String>,
+    /// All namespaces.
+    #[arg(short = 'A', long, global = true)]
+    pub(crate) all_namespaces: bool,
+    /// How data is printed.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "FORM",
+        value_enum,
+        default_value_t
+    )]
+    pub(crate) output: Format,
+    /// Tables without the names of their columns.
+    #[arg(long, global = true)]
+    pub(crate) no_headers: bool,
+    /// How long to wait for an answer.
+    #[arg(long, global = true, value_name = "TIME", default_value = "30s")]
+    pub(crate) timeout: Period,
+    /// Certificates that an https server is trusted by, as PEM, instead of the system's.
+    #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_CA")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Certificate to show to an https server, as PEM.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "QUOTACTL_CERT",
+        requires = "key"
+    )]
+    pub(crate) cert: Option<PathBuf>,
+    /// Private key of the certificate, as PEM.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "QUOTACTL_KEY",
+        requires = "cert"
+    )]
+    pub(crate) key: Option<PathBuf>,
+    /// File with the bearer token to send.
+    #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Online(Online),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// What is done with a daemon.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Online {
+    /// Show quotas, reservations, usage, objects or entries.
+    #[command(subcommand)]
+    Get(Get),
+    /// Show one thing in detail.
+    #[command(subcommand)]
+    Describe(Describe),
+    /// Create or change the quotas in manifests.
+    Apply(Files),
+    /// Delete quotas.
+    #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+    Delete(Delete),
+    /// Ask whether objects or reservations would fit, without reserving anything.
+    Check(Files),
+    /// Reserve capacity for an object.
+    Reserve(Reserve),
+    /// Give a pending reservation more time.
+    Extend {
+        /// The object's uid.
+        uid: String,
+        /// The time from now on.
+        #[arg(long, value_name = "TIME")]
+        ttl: Period,
+    },
+    /// Say that a reservation's object exists: it counts as used from now on.
+    Commit {
+        /// The object's uid.
+        uid: String,
+        /// What the object counts for, if it is less than was reserved.
+        #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts)]
+        request: Option<Amounts>,
+    },
+    /// Give a reservation back.
+    Release {
+        /// The object's uid.
+        uid: String,
+    },
+    /// Send object events: a file with one JSON event per line, or a JSON array.
+    Push {
+        /// The file; `-` is standard input.
+        file: PathBuf,
+    },
+    /// Print ledger entries as they become durable; of all namespaces unless one is given.
+    Watch {
+        /// The first entry to print, by sequence; without it, what happens from now on.
+        #[arg(long, value_name = "SEQUENCE")]
+        from: Option<u64>,
+    },
+}
+
+/// What can be shown.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Get {
+    /// Quotas: limits, usage, reservations.
+    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
+    Quota {
+        /// Only this one.
+        name: Option<String>,
+    },
+    /// Reservations: the pending ones, or one in any state.
+    #[command(visible_alias = "reservation")]
+    Reservations {
+        /// Only that of the object with this uid.
+        uid: Option<String>,
+    },
+    /// What is used, reserved and available.
+    Usage {
+        /// As it was at this time.
+        #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
+        at: Option<Timestamp>,
+        /// As it was at this entry.
+        #[arg(long, value_name = "N")]
+        sequence: Option<u64>,
+    },
+    /// The objects behind the numbers.
+    #[command(alias = "object")]
+    Objects {
+        /// At most so many.
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+    /// Ledger entries, in order; of all namespaces unless one is given.
+    #[command(alias = "entry")]
+    Entries(Range),
+    /// Events that could not be understood.
+    #[command(alias = "dead-letter")]
+    DeadLetters {
+        /// At most so many.
+        #[arg(long, value_name = "N")]
+        limit: Option<usize>,
+    },
+}
+
+/// A part of the ledger.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Range {
+    /// The first entry, by sequence.
+    #[arg(long, value_name = "SEQUENCE", default_value_t = 1)]
+    pub(crate) from: u64,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) limit: usize,
+}
+
+/// What can be shown in detail.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Describe {
+    /// Quotas: scopes, and for each resource what is used, reserved and allowed.
+    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
+    Quota {
+        /// Only this one.
+        name: Option<String>,
+    },
+}
+
+/// Manifests.
+#[derive(Args, Debug)]
+pub(crate) struct Files {
+    /// A file of YAML or JSON documents, a directory of such files, or `-` for standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// What is to be deleted.
+#[derive(Args, Debug)]
+pub(crate) struct Delete {
+    /// Delete the quotas that are named in these manifests.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) what: Option<DeleteWhat>,
+}
+
+/// What can be deleted.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeleteWhat {
+    /// Quotas.
+    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
+    Quota {
+        /// Their names.
+        #[arg(required_unless_present = "files")]
+        names: Vec<String>,
+        /// Delete the quotas that are named in these manifests.
+        #[arg(short = 'f', long = "filename", value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// A reservation.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").required(true).args(["files", "request"]))]
+pub(crate) struct Reserve {
+    /// Reservations, or the objects that they are for, as YAML or JSON; `-` is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// What to reserve.
+    #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts, requires = "uid")]
+    pub(crate) request: Option<Amounts>,
+    /// The uid of the object that it is for.
+    #[arg(long)]
+    pub(crate) uid: Option<String>,
+    /// The object's apiVersion.
+    #[arg(long, value_name = "VERSION", conflicts_with = "files")]
+    pub(crate) api_version: Option<String>,
+    /// The object's kind.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) kind: Option<String>,
+    /// The object's name.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) name: Option<String>,
+    /// How long it is held; without it, as the daemon is configured.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<Period>,
+}
+
+/// Quantities by resource, as the API takes them.
+pub(crate) type Amounts = BTreeMap<String, String>;
+
+fn amounts(text: &str) -> Result<Amounts, String> {
+    let mut amounts = Amounts::new();
+    for part in text.split(',') {
+        let (resource, quantity) = part
+            .split_once('=')
+            .filter(|(resource, _)| !resource.is_empty())
+            .ok_or_else(|| format!("{part:?} is not RESOURCE=QUANTITY"))?;
+        quantity
+            .parse::<Quantity>()
+            .map_err(|error| format!("{resource}: {error}"))?;
+        if amounts
+            .insert(resource.to_owned(), quantity.to_owned())
+            .is_some()
+        {
+            return Err(format!("{resource} is given twice"));
+        }
+    }
+    Ok(amounts)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn requests_are_checked_before_they_are_sent() {
+        let parsed = amounts("cpu=2,memory=1Gi").unwrap();
+        assert_eq!(parsed.get("memory").map(String::as_str), Some("1Gi"));
+        for wrong in ["", "cpu", "=1", "cpu=lots", "cpu=1,cpu=2", "cpu=1,"] {
+            assert!(amounts(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_reservation_needs_a_file_or_a_request_with_a_uid() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        assert!(parse("quotactl reserve --uid a --request cpu=1 --ttl 30s").is_ok());
+        assert!(parse("quotactl reserve -f -").is_ok());
+        assert!(parse("quotactl reserve -f - --uid a").is_ok());
+        assert!(parse("quotactl reserve --request cpu=1").is_err());
+        assert!(parse("quotactl reserve --uid a").is_err());
+        assert!(parse("quotactl reserve -f x --request cpu=1").is_err());
+        assert!(parse("quotactl extend a --ttl forever").is_err());
+        assert!(parse("quotactl delete quota").is_err());
+        assert!(parse("quotactl delete -f x").is_ok());
+        assert!(parse("quotactl get quotas -n x -A -o name").is_ok());
+    }
+
+    #[test]
+    fn a_mistyped_command_is_answered_with_the_one_meant() {
+        let error = Arguments::try_parse_from(["quotactl", "reseve"]).unwrap_err();
+        assert!(error.to_string().contains("reserve"), "{error}");
+    }
+}

@@ -1,0 +1,317 @@
+//! Requests to the daemon.
+
+use std::{
+    fs,
+    io::{BufReader, Read},
+    path::Path,
+    time::Duration,
+};
+
+use http::{Method, Request, StatusCode, Uri, header};
+use serde_json::Value;
+use ureq::{Agent, Body, Proxy};
+
+use super::{
+    address::Address,
+    args::Global,
+    failure::{Failure, Outcome, Transient},
+    problem, tls,
+};
+
+/// Most bytes of an answer that are read.
+const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// How many items of a list are asked for at once.
+const PAGE_ITEMS: usize = 500;
+
+/// A stream that says nothing for so long is dead: the daemon sends a comment every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// Talks to one daemon.
+pub(crate) struct Client {
+    agent: Agent,
+    server: String,
+    authorization: Option<String>,
+}
+
+/// An answer that is no error.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// Its status.
+    pub(crate) status: StatusCode,
+    /// Its headers.
+    pub(crate) headers: http::HeaderMap,
+    /// Its body; null if it has none.
+    pub(crate) body: Value,
+}
+
+impl Client {
+    /// A client for the server that the command line names.
+    pub(crate) fn new(global: &Global) -> Outcome<Self> {
+        let server = global.server.trim_end_matches('/').to_owned();
+        let (uri, secure) = check_server(&server)?;
+        let authorization = match &global.token_file {
+            Some(file) => Some(bearer(file, &uri, secure)?),
+            None => None,
+        };
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("quotactl/", env!("CARGO_PKG_VERSION")))
+            .accept("application/json")
+            .timeout_global(Some(global.timeout.get()));
+        if is_this_machine(&uri) {
+            config = config.proxy(None);
+        } else {
+            config = config.proxy(Proxy::try_from_env());
+        }
+        if secure {
+            config = config.tls_config(tls::configuration(global)?);
+        }
+        Ok(Self {
+            agent: config.build().new_agent(),
+            server,
+            authorization,
+        })
+    }
+
+    /// Asks for something.
+    pub(crate) fn get(&self, address: &Address) -> Outcome<Value> {
+        Ok(self.send(Method::GET, address, None, &[])?.body)
+    }
+
+    /// Asks for a list, page by page; at most `limit` items.
+    pub(crate) fn list(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
+        let most = limit.unwrap_or(usize::MAX);
+        let mut items = Vec::new();
+        let mut next: Option<String> = None;
+        loop {
+            let page = most.saturating_sub(items.len()).min(PAGE_ITEMS);
+            let address = address
+                .clone()
+                .with("limit", page)
+                .with_some("continue", next.as_ref());
+            let mut answer = self.get(&address)?;
+            let Some(Value::Array(found)) = answer.get_mut("items").map(Value::take) else {
+                return Err(Failure::general(format!(
+                    "{}: the answer is no list",
+                    self.server
+                )));
+            };
+            let none = found.is_empty();
+            items.extend(found);
+            let token = answer
+                .get("continue")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            if token.is_empty() || none || items.len() >= most {
+                items.truncate(most);
+                answer["items"] = Value::Array(items);
+                return Ok(answer);
+            }
+            next = Some(token.to_owned());
+        }
+    }
+
+    /// Sends a JSON body, or none.
+    pub(crate) fn send_json(
+        &self,
+        method: Method,
+        address: &Address,
+        body: Option<&Value>,
+    ) -> Outcome<Reply> {
+        let bytes = body
+            .map(|body| body.to_string().into_bytes())
+            .unwrap_or_default();
+        self.send(method, address, body.map(|_| "application/json"), &bytes)
+    }
+
+    /// Sends a body of a type.
+    pub(crate) fn send(
+        &self,
+        method: Method,
+        address: &Address,
+        content_type: Option<&str>,
+        body: &[u8],
+    ) -> Outcome<Reply> {
+        let mut request = self.request(method, address);
+        if let Some(content_type) = content_type {
+            request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        let result = match content_type {
+            Some(_) => self.agent.run(build(request, body)?),
+            None => self.agent.run(build(request, ())?),
+        };
+        self.reply(result.map_err(|error| self.unreachable(&error))?)
+    }
+
+    /// Opens a stream of server-sent events, which may last for ever.
+    pub(crate) fn stream(
+        &self,
+        address: &Address,
+        last_event_id: Option<&str>,
+    ) -> Outcome<BufReader<impl Read + use<>>> {
+        let mut request = self
+            .request(Method::GET, address)
+            .header(header::ACCEPT, "text/event-stream");
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        let timeout = self.agent.config().timeouts().global;
+        let request = self
+            .agent
+            .configure_request(build(request, ())?)
+            .timeout_global(None)
+            .timeout_connect(timeout)
+            .timeout_recv_response(timeout)
+            .timeout_per_read(Some(SILENCE))
+            .build();
+        let response = self
+            .agent
+            .run(request)
+            .map_err(|error| self.unreachable(&error))?;
+        if response.status() == StatusCode::OK {
+            let body = response.into_body().into_with_config().limit(u64::MAX);
+            return Ok(BufReader::new(body.reader()));
+        }
+        Err(match self.reply(response) {
+            Err(failure) => failure,
+            Ok(reply) => {
+                Failure::general(format!("{}: no stream but {}", self.server, reply.status))
+            }
+        })
+    }
+
+    fn request(&self, method: Method, address: &Address) -> http::request::Builder {
+        let uri = format!("{}{}", self.server, address.as_str());
+        let request = Request::builder().method(method).uri(uri);
+        match &self.authorization {
+            Some(authorization) => request.header(header::AUTHORIZATION, authorization),
+            None => request,
+        }
+    }
+
+    fn reply(&self, response: http::Response<Body>) -> Outcome<Reply> {
+        let (head, body) = response.into_parts();
+        let bytes = body
+            .into_with_config()
+            .limit(MAX_ANSWER_BYTES)
+            .read_to_vec()
+            .map_err(|error| self.unreachable(&error))?;
+        if !head.status.is_success() {
+            return Err(problem::failure(
+                &self.server,
+                head.status,
+                &head.headers,
+                &bytes,
+            ));
+        }
+        let body = match bytes.as_slice() {
+            [] => Value::Null,
+            bytes => serde_json::from_slice(bytes).map_err(|error| {
+                Failure::general(format!("{}: the answer is no JSON: {error}", self.server))
+                    .hint("is this the address of quotad's API?")
+            })?,
+        };
+        Ok(Reply {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Failure {
+        let why = match error {
+            ureq::Error::Io(error) => error.to_string(),
+            error => error.to_string(),
+        };
+        Failure {
+            transient: Some(Transient::Unreachable),
+            ..Failure::general(format!("{}: {why}", self.server))
+                .hint("is quotad running there? --server or QUOTACTL_SERVER say where it is")
+        }
+    }
+}
+
+fn build<B>(request: http::request::Builder, body: B) -> Outcome<Request<B>> {
+    request
+        .body(body)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// The server's address, and whether it is an https one.
+fn check_server(server: &str) -> Outcome<(Uri, bool)> {
+    let wrong = || {
+        Failure::usage(format!(
+            "--server {server}: not a URL such as http://127.0.0.1:8480"
+        ))
+    };
+    let uri: Uri = server.parse().map_err(|_| wrong())?;
+    if uri.host().is_none() || uri.query().is_some() {
+        return Err(wrong());
+    }
+    match uri.scheme_str() {
+        Some("http") => Ok((uri, false)),
+        Some("https") => Ok((uri, true)),
+        _ => Err(wrong()),
+    }
+}
+
+fn is_this_machine(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// A token is read by everybody on the way of an http request, so it only goes out encrypted.
+fn bearer(file: &Path, uri: &Uri, secure: bool) -> Outcome<String> {
+    if !secure && !is_this_machine(uri) {
+        return Err(
+            Failure::usage("a token is not sent over http to another machine")
+                .hint("use an https:// server"),
+        );
+    }
+    let token =
+        fs::read_to_string(file).map_err(|error| Failure::from(error).about(file.display()))?;
+    let token = token.trim();
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::general("no token in it").about(file.display()));
+    }
+    Ok(format!("Bearer {token}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_urls_are_servers() {
+        assert!(check_server("http://127.0.0.1:8480").is_ok());
+        assert!(check_server("https://quota.example.com/prefix").is_ok_and(|(_, secure)| secure));
+        for wrong in [
+            "127.0.0.1:8480",
+            "ftp://x",
+            "http://",
+            "",
+            "http://x?y",
+            "unix:///x",
+        ] {
+            let failure = check_server(wrong).unwrap_err();
+            assert_eq!(failure.exit, super::super::failure::Exit::Usage, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn tokens_go_out_encrypted_or_not_at_all() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "secret\n").unwrap();
+        let near: Uri = "http://[::1]:8480".parse().unwrap();
+        let far: Uri = "http://quota.example.com".parse().unwrap();
+        assert_eq!(bearer(file.path(), &near, false).unwrap(), "Bearer secret");
+        assert_eq!(bearer(file.path(), &far, true).unwrap(), "Bearer secret");
+        assert!(bearer(file.path(), &far, false).is_err());
+        fs::write(file.path(), "two\nlines").unwrap();
+        assert!(bearer(file.path(), &near, false).is_err());
+    }
+}

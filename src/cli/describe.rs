@@ -1,0 +1,170 @@
+//! `describe quota`: what `kubectl describe quota` shows, with a column for what is reserved.
+
+use serde_json::Value;
+
+use super::{
+    age,
+    failure::Outcome,
+    get::{amounts, ask_quotas, listed_quotas, plain, scopes},
+    reservation,
+    session::{Session, text},
+};
+
+/// Describes one quota, or all of a namespace or of all namespaces.
+pub(crate) fn quotas(session: &Session, name: Option<&str>) -> Outcome {
+    let answer = ask_quotas(session, name)?;
+    let quotas = listed_quotas(&answer);
+    if quotas.is_empty() {
+        session.note_empty();
+    }
+    session.note_lag(&answer);
+    if session.output.is_structured() {
+        return session.output.value(&answer);
+    }
+    let texts: Vec<_> = quotas.iter().map(describe).collect();
+    match texts.is_empty() {
+        true => Ok(()),
+        false => session.output.line(texts.join("\n\n\n")),
+    }
+}
+
+/// What each scope is about.
+fn explanation(scope: &str) -> Option<&'static str> {
+    Some(match scope.split(' ').next()? {
+        "Terminating" => {
+            "Matches all pods that have an active deadline. These pods have a limited lifespan on a node before being actively terminated by the system."
+        }
+        "NotTerminating" => {
+            "Matches all pods that do not have an active deadline. These pods usually include long running pods whose container command is not expected to terminate."
+        }
+        "BestEffort" => {
+            "Matches all pods that do not have resource requirements set. These pods have a best effort quality of service."
+        }
+        "NotBestEffort" => {
+            "Matches all pods that have at least one resource requirement set. These pods have a burstable or guaranteed quality of service."
+        }
+        "PriorityClass" => "Matches all pods that have a priority class named here.",
+        "CrossNamespacePodAffinity" => {
+            "Matches all pods that have affinity terms about pods of other namespaces."
+        }
+        "VolumeAttributesClass" => {
+            "Matches all volume claims that have a volume attributes class named here."
+        }
+        _ => return None,
+    })
+}
+
+fn describe(quota: &Value) -> String {
+    let hard = amounts(quota, "/status/hard").or_else(|| amounts(quota, "/spec/hard"));
+    let of = |what: &str, resource: &str| {
+        let found = amounts(quota, what).and_then(|amounts| amounts.get(resource));
+        found.map_or("0".to_owned(), plain)
+    };
+    let mut rows = vec![
+        ["Resource", "Used", "Reserved", "Hard"].map(str::to_owned),
+        ["--------", "----", "--------", "----"].map(str::to_owned),
+    ];
+    for (resource, limit) in hard.into_iter().flatten() {
+        let (used, reserved) = (
+            of("/status/used", resource),
+            of("/status/reserved", resource),
+        );
+        rows.push([resource.clone(), used, reserved, plain(limit)]);
+    }
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].len())
+            .max()
+            .unwrap_or_default()
+    };
+    // kubectl's columns begin at the same place in the heading and in the table.
+    let [first, used, reserved] = [width(0).max("Namespace:".len()), width(1), width(2)];
+
+    let scopes = scopes(quota);
+    let mut lines = vec![
+        format!("{:first$}  {}", "Name:", text(quota, "/metadata/name")),
+        format!(
+            "{:first$}  {}",
+            "Namespace:",
+            text(quota, "/metadata/namespace")
+        ),
+    ];
+    if !scopes.is_empty() {
+        lines.push(format!("{:first$}  {}", "Scopes:", scopes.join(", ")));
+        let explained = scopes.iter().filter_map(|scope| explanation(scope));
+        lines.extend(explained.map(|text| format!(" * {text}")));
+    }
+    lines.extend(
+        rows.iter()
+            .map(|[a, b, c, d]| format!("{a:first$}  {b:used$}  {c:reserved$}  {d}")),
+    );
+    lines.extend(reservations(quota));
+    lines.join("\n")
+}
+
+/// Whose the reserved amounts are.
+fn reservations(quota: &Value) -> Vec<String> {
+    let pending = quota
+        .pointer("/status/reservations")
+        .and_then(Value::as_array);
+    let Some(pending) = pending.filter(|pending| !pending.is_empty()) else {
+        return Vec::new();
+    };
+    let now = age::now();
+    let line = |reservation: &Value| {
+        let uid = text(reservation, "/reservedBy/uid");
+        let holder = reservation::holder(reservation);
+        let holder = if holder.is_empty() {
+            uid.to_owned()
+        } else {
+            format!("{holder} ({uid})")
+        };
+        let expires = age::until(text(reservation, "/expirationTime"), now);
+        format!(
+            "  {holder}: {}, expires in {expires}",
+            reservation::amounts(reservation)
+        )
+    };
+    let heading = std::iter::once("Reservations:".to_owned());
+    heading.chain(pending.iter().map(line)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_quota_is_described_as_kubectl_does() {
+        let quota = json!({
+            "metadata": {"name": "rq", "namespace": "wire"},
+            "spec": {"scopes": ["BestEffort"]},
+            "status": {
+                "hard": {"pods": "10", "requests.example.com/gpu": "2"},
+                "used": {"pods": "3"}, "reserved": {"pods": "12"},
+                "reservations": [{"reservedBy": {"kind": "Pod", "name": "w", "uid": "u"},
+                    "reserved": {"pods": "12"}, "expirationTime": "2020-01-01T00:00:00Z"}]
+            }
+        });
+        assert_eq!(
+            describe(&quota),
+            "Name:                     rq\n\
+             Namespace:                wire\n\
+             Scopes:                   BestEffort\n \
+             * Matches all pods that do not have resource requirements set. These pods have a best effort quality of service.\n\
+             Resource                  Used  Reserved  Hard\n\
+             --------                  ----  --------  ----\n\
+             pods                      3     12        10\n\
+             requests.example.com/gpu  0     0         2\n\
+             Reservations:\n  \
+             Pod/w (u): pods=12, expires in 0s"
+        );
+    }
+
+    #[test]
+    fn selectors_are_explained_by_their_scope() {
+        assert!(explanation("PriorityClass In [high]").is_some());
+        assert!(explanation("Unheard").is_none());
+    }
+}

@@ -1,0 +1,195 @@
+//! Entries of the ledger, told in a line.
+
+use serde_json::{Map, Value};
+
+use super::{get::plain, reservation, session::text, table::Table};
+
+/// What stands in the columns of an entry.
+pub(crate) struct Told {
+    sequence: String,
+    time: String,
+    event: String,
+    namespace: String,
+    subject: String,
+    detail: String,
+    actor: String,
+}
+
+impl Told {
+    /// Tells an entry as the API writes it.
+    pub(crate) fn of(entry: &Value) -> Self {
+        let none = Map::new();
+        let event = entry
+            .get("event")
+            .and_then(Value::as_object)
+            .unwrap_or(&none);
+        let field = |name: &str| event.get(name).map(plain).unwrap_or_default();
+        let (name, uid) = (field("name"), field("uid"));
+        let subject = match (field("resource"), name.is_empty()) {
+            (resource, false) if !resource.is_empty() => format!("{resource}/{name}"),
+            (_, false) => name,
+            (_, true) if !uid.is_empty() => uid,
+            (_, true) => field("source"),
+        };
+        let principal = text(entry, "/actor/principal");
+        let user = text(entry, "/actor/user");
+        Self {
+            sequence: entry.get("sequence").map(plain).unwrap_or_default(),
+            time: text(entry, "/time").to_owned(),
+            event: field("type"),
+            namespace: field("namespace"),
+            subject,
+            detail: detail(event),
+            actor: if user.is_empty() {
+                principal.to_owned()
+            } else {
+                user.to_owned()
+            },
+        }
+    }
+
+    /// The entry as a line of its own, as it comes.
+    pub(crate) fn line(&self) -> String {
+        let shown = |text: &str| {
+            if text.is_empty() {
+                "-".to_owned()
+            } else {
+                text.to_owned()
+            }
+        };
+        let line = format!(
+            "{:>6}  {:<30}  {:<21}  {}  {}  {}  by {}",
+            self.sequence,
+            self.time,
+            self.event,
+            shown(&self.namespace),
+            shown(&self.subject),
+            shown(&self.detail),
+            shown(&self.actor)
+        );
+        line.chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect()
+    }
+}
+
+/// Entries as a table.
+pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
+    let mut titles = vec![
+        ">SEQUENCE",
+        "TIME",
+        "EVENT",
+        "NAMESPACE",
+        "SUBJECT",
+        "DETAIL",
+    ];
+    if wide {
+        titles.push("ACTOR");
+    }
+    let mut table = Table::new(&titles);
+    for entry in entries {
+        let told = Told::of(entry);
+        let mut row = vec![
+            told.sequence,
+            told.time,
+            told.event,
+            told.namespace,
+            told.subject,
+            told.detail,
+        ];
+        if wide {
+            row.push(told.actor);
+        }
+        table.row(row);
+    }
+    table
+}
+
+/// What an event says beside what it is about.
+fn detail(event: &Map<String, Value>) -> String {
+    const TOLD_ELSEWHERE: [&str; 7] = [
+        "type",
+        "namespace",
+        "name",
+        "uid",
+        "resource",
+        "source",
+        "payload",
+    ];
+    let mut parts = Vec::new();
+    for (field, value) in event {
+        match (field.as_str(), value) {
+            (known, _) if TOLD_ELSEWHERE.contains(&known) => {}
+            ("footprint", footprint) => parts.push(amounts(footprint.get("resources"))),
+            ("resources", amount) => parts.push(amounts(Some(amount))),
+            ("spec", spec) => parts.push(amounts(spec.get("hard"))),
+            ("cursor", cursor) => {
+                let position = cursor.get("position").map(plain).unwrap_or_default();
+                parts.push(format!("position={position}"));
+            }
+            (_, Value::String(text)) if text.is_empty() => {}
+            (_, Value::Bool(false) | Value::Null | Value::Object(_) | Value::Array(_)) => {}
+            (field, Value::Bool(true)) => parts.push(field.to_owned()),
+            (field, value) => parts.push(format!("{field}={}", plain(value))),
+        }
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join(" ")
+}
+
+fn amounts(value: Option<&Value>) -> String {
+    reservation::list(value.and_then(Value::as_object))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_is_told_in_a_line() {
+        let entry = json!({
+            "sequence": 7, "time": "2026-11-20T10:00:00Z", "actor": {"principal": "anonymous"},
+            "event": {"type": "ObjectObserved", "uid": "u1", "namespace": "a", "resource": "pods", "name": "web",
+                      "version": 42, "footprint": {"resources": {"pods": "1", "requests.cpu": "500m"}},
+                      "lapse": null, "endsReservation": true}
+        });
+        let words: Vec<_> = Told::of(&entry)
+            .line()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(
+            words[..5],
+            [
+                "7",
+                "2026-11-20T10:00:00Z",
+                "ObjectObserved",
+                "a",
+                "pods/web"
+            ]
+        );
+        let detail = words[5..words.len() - 2].join(" ");
+        assert_eq!(
+            detail,
+            "endsReservation pods=1,requests.cpu=500m version=42"
+        );
+        assert_eq!(words[words.len() - 2..], ["by", "anonymous"]);
+    }
+
+    #[test]
+    fn an_entry_without_names_is_told_by_uid_or_source() {
+        let released =
+            json!({"sequence": 1, "event": {"type": "ReservationReleased", "uid": "u1"}});
+        assert_eq!(Told::of(&released).subject, "u1");
+        let advanced = json!({"event": {"type": "SourceAdvanced", "source": "OBJECTS", "cursor": {"position": 9}}});
+        let told = Told::of(&advanced);
+        assert_eq!(
+            (told.subject.as_str(), told.detail.as_str()),
+            ("OBJECTS", "position=9")
+        );
+        assert!(Told::of(&json!(null)).line().contains('-'));
+        assert_eq!(table(&[released], true).render(true).lines().count(), 2);
+    }
+}

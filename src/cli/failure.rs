@@ -1,0 +1,140 @@
+//! How a command fails: what is said, and with which exit code.
+
+use std::{fmt, time::Duration};
+
+/// How `quotactl` ends. Scripts rely on these numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Exit {
+    /// Done, granted, fits.
+    Done = 0,
+    /// It did not work: the daemon cannot be reached, refuses the request, or there is a file that cannot be read.
+    Failure = 1,
+    /// The command line asks for nothing that there is.
+    Usage = 2,
+    /// A quota stands against it.
+    Denied = 10,
+    /// There is no such thing.
+    NotFound = 11,
+    /// It contradicts what is there.
+    Conflict = 12,
+}
+
+/// Why a command did not do what it was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) exit: Exit,
+    /// One line.
+    pub(crate) message: String,
+    /// What could be done about it, in one line.
+    pub(crate) hint: Option<String>,
+    /// Lines to be shown below: the figures of a denial.
+    pub(crate) figures: Option<String>,
+    /// Whether the same request may succeed later.
+    pub(crate) transient: Option<Transient>,
+}
+
+/// Why a request may succeed later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transient {
+    /// The daemon could not be reached, or the connection broke: the request may have been carried out.
+    Unreachable,
+    /// The daemon did not take the request, and asks to be left alone for a while.
+    Busy(Duration),
+}
+
+/// What a command gives.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// A failure with its exit code.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self {
+            exit,
+            message: message.into(),
+            hint: None,
+            figures: None,
+            transient: None,
+        }
+    }
+
+    /// A failure that has been told already, or that nobody can be told.
+    pub(crate) fn silent(exit: Exit) -> Self {
+        Self::new(exit, "")
+    }
+
+    /// Whether there is nothing to say.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+
+    /// A failure that has no exit code of its own.
+    pub(crate) fn general(message: impl Into<String>) -> Self {
+        Self::new(Exit::Failure, message)
+    }
+
+    /// A command line that asks for nothing that there is.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    /// The same with a hint.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same, saying first what it is about.
+    pub(crate) fn about(mut self, what: impl fmt::Display) -> Self {
+        if !self.is_silent() {
+            self.message = format!("{what}: {}", self.message);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error: {}", one_line(&self.message))?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\nhint: {}", one_line(hint))?;
+        }
+        if let Some(figures) = &self.figures {
+            write!(f, "\n{figures}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Messages come from elsewhere too: line ends and other control characters must not reach the terminal.
+fn one_line(text: &str) -> String {
+    let plain = |character: char| {
+        if character.is_control() {
+            ' '
+        } else {
+            character
+        }
+    };
+    text.trim_end().chars().map(plain).collect()
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::general(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_line_and_a_hint() {
+        let failure = Failure::general("no\nroom\u{1b}[31m").hint("wait");
+        assert_eq!(
+            failure.about("x.yaml").to_string(),
+            "error: x.yaml: no room [31m\nhint: wait"
+        );
+        assert!(Failure::silent(Exit::Denied).about("x.yaml").is_silent());
+    }
+}

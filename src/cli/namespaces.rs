@@ -1,0 +1,37 @@
+//! Lists over all namespaces, where the API has them by namespace.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{
+    address::Address,
+    failure::{Exit, Outcome},
+    session::{Session, items, text},
+};
+
+/// The namespaces that have quotas.
+pub(crate) fn with_quotas(session: &Session) -> Outcome<BTreeSet<String>> {
+    let answer = session.client.list(&Address::of(["v1", "quotas"]), None)?;
+    let names = items(&answer)
+        .iter()
+        .map(|quota| text(quota, "/metadata/namespace").to_owned());
+    Ok(names.collect())
+}
+
+/// What `ask` gives for each namespace that has quotas, as one list.
+pub(crate) fn everywhere(
+    session: &Session,
+    mut ask: impl FnMut(&str) -> Outcome<Vec<Value>>,
+) -> Outcome<Value> {
+    let mut all = Vec::new();
+    for namespace in with_quotas(session)? {
+        match ask(&namespace) {
+            Ok(found) => all.extend(found),
+            // It went away in between.
+            Err(failure) if failure.exit == Exit::NotFound => {}
+            Err(failure) => return Err(failure.about(namespace)),
+        }
+    }
+    Ok(json!({ "items": all }))
+}

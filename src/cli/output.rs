@@ -1,0 +1,126 @@
+//! Where data goes: standard output, in the form that was asked for.
+
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    failure::{Exit, Failure, Outcome},
+    table::Table,
+};
+
+/// The form in which data is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Columns for the eye.
+    #[default]
+    Table,
+    /// More columns.
+    Wide,
+    /// As the API answers.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// Kind and name only.
+    Name,
+}
+
+/// Prints to standard output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// The form asked for.
+    pub(crate) format: Format,
+    /// Whether tables begin with the names of their columns.
+    pub(crate) headers: bool,
+}
+
+impl Output {
+    /// Prints a line.
+    pub(crate) fn line(&self, line: impl AsRef<str>) -> Outcome {
+        let mut stdout = io::stdout().lock();
+        written(writeln!(stdout, "{}", line.as_ref()).and_then(|()| stdout.flush()))
+    }
+
+    /// Prints a value as JSON or YAML.
+    pub(crate) fn value(&self, value: &impl Serialize) -> Outcome {
+        let text = match self.format {
+            Format::Yaml => yaml(value)?,
+            _ => serde_json::to_string_pretty(value)
+                .map_err(|error| Failure::general(error.to_string()))?,
+        };
+        self.line(text.trim_end())
+    }
+
+    /// Prints a table.
+    pub(crate) fn table(&self, table: &Table) -> Outcome {
+        match table.render(self.headers) {
+            text if text.is_empty() => Ok(()),
+            text => self.line(text),
+        }
+    }
+
+    /// Prints what the API answered: as it is, or by name, or as the table that `table` makes.
+    ///
+    /// `names` gives kind and name of each item.
+    pub(crate) fn answer(
+        &self,
+        answer: &Value,
+        names: impl FnOnce() -> Vec<String>,
+        table: impl FnOnce(bool) -> Table,
+    ) -> Outcome {
+        match self.format {
+            Format::Json | Format::Yaml => self.value(answer),
+            Format::Name => names().iter().try_for_each(|name| self.line(name)),
+            Format::Table => self.table(&table(false)),
+            Format::Wide => self.table(&table(true)),
+        }
+    }
+
+    /// Whether the form is one for programs.
+    pub(crate) const fn is_structured(&self) -> bool {
+        matches!(self.format, Format::Json | Format::Yaml)
+    }
+}
+
+/// A value as YAML.
+pub(crate) fn yaml(value: &impl Serialize) -> Outcome<String> {
+    // By way of JSON's data model, so that both forms agree in every detail.
+    let value = serde_json::to_value(value).map_err(|error| Failure::general(error.to_string()))?;
+    serde_saphyr::to_string(&value).map_err(|error| Failure::general(error.to_string()))
+}
+
+/// Says something that is not data.
+pub(crate) fn note(text: impl AsRef<str>) {
+    // A closed standard error leaves nobody to tell.
+    let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+}
+
+/// A reader that went away (`| head`) is no failure, and nothing more can be said to it.
+pub(crate) fn written(result: io::Result<()>) -> Outcome {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::silent(Exit::Done)),
+        result => result.map_err(|error| Failure::general(format!("standard output: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_stay_strings_in_yaml() {
+        let value = serde_json::json!({"cpu": "10", "memory": "1Gi", "pods": "1e3", "on": "true"});
+        let text = yaml(&value).unwrap();
+        let back: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(back, value, "{text}");
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+        let failure = written(Err(gone)).unwrap_err();
+        assert!(failure.exit == Exit::Done && failure.is_silent());
+    }
+}

@@ -1,0 +1,145 @@
+//! What every online command works with: the daemon, the namespace, the form of the output.
+
+use serde_json::Value;
+
+use super::{
+    client::Client,
+    failure::{Exit, Failure, Outcome},
+    output::{Output, note},
+};
+
+/// One run against a daemon.
+pub(crate) struct Session {
+    /// The daemon.
+    pub(crate) client: Client,
+    /// Where data goes.
+    pub(crate) output: Output,
+    /// The namespaces that the command is about.
+    pub(crate) scope: Scope,
+}
+
+/// The namespaces that a command is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// The namespace that was given, by flag or environment.
+    pub(crate) given: Option<String>,
+    /// Whether it was given by flag, so that manifests must not contradict it.
+    pub(crate) strict: bool,
+    /// All namespaces.
+    pub(crate) all: bool,
+}
+
+impl Scope {
+    /// The one namespace.
+    pub(crate) fn namespace(&self) -> &str {
+        self.given.as_deref().unwrap_or("default")
+    }
+
+    /// The namespace to restrict a view of the whole ledger to, if any.
+    pub(crate) fn filter(&self) -> Option<&str> {
+        self.given.as_deref().filter(|_| !self.all)
+    }
+
+    /// The namespace of a document that may name its own.
+    pub(crate) fn of_document(&self, own: Option<&str>) -> Outcome<String> {
+        let own = own.filter(|own| !own.is_empty());
+        match (own, &self.given) {
+            (Some(own), Some(given)) if self.strict && own != given => Err(Failure::usage(
+                format!("it is for namespace {own}, but --namespace {given} was given"),
+            )),
+            (Some(own), _) => Ok(own.to_owned()),
+            (None, _) => Ok(self.namespace().to_owned()),
+        }
+    }
+}
+
+impl Session {
+    /// Says that a list is empty, as kubectl does, without disturbing who reads the data.
+    pub(crate) fn note_empty(&self) {
+        match self.scope.all {
+            true => note("No resources found"),
+            false => note(format!(
+                "No resources found in {} namespace.",
+                self.scope.namespace()
+            )),
+        }
+    }
+
+    /// Says that the daemon's answer may be behind.
+    pub(crate) fn note_lag(&self, answer: &Value) {
+        if answer.get("lagging").and_then(Value::as_bool) == Some(true) {
+            note("warning: the daemon is behind a source of events; the figures may be too");
+        }
+    }
+}
+
+/// Does something for each of several things; each failure is told, and the first one decides the exit code.
+pub(crate) fn each<T>(
+    things: impl IntoIterator<Item = T>,
+    mut act: impl FnMut(T) -> Outcome,
+) -> Outcome {
+    let mut first = None;
+    for thing in things {
+        match act(thing) {
+            Err(failure) if failure.exit == Exit::Done => return Err(failure),
+            Err(failure) => {
+                if !failure.is_silent() {
+                    note(failure.to_string());
+                }
+                first.get_or_insert(failure.exit);
+            }
+            Ok(()) => {}
+        }
+    }
+    first.map_or(Ok(()), |exit| Err(Failure::silent(exit)))
+}
+
+/// A text within a JSON value; empty if there is none.
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// The items of a list.
+pub(crate) fn items(answer: &Value) -> &[Value] {
+    answer
+        .get("items")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(given: Option<&str>, strict: bool) -> Scope {
+        Scope {
+            given: given.map(str::to_owned),
+            strict,
+            all: false,
+        }
+    }
+
+    #[test]
+    fn a_document_may_name_its_namespace_but_not_contradict_the_flag() {
+        assert_eq!(scope(None, false).of_document(None).unwrap(), "default");
+        assert_eq!(scope(None, false).of_document(Some("a")).unwrap(), "a");
+        assert_eq!(scope(Some("b"), false).of_document(Some("a")).unwrap(), "a");
+        assert_eq!(scope(Some("b"), true).of_document(Some("")).unwrap(), "b");
+        let failure = scope(Some("b"), true).of_document(Some("a")).unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+    }
+
+    #[test]
+    fn all_things_are_tried_and_the_first_failure_counts() {
+        let mut tried = 0;
+        let result = each([Ok(()), Err(Exit::Denied), Err(Exit::NotFound)], |thing| {
+            tried += 1;
+            thing.map_err(|exit| Failure::new(exit, "no"))
+        });
+        assert_eq!((tried, result.unwrap_err().exit), (3, Exit::Denied));
+        assert!(each([1, 2], |_| Ok(())).is_ok());
+    }
+}

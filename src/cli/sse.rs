@@ -1,0 +1,120 @@
+//! Server-sent events, as far as the daemon uses them: `id`, `data`, comments.
+
+use std::io::{self, BufRead, Read as _};
+
+/// Longest line that is taken, in bytes.
+const MAX_LINE_BYTES: u64 = 8 * 1024 * 1024;
+
+/// Most lines that one event may have.
+const MAX_DATA_BYTES: usize = 16 * 1024 * 1024;
+
+/// An event with data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event {
+    /// What to resume after; empty if the stream never said.
+    pub(crate) id: String,
+    /// Its kind; empty if it has none.
+    pub(crate) kind: String,
+    /// Its content.
+    pub(crate) data: String,
+}
+
+/// Reads events from a stream.
+pub(crate) struct Events<R> {
+    input: R,
+    id: String,
+}
+
+impl<R: BufRead> Events<R> {
+    /// The events of a stream.
+    pub(crate) const fn new(input: R) -> Self {
+        Self {
+            input,
+            id: String::new(),
+        }
+    }
+
+    /// The next event; none at the end of the stream.
+    pub(crate) fn next_event(&mut self) -> io::Result<Option<Event>> {
+        let mut event = Event::default();
+        let mut has_data = false;
+        while let Some(line) = self.line()? {
+            if line.is_empty() {
+                if has_data {
+                    event.id.clone_from(&self.id);
+                    return Ok(Some(event));
+                }
+                event = Event::default();
+                continue;
+            }
+            let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "id" => self.id = value.to_owned(),
+                "event" => event.kind = value.to_owned(),
+                "data" => {
+                    if has_data {
+                        event.data.push('\n');
+                    }
+                    has_data = true;
+                    event.data.push_str(value);
+                    if event.data.len() > MAX_DATA_BYTES {
+                        return Err(io::Error::other("an event is too long"));
+                    }
+                }
+                // Comments keep the connection alive; other fields are not for us.
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn line(&mut self) -> io::Result<Option<String>> {
+        let mut line = Vec::new();
+        let read = self
+            .input
+            .by_ref()
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)?;
+        match line.pop() {
+            Some(b'\n') => {}
+            Some(_) if read as u64 == MAX_LINE_BYTES => {
+                return Err(io::Error::other("a line is too long"));
+            }
+            // What stands behind the last line end is no event yet.
+            _ => return Ok(None),
+        }
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+        String::from_utf8(line).map(Some).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_with_their_ids() {
+        let text = ": hello\n\nid: 1\ndata: {\"a\":\ndata: 1}\n\n: beat\n\nid:2\r\nevent:mark\r\ndata:x\r\n\r\ndata: cut";
+        let mut events = Events::new(text.as_bytes());
+        let first = events.next_event().unwrap().unwrap();
+        assert_eq!(
+            (first.id.as_str(), first.data.as_str()),
+            ("1", "{\"a\":\n1}")
+        );
+        let second = events.next_event().unwrap().unwrap();
+        assert_eq!(
+            (&*second.id, &*second.kind, &*second.data),
+            ("2", "mark", "x")
+        );
+        assert_eq!(events.next_event().unwrap(), None);
+    }
+
+    #[test]
+    fn a_stream_that_is_no_text_is_refused() {
+        let mut events = Events::new(&b"data: \xff\n\n"[..]);
+        assert!(events.next_event().is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! `watch`: entries as they become durable.
+
+use std::{thread, time::Duration};
+
+use serde_json::Value;
+
+use super::{
+    address::Address,
+    entry::Told,
+    failure::{Failure, Outcome, Transient},
+    output::{Format, note, yaml},
+    session::Session,
+    sse::Events,
+};
+
+/// Waiting time before the first attempt to connect again; it doubles with each further one.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// Longest waiting time between two attempts.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Prints entries until it is ended, resuming where a connection broke.
+pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
+    let address = Address::of(["v1", "watch"]).with_some("namespace", session.scope.filter());
+    // The stream goes on behind the last one seen, which for a given beginning is the one before it.
+    let mut last = from.map(|from| from.saturating_sub(1).to_string());
+    let mut connected = false;
+    let mut wait = FIRST_WAIT;
+    loop {
+        let seen = last.clone();
+        let failure = match follow(session, &address, &mut last, &mut connected) {
+            Ok(()) => Failure::general("the daemon ended the stream"),
+            Err(failure) if connected && failure.transient.is_some() => failure,
+            Err(failure) => return Err(failure),
+        };
+        if last != seen {
+            wait = FIRST_WAIT;
+        }
+        if let Some(Transient::Busy(asked)) = failure.transient {
+            wait = wait.max(asked);
+        }
+        wait = wait.min(LONGEST_WAIT);
+        note(format!(
+            "{}; connecting again in {}s",
+            failure.message,
+            wait.as_secs()
+        ));
+        thread::sleep(wait);
+        wait = wait.saturating_mul(2);
+    }
+}
+
+fn follow(
+    session: &Session,
+    address: &Address,
+    last: &mut Option<String>,
+    connected: &mut bool,
+) -> Outcome {
+    let mut events = Events::new(session.client.stream(address, last.as_deref())?);
+    *connected = true;
+    loop {
+        let event = events.next_event().map_err(|error| Failure {
+            transient: Some(Transient::Unreachable),
+            ..Failure::from(error)
+        })?;
+        let Some(event) = event else { return Ok(()) };
+        let entry: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        // Bookmarks and the like move the place to resume at, but are no entries.
+        if entry.get("sequence").is_some() && entry.get("event").is_some() {
+            print(session, &entry)?;
+        }
+        if !event.id.is_empty() {
+            *last = Some(event.id);
+        }
+    }
+}
+
+fn print(session: &Session, entry: &Value) -> Outcome {
+    session.output.line(match session.output.format {
+        Format::Json => entry.to_string(),
+        Format::Yaml => format!("---\n{}", yaml(entry)?.trim_end()),
+        Format::Name => format!("entry/{}", entry["sequence"]),
+        Format::Table | Format::Wide => Told::of(entry).line(),
+    })
+}

@@ -1,0 +1,99 @@
+//! A server that answers as it is told, and remembers what it was asked.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+/// A request as it came.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Request {
+    /// Method and path with query, as in `GET /v1/quotas?limit=500`.
+    pub(crate) line: String,
+    /// Headers by name in lower case.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The body.
+    pub(crate) body: String,
+}
+
+/// An answer: status, further headers, body.
+pub(crate) type Answer = (u16, Vec<(&'static str, &'static str)>, String);
+
+/// A running server. It ends with the test's process.
+pub(crate) struct Stub {
+    /// Its address.
+    pub(crate) url: String,
+    asked: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Stub {
+    /// A server that answers with what `answer` makes of each request and its number, from 0.
+    pub(crate) fn new(answer: impl Fn(usize, &Request) -> Answer + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let remembered = Arc::clone(&asked);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let request = read(&stream);
+                let number = remembered.lock().unwrap().len();
+                remembered.lock().unwrap().push(request.clone());
+                write(&mut stream, answer(number, &request));
+            }
+        });
+        Self { url, asked }
+    }
+
+    /// A server that gives the same JSON to everybody.
+    pub(crate) fn always(status: u16, body: serde_json::Value) -> Self {
+        Self::new(move |_, _| (status, Vec::new(), body.to_string()))
+    }
+
+    /// What it was asked so far.
+    pub(crate) fn asked(&self) -> Vec<Request> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn read(stream: &TcpStream) -> Request {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    let line = line.trim_end().trim_end_matches(" HTTP/1.1").to_owned();
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).unwrap();
+        match header.trim_end().split_once(": ") {
+            Some((name, value)) => headers.insert(name.to_lowercase(), value.to_owned()),
+            None => break,
+        };
+    }
+    let length = headers
+        .get("content-length")
+        .map_or(0, |length| length.parse().unwrap());
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    let body = String::from_utf8(body).unwrap();
+    Request {
+        line,
+        headers,
+        body,
+    }
+}
+
+fn write(stream: &mut TcpStream, (status, headers, body): Answer) {
+    let mut text = format!("HTTP/1.1 {status} X\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if status != 204 {
+        text.push_str(&format!("content-length: {}\r\n", body.len()));
+    }
+    // Whoever asked may have gone away.
+    let _ = stream.write_all(format!("{text}\r\n{body}").as_bytes());
+}

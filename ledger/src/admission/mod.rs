@@ -17,15 +17,17 @@
 //! 6. All that has to be covered is.
 //! 7. Each quota in turn: what is counted plus the growth is within its limits.
 
+mod charging;
 mod denial;
 mod request;
 
+pub use charging::{Charging, ChargingError, Payer, relieved};
 pub use denial::{Denial, wrap_forbidden};
 pub use request::{Operation, evaluated, name_in_messages};
 
 use crate::{
     Name,
-    object::{Context, Evaluator, Footprint, GroupResource},
+    object::{Context, Evaluator, Footprint, GroupResource, Traits},
     quantity::Quantity,
     quota::{
         LimitedResource, Spec,
@@ -171,14 +173,7 @@ fn applicable<'l, L: Limit>(
     if matching.len() < asked {
         return Ok(Vec::new());
     }
-    let names = limit.hard().names().map(Name::as_str);
-    let owned: Vec<&str> = if attempt.measured {
-        names
-            .filter(|name| attempt.new.resources.get(name).is_some())
-            .collect()
-    } else {
-        Evaluator::of(attempt.kind).matching(names, attempt.context)
-    };
+    let owned = owned(limit, attempt);
     if owned.is_empty() {
         return Ok(owned);
     }
@@ -196,6 +191,27 @@ fn applicable<'l, L: Limit>(
         });
     }
     Ok(owned)
+}
+
+/// The names in a quota that belong to the kind; to a charged workload also those of its pods, but for
+/// `count/pods`.
+fn owned<'l, L: Limit>(limit: &'l L, attempt: &Attempt<'_>) -> Vec<&'l str> {
+    let names = || limit.hard().names().map(Name::as_str);
+    if attempt.measured {
+        let given = |name: &&str| attempt.new.resources.get(name).is_some();
+        return names().filter(given).collect();
+    }
+    let mut owned = Evaluator::of(attempt.kind).matching(names(), attempt.context);
+    if makes_pods(attempt) {
+        let of_pods = names().filter(|name| *name != "count/pods");
+        owned.extend(Evaluator::Pods.matching(of_pods, attempt.context));
+        owned.sort_unstable();
+    }
+    owned
+}
+
+fn makes_pods(attempt: &Attempt<'_>) -> bool {
+    matches!(attempt.new.traits, Traits::Template { .. })
 }
 
 /// What has to be covered by some quota.
@@ -216,7 +232,11 @@ impl<'a> Demand<'a> {
         let scopes = scopes::matching(all, &attempt.new.traits)?;
         let texts: Vec<&Name> = limited
             .iter()
-            .filter(|entry| attempt.kind.is(&entry.api_group, &entry.resource))
+            .filter(|entry| {
+                let of_pods = entry.api_group.is_empty() && entry.resource == "pods";
+                attempt.kind.is(&entry.api_group, &entry.resource)
+                    || (of_pods && makes_pods(attempt))
+            })
             .flat_map(|entry| &entry.match_contains)
             .collect();
         let names = attempt

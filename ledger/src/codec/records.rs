@@ -87,6 +87,7 @@ variants!(Traits {
     0 => Plain,
     1 => Pod(pod),
     2 => VolumeClaim { attributes_classes },
+    3 => Template { pod, replica },
 });
 
 variants!(Event {

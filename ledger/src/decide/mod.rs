@@ -3,13 +3,16 @@
 //! A decision is made once, by the one writer, and becomes entries; whatever is read or replayed later only
 //! applies them.
 
+mod admit;
 mod due;
+mod explain;
 mod lifecycle;
 mod observe;
 mod quota;
 mod refusal;
 mod reserve;
 
+pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use due::due;
 pub use lifecycle::{commit, extend, release};
 pub use observe::{Adopted, Sighting, Verdict, advance, gap, observe, reject, reset};

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Denied, Looked, LookedAt, Policy, Refusal};
+use super::{
+    Denied, LookedAt, Policy, Refusal,
+    explain::{EXPLAINED_MAX, detail, looked_at},
+};
 use crate::{
     Name, Span, Timestamp,
-    admission::{self, Attempt, Denial, Limit, Operation},
+    admission::{self, Attempt, Charge, Denial, Operation},
     codec::{Wire, Writer},
     event::{Event, Reservation},
-    object::{EveryClass, Footprint, GroupResource, Object},
+    object::{EveryClass, Footprint, GroupResource, Object, Traits},
     resource::ResourceList,
     state::{Counted, Overlay, ReservationView, State},
     uid::Uid,
@@ -75,6 +78,9 @@ impl Request {
         self.name.put(&mut writer);
         self.footprint.put(&mut writer);
         self.ttl.map(Span::nanoseconds).put(&mut writer);
+        if let Basis::Update { version } = self.basis {
+            version.put(&mut writer);
+        }
         let hash = blake3::hash(&writer.finish());
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.as_bytes()[..16]);
@@ -166,17 +172,11 @@ fn decide(
     policy: &Policy,
     overlay: &mut Overlay,
 ) -> Result<Reserved, Refusal> {
-    let known = state.reservation(&request.uid);
-    if let Some(known) = &known {
-        if known.reservation.request == request.digest() {
-            return Ok(Reserved {
-                events: Vec::new(),
-                replayed: true,
-            });
-        }
-        if request.basis == Basis::Create || known.reservation.namespace != request.namespace {
-            return Err(Refusal::UidReused(request.uid.clone()));
-        }
+    if granted_before(state, request)?.is_some() {
+        return Ok(Reserved {
+            events: Vec::new(),
+            replayed: true,
+        });
     }
     let ttl = request.ttl.unwrap_or(policy.default_ttl);
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
@@ -186,27 +186,45 @@ fn decide(
     }
     let case = Case::of(state, request, overlay);
     case.evaluate(state, now, policy)?;
-    let pending = known.filter(|known| known.end.is_none());
-    let events = case.grant(state, now, ttl, policy, pending, overlay)?;
+    let events = case.grant(state, now, ttl, policy, overlay)?;
     Ok(Reserved {
         events,
         replayed: false,
     })
 }
 
+/// The reservation that was granted for the same wish before. For an update only while it is pending: the same
+/// change can be made again later.
+pub(super) fn granted_before(
+    state: &State,
+    request: &Request,
+) -> Result<Option<ReservationView>, Refusal> {
+    let Some(known) = state.reservation(&request.uid) else {
+        return Ok(None);
+    };
+    let creates = request.basis == Basis::Create;
+    if known.reservation.request == request.digest() {
+        return Ok(Some(known).filter(|known| creates || known.end.is_none()));
+    }
+    if creates || known.reservation.namespace != request.namespace {
+        return Err(Refusal::UidReused(request.uid.clone()));
+    }
+    Ok(None)
+}
+
 /// A wish as the state sees it.
-struct Case<'a> {
+pub(super) struct Case<'a> {
     request: &'a Request,
     /// The pending reservation of another uid for the same name: granted, it ends.
     superseded: Option<Uid>,
     /// What is counted or held for this uid already: what is observed, what a pending reservation targets.
-    before: Option<Footprint>,
+    pub(super) before: Option<Footprint>,
     /// The sums as they are once the superseded reservation has ended.
     overlay: Overlay,
 }
 
 impl<'a> Case<'a> {
-    fn of(state: &State, request: &'a Request, overlay: &Overlay) -> Self {
+    pub(super) fn of(state: &State, request: &'a Request, overlay: &Overlay) -> Self {
         let superseded = superseded(state, request);
         let mut overlay = overlay.clone();
         if let Some(uid) = &superseded {
@@ -221,7 +239,7 @@ impl<'a> Case<'a> {
     }
 
     /// What would be held beside what is counted or held already.
-    fn wanted(&self) -> ResourceList {
+    pub(super) fn wanted(&self) -> ResourceList {
         match &self.before {
             Some(before) => self
                 .request
@@ -232,10 +250,23 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn evaluate(&self, state: &State, now: Timestamp, policy: &Policy) -> Result<(), Refusal> {
-        let limits = state.counted(&self.request.namespace, &self.overlay);
-        let Err(denial) = self.admitted(&limits, policy) else {
-            return Ok(());
+    /// Whether it is about a charged workload that nothing is known of yet.
+    pub(super) fn is_new_workload(&self) -> bool {
+        let is_workload = matches!(self.request.footprint.traits, Traits::Template { .. });
+        is_workload && self.before.is_none()
+    }
+
+    /// What each quota of the namespace would be charged.
+    pub(super) fn evaluate(
+        &self,
+        state: &State,
+        now: Timestamp,
+        policy: &Policy,
+    ) -> Result<Vec<Charge>, Refusal> {
+        let limits = self.limits(state);
+        let denial = match self.admitted(&limits, policy) {
+            Ok(charges) => return Ok(charges),
+            Err(denial) => denial,
         };
         Err(Refusal::Denied(Box::new(Denied {
             detail: detail(state, now, self.request, &limits, &denial),
@@ -245,7 +276,12 @@ impl<'a> Case<'a> {
         })))
     }
 
-    fn admitted(&self, limits: &[Counted<'_>], policy: &Policy) -> Result<(), Denial> {
+    /// The quotas of the namespace, as [`Case::evaluate`] numbers them.
+    pub(super) fn limits<'s>(&'s self, state: &'s State) -> Vec<Counted<'s>> {
+        state.counted(&self.request.namespace, &self.overlay)
+    }
+
+    fn admitted(&self, limits: &[Counted<'_>], policy: &Policy) -> Result<Vec<Charge>, Denial> {
         let request = self.request;
         let attempt = Attempt {
             kind: &request.resource,
@@ -261,7 +297,7 @@ impl<'a> Case<'a> {
             requirements: &|required| request.object.as_ref()?.missing_requirements(required),
             context: &EveryClass,
         };
-        admission::evaluate(limits, &attempt, &policy.limited).map(|_| ())
+        admission::evaluate(limits, &attempt, &policy.limited)
     }
 
     /// When enough pending reservations have expired, if that alone makes room.
@@ -291,16 +327,16 @@ impl<'a> Case<'a> {
         pending.get(enough).map(|view| view.reservation.expiration)
     }
 
-    fn grant(
+    pub(super) fn grant(
         self,
         state: &State,
         now: Timestamp,
         ttl: Span,
         policy: &Policy,
-        pending: Option<ReservationView>,
         overlay: &mut Overlay,
     ) -> Result<Vec<Event>, Refusal> {
-        if let Some(pending) = pending {
+        let known = state.reservation(&self.request.uid);
+        if let Some(pending) = known.filter(|known| known.end.is_none()) {
             let mut footprint = self.request.footprint.clone();
             footprint
                 .resources
@@ -375,76 +411,4 @@ fn before(state: &State, request: &Request) -> Option<Footprint> {
         (None, None) => request.before.clone(),
         (observed, pending) => observed.or(pending),
     }
-}
-
-/// More pending reservations than this in a namespace are not searched for the time when there will be room.
-const EXPLAINED_MAX: usize = 1024;
-
-fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<LookedAt> {
-    let looked = |limit: &Counted<'_>| LookedAt {
-        name: limit.name().clone(),
-        resources: limit
-            .hard()
-            .iter()
-            .map(|(resource, hard)| Looked {
-                resource: resource.clone(),
-                hard: hard.clone(),
-                used: limit.used(resource),
-                reserved: limit.reserved(resource),
-                requested: wanted.get(resource).cloned().unwrap_or_default(),
-            })
-            .collect(),
-    };
-    limits.iter().map(looked).collect()
-}
-
-/// Kubernetes' own words; then, when reservations are part of it, how much they hold and until when.
-fn detail(
-    state: &State,
-    now: Timestamp,
-    request: &Request,
-    limits: &[Counted<'_>],
-    denial: &Denial,
-) -> String {
-    let words = denial.to_string();
-    let Denial::ExceedsHard {
-        quota, requested, ..
-    } = denial
-    else {
-        return words;
-    };
-    let Some(limit) = limits.iter().find(|limit| limit.name() == quota) else {
-        return words;
-    };
-    let mut reserved: ResourceList = requested
-        .names()
-        .map(|name| (name.clone(), limit.reserved(name)))
-        .collect();
-    reserved = reserved.without_zeros();
-    if reserved.is_empty() {
-        return words;
-    }
-    let holders: Vec<Timestamp> = match state.pending_count_in(&request.namespace) {
-        0..=EXPLAINED_MAX => state.holders(&request.namespace, quota, &reserved),
-        _ => Vec::new(),
-    };
-    let Some(next) = holders.iter().min() else {
-        return format!("{words}; reserved: {}", reserved.pretty());
-    };
-    let noun = if holders.len() == 1 {
-        "reservation"
-    } else {
-        "reservations"
-    };
-    let seconds = next
-        .since(now)
-        .nanoseconds()
-        .max(0)
-        .saturating_add(999_999_999)
-        / 1_000_000_000;
-    format!(
-        "{words}; reserved: {} by {} pending {noun}, next expires in {seconds}s",
-        reserved.pretty(),
-        holders.len(),
-    )
 }

@@ -11,8 +11,10 @@ const ALIASES: [&str; 4] = [
     "resourcequotas",
 ];
 
-/// The plain name under which such a kind counts as well.
-pub(super) fn alias(kind: &GroupResource) -> Option<&str> {
+/// The plain name under which a kind counts besides `count/…`, if it is one of those that could be
+/// counted before such names came up.
+#[must_use]
+pub fn plain_count_name(kind: &GroupResource) -> Option<&str> {
     let known = kind.group.is_empty() && is_alias(&kind.resource);
     known.then_some(kind.resource.as_str())
 }
@@ -43,7 +45,7 @@ pub(super) fn resources(kind: &GroupResource) -> ResourceList {
         format!("{COUNT_PREFIX}{kind}").into(),
         Quantity::from_units(1),
     );
-    if alias(kind).is_some() {
+    if plain_count_name(kind).is_some() {
         counted.insert(kind.resource.clone(), Quantity::from_units(1));
     }
     counted

@@ -2,7 +2,7 @@
 
 use super::{
     Context, GroupResource, OwningPod,
-    count::{alias, is_alias, is_count_of},
+    count::{is_alias, is_count_of, plain_count_name},
     names::{
         COUNT_PREFIX, COUNT_RESOURCE_CLAIMS, DEVICES_SUFFIX, HUGE_PAGES_PREFIX,
         REQUESTS_DEVICE_CLASS_PREFIX, REQUESTS_HUGE_PAGES_PREFIX, REQUESTS_PREFIX,
@@ -86,7 +86,7 @@ impl<'k> Evaluator<'k> {
                         .any(|suffix| name.ends_with(suffix))
             }
             Self::ResourceClaims => is_claim_name(name) || stands_for_class(name, context),
-            Self::Count(kind) => is_count_of(kind, name) || alias(kind) == Some(name),
+            Self::Count(kind) => is_count_of(kind, name) || plain_count_name(kind) == Some(name),
         }
     }
 

@@ -15,8 +15,8 @@ pub struct Footprint {
     pub traits: Traits,
 }
 
-/// What quota scopes can ask about an object. Only pods and volume claims have such traits;
-/// any other kind is never matched by a quota that has a scope.
+/// What quota scopes can ask about an object. Only pods, volume claims and charged workloads have
+/// such traits; any other kind is never matched by a quota that has a scope.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Traits {
     /// A kind that no scope matches.
@@ -28,6 +28,13 @@ pub enum Traits {
     VolumeClaim {
         /// The volume attributes classes that it has, had or is moving to; sorted, none empty.
         attributes_classes: Vec<Name>,
+    },
+    /// A workload that is charged for the pods of its template: to scopes it is what its pods are.
+    Template {
+        /// What scopes can ask about its pods.
+        pod: PodTraits,
+        /// What one pod counts for, so that the workload can be scaled without its template at hand.
+        replica: ResourceList,
     },
 }
 

@@ -60,6 +60,9 @@ pub struct Metadata {
     /// The annotations that quota rules look at.
     #[serde(default, deserialize_with = "nullable")]
     pub annotations: Annotations,
+    /// The labels that charging looks at.
+    #[serde(default, deserialize_with = "nullable")]
+    pub labels: Labels,
 }
 
 impl Metadata {
@@ -100,6 +103,14 @@ pub struct Annotations {
     /// `true` on a claim that Kubernetes made for a pod's extended resources.
     #[serde(default, rename = "resource.kubernetes.io/extended-resource-claim")]
     pub extended_resource_claim: Option<Name>,
+}
+
+/// The labels that charging looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Labels {
+    /// On pods and replica sets of a deployment: which template they were made from.
+    #[serde(default, rename = "pod-template-hash")]
+    pub pod_template_hash: Option<Name>,
 }
 
 /// Reads `null` as the empty value, as Kubernetes does everywhere.

@@ -10,6 +10,7 @@
 //! | [`Service`] | `services` = 1, `services.loadbalancers`, `services.nodeports` |
 //! | [`VolumeClaim`] | `persistentvolumeclaims` = 1, `requests.storage` (what is asked for or allotted, in whole bytes), both also by storage class |
 //! | [`ResourceClaim`] | devices by class, at most |
+//! | [`Workload`] | if the operator wants it charged: replicas times what a pod of its template counts for, but for `count/pods` |
 //!
 //! A pod has ended when its phase is Succeeded or Failed, or when it should have been deleted one
 //! grace period ago and is still there ([`Object::lapse`]). Then only `count/pods` counts.
@@ -34,20 +35,23 @@ mod pod;
 mod resource_claim;
 mod service;
 mod volume_claim;
+mod workload;
 
 pub use self::{
     context::{Context, NoContext, OwningPod},
+    count::plain_count_name,
     evaluator::{
         Evaluator, EveryClass, is_countable_by_anyone, is_ignored, matching_resources, owns,
     },
     footprint::{Footprint, PodTraits, Traits},
     group_resource::{GroupResource, ParseGroupResourceError},
-    metadata::{Annotations, Metadata, OwnerReference, TypeMeta},
+    metadata::{Annotations, Labels, Metadata, OwnerReference, TypeMeta},
     plural::plural,
     pod::Pod,
     resource_claim::ResourceClaim,
     service::Service,
     volume_claim::VolumeClaim,
+    workload::Workload,
 };
 
 use serde::{Deserialize, Deserializer};
@@ -65,6 +69,8 @@ pub enum Object {
     VolumeClaim(Box<VolumeClaim>),
     /// A resource claim.
     ResourceClaim(Box<ResourceClaim>),
+    /// A workload that is charged for its pods; see [`Charging`](crate::admission::Charging).
+    Workload(Box<Workload>),
     /// Any other kind: it counts as one, whatever it holds.
     Other(Box<Metadata>),
 }
@@ -122,6 +128,18 @@ impl Object {
         }
     }
 
+    /// Reads an object of a kind that is charged as a workload.
+    ///
+    /// # Errors
+    /// As [`Object::from_json`].
+    pub fn workload_from_json(kind: &GroupResource, json: &[u8]) -> Result<Self, Error> {
+        let read = serde_json::from_slice(json).map(Self::Workload);
+        read.map_err(|source| Error {
+            kind: kind.clone(),
+            source,
+        })
+    }
+
     /// What the object says about itself.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
@@ -130,6 +148,7 @@ impl Object {
             Self::Service(service) => &service.metadata,
             Self::VolumeClaim(claim) => &claim.metadata,
             Self::ResourceClaim(claim) => &claim.metadata,
+            Self::Workload(workload) => &workload.metadata,
             Self::Other(metadata) => metadata,
         }
     }
@@ -148,6 +167,7 @@ impl Object {
             Self::Service(service) => service.resources(),
             Self::VolumeClaim(claim) => claim.resources(),
             Self::ResourceClaim(claim) => claim.resources(context),
+            Self::Workload(workload) => return workload.footprint(kind),
             Self::Other(_) => count::resources(kind),
         };
         Footprint {
@@ -160,6 +180,7 @@ impl Object {
     #[must_use]
     pub fn traits(&self) -> Traits {
         match self {
+            Self::Workload(workload) => workload.traits(),
             Self::Pod(pod) => Traits::Pod(pod.traits()),
             Self::VolumeClaim(claim) => Traits::VolumeClaim {
                 attributes_classes: claim.attributes_classes(),
@@ -185,6 +206,7 @@ impl Object {
     pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
         match self {
             Self::Pod(pod) => pod.missing_requirements(required),
+            Self::Workload(workload) => workload.missing_requirements(required),
             _ => None,
         }
     }
@@ -198,7 +220,7 @@ impl Object {
             Self::Pod(pod) => pod.set_api_defaults(),
             Self::VolumeClaim(claim) => claim.set_api_defaults(),
             Self::ResourceClaim(claim) => claim.set_api_defaults(),
-            Self::Service(_) | Self::Other(_) => {}
+            Self::Service(_) | Self::Workload(_) | Self::Other(_) => {}
         }
         self
     }

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use quota_ledger::{
     Name, Span, Timestamp,
     decide::{
-        self, Adopted, Basis, Policy, QuotaChange, Refusal, Request, Reserved, Sighting, Verdict,
+        self, Admitted, Adopted, Basis, Measure, Policy, QuotaChange, Refusal, Request, Reserved,
+        Review, Sighting, Verdict,
     },
     desk::{Desk, Open},
     event::{Actor, Entry, Event, Observed, Reservation},
@@ -46,6 +47,23 @@ pub(crate) enum Step {
         amount: u64,
         terminating: bool,
         version: u64,
+    },
+    /// An API server is about to create (no version) or change a pod.
+    Admit {
+        namespace: u8,
+        uid: u8,
+        name: u8,
+        amount: u64,
+        version: Option<u64>,
+        holds: bool,
+    },
+    /// An API server is about to create or scale a workload that is charged.
+    AdmitWorkload {
+        namespace: u8,
+        uid: u8,
+        amount: u64,
+        replicas: u64,
+        scales: bool,
     },
     Release {
         namespace: u8,
@@ -103,6 +121,12 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(namespace, uid, name, amount, pod, ttl)| Step::Reserve { namespace, uid, name, amount, pod, ttl }),
         3 => (namespace.clone(), uid.clone(), 0..6_u64, any::<bool>(), 0..5_u64)
             .prop_map(|(namespace, uid, amount, terminating, version)| Step::Update { namespace, uid, amount, terminating, version }),
+        5 => (namespace.clone(), uid.clone(), 0..6_u8, 0..5_u64, prop::option::of(0..5_u64), prop::bool::weighted(0.8))
+            .prop_map(|(namespace, uid, name, amount, version, holds)|
+                Step::Admit { namespace, uid, name, amount, version, holds }),
+        3 => (namespace.clone(), 10..13_u8, 0..4_u64, 0..5_u64, any::<bool>())
+            .prop_map(|(namespace, uid, amount, replicas, scales)|
+                Step::AdmitWorkload { namespace, uid, amount, replicas, scales }),
         2 => (namespace.clone(), uid.clone()).prop_map(|(namespace, uid)| Step::Release { namespace, uid }),
         1 => (namespace.clone(), uid.clone(), 1..90_i64).prop_map(|(namespace, uid, ttl)| Step::Extend { namespace, uid, ttl }),
         2 => (namespace.clone(), uid.clone(), prop::option::of(0..5_u64))
@@ -149,6 +173,19 @@ fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint {
     }
 }
 
+fn workload(amount: u64, replicas: u64) -> Footprint {
+    let units = Quantity::from_units(i64::try_from(amount).unwrap());
+    let count = Name::from("count/deployments.apps");
+    let itself = Footprint {
+        resources: [(count, Quantity::from_units(1))].into_iter().collect(),
+        traits: Traits::Template {
+            pod: PodTraits::default(),
+            replica: [(Name::from("requests.cpu"), units)].into_iter().collect(),
+        },
+    };
+    itself.scaled(replicas).unwrap()
+}
+
 fn spec(hard: u64, scope: u8) -> Spec {
     let hard = Quantity::from_units(i64::try_from(hard).unwrap());
     let scopes = match scope {
@@ -173,6 +210,8 @@ pub(crate) struct World {
     pub(crate) wishes: Vec<Request>,
     /// What the last step granted.
     pub(crate) granted: Option<Arc<Reservation>>,
+    /// What the last step admitted, and for which wish.
+    pub(crate) admitted: Option<(Request, bool, Admitted)>,
     open: Open,
     clock: i64,
     watermark: Option<Timestamp>,
@@ -218,6 +257,7 @@ impl World {
     /// Answers whether something was granted.
     pub(crate) fn step(&mut self, step: &Step) -> bool {
         self.granted = None;
+        self.admitted = None;
         let watermark = self.watermark.unwrap_or(Timestamp::MAX);
         self.record(decide::due(
             &self.state,
@@ -266,12 +306,82 @@ impl World {
                     30,
                 ));
             }
+            Step::Admit {
+                namespace: space,
+                uid: number,
+                name,
+                amount,
+                version,
+                holds,
+            } => {
+                let basis = version.map_or(Basis::Create, |version| Basis::Update { version });
+                let seen = version.map(|version| footprint(version, true, false));
+                let request = Request {
+                    before: seen,
+                    ttl: None,
+                    ..wish(
+                        number,
+                        space,
+                        Some(name),
+                        footprint(amount, true, false),
+                        basis,
+                        0,
+                    )
+                };
+                return self.admit(request, Measure::Given, holds);
+            }
+            Step::AdmitWorkload {
+                namespace: space,
+                uid: number,
+                amount,
+                replicas,
+                scales,
+            } => {
+                let (basis, measure) = match scales {
+                    true => (Basis::Update { version: 1 }, Measure::Scaled { replicas }),
+                    false => (Basis::Create, Measure::Given),
+                };
+                let request = Request {
+                    resource: GroupResource::new("apps", "deployments"),
+                    ttl: None,
+                    ..wish(
+                        number,
+                        space,
+                        Some(number),
+                        workload(amount, replicas),
+                        basis,
+                        0,
+                    )
+                };
+                return self.admit(request, measure, true);
+            }
             other => {
                 let events = self.events(other);
                 self.record(events);
             }
         }
         false
+    }
+
+    fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
+        let review = Review {
+            request: request.clone(),
+            measure,
+            holds,
+        };
+        let Ok(admitted) = decide::admit(&self.state, self.now(), &review, &self.policy) else {
+            return false;
+        };
+        self.granted = admitted.events.iter().find_map(|event| match event {
+            Event::ReservationGranted(reservation) => Some(reservation.clone()),
+            _ => None,
+        });
+        if self.granted.is_some() {
+            self.wishes.retain(|earlier| earlier.uid != request.uid);
+        }
+        self.record(admitted.events.clone());
+        self.admitted = Some((request, holds, admitted));
+        true
     }
 
     fn wish(&mut self, wish: Request) -> bool {
@@ -416,7 +526,11 @@ impl World {
                     quota: Some(Name::from("quota-1")),
                 },
             ),
-            Step::Pass { .. } | Step::Reserve { .. } | Step::Update { .. } => Vec::new(),
+            Step::Pass { .. }
+            | Step::Reserve { .. }
+            | Step::Update { .. }
+            | Step::Admit { .. }
+            | Step::AdmitWorkload { .. } => Vec::new(),
         }
     }
 }

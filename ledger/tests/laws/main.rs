@@ -101,6 +101,32 @@ proptest! {
     }
 
     #[test]
+    fn what_is_admitted_fits_and_without_an_entry_grows_nowhere(steps in steps()) {
+        World::run_checking(&steps, |world| {
+            let Some((request, holds, admitted)) = &world.admitted else { return };
+            let silent = admitted.events.is_empty();
+            assert!(*holds || silent, "a dry run writes nothing");
+            let resource = request.resource.to_string();
+            let named = world.state.object_named(&request.namespace, &resource, &request.name);
+            let lives = named.is_some_and(|object| object.uid != request.uid);
+            if silent && *holds && admitted.replayed.is_none() && !admitted.unmeasured && !lives {
+                assert!(admitted.charged.is_empty(), "{admitted:?}");
+            }
+            if silent {
+                return;
+            }
+            for quota in &admitted.charged {
+                for limit in &quota.resources {
+                    let (used, reserved) = world.model.count(&request.namespace, &quota.name, &limit.resource);
+                    let mut counted = used;
+                    counted.add_assign(&reserved);
+                    assert!(limit.requested.is_positive() && counted <= limit.hard, "{counted}: {limit:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
     fn a_reservation_ends_at_most_once(steps in steps()) {
         let world = World::run(&steps);
         let mut pending = BTreeMap::new();

@@ -153,8 +153,8 @@ fn applies(quota: &QuotaRecord, footprint: &Footprint) -> bool {
         .scopes
         .iter()
         .all(|scope| match (&**scope, &footprint.traits) {
-            ("Terminating", Traits::Pod(pod)) => pod.terminating,
-            ("NotBestEffort", Traits::Pod(pod)) => !pod.best_effort,
+            ("Terminating", Traits::Pod(pod) | Traits::Template { pod, .. }) => pod.terminating,
+            ("NotBestEffort", Traits::Pod(pod) | Traits::Template { pod, .. }) => !pod.best_effort,
             _ => false,
         })
 }

@@ -6,6 +6,7 @@ use quota_ledger::{
     event::Observed,
     object::{Footprint, GroupResource, Traits},
     quota::syntax,
+    resource::ResourceList,
     uid::Uid,
 };
 
@@ -104,13 +105,9 @@ fn footprint_size(footprint: &Footprint) -> usize {
         Traits::Plain => 0,
         Traits::Pod(pod) => pod.priority_class.len(),
         Traits::VolumeClaim { attributes_classes } => names_size(attributes_classes),
+        Traits::Template { pod, replica } => pod.priority_class.len() + amounts_size(replica),
     };
-    traits
-        + footprint
-            .resources
-            .names()
-            .map(|name| PER_NAME + name.len())
-            .sum::<usize>()
+    traits + amounts_size(&footprint.resources)
 }
 
 fn quota_size(quota: &Adopted) -> usize {
@@ -122,15 +119,18 @@ fn quota_size(quota: &Adopted) -> usize {
     let selector = selector.map(|expression| {
         expression.scope_name.len() + expression.operator.len() + names_size(&expression.values)
     });
-    let hard = quota.spec.hard.names().map(|name| PER_NAME + name.len());
     quota.metadata.len()
         + names_size(&quota.spec.scopes)
         + selector.sum::<usize>()
-        + hard.sum::<usize>()
+        + amounts_size(&quota.spec.hard)
 }
 
 /// Room for a length, or for a length and a quantity.
 const PER_NAME: usize = 32;
+
+fn amounts_size(amounts: &ResourceList) -> usize {
+    amounts.names().map(|name| PER_NAME + name.len()).sum()
+}
 
 fn names_size(names: &[Name]) -> usize {
     names.iter().map(|name| PER_NAME + name.len()).sum()

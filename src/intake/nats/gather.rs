@@ -1,6 +1,6 @@
 //! From messages to chunks of events, with the cursor behind them.
 
-use std::ops::RangeInclusive;
+use std::{iter::Peekable, ops::RangeInclusive};
 
 use async_nats::{HeaderMap, jetstream::Message};
 use bytes::Bytes;
@@ -36,7 +36,7 @@ pub(super) struct Gather<'a> {
 }
 
 struct Reading {
-    events: Events,
+    events: Peekable<Events>,
     gap: Option<RangeInclusive<u64>>,
     cursor: Cursor,
 }
@@ -146,7 +146,7 @@ impl<'a> Gather<'a> {
         if let Some(gap) = &gap {
             tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
         }
-        let events = self.events(&message);
+        let events = self.events(&message).peekable();
         self.reading = Some(Reading {
             events,
             gap,
@@ -192,12 +192,16 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Reads on in the open message as far as the chunk goes.
+    /// Reads on in the open message as far as the chunk goes. It is looked ahead, so that the cursor goes with the
+    /// last event and not with what comes after it.
     fn read(&mut self) {
         let Some(reading) = &mut self.reading else {
             return;
         };
-        while !self.chunk.is_full(self.intake.max_batch_entries) {
+        while reading.events.peek().is_some() {
+            if self.chunk.is_full(self.intake.max_batch_entries) {
+                return;
+            }
             match reading.events.next() {
                 Some(Ok(incoming)) => self.chunk.add(incoming),
                 Some(Err(mut rejected)) => {
@@ -207,14 +211,12 @@ impl<'a> Gather<'a> {
                     self.chunk
                         .add_rejected(&self.intake.source, self.position, rejected);
                 }
-                None => {
-                    self.gaps.extend(reading.gap.take());
-                    self.cursor = Some(std::mem::take(&mut reading.cursor));
-                    self.reading = None;
-                    return;
-                }
+                None => {}
             }
         }
+        self.gaps.extend(reading.gap.take());
+        self.cursor = Some(std::mem::take(&mut reading.cursor));
+        self.reading = None;
     }
 }
 

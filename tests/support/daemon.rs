@@ -1,0 +1,158 @@
+//! The daemon's inside, without its listeners: a recovered ledger, its writer, and the intake from a stream.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use quota_ledger::{
+    event::{Entry, Event, Sequence},
+    journal::FileJournal,
+    state::State,
+};
+use quotad::{
+    config::Config,
+    intake::{
+        nats::{self, Running, Status},
+        payload::Reader,
+    },
+    recovery::{Recovered, recover},
+    writer::{self, Ledger, Threads, Watermark},
+};
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use super::until;
+
+/// A ledger that consumes a stream.
+pub(crate) struct Daemon {
+    pub(crate) ledger: Ledger,
+    pub(crate) status: Status,
+    entries: Seen,
+    threads: Threads<FileJournal>,
+    running: Running,
+    stop: CancellationToken,
+}
+
+impl Daemon {
+    /// Opens the ledger of a directory, and consumes what `config.nats` says.
+    pub(crate) async fn start(directory: &Path, config: &Config) -> Self {
+        let config = Config {
+            data_dir: directory.to_owned(),
+            ..config.clone()
+        };
+        let Recovered {
+            state,
+            journal,
+            durable,
+            ..
+        } = recover(&config).unwrap();
+        let max_batch_entries = config.journal.max_batch_entries.get();
+        let options = writer::Options {
+            policy: quota_ledger::decide::Policy::default(),
+            queue: config.limits.queue.get(),
+            max_batch_entries,
+        };
+        let watermark = Arc::new(Watermark::unknown());
+        let (ledger, threads) =
+            writer::start(state, journal, durable, watermark, options, |error| {
+                panic!("{error}")
+            })
+            .unwrap();
+        let entries = collect(&ledger);
+        let reader = Arc::new(Reader::new(&config.kinds, config.quotas.adopt));
+        let stop = CancellationToken::new();
+        let running = nats::start(
+            &config.nats,
+            max_batch_entries,
+            reader,
+            ledger.clone(),
+            stop.clone(),
+        );
+        let running = running.await.unwrap();
+        Self {
+            ledger,
+            status: running.status.clone(),
+            entries,
+            threads,
+            running,
+            stop,
+        }
+    }
+
+    /// Stops in order.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.running.task.await.unwrap();
+        close(self.ledger, self.threads).await;
+    }
+
+    /// Drops the intake in the middle of whatever it does.
+    pub(crate) async fn abort(self) {
+        self.running.task.abort();
+        let _ = self.running.task.await;
+        close(self.ledger, self.threads).await;
+    }
+
+    /// Waits until the state is so.
+    pub(crate) async fn until(&self, what: &str, mut is_so: impl FnMut(&State) -> bool) {
+        until(what, || self.ledger.peek(&mut is_so).then_some(())).await;
+    }
+
+    /// Waits until everything that the stream held just now is consumed.
+    pub(crate) async fn caught_up(&self) {
+        let since = Some(writer::now());
+        until("the stream is caught up with", || {
+            let standing = self.status.get();
+            (standing.connected && standing.caught_up_to > since).then_some(())
+        })
+        .await;
+    }
+
+    /// The events that were recorded since the start, of which something is told.
+    pub(crate) async fn recorded<T>(&self, tell: impl Fn(&Event) -> Option<T>) -> Vec<T> {
+        let head = self.ledger.peek(|state| state.head().sequence);
+        self.ledger.wait_durable(head).await.unwrap();
+        until("the entries are seen", || {
+            (self.entries.lock().unwrap().0 >= head).then_some(())
+        })
+        .await;
+        self.entries
+            .lock()
+            .unwrap()
+            .1
+            .iter()
+            .filter_map(|entry| tell(&entry.event))
+            .collect()
+    }
+}
+
+/// How far entries were seen, and those since the start.
+type Seen = Arc<Mutex<(Sequence, Vec<Entry>)>>;
+
+async fn close(ledger: Ledger, threads: Threads<FileJournal>) {
+    let closed = tokio::task::spawn_blocking(move || {
+        ledger.close();
+        threads.join().unwrap().close().unwrap()
+    });
+    closed.await.unwrap();
+}
+
+fn collect(ledger: &Ledger) -> Seen {
+    let entries = Arc::new(Mutex::new((ledger.durable().sequence, Vec::new())));
+    let (mut batches, into) = (ledger.watch(), entries.clone());
+    tokio::spawn(async move {
+        loop {
+            match batches.recv().await {
+                Ok(batch) => {
+                    let mut seen = into.lock().unwrap();
+                    seen.0 = batch.last().map_or(seen.0, |last| last.sequence);
+                    seen.1.extend(batch.iter().cloned());
+                }
+                Err(RecvError::Closed) => return,
+                Err(RecvError::Lagged(_)) => panic!("the test does not follow its ledger"),
+            }
+        }
+    });
+    entries
+}

@@ -1,0 +1,137 @@
+//! A real nats-server with JetStream, on loopback, in a directory of its own.
+
+use std::{
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use async_nats::jetstream;
+use tempfile::TempDir;
+
+/// A server; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    directory: TempDir,
+    port: u16,
+    arguments: Vec<String>,
+}
+
+impl Server {
+    /// Starts a server on a free port, and waits until it answers.
+    pub(crate) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// As [`Server::start`], with further arguments.
+    pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::start_at(free_port(), arguments)
+    }
+
+    /// As [`Server::start`], on a port that was free before.
+    pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Self {
+        let directory = TempDir::new().unwrap();
+        let arguments: Vec<_> = arguments
+            .iter()
+            .map(|&argument| argument.to_owned())
+            .collect();
+        let child = spawn(&directory, port, &arguments);
+        let mut server = Self {
+            child,
+            directory,
+            port,
+            arguments,
+        };
+        server.wait();
+        server
+    }
+
+    /// Where it listens.
+    pub(crate) fn url(&self) -> String {
+        url(self.port)
+    }
+
+    /// Ends it without a chance to tidy up.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again with what it had stored.
+    pub(crate) fn restart(&mut self) {
+        self.child = spawn(&self.directory, self.port, &self.arguments);
+        self.wait();
+    }
+
+    /// Copies what a killed server has stored.
+    pub(crate) fn copy(&self) -> TempDir {
+        let copy = TempDir::new().unwrap();
+        copy_directory(self.directory.path(), copy.path());
+        copy
+    }
+
+    /// Replaces what a killed server has stored.
+    pub(crate) fn restore(&mut self, copy: TempDir) {
+        self.directory = copy;
+    }
+
+    fn wait(&mut self) {
+        let deadline = Instant::now() + super::PATIENCE;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("nats-server ended with {status}");
+            }
+            assert!(Instant::now() < deadline, "nats-server does not answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A client's view of JetStream on it.
+    pub(crate) async fn jetstream(&self) -> jetstream::Context {
+        jetstream::new(async_nats::connect(self.url()).await.unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy_directory(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// A port that nothing listens on.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The URL of a server on this port.
+pub(crate) fn url(port: u16) -> String {
+    format!("nats://127.0.0.1:{port}")
+}
+
+fn spawn(directory: &TempDir, port: u16, arguments: &[String]) -> Child {
+    let mut command = Command::new("nats-server");
+    command
+        .args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"])
+        .arg(directory.path());
+    command
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().expect("nats-server is installed")
+}

@@ -62,8 +62,7 @@ pub enum Error {
 pub fn load(reader: &FileReader, info: &SnapshotInfo) -> Result<State, Error> {
     let sequence = info.position.sequence;
     let mut content = reader.snapshots().open(info)?;
-    let state = State::read(&mut content)
-        .map_err(|source| Error::Snapshot { sequence, source })?;
+    let state = State::read(&mut content).map_err(|source| Error::Snapshot { sequence, source })?;
     if state.head().sequence != sequence {
         let why = format!("it holds the state at {}", state.head().sequence);
         let source = ImageError::Decode(DecodeError(why));

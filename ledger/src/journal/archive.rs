@@ -15,6 +15,7 @@ use super::{
     Damage, Durable, Error, Hash,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, File, temporary},
+    frame::Frame,
     reader::{BatchReader, Chunk, Source},
 };
 
@@ -150,7 +151,7 @@ impl Archive {
             bytes: out.offset,
             path,
         };
-        self.verify(&file)?;
+        self.verify(&file, |_, _| {})?;
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         files.retain(|other| other.path != file.path);
         files.push(file.clone());
@@ -159,18 +160,19 @@ impl Archive {
     }
 
     /// Reads a whole file: its hash, its head and foot, and every frame against the chain. Gives the chain
-    /// before and behind it.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Io`].
-    pub fn verify(&self, file: &ArchiveFile) -> Result<(Durable, Durable), Error> {
+    /// before and behind it; `visit` sees each frame, and the chain before it.
+    pub(super) fn verify(
+        &self,
+        file: &ArchiveFile,
+        mut visit: impl FnMut(&Durable, &Frame<'_>),
+    ) -> Result<(Durable, Durable), Error> {
         let opened = Opened::new(self.disk.as_ref(), file)?;
         opened.verify_hash()?;
         let mut position = opened.before;
         for (_, offset) in opened.list()? {
             let chunk = opened.block(offset)?;
-            let (frames, end) = chunk.behind(&position)?;
-            if frames.is_empty() {
+            let end = chunk.each_behind(&position, &mut visit)?;
+            if end == position {
                 return Err(missing(&file.path, position.sequence.saturating_add(1)));
             }
             position = end;

@@ -115,9 +115,7 @@ impl FileJournal {
         let keeper = Keeper::start(&store)?;
         store.signal.prepare();
         store.signal.move_now();
-        let reader = FileReader {
-            store: Arc::clone(&store),
-        };
+        let reader = FileReader::new(Arc::clone(&store));
         let journal = Self {
             keeper,
             store,
@@ -212,6 +210,10 @@ impl Drop for FileJournal {
 }
 
 impl FileReader {
+    pub(super) const fn new(store: Arc<Store>) -> Self {
+        Self { store }
+    }
+
     /// Reads from the batch that holds the entry `from` on, as [`Reader::read`] does, but with the choice
     /// to borrow the batches.
     #[must_use]

@@ -18,6 +18,7 @@ mod golden;
 mod hash;
 mod keeper;
 mod log;
+mod offline;
 mod origin;
 mod reader;
 mod recovery;
@@ -27,6 +28,7 @@ mod snapshot;
 mod store;
 #[cfg(test)]
 mod tests;
+mod verify;
 
 pub use archive::{Archive, ArchiveFile};
 pub use compact::{Compaction, Retention};
@@ -34,9 +36,11 @@ pub use epoch::Seal;
 pub use error::{Damage, Error};
 pub use file::{FileJournal, FileReader, Options, Stats};
 pub use hash::{Hash, ParseHashError};
+pub use offline::{Offline, OfflineData};
 pub use reader::{BatchReader, BatchRef};
 pub use recovery::Recovery;
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
+pub use verify::{Verified, Watch, verify};
 
 use crate::Timestamp;
 

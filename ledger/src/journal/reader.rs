@@ -32,6 +32,23 @@ impl Chunk {
         }
     }
 
+    /// Visits the frames behind `position`, each with the chain before it, and gives the chain behind
+    /// them.
+    pub(super) fn each_behind(
+        &self,
+        position: &Durable,
+        visit: &mut impl FnMut(&Durable, &frame::Frame<'_>),
+    ) -> Result<Durable, Error> {
+        let (mut frames, _) = self.behind(position)?;
+        let mut here = *position;
+        while let Parsed::Complete(frame) = frame::parse(frames) {
+            visit(&here, &frame);
+            here = frame.end();
+            frames = &frames[frame.bytes.len()..];
+        }
+        Ok(here)
+    }
+
     /// Ledger time of the first frame.
     pub(super) fn first_time(&self) -> Option<Timestamp> {
         match frame::parse(&self.bytes) {

@@ -243,7 +243,11 @@ impl Store {
             moved: current.moved.sequence,
             log_bytes: file_bytes(&self.directory.join(log::DIRECTORY))?,
             log_segments: segments.len(),
-            epochs_bytes: file_bytes(&self.epochs_directory())?,
+            epochs_bytes: sealed
+                .iter()
+                .fold(file_bytes(current.epoch.directory())?, |sum, sealed| {
+                    sum.saturating_add(sealed.seal.stored_bytes)
+                }),
             sealed_epochs: sealed.len(),
             snapshot_bytes: snapshots.iter().map(|info| info.bytes).sum(),
             snapshots,

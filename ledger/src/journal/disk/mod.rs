@@ -3,6 +3,7 @@
 
 mod real;
 mod sled_database;
+mod untouched;
 
 use std::{
     path::{Path, PathBuf},
@@ -12,6 +13,7 @@ use std::{
 use super::Error;
 
 pub use real::RealDisk;
+pub(super) use untouched::Untouched;
 
 /// A file in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -230,8 +230,13 @@ impl Epoch {
     }
 
     /// Reads everything there is and compares it with the seal.
-    pub(super) fn check(&self, disk: &dyn Disk, seal: &Seal) -> Result<(), Error> {
-        let found = self.verify(disk, |_| {})?;
+    pub(super) fn check(
+        &self,
+        disk: &dyn Disk,
+        seal: &Seal,
+        visit: impl FnMut(&frame::Frame<'_>),
+    ) -> Result<(), Error> {
+        let found = self.verify(disk, visit)?;
         if found == seal.last {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use super::{Extent, HEADER_BYTES, Segment, parse_header};
 use crate::journal::{
     Damage, Durable, Error,
     disk::File,
-    frame::{self, Parsed},
+    frame::{self, Frame, Parsed},
 };
 
 /// What a segment's bytes say.
@@ -17,12 +17,8 @@ pub(in crate::journal) struct Scan {
     pub(in crate::journal) extent: Extent,
     /// The size it was made with; 0 if it grows.
     pub(in crate::journal) size: u64,
-    /// The chain hash at the wanted sequence, if a batch of this segment ends there.
-    pub(in crate::journal) at_wanted: Option<Durable>,
     /// What stands behind the frames, unless it is zeros up to the end.
     pub(in crate::journal) fault: Option<Fault>,
-    /// How many batches it holds.
-    pub(in crate::journal) batches: u64,
 }
 
 /// A place where a frame should stand and does not.
@@ -46,14 +42,21 @@ impl Fault {
     }
 }
 
-/// Reads a segment that should begin at `before`; `wanted` is a sequence whose position is asked for.
-pub(in crate::journal) fn scan(bytes: &[u8], before: &Durable, wanted: u64) -> Scan {
+/// The position that a segment says to begin at.
+pub(in crate::journal) fn before(bytes: &[u8]) -> Option<Durable> {
+    parse_header(bytes).ok().map(|(before, _)| before)
+}
+
+/// Reads a segment that should begin at `before`; `visit` sees its frames.
+pub(in crate::journal) fn scan(
+    bytes: &[u8],
+    before: &Durable,
+    visit: impl FnMut(&Frame<'_>),
+) -> Scan {
     let mut scan = Scan {
         extent: Extent::new(before),
         size: 0,
-        at_wanted: None,
         fault: None,
-        batches: 0,
     };
     let head = &bytes[..bytes.len().min(usize::try_from(HEADER_BYTES).unwrap_or(0))];
     if head.iter().all(|byte| *byte == 0) {
@@ -78,7 +81,7 @@ pub(in crate::journal) fn scan(bytes: &[u8], before: &Durable, wanted: u64) -> S
             return scan;
         }
     }
-    frames(bytes, wanted, &mut scan);
+    frames(bytes, &mut scan, visit);
     let length = bytes.len() as u64;
     if scan.fault.is_none() && length < scan.size {
         scan.fault = Some(Fault {
@@ -90,7 +93,7 @@ pub(in crate::journal) fn scan(bytes: &[u8], before: &Durable, wanted: u64) -> S
     scan
 }
 
-fn frames(bytes: &[u8], wanted: u64, scan: &mut Scan) {
+fn frames(bytes: &[u8], scan: &mut Scan, mut visit: impl FnMut(&Frame<'_>)) {
     loop {
         let at = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
         let rest = bytes.get(at..).unwrap_or_default();
@@ -121,10 +124,7 @@ fn frames(bytes: &[u8], wanted: u64, scan: &mut Scan) {
                 return;
             }
         }
-        scan.batches = scan.batches.saturating_add(1);
-        if scan.extent.last.sequence == wanted {
-            scan.at_wanted = Some(scan.extent.last);
-        }
+        visit(&frame);
     }
 }
 

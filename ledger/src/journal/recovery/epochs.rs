@@ -74,7 +74,7 @@ impl Opening<'_> {
             if checked > limit {
                 return Ok(checked.saturating_sub(seal.frame_bytes));
             }
-            epoch.check(self.disk, seal)?;
+            epoch.check(self.disk, seal, |_| {})?;
             epoch.close();
         }
         Ok(checked)

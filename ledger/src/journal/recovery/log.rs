@@ -70,8 +70,11 @@ impl Opening<'_> {
             }
             let file = self.disk.open(&path)?;
             let bytes = scan::read(file.as_ref())?;
-            let scan = scan::scan(&bytes, &read.position, wanted);
-            at_wanted = at_wanted.or(scan.at_wanted);
+            let scan = scan::scan(&bytes, &read.position, |frame| {
+                if frame.last_sequence() == wanted {
+                    at_wanted = Some(frame.end());
+                }
+            });
             let is_last = Some(first) == last;
             if let Some(fault) = &scan.fault {
                 self.fault(file.as_ref(), &scan, fault, is_last, noted)?;

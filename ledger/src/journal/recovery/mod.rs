@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Name of the lock file in the data directory.
-const LOCK: &str = "LOCK";
+pub(super) const LOCK: &str = "LOCK";
 
 /// What opening found and did.
 #[derive(Clone, Debug, PartialEq, Eq)]

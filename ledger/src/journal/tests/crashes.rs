@@ -1,7 +1,5 @@
 //! A process that dies at any call, on a disk that forgets: what was acknowledged is there again.
 
-use std::{io::Write, path::PathBuf};
-
 use super::*;
 use crate::journal::{
     Retention,

@@ -1,7 +1,5 @@
 //! Flipped bits, cut and missing files: repaired, or refused with the place named; never silently less.
 
-use std::{fs, path::PathBuf};
-
 use super::*;
 
 /// A ledger of 70 entries with sealed epochs, a current one, and a log; stopped cleanly or killed.
@@ -14,28 +12,6 @@ fn ledger(clean: bool) -> (tempfile::TempDir, Durable) {
         journal.close().unwrap();
     }
     (directory, durable)
-}
-
-fn files(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else if path.file_name().unwrap() != "LOCK" {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-fn copy(from: &Path, to: &Path) {
-    for path in files(from) {
-        let target = to.join(path.strip_prefix(from).unwrap());
-        fs::create_dir_all(target.parent().unwrap()).unwrap();
-        fs::copy(path, target).unwrap();
-    }
 }
 
 /// Opens and reads everything: it is all there, or damage is reported.

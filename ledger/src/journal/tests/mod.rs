@@ -4,8 +4,14 @@ mod crashes;
 mod damage;
 mod parts;
 mod upkeep;
+mod verifying;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
     Batch, Durable, Error, FileJournal, FileReader, Journal, Options, Reader, Recovery,
@@ -42,6 +48,36 @@ fn try_open(directory: &Path, options: Options) -> Result<Opened, Error> {
 
 fn open(directory: &Path) -> Opened {
     try_open(directory, small()).unwrap()
+}
+
+/// The files below a directory, but for the lock.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.file_name().unwrap() != "LOCK" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+fn copy(from: &Path, to: &Path) {
+    for path in files(from) {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(path, target).unwrap();
+    }
+}
+
+/// Stores a snapshot of a state that nobody looks into.
+fn snapshot(reader: &FileReader, position: Durable) {
+    let mut writer = reader.snapshots().create(position).unwrap();
+    write!(writer, "state at {}", position.sequence).unwrap();
+    writer.finish().unwrap();
 }
 
 /// A payload that can be told from all others, and does not compress.

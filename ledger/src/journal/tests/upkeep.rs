@@ -1,15 +1,7 @@
 //! Snapshots, compaction, archive.
 
-use std::{fs, io::Write};
-
 use super::*;
 use crate::journal::{Archive, Retention, disk::RealDisk};
-
-fn snapshot(reader: &FileReader, position: Durable) {
-    let mut writer = reader.snapshots().create(position).unwrap();
-    write!(writer, "state at {}", position.sequence).unwrap();
-    writer.finish().unwrap();
-}
 
 /// Bytes that the files below a directory take on the disk.
 fn disk_bytes(directory: &Path) -> u64 {
@@ -229,7 +221,7 @@ fn what_is_archived_can_be_read_from_the_beginning() {
     let last = found.unwrap().last().unwrap().batch.last_sequence();
     assert_eq!(last, done.kept_from - 1);
     let file = alone.files().remove(2);
-    assert!(alone.verify(&file).is_ok());
+    assert!(alone.verify(&file, |_, _| {}).is_ok());
     let right = fs::read(&file.path).unwrap();
     for place in [
         0,
@@ -243,6 +235,9 @@ fn what_is_archived_can_be_read_from_the_beginning() {
         let mut wrong = right.clone();
         wrong[place] ^= 1;
         fs::write(&file.path, wrong).unwrap();
-        assert!(alone.verify(&file).unwrap_err().is_damage(), "{place}");
+        assert!(
+            alone.verify(&file, |_, _| {}).unwrap_err().is_damage(),
+            "{place}"
+        );
     }
 }

@@ -1,0 +1,228 @@
+//! The deep check and the offline reader: they find all there is, and change nothing.
+
+use super::*;
+use crate::journal::{BatchRef, Offline, Retention, Verified, Watch, verify};
+
+/// A ledger with archive, sealed epochs, an epoch being filled, a log and snapshots, killed.
+fn ledger() -> (tempfile::TempDir, Durable) {
+    let directory = scratch();
+    let options = Options {
+        archive: Some(directory.path().join("archive")),
+        ..small()
+    };
+    let (mut journal, reader, _) = try_open(&directory.path().join("data"), options).unwrap();
+    for sequence in [100, 130] {
+        let position = fill_and_work(&mut journal, sequence, 250);
+        snapshot(&reader, position);
+    }
+    let age = Some(Span::from_seconds(60));
+    let retention = Retention {
+        max_age: age,
+        max_bytes: None,
+    };
+    assert!(reader.compact(time(140), &retention).unwrap().archived > 0);
+    let durable = fill_and_work(&mut journal, 160, 250);
+    assert!(reader.stats().unwrap().sealed_epochs > 0);
+    (directory, durable)
+}
+
+fn check(directory: &Path) -> Verified {
+    let archive = directory.join("archive");
+    verify(
+        Arc::new(RealDisk),
+        &directory.join("data"),
+        Some(&archive),
+        &mut (),
+    )
+    .unwrap()
+}
+
+/// All files that mean something, but those of sled, which keeps books of its own.
+fn contents(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let ours = |path: &PathBuf| {
+        !path.iter().any(|part| part == "sled") && path.extension().is_none_or(|e| e != "tmp")
+    };
+    let read = |path: PathBuf| (path.clone(), fs::read(path).unwrap());
+    files(directory)
+        .into_iter()
+        .filter(ours)
+        .map(read)
+        .collect()
+}
+
+#[test]
+fn a_whole_ledger_is_right_and_stays_as_it_is() {
+    let (directory, durable) = ledger();
+    let before = contents(directory.path());
+    for _ in 0..2 {
+        let found = check(directory.path());
+        assert_eq!(found.damages, []);
+        assert_eq!(
+            (found.first_sequence, found.entries, found.batches),
+            (1, 160, 80)
+        );
+        assert_eq!((found.last, found.snapshots), (Some(durable), 2));
+    }
+    assert!(contents(directory.path()) == before);
+}
+
+#[test]
+fn the_watch_sees_every_batch_and_can_object() {
+    struct Objects(u64);
+    impl Watch for Objects {
+        fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
+            assert_eq!(batch.first_sequence, self.0 + 1);
+            self.0 = batch.last_sequence();
+            assert_eq!(batch.payload, payload(batch.first_sequence, 250));
+            if self.0 == 80 {
+                Err("not what I expected".to_owned())
+            } else {
+                Ok(())
+            }
+        }
+    }
+    let (directory, _) = ledger();
+    let archive = directory.path().join("archive");
+    let mut watch = Objects(0);
+    let data = directory.path().join("data");
+    let found = verify(Arc::new(RealDisk), &data, Some(&archive), &mut watch).unwrap();
+    assert_eq!(watch.0, 160);
+    assert_eq!(found.damages.len(), 1);
+    assert_eq!(
+        (found.damages[0].sequence, &*found.damages[0].why),
+        (Some(79), "not what I expected")
+    );
+}
+
+#[test]
+fn damage_to_each_of_our_files_is_found_and_named() {
+    let (original, _) = ledger();
+    for (path, right) in contents(original.path()) {
+        let written = right.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        for place in [0, written / 2, written - 1] {
+            let mut wrong = right.clone();
+            wrong[place] ^= 0x10;
+            fs::write(&path, wrong).unwrap();
+            let found = check(original.path());
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            // The anchor has two notes, so that one may be lost.
+            if name != "anchor" {
+                let named = found.damages.iter().any(|damage| damage.file == path);
+                assert!(named, "{name} at {place}: {:?}", found.damages);
+            }
+        }
+        fs::write(&path, right).unwrap();
+    }
+    assert_eq!(check(original.path()).damages, []);
+}
+
+#[test]
+fn what_is_missing_is_found() {
+    let (original, _) = ledger();
+    for (path, right) in contents(original.path()) {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name == "anchor" || name.ends_with(".snapshot") || name == "LEDGER" {
+            continue;
+        }
+        fs::remove_file(&path).unwrap();
+        let found = check(original.path());
+        // Without its first file the archive begins later.
+        let later = name.ends_with(".qla") && found.first_sequence > 1;
+        assert!(later || !found.damages.is_empty(), "{name}");
+        fs::write(&path, right).unwrap();
+    }
+}
+
+#[test]
+fn reading_offline_gives_all_and_changes_nothing() {
+    let (directory, durable) = ledger();
+    let (data, archive) = (
+        directory.path().join("data"),
+        directory.path().join("archive"),
+    );
+    let before = contents(directory.path());
+    let offline = Offline::open(Arc::new(RealDisk), &data, Some(&archive)).unwrap();
+    assert_eq!(
+        (offline.first_sequence(), offline.last_sequence()),
+        (1, durable.sequence)
+    );
+    assert_eq!(offline.batches(0).map(Result::unwrap).count(), 80);
+    assert!(matches!(
+        try_open(&data, small()),
+        Err(Error::Locked { .. })
+    ));
+    drop(offline);
+    assert!(contents(directory.path()) == before);
+
+    let offline = Offline::open(Arc::new(RealDisk), &archive, None).unwrap();
+    assert_eq!(offline.first_sequence(), 1);
+    let last = offline
+        .batches(0)
+        .last()
+        .unwrap()
+        .unwrap()
+        .batch
+        .last_sequence();
+    assert_eq!(last, offline.last_sequence());
+
+    let offline = Offline::open(Arc::new(RealDisk), &data, None).unwrap();
+    let first = offline.first_sequence();
+    assert!(first > 1);
+    assert!(
+        offline
+            .batches(0)
+            .next()
+            .unwrap()
+            .unwrap()
+            .batch
+            .first_sequence
+            == first
+    );
+}
+
+#[test]
+fn a_torn_end_is_noted_and_left() {
+    let directory = scratch();
+    let data = directory.path().join("data");
+    let (mut journal, _, _) = open(&data);
+    fill(&mut journal, 6, 30);
+    drop(journal);
+    let log = files(&data)
+        .into_iter()
+        .find(|path| path.extension().is_some())
+        .unwrap();
+    let mut bytes = fs::read(&log).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    bytes[end..end + 40].fill(7);
+    fs::write(&log, &bytes).unwrap();
+    let found = check(directory.path());
+    assert_eq!(found.damages, []);
+    assert!(
+        found.notes.iter().any(|note| note.contains("torn")),
+        "{:?}",
+        found.notes
+    );
+    let offline = Offline::open(Arc::new(RealDisk), &data, None).unwrap();
+    assert_eq!(offline.batches(0).map(Result::unwrap).count(), 3);
+    drop(offline);
+    assert!(fs::read(&log).unwrap() == bytes);
+}
+
+#[test]
+fn there_has_to_be_a_ledger() {
+    let directory = scratch();
+    let path = directory.path();
+    assert!(matches!(
+        verify(Arc::new(RealDisk), path, None, &mut ()),
+        Err(Error::Io { .. })
+    ));
+    assert!(matches!(
+        Offline::open(Arc::new(RealDisk), path, None),
+        Err(Error::Io { .. })
+    ));
+    let _held = open(path);
+    assert!(matches!(
+        verify(Arc::new(RealDisk), path, None, &mut ()),
+        Err(Error::Locked { .. })
+    ));
+}

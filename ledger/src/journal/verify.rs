@@ -1,0 +1,92 @@
+//! The deep check: every frame, seal, snapshot and archive file of a ledger at rest, each part with the
+//! chain and with the others. Unlike recovery it goes on behind damage and tells all of it, and it changes
+//! nothing.
+
+mod parts;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Archive, BatchRef, Damage, Durable, Error,
+    disk::{Disk, Untouched},
+    offline,
+};
+use parts::Verifier;
+
+/// Follows a check while it goes on.
+pub trait Watch {
+    /// A part has been begun: what it is, and how many bytes have been checked, of how many.
+    fn progress(&mut self, part: &str, checked: u64, total: u64) {
+        let _ = (part, checked, total);
+    }
+
+    /// A batch that is right so far. What is found to be wrong with its payload is reported.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
+        let _ = batch;
+        Ok(())
+    }
+}
+
+/// Follows nothing.
+impl Watch for () {}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Everything that is damaged or missing. Empty: the ledger is whole.
+    pub damages: Vec<Damage>,
+    /// What is no damage, but is put right when the ledger is opened.
+    pub notes: Vec<String>,
+    /// Batches that were checked.
+    pub batches: u64,
+    /// Entries in them.
+    pub entries: u64,
+    /// Sequence of the first entry that was checked; 0 if there is none.
+    pub first_sequence: u64,
+    /// Where the chain ends.
+    pub last: Option<Durable>,
+    /// Snapshots that are right.
+    pub snapshots: usize,
+    /// Bytes of frames that were checked.
+    pub bytes: u64,
+}
+
+/// Checks a data directory, with its archive if that is named, or an archive directory alone.
+///
+/// # Errors
+/// [`Error::Locked`] while a daemon runs; [`Error::Io`] if something cannot be read, and not found if there
+/// is no ledger. Damage is no error here: it is what is answered.
+pub fn verify(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    archive: Option<&Path>,
+    watch: &mut dyn Watch,
+) -> Result<Verified, Error> {
+    let disk: Arc<dyn Disk> = Arc::new(Untouched::new(disk));
+    let is_data = offline::exists(disk.as_ref(), directory)?;
+    let archive: Option<PathBuf> = match (archive, is_data) {
+        (Some(archive), _) => Some(archive.to_path_buf()),
+        (None, false) => Some(directory.to_path_buf()),
+        (None, true) => None,
+    };
+    let mut verifier = Verifier::new(disk.as_ref(), directory, watch);
+    if let Some(path) = archive {
+        let archive = Archive::open(Arc::clone(&disk), &path)?;
+        if archive.files().is_empty() && !is_data {
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(Error::io(directory, "find a ledger in", source));
+        }
+        verifier.archive(&archive)?;
+    }
+    if is_data {
+        let _lock = disk.lock(&directory.join(super::recovery::LOCK))?;
+        verifier.data(&disk)?;
+    }
+    Ok(verifier.finish())
+}

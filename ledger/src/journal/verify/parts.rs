@@ -1,0 +1,294 @@
+//! The parts of a ledger, one after the other.
+
+use std::{path::Path, sync::Arc};
+
+use super::{
+    super::{
+        anchor,
+        archive::{Archive, ArchiveFile},
+        epoch::{self, Epoch, Seal},
+        frame::Frame,
+        log::{self as commit_log, scan},
+        origin,
+        snapshot::Snapshots,
+    },
+    BatchRef, Damage, Disk, Durable, Error, Verified, Watch,
+};
+
+pub(super) struct Verifier<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    watch: &'a mut dyn Watch,
+    found: Verified,
+    total: u64,
+    /// Chain ends at the sequences that snapshots were taken at, as far as they have been met.
+    snapshots: Vec<(u64, Option<Durable>)>,
+}
+
+impl<'a> Verifier<'a> {
+    pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path, watch: &'a mut dyn Watch) -> Self {
+        Self {
+            disk,
+            directory,
+            watch,
+            found: Verified::default(),
+            total: 0,
+            snapshots: Vec::new(),
+        }
+    }
+
+    pub(super) fn finish(self) -> Verified {
+        self.found
+    }
+
+    /// Takes damage into the report; other errors end the check.
+    fn report(&mut self, error: Error) -> Result<(), Error> {
+        match error {
+            Error::Damaged(damage) => {
+                self.found.damages.push(damage);
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    fn damage(&mut self, file: &Path, sequence: Option<u64>, why: String) {
+        self.found.damages.push(Damage {
+            file: file.to_path_buf(),
+            offset: None,
+            sequence,
+            why,
+        });
+    }
+
+    fn begin(&mut self, part: &str) {
+        self.watch.progress(part, self.found.bytes, self.total);
+    }
+
+    /// Takes in a frame that continues `before`.
+    fn frame(&mut self, file: &Path, before: &Durable, frame: &Frame<'_>) {
+        self.found.batches += 1;
+        self.found.entries = self.found.entries.saturating_add(u64::from(frame.count));
+        self.found.bytes = self.found.bytes.saturating_add(frame.bytes.len() as u64);
+        if self.found.first_sequence == 0 {
+            self.found.first_sequence = frame.first_sequence;
+        }
+        for (sequence, position) in &mut self.snapshots {
+            if *sequence == frame.last_sequence() {
+                *position = Some(frame.end());
+            }
+        }
+        let seen = self.watch.batch(BatchRef {
+            first_sequence: frame.first_sequence,
+            count: frame.count,
+            time: frame.time,
+            payload: frame.payload,
+            hash: frame.hash,
+            previous: before.hash,
+        });
+        if let Err(why) = seen {
+            self.damage(file, Some(frame.first_sequence), why);
+        }
+    }
+
+    /// The files of an archive, and whether they continue each other.
+    pub(super) fn archive(&mut self, archive: &Archive) -> Result<(), Error> {
+        let files = archive.files();
+        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        self.total = self.total.saturating_add(bytes);
+        for file in files {
+            self.begin(&file.path.display().to_string());
+            if let Err(error) = self.archive_file(archive, &file) {
+                self.report(error)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn archive_file(&mut self, archive: &Archive, file: &ArchiveFile) -> Result<(), Error> {
+        let (before, last) = archive.verify(file, |before, frame| {
+            self.frame(&file.path, before, frame);
+        })?;
+        self.continues(&file.path, &before);
+        self.found.last = Some(last);
+        Ok(())
+    }
+
+    /// Checks that a part which begins behind `before` continues what was checked so far.
+    fn continues(&mut self, file: &Path, before: &Durable) {
+        let Some(last) = self.found.last.filter(|last| last != before) else {
+            return;
+        };
+        let why = format!(
+            "it continues sequence {} with hash {}, but the ledger before it ends at {} with {}",
+            before.sequence, before.hash, last.sequence, last.hash
+        );
+        self.damage(file, Some(last.sequence.saturating_add(1)), why);
+    }
+
+    /// A data directory.
+    pub(super) fn data(&mut self, disk: &Arc<dyn Disk>) -> Result<(), Error> {
+        let snapshots = Snapshots::new(Arc::clone(disk), self.directory);
+        let (taken, damaged) = snapshots.list()?;
+        self.found.damages.extend(damaged);
+        self.snapshots = taken
+            .iter()
+            .map(|info| (info.position.sequence, None))
+            .collect();
+        let origin = match origin::read(self.disk, self.directory) {
+            Ok(origin) => origin,
+            Err(error) => {
+                self.report(error)?;
+                None
+            }
+        };
+        if let Some(origin) = origin {
+            self.continues(&self.directory.join(origin::FILE), &origin);
+            self.found.last = Some(origin);
+            self.meet(&origin);
+        }
+        self.epochs(origin.as_ref())?;
+        self.log()?;
+        let end = self.found.last;
+        let origin = origin.map_or(0, |origin| origin.sequence);
+        for info in taken {
+            let sequence = info.position.sequence;
+            self.begin(&info.path.display().to_string());
+            let met = self.snapshots.iter().find(|(met, _)| *met == sequence);
+            let in_chain = met.and_then(|(_, position)| *position);
+            if end.is_some_and(|end| end.sequence < sequence) {
+                let why = format!("it was taken of sequence {sequence}, which the ledger lacks");
+                self.damage(&info.path, Some(sequence), why);
+            } else if sequence >= origin && in_chain != Some(info.position) {
+                let why = format!("the chain does not have its hash at sequence {sequence}");
+                self.damage(&info.path, Some(sequence), why);
+            } else if let Some(damage) = snapshots.verify(&info)? {
+                self.found.damages.push(damage);
+            } else {
+                self.found.snapshots += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, position: &Durable) {
+        for (sequence, met) in &mut self.snapshots {
+            if *sequence == position.sequence {
+                *met = Some(*position);
+            }
+        }
+    }
+
+    /// The sealed epochs, and whether the one being filled agrees with the log.
+    fn epochs(&mut self, origin: Option<&Durable>) -> Result<(), Error> {
+        let directory = self.directory.join(epoch::DIRECTORY);
+        let begin = origin.map_or(0, |origin| origin.sequence);
+        let mut seals = Vec::new();
+        for listed in self.disk.list(&directory)? {
+            let Some(first) = epoch::first_of(&listed.name) else {
+                continue;
+            };
+            let path = directory.join(&listed.name);
+            if first <= begin {
+                self.found
+                    .notes
+                    .push(format!("{}: compacted, to be removed", path.display()));
+                continue;
+            }
+            match Seal::read(self.disk, &path) {
+                Ok(Some(seal)) => {
+                    self.total = self.total.saturating_add(seal.frame_bytes);
+                    seals.push((path, seal));
+                }
+                Ok(None) => self
+                    .found
+                    .notes
+                    .push(format!("{}: not sealed yet", path.display())),
+                Err(error) => self.report(error)?,
+            }
+        }
+        for (path, seal) in seals {
+            self.begin(&path.display().to_string());
+            self.continues(&path, &seal.before);
+            let epoch = Epoch::new(&directory, seal.before);
+            let mut before = seal.before;
+            let disk = self.disk;
+            let checked = epoch.check(disk, &seal, |frame| {
+                self.frame(&path, &before, frame);
+                before = frame.end();
+            });
+            epoch.close();
+            if let Err(error) = checked {
+                self.report(error)?;
+            }
+            // What follows was chained to what was sealed, whatever is left of it.
+            self.found.last = Some(seal.last);
+        }
+        Ok(())
+    }
+
+    /// The segments of the commit log, and what was acknowledged.
+    fn log(&mut self) -> Result<(), Error> {
+        let directory = self.directory.join(commit_log::DIRECTORY);
+        let anchor = anchor::read(self.disk, self.directory)?;
+        let noted = anchor.position;
+        if noted.is_none() || anchor.unreadable > 0 {
+            let path = self.directory.join(anchor::FILE);
+            self.found
+                .notes
+                .push(format!("{}: a note cannot be read", path.display()));
+        }
+        let mut listed = self.disk.list(&directory)?;
+        listed.retain(|listed| commit_log::first_of(&listed.name).is_some());
+        let last = listed.last().map(|listed| listed.name.clone());
+        let sealed = self.found.last.unwrap_or(Durable::NOTHING);
+        let mut noted_is_there =
+            noted.is_none_or(|noted| noted.sequence < sealed.sequence || noted == sealed);
+        for listed in listed {
+            let path = directory.join(&listed.name);
+            let end = self.found.last.unwrap_or(Durable::NOTHING);
+            let first = commit_log::first_of(&listed.name).unwrap_or(0);
+            if first <= sealed.sequence {
+                self.found
+                    .notes
+                    .push(format!("{}: sealed, to be removed", path.display()));
+                continue;
+            }
+            self.begin(&path.display().to_string());
+            let file = self.disk.open(&path)?;
+            let bytes = scan::read(file.as_ref())?;
+            let before = scan::before(&bytes).unwrap_or(end);
+            self.continues(&path, &before);
+            let mut at = before;
+            let scan = scan::scan(&bytes, &before, |frame| {
+                noted_is_there |= noted == Some(frame.end());
+                self.frame(&path, &at, frame);
+                at = frame.end();
+            });
+            let position = scan.extent.last;
+            if let Some(fault) = scan.fault {
+                let acknowledged = noted.is_some_and(|noted| noted.sequence > position.sequence);
+                if fault.was_durable || acknowledged || last.as_deref() != Some(&listed.name) {
+                    self.found
+                        .damages
+                        .push(fault.damage(file.as_ref(), &position));
+                } else {
+                    self.found.notes.push(format!(
+                        "{} at byte {}: a torn write that was never acknowledged, to be erased",
+                        path.display(),
+                        fault.offset
+                    ));
+                }
+            }
+            self.found.last = Some(position);
+        }
+        if let Some(noted) = noted.filter(|_| !noted_is_there) {
+            let why = format!(
+                "sequence {} was acknowledged, and is not in the ledger",
+                noted.sequence
+            );
+            self.damage(&directory, Some(noted.sequence), why);
+        }
+        Ok(())
+    }
+}

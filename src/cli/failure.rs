@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     Failure = 1,
     /// The command line asks for nothing that there is.
     Usage = 2,
+    /// The ledger is damaged.
+    Damaged = 4,
     /// A quota stands against it.
     Denied = 10,
     /// There is no such thing.

@@ -1,13 +1,13 @@
 //! Figures of quotas: what is available, and how much of a limit is taken.
 
 use quota_ledger::quantity::Quantity;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::table::Table;
 
 /// A limit, and what counts against it.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Figure {
     /// The resource.
@@ -21,17 +21,41 @@ pub(crate) struct Figure {
     #[serde(default)]
     pub(crate) reserved: Quantity,
     /// What was asked for.
-    #[serde(default)]
+    #[serde(default, skip_serializing)]
     pub(crate) requested: Quantity,
 }
 
 /// A quota and its figures.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Figures {
     /// The quota's name.
     pub(crate) name: String,
     /// One for each limit.
     pub(crate) resources: Vec<Figure>,
+}
+
+/// Usage of a namespace.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Usage {
+    /// The namespace.
+    pub(crate) namespace: String,
+    /// Sums over the namespace, whatever its quotas.
+    pub(crate) resources: Vec<Sum>,
+    /// Its quotas.
+    pub(crate) quotas: Vec<Figures>,
+}
+
+/// What there is of a resource in a namespace.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Sum {
+    /// The resource.
+    pub(crate) resource: String,
+    /// What observed objects count for.
+    #[serde(default)]
+    pub(crate) used: Quantity,
+    /// What pending reservations hold beside that.
+    #[serde(default)]
+    pub(crate) reserved: Quantity,
 }
 
 impl Figure {
@@ -86,6 +110,56 @@ pub(crate) fn looked_at(quotas: &Value) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
+/// The figures of each quota, then the sums of the namespace, which no quota limits.
+pub(crate) fn usage_table(usages: &[Usage], all: bool) -> Table {
+    let mut titles = vec![
+        "QUOTA",
+        "RESOURCE",
+        ">HARD",
+        ">USED",
+        ">RESERVED",
+        ">AVAILABLE",
+        ">USE%",
+    ];
+    if all {
+        titles.insert(0, "NAMESPACE");
+    }
+    let mut table = Table::new(&titles);
+    for usage in usages {
+        let mut add = |cells: [String; 7]| {
+            let namespace = all.then(|| usage.namespace.clone());
+            table.row(namespace.into_iter().chain(cells));
+        };
+        for quota in &usage.quotas {
+            for figure in &quota.resources {
+                add([
+                    quota.name.clone(),
+                    figure.resource.clone(),
+                    figure.hard.to_string(),
+                    figure.used.to_string(),
+                    figure.reserved.to_string(),
+                    figure.available().to_string(),
+                    figure.share(),
+                ]);
+            }
+        }
+        for sum in &usage.resources {
+            let (used, reserved) = (sum.used.to_string(), sum.reserved.to_string());
+            let none = || "-".to_owned();
+            add([
+                none(),
+                sum.resource.clone(),
+                none(),
+                used,
+                reserved,
+                none(),
+                none(),
+            ]);
+        }
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +192,22 @@ mod tests {
     fn a_limit_of_zero_has_no_share() {
         assert_eq!(figure("0", "0", "0").share(), "0%");
         assert_eq!(figure("0", "1", "0").share(), "inf%");
+    }
+
+    #[test]
+    fn usage_shows_quotas_and_totals() {
+        let usage = Usage::deserialize(serde_json::json!({
+            "namespace": "a",
+            "resources": [{"resource": "pods", "used": "3", "reserved": "1"}],
+            "quotas": [{"name": "q", "resources": [
+                {"resource": "pods", "hard": "2", "used": "3", "reserved": "1", "available": "-2"}]}]
+        }))
+        .unwrap();
+        assert_eq!(
+            usage_table(&[usage], true).render(true),
+            "NAMESPACE   QUOTA   RESOURCE   HARD   USED   RESERVED   AVAILABLE   USE%\n\
+             a           q       pods          2      3          1          -2   200%\n\
+             a           -       pods          -      3          1           -      -"
+        );
     }
 }

@@ -13,6 +13,7 @@ mod entry;
 mod failure;
 mod figures;
 mod get;
+mod ledger;
 mod manifest;
 mod namespaces;
 mod output;
@@ -83,6 +84,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
             clap_complete::generate(*shell, &mut Arguments::command(), "quotactl", &mut script);
             output::written(io::Write::write_all(&mut io::stdout(), &script))
         }
+        Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
         Command::Online(command) => online(&session(global, matches, output)?, command),
     }
 }
@@ -91,12 +93,16 @@ fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Ses
     Ok(Session {
         client: Client::new(global)?,
         output,
-        scope: Scope {
-            given: global.namespace.clone(),
-            strict: is_flag(matches, "namespace"),
-            all: global.all_namespaces,
-        },
+        scope: scope(global, matches),
     })
+}
+
+fn scope(global: &Global, matches: &ArgMatches) -> Scope {
+    Scope {
+        given: global.namespace.clone(),
+        strict: is_flag(matches, "namespace"),
+        all: global.all_namespaces,
+    }
 }
 
 /// Whether an option was given by flag: at the program's name, or at that of a command.

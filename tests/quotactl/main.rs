@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
+mod compacted;
+mod ledger;
 mod offers;
 mod stub;
 

@@ -81,6 +81,14 @@ pub struct StoredBatch {
     pub previous: Hash,
 }
 
+impl StoredBatch {
+    /// The chain hash that the batch must have behind `previous`.
+    #[must_use]
+    pub fn computed_hash(&self) -> Hash {
+        frame::encode(&self.batch, &self.previous, false, &mut Vec::new())
+    }
+}
+
 /// How far the journal is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durable {

@@ -1,0 +1,242 @@
+//! `ledger import`: a data directory from an exported ledger.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use quota_ledger::{
+    codec,
+    event::Entry,
+    journal::{
+        Batch, Durable, FileJournal, Hash, Journal as _, MAX_PAYLOAD_BYTES, Options, StoredBatch,
+        disk::{Disk as _, RealDisk},
+    },
+};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    decoded,
+    export::{BatchLine, End, FORMAT, Head, Line, VERSION},
+    unread,
+};
+use crate::cli::{
+    failure::{Exit, Failure, Outcome},
+    output::Output,
+};
+
+/// Longest line that is read: a full batch in base64, or an entry of it.
+const MAX_LINE_BYTES: u64 = 2 * MAX_PAYLOAD_BYTES as u64;
+
+/// Batches are made durable together once they have so many bytes.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// Makes a data directory. It appears when everything is in it, or not at all.
+pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
+    refuse_what_is_there(data_dir)?;
+    let source: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(file).map_err(|error| Failure::from(error).about(file.display()))?)
+    };
+    let building = building(data_dir)?;
+    let made = import(Lines::new(BufReader::new(source)), &building);
+    let end = match made {
+        Ok(end) => end,
+        Err(failure) => {
+            // What is left of it would only be in the way; that it failed is what matters.
+            let _ = fs::remove_dir_all(&building);
+            return Err(failure);
+        }
+    };
+    fs::rename(&building, data_dir)
+        .map_err(|error| Failure::from(error).about(data_dir.display()))?;
+    RealDisk.sync_directory(parent(data_dir)).map_err(unread)?;
+    if output.is_structured() {
+        return output.value(&end);
+    }
+    output.line(format!(
+        "{} entries in {} batches imported, head {}",
+        end.entries, end.batches, end.hash
+    ))
+}
+
+fn refuse_what_is_there(data_dir: &Path) -> Outcome {
+    match fs::read_dir(data_dir) {
+        Ok(mut found) => match found.next() {
+            None => Ok(()),
+            Some(_) => Err(
+                Failure::new(Exit::Conflict, "there is something in it already")
+                    .about(data_dir.display())
+                    .hint("a ledger is imported into a directory of its own"),
+            ),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::from(error).about(data_dir.display())),
+    }
+}
+
+/// Where the directory is made before it gets its name.
+fn building(data_dir: &Path) -> Outcome<PathBuf> {
+    let name = data_dir
+        .file_name()
+        .ok_or_else(|| Failure::usage(format!("--data-dir {}: no name", data_dir.display())))?;
+    let mut name = name.to_owned();
+    name.push(".importing");
+    let building = data_dir.with_file_name(name);
+    fs::create_dir(&building).map_err(|error| Failure::from(error).about(building.display()))?;
+    Ok(building)
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+}
+
+fn import(mut lines: Lines<impl BufRead>, directory: &Path) -> Outcome<End> {
+    let head: Head = lines.expect("the head")?;
+    if head.format != FORMAT || head.version != VERSION {
+        return Err(lines.wrong(format!("not a {FORMAT} of version {VERSION}")));
+    }
+    if head.first_sequence != 1 {
+        let why = format!(
+            "the ledger was exported from entry {} on",
+            head.first_sequence
+        );
+        return Err(Failure::general(why)
+            .hint("only a whole ledger can be imported: export with --archive"));
+    }
+    let options = Options {
+        background: false,
+        ..Options::default()
+    };
+    let (mut journal, _, _) =
+        FileJournal::open(Arc::new(RealDisk), directory, options).map_err(unread)?;
+    let mut end = End {
+        batches: 0,
+        entries: 0,
+        last_sequence: 0,
+        hash: Hash::GENESIS.to_string(),
+    };
+    let mut position = Durable::NOTHING;
+    let mut group = 0;
+    loop {
+        let batch = match lines.expect::<Line>("a batch or the end")? {
+            Line::Batch(batch) => batch,
+            Line::End(said) if said == end => break,
+            Line::End(_) => return Err(lines.wrong("the end does not say what was before it")),
+            Line::Entry(_) => return Err(lines.wrong("an entry without a batch")),
+        };
+        let stored = lines.batch(batch, &position)?;
+        position = Durable {
+            sequence: stored.batch.last_sequence(),
+            hash: stored.hash,
+            time: stored.batch.time,
+        };
+        end.batches += 1;
+        end.entries += u64::from(stored.batch.count);
+        end.last_sequence = position.sequence;
+        end.hash = position.hash.to_string();
+        group += stored.batch.payload.len();
+        journal
+            .append(stored.batch)
+            .map_err(|error| lines.wrong(error.to_string()))?;
+        if group >= GROUP_BYTES {
+            group = 0;
+            journal.sync().map_err(unread)?;
+        }
+    }
+    let durable = journal.close().map_err(unread)?;
+    if durable != position {
+        return Err(lines.wrong("what was written is not what was read"));
+    }
+    Ok(end)
+}
+
+/// Numbered lines of JSON.
+struct Lines<R> {
+    input: R,
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    const fn new(input: R) -> Self {
+        Self {
+            input,
+            number: 0,
+            text: Vec::new(),
+        }
+    }
+
+    fn expect<T: DeserializeOwned>(&mut self, what: &str) -> Outcome<T> {
+        self.text.clear();
+        self.number += 1;
+        let mut limited = self.input.by_ref().take(MAX_LINE_BYTES);
+        let read = limited.read_until(b'\n', &mut self.text)?;
+        if read == 0 {
+            return Err(self.wrong(format!("it ends where {what} should be")));
+        }
+        serde_json::from_slice(&self.text)
+            .map_err(|error| self.wrong(format!("not {what}: {error}")))
+    }
+
+    /// Reads the entries of a batch, and checks that everything that is said about it is true.
+    fn batch(&mut self, line: BatchLine, position: &Durable) -> Outcome<StoredBatch> {
+        let number = self.number;
+        let hash = |text: &str| {
+            text.parse::<Hash>()
+                .map_err(|error| self.wrong(error.to_string()))
+        };
+        let (previous, hash) = (hash(&line.previous)?, hash(&line.hash)?);
+        let payload = STANDARD
+            .decode(&line.payload)
+            .map_err(|error| self.wrong(format!("the payload: {error}")))?;
+        let stored = StoredBatch {
+            batch: Batch {
+                first_sequence: line.first_sequence,
+                count: line.count,
+                time: line.time,
+                payload,
+            },
+            hash,
+            previous,
+        };
+        if previous != position.hash || line.first_sequence != position.sequence.saturating_add(1) {
+            return Err(self.wrong("the batch does not continue the one before"));
+        }
+        if stored.computed_hash() != hash {
+            return Err(self.wrong("the hash is not that of the batch"));
+        }
+        let entries = decoded(line.first_sequence, line.count, &stored.batch.payload)
+            .map_err(|failure| failure.about(format_args!("line {number}")))?;
+        if codec::encode_entries(&entries) != stored.batch.payload {
+            return Err(self.wrong("the payload is not written as this version writes it"));
+        }
+        for entry in &entries {
+            self.entry(entry)?;
+        }
+        Ok(stored)
+    }
+
+    fn entry(&mut self, entry: &Entry) -> Outcome {
+        let Line::Entry(said) = self.expect::<Line>("an entry")? else {
+            return Err(self.wrong("an entry of the batch is missing"));
+        };
+        let meant: Value =
+            serde_json::to_value(entry).map_err(|error| Failure::general(error.to_string()))?;
+        if said != meant {
+            return Err(self.wrong("the entry is not what the batch holds"));
+        }
+        Ok(())
+    }
+
+    fn wrong(&self, why: impl Into<String>) -> Failure {
+        Failure::new(Exit::Damaged, why).about(format_args!("line {}", self.number))
+    }
+}

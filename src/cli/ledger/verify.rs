@@ -1,0 +1,149 @@
+//! `ledger verify`: everything that can be checked.
+//!
+//! First the bytes: checksums, the hash chain, offsets, seals, snapshots, archive files, and that every batch holds
+//! entries. Then the meaning: the entries are folded, and each snapshot must hold the state that the fold has there.
+
+use std::sync::Arc;
+
+use quota_ledger::{
+    codec,
+    journal::{self, BatchRef, Damage, Offline, SnapshotInfo, Verified, Watch, disk::RealDisk},
+    replay::{self as fold, Until},
+    state::State,
+};
+use serde_json::{Value, json};
+
+use super::{progress::Progress, replay, unfolded, unopened, unread};
+use crate::cli::{
+    args::Place,
+    failure::{Exit, Failure, Outcome},
+    output::{Output, note},
+};
+
+/// Checks a ledger; fails with [`Exit::Damaged`] if something is wrong with it.
+pub(super) fn run(place: &Place, output: &Output) -> Outcome {
+    let directory = &place.data_dir;
+    let archive = place.archive.as_deref();
+    let mut bytes = Bytes(Progress::of_bytes("checking"));
+    let mut found = journal::verify(Arc::new(RealDisk), directory, archive, &mut bytes)
+        .map_err(|error| unopened(error, directory))?;
+    drop(bytes);
+    if found.damages.is_empty() {
+        let ledger = Offline::open(Arc::new(RealDisk), directory, archive)
+            .map_err(|error| unopened(error, directory))?;
+        found.damages = wrong_snapshots(&ledger)?;
+    }
+    for what in &found.notes {
+        note(format!("note: {what}"));
+    }
+    if output.is_structured() {
+        output.value(&told(&found))?;
+    } else if found.damages.is_empty() {
+        output.line(summary(&found))?;
+    }
+    for damage in &found.damages {
+        let failure = journal::Error::Damaged(damage.clone()).to_string();
+        note(Failure::general(failure).to_string());
+    }
+    if found.damages.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::silent(Exit::Damaged))
+    }
+}
+
+/// Follows the check of the bytes.
+struct Bytes(Progress);
+
+impl Watch for Bytes {
+    fn progress(&mut self, _part: &str, checked: u64, total: u64) {
+        self.0.of(checked, total);
+    }
+
+    fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
+        let entries = codec::decode_entries(batch.first_sequence, batch.count, batch.payload)
+            .map_err(|error| error.to_string())?;
+        match entries.last() {
+            Some(last) if last.time == batch.time => Ok(()),
+            _ => Err("its time is not that of its last entry".to_owned()),
+        }
+    }
+}
+
+/// Snapshots whose state is not what the entries amount to.
+fn wrong_snapshots(ledger: &Offline) -> Outcome<Vec<Damage>> {
+    if matches!(ledger, Offline::Archive(_)) && ledger.first_sequence() > 1 {
+        note("note: a part of an archive: its entries amount to nothing without those before");
+        return Ok(Vec::new());
+    }
+    let mut state = replay::beginning(ledger, Until::End)?;
+    let mut damages = Vec::new();
+    for info in ahead(ledger, &state)? {
+        replay::fold(ledger, &mut state, Until::Sequence(info.position.sequence))?;
+        if let Some(damage) = compare(ledger, &info, &state)? {
+            damages.push(damage);
+        }
+    }
+    replay::fold(ledger, &mut state, Until::End)?;
+    Ok(damages)
+}
+
+/// The snapshots that the state will come to.
+fn ahead(ledger: &Offline, state: &State) -> Outcome<Vec<SnapshotInfo>> {
+    let Offline::Data(data) = ledger else {
+        return Ok(Vec::new());
+    };
+    let (mut snapshots, _) = data.reader().snapshots().list().map_err(unread)?;
+    snapshots.retain(|info| info.position.sequence > state.head().sequence);
+    Ok(snapshots)
+}
+
+fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Option<Damage>> {
+    let Offline::Data(data) = ledger else {
+        return Ok(None);
+    };
+    let why = match fold::load(data.reader(), info) {
+        Ok(stored) if stored.digest() == folded.digest() => return Ok(None),
+        Ok(_) => "its state is not what the entries up to it amount to".to_owned(),
+        Err(fold::Error::Snapshot { source, .. }) => source.to_string(),
+        Err(error) => return Err(unfolded(error)),
+    };
+    Ok(Some(Damage {
+        file: info.path.clone(),
+        offset: None,
+        sequence: Some(info.position.sequence),
+        why,
+    }))
+}
+
+fn summary(found: &Verified) -> String {
+    match &found.last {
+        Some(last) => format!(
+            "whole: entries {} to {} in {} batches, {} snapshots, head {}",
+            found.first_sequence, last.sequence, found.batches, found.snapshots, last.hash
+        ),
+        None => "whole: no entries".to_owned(),
+    }
+}
+
+fn told(found: &Verified) -> Value {
+    let damage = |damage: &Damage| {
+        json!({
+            "file": damage.file,
+            "offset": damage.offset,
+            "sequence": damage.sequence,
+            "why": damage.why,
+        })
+    };
+    json!({
+        "whole": found.damages.is_empty(),
+        "damages": found.damages.iter().map(damage).collect::<Vec<_>>(),
+        "notes": found.notes,
+        "firstSequence": found.first_sequence,
+        "lastSequence": found.last.map_or(0, |last| last.sequence),
+        "head": found.last.map(|last| last.hash.to_string()),
+        "batches": found.batches,
+        "entries": found.entries,
+        "snapshots": found.snapshots,
+    })
+}

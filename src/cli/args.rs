@@ -1,10 +1,14 @@
 //! The command line.
 
+mod ledger;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use quota_ledger::{Timestamp, quantity::Quantity, replay::Until};
+use quota_ledger::{Timestamp, quantity::Quantity};
+
+pub(crate) use ledger::{Ledger, Place};
 
 use super::output::Format;
 use crate::config::Period;
@@ -284,79 +288,6 @@ pub(crate) struct Reserve {
     pub(crate) ttl: Option<Period>,
 }
 
-/// What can be done with a ledger at rest.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Ledger {
-    /// Check everything: checksums, hash chain, offsets, snapshots. Ends with 4 if something is damaged.
-    Verify {
-        #[command(flatten)]
-        place: Place,
-    },
-    /// Fold the entries from the beginning, and print the state.
-    Replay {
-        #[command(flatten)]
-        place: Place,
-        /// The last entry to fold, by sequence or by time.
-        #[arg(long, value_name = "SEQUENCE|TIME", value_parser = until)]
-        until: Option<Until>,
-    },
-    /// Print entries, one JSON object per line; of all namespaces unless one is given.
-    Dump {
-        #[command(flatten)]
-        place: Place,
-        /// The first entry, by sequence.
-        #[arg(long, value_name = "SEQUENCE", default_value_t = 1)]
-        from: u64,
-        /// The last entry, by sequence.
-        #[arg(long, value_name = "SEQUENCE", default_value_t = u64::MAX, hide_default_value = true)]
-        to: u64,
-    },
-    /// Print how much there is of everything.
-    Stat {
-        #[command(flatten)]
-        place: Place,
-    },
-    /// Write the ledger as text that others can check: batches with their hashes, and their entries.
-    Export {
-        /// The file to write; `-` is standard output.
-        file: PathBuf,
-        #[command(flatten)]
-        place: Place,
-    },
-    /// Make a data directory from an exported ledger, checking every hash.
-    Import {
-        /// The file to read; `-` is standard input.
-        file: PathBuf,
-        /// The data directory to make; it must not exist, or be empty.
-        #[arg(long, value_name = "DIRECTORY")]
-        data_dir: PathBuf,
-    },
-}
-
-/// Where a ledger is.
-#[derive(Args, Debug)]
-pub(crate) struct Place {
-    /// A data directory, or an archive directory alone.
-    #[arg(
-        long,
-        value_name = "DIRECTORY",
-        env = "QUOTAD_DATA_DIR",
-        default_value = "data"
-    )]
-    pub(crate) data_dir: PathBuf,
-    /// The archive of a data directory, for what was compacted away.
-    #[arg(long, value_name = "DIRECTORY", env = "QUOTAD_RETENTION__ARCHIVE_DIR")]
-    pub(crate) archive: Option<PathBuf>,
-}
-
-fn until(text: &str) -> Result<Until, String> {
-    if let Ok(sequence) = text.parse() {
-        return Ok(Until::Sequence(sequence));
-    }
-    let wrong = |_| "neither a sequence number nor an RFC 3339 time".to_owned();
-    text.parse().map(Until::Time).map_err(wrong)
-}
-
 /// Quantities by resource, as the API takes them.
 pub(crate) type Amounts = BTreeMap<String, String>;
 
@@ -381,51 +312,4 @@ fn amounts(text: &str) -> Result<Amounts, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory;
-
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
-    }
-
-    #[test]
-    fn requests_are_checked_before_they_are_sent() {
-        let parsed = amounts("cpu=2,memory=1Gi").unwrap();
-        assert_eq!(parsed.get("memory").map(String::as_str), Some("1Gi"));
-        for wrong in ["", "cpu", "=1", "cpu=lots", "cpu=1,cpu=2", "cpu=1,"] {
-            assert!(amounts(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_reservation_needs_a_file_or_a_request_with_a_uid() {
-        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
-        assert!(parse("quotactl reserve --uid a --request cpu=1 --ttl 30s").is_ok());
-        assert!(parse("quotactl reserve -f -").is_ok());
-        assert!(parse("quotactl reserve -f - --uid a").is_ok());
-        assert!(parse("quotactl reserve --request cpu=1").is_err());
-        assert!(parse("quotactl reserve --uid a").is_err());
-        assert!(parse("quotactl reserve -f x --request cpu=1").is_err());
-        assert!(parse("quotactl extend a --ttl forever").is_err());
-        assert!(parse("quotactl delete quota").is_err());
-        assert!(parse("quotactl delete -f x").is_ok());
-        assert!(parse("quotactl get quotas -n x -A -o name").is_ok());
-    }
-
-    #[test]
-    fn a_replay_ends_at_a_sequence_or_a_time() {
-        assert_eq!(until("17"), Ok(Until::Sequence(17)));
-        let time = "2026-11-20T10:00:00Z";
-        assert_eq!(until(time), Ok(Until::Time(time.parse().unwrap())));
-        assert!(until("yesterday").is_err());
-    }
-
-    #[test]
-    fn a_mistyped_command_is_answered_with_the_one_meant() {
-        let error = Arguments::try_parse_from(["quotactl", "reseve"]).unwrap_err();
-        assert!(error.to_string().contains("reserve"), "{error}");
-    }
-}
+mod tests;

@@ -5,6 +5,7 @@
 mod compacted;
 mod ledger;
 mod offers;
+mod secure;
 mod stub;
 
 use std::{

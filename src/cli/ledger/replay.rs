@@ -30,7 +30,7 @@ pub(super) fn fold(ledger: &Offline, state: &mut State, until: Until) -> Outcome
     let progress = Progress::over("replaying", first, last);
     let mut batches = ledger.batches(first);
     replay::replay(state, &mut batches, until, |entry| {
-        progress.at(entry.sequence)
+        progress.at(entry.sequence);
     })
     .map_err(unfolded)
 }

@@ -1,0 +1,92 @@
+//! The command line of `ledger`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use quota_ledger::replay::Until;
+
+/// What can be done with a ledger at rest.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Ledger {
+    /// Check everything: checksums, hash chain, offsets, snapshots. Ends with 4 if something is damaged.
+    Verify {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Fold the entries from the beginning, and print the state.
+    Replay {
+        #[command(flatten)]
+        place: Place,
+        /// The last entry to fold, by sequence or by time.
+        #[arg(long, value_name = "SEQUENCE|TIME", value_parser = until)]
+        until: Option<Until>,
+    },
+    /// Print entries, one JSON object per line; of all namespaces unless one is given.
+    Dump {
+        #[command(flatten)]
+        place: Place,
+        /// The first entry, by sequence.
+        #[arg(long, value_name = "SEQUENCE", default_value_t = 1)]
+        from: u64,
+        /// The last entry, by sequence.
+        #[arg(long, value_name = "SEQUENCE", default_value_t = u64::MAX, hide_default_value = true)]
+        to: u64,
+    },
+    /// Print how much there is of everything.
+    Stat {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Write the ledger as text that others can check: batches with their hashes, and their entries.
+    Export {
+        /// The file to write; `-` is standard output.
+        file: PathBuf,
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Make a data directory from an exported ledger, checking every hash.
+    Import {
+        /// The file to read; `-` is standard input.
+        file: PathBuf,
+        /// The data directory to make; it must not exist, or be empty.
+        #[arg(long, value_name = "DIRECTORY")]
+        data_dir: PathBuf,
+    },
+}
+
+/// Where a ledger is.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// A data directory, or an archive directory alone.
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        env = "QUOTAD_DATA_DIR",
+        default_value = "data"
+    )]
+    pub(crate) data_dir: PathBuf,
+    /// The archive of a data directory, for what was compacted away.
+    #[arg(long, value_name = "DIRECTORY", env = "QUOTAD_RETENTION__ARCHIVE_DIR")]
+    pub(crate) archive: Option<PathBuf>,
+}
+
+fn until(text: &str) -> Result<Until, String> {
+    if let Ok(sequence) = text.parse() {
+        return Ok(Until::Sequence(sequence));
+    }
+    let wrong = |_| "neither a sequence number nor an RFC 3339 time".to_owned();
+    text.parse().map(Until::Time).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_ends_at_a_sequence_or_a_time() {
+        assert_eq!(until("17"), Ok(Until::Sequence(17)));
+        let time = "2026-11-20T10:00:00Z";
+        assert_eq!(until(time), Ok(Until::Time(time.parse().unwrap())));
+        assert!(until("yesterday").is_err());
+    }
+}

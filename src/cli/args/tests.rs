@@ -1,0 +1,38 @@
+use clap::CommandFactory;
+
+use super::*;
+
+#[test]
+fn the_command_line_is_consistent() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn requests_are_checked_before_they_are_sent() {
+    let parsed = amounts("cpu=2,memory=1Gi").unwrap();
+    assert_eq!(parsed.get("memory").map(String::as_str), Some("1Gi"));
+    for wrong in ["", "cpu", "=1", "cpu=lots", "cpu=1,cpu=2", "cpu=1,"] {
+        assert!(amounts(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_reservation_needs_a_file_or_a_request_with_a_uid() {
+    let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+    assert!(parse("quotactl reserve --uid a --request cpu=1 --ttl 30s").is_ok());
+    assert!(parse("quotactl reserve -f -").is_ok());
+    assert!(parse("quotactl reserve -f - --uid a").is_ok());
+    assert!(parse("quotactl reserve --request cpu=1").is_err());
+    assert!(parse("quotactl reserve --uid a").is_err());
+    assert!(parse("quotactl reserve -f x --request cpu=1").is_err());
+    assert!(parse("quotactl extend a --ttl forever").is_err());
+    assert!(parse("quotactl delete quota").is_err());
+    assert!(parse("quotactl delete -f x").is_ok());
+    assert!(parse("quotactl get quotas -n x -A -o name").is_ok());
+}
+
+#[test]
+fn a_mistyped_command_is_answered_with_the_one_meant() {
+    let error = Arguments::try_parse_from(["quotactl", "reseve"]).unwrap_err();
+    assert!(error.to_string().contains("reserve"), "{error}");
+}

@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "intake_nats/connections.rs"]
+mod connections;
 #[path = "intake_nats/messages.rs"]
 mod messages;
 #[path = "intake_nats/streams.rs"]

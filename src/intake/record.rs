@@ -241,3 +241,6 @@ fn decide(
     desk.record(actor, advance);
     recorded
 }
+
+#[cfg(test)]
+mod tests;

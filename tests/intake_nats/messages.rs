@@ -98,7 +98,7 @@ async fn what_cannot_be_understood_is_kept_and_stops_nothing() {
     daemon
         .until("all are consumed", |state| position(state) == 5)
         .await;
-    assert_eq!(daemon.ledger.peek(|state| state.object_count()), 3);
+    assert_eq!(daemon.ledger.peek(State::object_count), 3);
     let letters = daemon.recorded(dead_letter).await;
     let told: Vec<_> = letters
         .iter()
@@ -140,7 +140,7 @@ async fn one_message_may_hold_more_events_than_a_batch() {
     daemon
         .until("all are consumed", |state| position(state) == 2)
         .await;
-    assert_eq!(daemon.ledger.peek(|state| state.object_count()), 3_001);
+    assert_eq!(daemon.ledger.peek(State::object_count), 3_001);
     daemon.stop().await;
 }
 
@@ -175,7 +175,7 @@ async fn large_messages_come_in_several_helpings() {
     daemon
         .until("all are consumed", |state| position(state) == 30)
         .await;
-    assert_eq!(daemon.ledger.peek(|state| state.object_count()), 30);
+    assert_eq!(daemon.ledger.peek(State::object_count), 30);
     daemon.stop().await;
 }
 
@@ -213,7 +213,7 @@ async fn a_full_queue_makes_the_stream_wait() {
         refused += one.await.unwrap();
     }
     assert!(refused > 0, "the queue was never full");
-    assert_eq!(daemon.ledger.peek(|state| state.object_count()), 500);
+    assert_eq!(daemon.ledger.peek(State::object_count), 500);
     daemon.stop().await;
 }
 

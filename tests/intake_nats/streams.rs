@@ -251,15 +251,3 @@ async fn a_missing_stream_is_waited_for_if_it_is_not_to_be_created() {
         .await;
     daemon.stop().await;
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_may_ask_who_is_there() {
-    let mut scene = Scene::at(Server::start_with(&["--user", "quota", "--pass", "s3cret"]));
-    let file = scene.directory.path().join("password");
-    std::fs::write(&file, "s3cret\n").unwrap();
-    scene.config.nats.user = Some("quota".to_owned());
-    scene.config.nats.password_file = Some(file);
-    let daemon = scene.daemon().await;
-    daemon.caught_up().await;
-    daemon.stop().await;
-}

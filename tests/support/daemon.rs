@@ -1,4 +1,4 @@
-//! The daemon's inside, without its listeners: a recovered ledger, its writer, and the intake from a stream.
+//! The daemon's inside, without its listeners: a recovered ledger and its writer, and the intake from a stream.
 
 use std::{
     path::Path,
@@ -24,19 +24,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::until;
 
-/// A ledger that consumes a stream.
-pub(crate) struct Daemon {
+/// How far entries were seen, and those since the start.
+type Seen = Arc<Mutex<(Sequence, Vec<Entry>)>>;
+
+/// A ledger that is open.
+pub(crate) struct Opened {
     pub(crate) ledger: Ledger,
-    pub(crate) status: Status,
     entries: Seen,
     threads: Threads<FileJournal>,
-    running: Running,
-    stop: CancellationToken,
 }
 
-impl Daemon {
-    /// Opens the ledger of a directory, and consumes what `config.nats` says.
-    pub(crate) async fn start(directory: &Path, config: &Config) -> Self {
+impl Opened {
+    /// Opens the ledger of a directory.
+    pub(crate) fn open(directory: &Path) -> Self {
+        Self::open_as(directory, &Config::default())
+    }
+
+    fn open_as(directory: &Path, config: &Config) -> Self {
         let config = Config {
             data_dir: directory.to_owned(),
             ..config.clone()
@@ -47,34 +51,71 @@ impl Daemon {
             durable,
             ..
         } = recover(&config).unwrap();
-        let max_batch_entries = config.journal.max_batch_entries.get();
         let options = writer::Options {
             policy: quota_ledger::decide::Policy::default(),
             queue: config.limits.queue.get(),
-            max_batch_entries,
+            max_batch_entries: config.journal.max_batch_entries.get(),
         };
         let watermark = Arc::new(Watermark::unknown());
+        let failed = |error: &quota_ledger::journal::Error| panic!("{error}");
         let (ledger, threads) =
-            writer::start(state, journal, durable, watermark, options, |error| {
-                panic!("{error}")
-            })
-            .unwrap();
+            writer::start(state, journal, durable, watermark, options, failed).unwrap();
         let entries = collect(&ledger);
-        let reader = Arc::new(Reader::new(&config.kinds, config.quotas.adopt));
-        let stop = CancellationToken::new();
-        let running = nats::start(
-            &config.nats,
-            max_batch_entries,
-            reader,
-            ledger.clone(),
-            stop.clone(),
-        );
-        let running = running.await.unwrap();
         Self {
             ledger,
-            status: running.status.clone(),
             entries,
             threads,
+        }
+    }
+
+    /// The events that were recorded since the start, of which something is told.
+    pub(crate) async fn recorded<T>(&self, tell: impl Fn(&Event) -> Option<T>) -> Vec<T> {
+        let head = self.ledger.peek(|state| state.head().sequence);
+        self.ledger.wait_durable(head).await.unwrap();
+        let is_seen = || (self.entries.lock().unwrap().0 >= head).then_some(());
+        until("the entries are seen", is_seen).await;
+        let entries = self.entries.lock().unwrap();
+        entries
+            .1
+            .iter()
+            .filter_map(|entry| tell(&entry.event))
+            .collect()
+    }
+
+    /// Closes it in order.
+    pub(crate) async fn close(self) {
+        let closed = tokio::task::spawn_blocking(move || {
+            self.ledger.close();
+            self.threads.join().unwrap().close().unwrap()
+        });
+        closed.await.unwrap();
+    }
+}
+
+/// A ledger that consumes a stream.
+pub(crate) struct Daemon {
+    pub(crate) ledger: Ledger,
+    pub(crate) status: Status,
+    opened: Opened,
+    running: Running,
+    stop: CancellationToken,
+}
+
+impl Daemon {
+    /// Opens the ledger of a directory, and consumes what `config.nats` says.
+    pub(crate) async fn start(directory: &Path, config: &Config) -> Self {
+        let opened = Opened::open_as(directory, config);
+        let ledger = opened.ledger.clone();
+        let reader = Arc::new(Reader::new(&config.kinds, config.quotas.adopt));
+        let stop = CancellationToken::new();
+        let most = config.journal.max_batch_entries.get();
+        let running = nats::start(&config.nats, most, reader, ledger.clone(), stop.clone());
+        let running = running.await.unwrap();
+        let status = running.status.clone();
+        Self {
+            ledger,
+            status,
+            opened,
             running,
             stop,
         }
@@ -84,14 +125,14 @@ impl Daemon {
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.running.task.await.unwrap();
-        close(self.ledger, self.threads).await;
+        self.opened.close().await;
     }
 
     /// Drops the intake in the middle of whatever it does.
     pub(crate) async fn abort(self) {
         self.running.task.abort();
         let _ = self.running.task.await;
-        close(self.ledger, self.threads).await;
+        self.opened.close().await;
     }
 
     /// Waits until the state is so.
@@ -109,33 +150,10 @@ impl Daemon {
         .await;
     }
 
-    /// The events that were recorded since the start, of which something is told.
+    /// As [`Opened::recorded`].
     pub(crate) async fn recorded<T>(&self, tell: impl Fn(&Event) -> Option<T>) -> Vec<T> {
-        let head = self.ledger.peek(|state| state.head().sequence);
-        self.ledger.wait_durable(head).await.unwrap();
-        until("the entries are seen", || {
-            (self.entries.lock().unwrap().0 >= head).then_some(())
-        })
-        .await;
-        self.entries
-            .lock()
-            .unwrap()
-            .1
-            .iter()
-            .filter_map(|entry| tell(&entry.event))
-            .collect()
+        self.opened.recorded(tell).await
     }
-}
-
-/// How far entries were seen, and those since the start.
-type Seen = Arc<Mutex<(Sequence, Vec<Entry>)>>;
-
-async fn close(ledger: Ledger, threads: Threads<FileJournal>) {
-    let closed = tokio::task::spawn_blocking(move || {
-        ledger.close();
-        threads.join().unwrap().close().unwrap()
-    });
-    closed.await.unwrap();
 }
 
 fn collect(ledger: &Ledger) -> Seen {

@@ -199,8 +199,10 @@ impl<'a> Session<'a> {
                 }
                 _ = ticks.tick() => {
                     let is_idle = recording.is_none() && gather.is_empty();
-                    if let Err(ended) = self.check(&mut gather, is_idle).await {
-                        break ended;
+                    tokio::select! {
+                        biased;
+                        ended = &mut interrupted => break ended,
+                        checked = self.check(&mut gather, is_idle) => if let Err(ended) = checked { break ended },
                     }
                 }
                 taken = gather.take_in(&mut messages), if !gather.is_full() => {

@@ -1,0 +1,92 @@
+//! How a server may want to be talked to.
+
+use std::sync::Arc;
+
+use quotad::intake::nats;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::support::daemon::Opened;
+
+/// Writes a file into the scene's directory, and answers where it is.
+fn write(directory: &TempDir, name: &str, text: &str) -> std::path::PathBuf {
+    let file = directory.path().join(name);
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+async fn is_caught_up_with(scene: &Scene) {
+    let daemon = scene.daemon().await;
+    daemon.caught_up().await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_password() {
+    let mut scene = Scene::at(Server::start_with(&["--user", "quota", "--pass", "s3cret"]));
+    scene.config.nats.user = Some("quota".to_owned());
+    scene.config.nats.password_file = Some(write(&scene.directory, "password", "s3cret\n"));
+    is_caught_up_with(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_token() {
+    let mut scene = Scene::at(Server::start_with(&["--auth", "s3cret"]));
+    scene.config.nats.token_file = Some(write(&scene.directory, "token", "s3cret"));
+    is_caught_up_with(&scene).await;
+}
+
+#[tokio::test]
+async fn a_secret_that_cannot_be_read_is_told_at_once() {
+    let mut config = Config::default();
+    config.nats.url = Some("nats://127.0.0.1:4222".to_owned());
+    config.nats.token_file = Some("/nowhere/token".into());
+    let directory = TempDir::new().unwrap();
+    let opened = Opened::open(directory.path());
+    let (reader, stop) = (Arc::default(), CancellationToken::new());
+    let started = nats::start(&config.nats, 10, reader, opened.ledger.clone(), stop).await;
+    let error = started.expect_err("there is no such file").to_string();
+    assert!(
+        error.starts_with("nats.token_file: cannot read /nowhere/token"),
+        "{error}"
+    );
+    opened.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_certificates_on_both_sides() {
+    let directory = TempDir::new().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let ca = write(&directory, "ca.pem", &authority.pem());
+    let pair = |name: &str| {
+        let params =
+            CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &authority).unwrap();
+        let file = |end: &str, text: &str| write(&directory, &format!("{name}.{end}"), text);
+        (
+            file("crt", &certificate.pem()),
+            file("key", &key.serialize_pem()),
+        )
+    };
+    let (certificate, key) = pair("server");
+    let [ca_text, certificate, key] = [&ca, &certificate, &key].map(|file| file.to_str().unwrap());
+    let server = Server::start_with(&[
+        "--tlsverify",
+        "--tlscert",
+        certificate,
+        "--tlskey",
+        key,
+        "--tlscacert",
+        ca_text,
+    ]);
+    let mut scene = Scene::at(server);
+    let (certificate, key) = pair("client");
+    scene.config.nats.tls_ca = Some(ca);
+    scene.config.nats.tls_cert = Some(certificate);
+    scene.config.nats.tls_key = Some(key);
+    is_caught_up_with(&scene).await;
+}

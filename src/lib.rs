@@ -4,6 +4,7 @@ pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod exit;
+pub mod history;
 pub mod intake;
 pub mod metrics;
 pub mod recovery;

@@ -1,5 +1,7 @@
 //! Replay: the fold over stored batches.
 
+use std::ops::ControlFlow;
+
 use crate::{
     Timestamp,
     codec::{self, DecodeError},
@@ -81,6 +83,25 @@ pub fn replay(
     until: Until,
     mut seen: impl FnMut(&Entry),
 ) -> Result<(), Error> {
+    walk(state, batches, |_, entry| {
+        if !until.includes(entry) {
+            return ControlFlow::Break(());
+        }
+        seen(entry);
+        ControlFlow::Continue(())
+    })
+}
+
+/// Folds what follows the state's head, as long as `visit` wants to go on. It is called with the state before each
+/// entry, and that entry.
+///
+/// # Errors
+/// If a batch cannot be read or decoded; the state then stands before that batch.
+pub fn walk(
+    state: &mut State,
+    batches: &mut BatchReader,
+    mut visit: impl FnMut(&State, &Entry) -> ControlFlow<()>,
+) -> Result<(), Error> {
     while let Some(batch) = batches.next_batch() {
         let batch = batch?;
         let first = batch.first_sequence;
@@ -90,10 +111,9 @@ pub fn replay(
             if entry.sequence <= state.head().sequence {
                 continue;
             }
-            if !until.includes(entry) {
+            if visit(state, entry).is_break() {
                 return Ok(());
             }
-            seen(entry);
             state.apply(entry);
         }
     }

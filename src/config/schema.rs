@@ -287,6 +287,10 @@ pub struct Limits {
     pub page: NonZeroUsize,
     /// Open watches.
     pub watch_streams: NonZeroUsize,
+    /// Questions about the past that wait for their turn.
+    pub past_questions: NonZeroUsize,
+    /// Entries that one question about the past may replay.
+    pub replay_entries: NonZeroU64,
     /// Series of one metric that has a label per quota.
     pub metrics_series: NonZeroUsize,
 }
@@ -304,6 +308,8 @@ impl Default for Limits {
             queue: NonZeroUsize::new(4096).expect("4096 is not zero"),
             page: NonZeroUsize::new(500).expect("500 is not zero"),
             watch_streams: NonZeroUsize::new(256).expect("256 is not zero"),
+            past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
+            replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
             metrics_series: NonZeroUsize::new(2000).expect("2000 is not zero"),
         }
     }

@@ -187,6 +187,10 @@ labels! {
         Queue = "limits.queue",
         /// Open watches.
         WatchStreams = "limits.watch_streams",
+        /// Questions about the past that wait.
+        PastQuestions = "limits.past_questions",
+        /// Entries that are replayed for a question about the past.
+        ReplayEntries = "limits.replay_entries",
         /// Series of a metric.
         MetricsSeries = "limits.metrics_series",
         /// Size of a message.

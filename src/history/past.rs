@@ -1,0 +1,131 @@
+//! Building a state of the past.
+
+use std::{
+    ops::ControlFlow,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use quota_ledger::{
+    Timestamp,
+    event::{Entry, Sequence},
+    journal::{FileReader, Reader as _, SnapshotInfo},
+    replay::{self, Until},
+    state::State,
+};
+
+use super::Error;
+use crate::metrics::{self, Limit};
+
+/// Where the past is read from, and how far a replay may go.
+pub(super) struct Past {
+    pub(super) reader: FileReader,
+    pub(super) replay_entries: u64,
+}
+
+impl Past {
+    pub(super) fn state(&self, until: Until, given_up: &AtomicBool) -> Result<State, Error> {
+        let mut state = self.base(until)?;
+        let begin = state.head().sequence;
+        if let Until::Sequence(sequence) = until {
+            self.bound(begin, sequence)?;
+        }
+        let mut failed = None;
+        let mut batches = self.reader.batches(begin + 1);
+        replay::walk(&mut state, &mut batches, |_, entry| {
+            if !until.includes(entry) {
+                return ControlFlow::Break(());
+            }
+            self.go_on(begin, entry, given_up, &mut failed)
+        })?;
+        failed.map_or(Ok(state), Err)
+    }
+
+    pub(super) fn series<R>(
+        &self,
+        points: &[Timestamp],
+        mut sample: impl FnMut(&State) -> R,
+        given_up: &AtomicBool,
+    ) -> Result<Vec<R>, Error> {
+        let Some(first) = points.first() else {
+            return Ok(Vec::new());
+        };
+        let mut state = self.base(Until::Time(*first))?;
+        let begin = state.head().sequence;
+        let mut samples = Vec::with_capacity(points.len());
+        let mut failed = None;
+        let mut batches = self.reader.batches(begin + 1);
+        replay::walk(&mut state, &mut batches, |state, entry| {
+            while let Some(point) = points.get(samples.len())
+                && *point < entry.time
+            {
+                samples.push(sample(state));
+            }
+            if samples.len() == points.len() {
+                return ControlFlow::Break(());
+            }
+            self.go_on(begin, entry, given_up, &mut failed)
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        samples.extend((samples.len()..points.len()).map(|_| sample(&state)));
+        Ok(samples)
+    }
+
+    fn go_on(
+        &self,
+        begin: Sequence,
+        entry: &Entry,
+        given_up: &AtomicBool,
+        failed: &mut Option<Error>,
+    ) -> ControlFlow<()> {
+        if given_up.load(Ordering::Relaxed) {
+            *failed = Some(Error::GivenUp);
+        } else if let Err(error) = self.bound(begin, entry.sequence) {
+            *failed = Some(error);
+        } else {
+            return ControlFlow::Continue(());
+        }
+        ControlFlow::Break(())
+    }
+
+    fn bound(&self, begin: Sequence, end: Sequence) -> Result<(), Error> {
+        let limit = self.replay_entries;
+        if end.saturating_sub(begin) > limit {
+            metrics::limit_reached(Limit::ReplayEntries);
+            return Err(Error::TooFar { limit });
+        }
+        Ok(())
+    }
+
+    /// The newest stored state that is not behind `until`; the empty one if the beginning is kept.
+    fn base(&self, until: Until) -> Result<State, Error> {
+        let (snapshots, _) = self.reader.snapshots().list()?;
+        let earlier = snapshots.iter().rev().filter(|info| match until {
+            Until::Sequence(sequence) => info.position.sequence <= sequence,
+            Until::Time(time) => info.position.time <= time,
+            Until::End => true,
+        });
+        for info in earlier {
+            match self.load(info) {
+                Ok(state) => return Ok(state),
+                // Thinned out meanwhile, or damaged: an older one is as good, only slower.
+                Err(error) => tracing::warn!(%error, "a snapshot cannot be used"),
+            }
+        }
+        if self.reader.first_sequence() == 1 {
+            return Ok(State::default());
+        }
+        let oldest = snapshots.first().map(|info| info.position.sequence);
+        Err(Error::Compacted {
+            kept_from: oldest.unwrap_or_else(|| self.reader.kept_from()),
+        })
+    }
+
+    fn load(&self, info: &SnapshotInfo) -> Result<State, Error> {
+        if let Some(damage) = self.reader.snapshots().verify(info)? {
+            return Err(quota_ledger::journal::Error::from(damage).into());
+        }
+        Ok(replay::load(&self.reader, info)?)
+    }
+}

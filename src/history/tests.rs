@@ -1,0 +1,318 @@
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use bytes::Bytes;
+use proptest::prelude::Rng as _;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+use quota_ledger::{
+    Span, Timestamp, codec,
+    decide::{self, Basis, Policy, Request, Verdict},
+    desk::{Desk, Open},
+    event::{Actor, Entry},
+    journal::{
+        Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention,
+        disk::RealDisk,
+    },
+    object::Footprint,
+    replay::Until,
+    state::State,
+    uid::Uid,
+};
+
+use super::{Error, History};
+use crate::intake::payload;
+
+const SECOND: Span = Span::from_seconds(1);
+
+/// Entries between two snapshots.
+const SNAPSHOT: u64 = 300;
+
+fn start() -> Timestamp {
+    Timestamp::EPOCH.plus(Span::from_seconds(1_790_000_000))
+}
+
+/// A ledger of the recorded history, with reservations in between, one batch a second, snapshots and compaction.
+struct Recorded {
+    directory: tempfile::TempDir,
+    archive: bool,
+    state: State,
+    entries: Vec<Entry>,
+    snapshots: u64,
+}
+
+impl Recorded {
+    fn new(archive: bool) -> Self {
+        let mut recorded = Self {
+            directory: tempfile::tempdir().unwrap(),
+            archive,
+            state: State::default(),
+            entries: Vec::new(),
+            snapshots: 0,
+        };
+        let (mut journal, reader) = recorded.open();
+        let lines =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/history-a.events.jsonl");
+        let lines = std::fs::read_to_string(lines).unwrap();
+        let understood = Arc::new(payload::Reader::new(&BTreeMap::new(), true));
+        let lines: Vec<&str> = lines.lines().collect();
+        for (number, lines) in lines.chunks(3).enumerate() {
+            recorded.batch(number, lines, &understood, &mut journal, &reader);
+        }
+        let retention = Retention {
+            max_age: None,
+            max_bytes: Some(0),
+        };
+        journal.work().unwrap();
+        while journal.work().unwrap() {}
+        reader.compact(start(), &retention).unwrap();
+        while journal.work().unwrap() {}
+        let compacted = reader.compact(start(), &retention).unwrap();
+        assert!(compacted.kept_from > 1, "nothing was compacted");
+        journal.close().unwrap();
+        recorded
+    }
+
+    fn open(&self) -> (FileJournal, FileReader) {
+        let options = Options {
+            segment_bytes: 64 * 1024,
+            epoch_bytes: 64 * 1024,
+            archive: self.archive.then(|| self.directory.path().join("archive")),
+            background: false,
+            ..Options::default()
+        };
+        let data = self.directory.path().join("data");
+        let (journal, reader, _) = FileJournal::open(Arc::new(RealDisk), &data, options).unwrap();
+        (journal, reader)
+    }
+
+    fn batch(
+        &mut self,
+        number: usize,
+        lines: &[&str],
+        understood: &Arc<payload::Reader>,
+        journal: &mut FileJournal,
+        reader: &FileReader,
+    ) {
+        let now = start().plus(Span::from_seconds(number as i64));
+        let actor = Actor::named("recording");
+        let mut open = Open::default();
+        let due = decide::due(&self.state, now, now, Span::from_seconds(3600));
+        Desk::new(&mut self.state, &mut open, now).record(&actor, due);
+        for line in lines {
+            for event in understood.read(Bytes::copy_from_slice(line.as_bytes()), now) {
+                let Some(sighting) = event.unwrap().sighting else {
+                    continue;
+                };
+                if let Verdict::Accepted(events) = decide::observe(&self.state, &sighting) {
+                    Desk::new(&mut self.state, &mut open, now).record(&actor, events);
+                }
+            }
+        }
+        let request = request(&self.state, number);
+        if let Some(Ok(reserved)) =
+            request.map(|request| decide::reserve(&self.state, now, &request, &Policy::default()))
+        {
+            Desk::new(&mut self.state, &mut open, now).record(&actor, reserved.events);
+        }
+        let entries = open.take();
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
+            return;
+        };
+        journal
+            .append(Batch {
+                first_sequence: first.sequence,
+                count: u32::try_from(entries.len()).unwrap(),
+                time: last.time,
+                payload: codec::encode_entries(&entries),
+            })
+            .unwrap();
+        let durable = journal.sync().unwrap();
+        self.entries.extend(entries);
+        if durable.sequence / SNAPSHOT > self.snapshots {
+            self.snapshots = durable.sequence / SNAPSHOT;
+            let mut output = reader.snapshots().create(durable).unwrap();
+            self.state.image().write(&mut output).unwrap();
+            output.finish().unwrap();
+            reader.snapshots().thin(3).unwrap();
+        }
+        journal.work().unwrap();
+    }
+
+    fn last(&self) -> u64 {
+        self.entries.last().unwrap().sequence
+    }
+
+    /// How many entries belong to it.
+    fn belonging(&self, until: Until) -> usize {
+        self.entries.partition_point(|entry| until.includes(entry))
+    }
+
+    /// The fold of all entries that belong to it.
+    fn fold(&self, until: Until) -> State {
+        let mut state = State::default();
+        for entry in &self.entries[..self.belonging(until)] {
+            state.apply(entry);
+        }
+        state
+    }
+}
+
+fn request(state: &State, number: usize) -> Option<Request> {
+    let namespace = state.namespaces("").nth(number % 5)?.clone();
+    let mut footprint = Footprint::default();
+    footprint
+        .resources
+        .insert("pods".into(), "1".parse().unwrap());
+    Some(Request {
+        uid: Uid::new(&format!("reserved-{number}")).unwrap(),
+        namespace,
+        resource: "pods".parse().unwrap(),
+        name: "".into(),
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        basis: Basis::Create,
+        subresource: "".into(),
+        footprint,
+        before: None,
+        object: None,
+        ttl: None,
+    })
+}
+
+fn random() -> TestRng {
+    TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32])
+}
+
+#[tokio::test]
+async fn a_thousand_points_of_a_compacted_history_are_as_they_were() {
+    let recorded = Recorded::new(true);
+    let (_journal, reader) = recorded.open();
+    assert!(reader.kept_from() > 1 && reader.first_sequence() == 1);
+    let history = History::new(reader, u64::MAX, 8);
+    let mut random = random();
+    let mut points: Vec<Until> = (0..1000_u64)
+        .map(|number| {
+            let sequence = random.next_u64() % (recorded.last() + 1);
+            match recorded.entries.get(sequence as usize) {
+                Some(entry) if number % 2 == 0 => {
+                    let before = Span::from_nanoseconds((random.next_u64() % 1_000_000_000) as i64);
+                    Until::Time(entry.time.minus(before))
+                }
+                _ => Until::Sequence(sequence),
+            }
+        })
+        .collect();
+    points.push(Until::Sequence(0));
+    points.push(Until::End);
+    points.sort_by_key(|until| recorded.belonging(*until));
+    let mut expected = State::default();
+    for until in points {
+        let at = expected.head().sequence as usize;
+        for entry in &recorded.entries[at..recorded.belonging(until)] {
+            expected.apply(entry);
+        }
+        let state = history.state(until).await.unwrap();
+        assert_eq!(state.head(), expected.head(), "{until:?}");
+        assert_eq!(state.digest(), expected.digest(), "{until:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_series_is_what_each_of_its_points_is() {
+    let recorded = Recorded::new(true);
+    let (_journal, reader) = recorded.open();
+    let history = History::new(reader, u64::MAX, 8);
+    let points: Vec<Timestamp> = (-5..100)
+        .map(|step| start().plus(Span::from_nanoseconds(SECOND.nanoseconds() * 8 * step)))
+        .collect();
+    let series = history.series(points.clone(), State::digest).await.unwrap();
+    assert_eq!(series.len(), points.len());
+    for (point, digest) in points.into_iter().zip(series) {
+        assert_eq!(
+            digest,
+            recorded.fold(Until::Time(point)).digest(),
+            "{point}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
+    let recorded = Recorded::new(false);
+    let (_journal, reader) = recorded.open();
+    let kept_from = reader.kept_from();
+    let oldest = reader.snapshots().list().unwrap().0[0].position.sequence;
+    assert!(kept_from > 1 && oldest + 1 >= kept_from);
+    let history = History::new(reader, u64::MAX, 8);
+    for gone in [
+        Until::Sequence(1),
+        Until::Sequence(oldest - 1),
+        Until::Time(start()),
+    ] {
+        let error = history.state(gone).await.unwrap_err();
+        assert!(
+            matches!(error, Error::Compacted { kept_from } if kept_from == oldest),
+            "{error}"
+        );
+    }
+    for kept in [oldest, oldest + 1, recorded.last()] {
+        let until = Until::Sequence(kept);
+        let state = history.state(until).await.unwrap();
+        assert_eq!(state.digest(), recorded.fold(until).digest());
+    }
+}
+
+#[tokio::test]
+async fn the_cost_is_bounded() {
+    let recorded = Recorded::new(true);
+    let (_journal, reader) = recorded.open();
+    let history = History::new(reader, 100, 8);
+    let asked = [
+        Until::Sequence(101),
+        Until::Time(recorded.entries[150].time),
+    ];
+    for far in asked {
+        let error = history.state(far).await.unwrap_err();
+        assert!(
+            matches!(error, Error::TooFar { limit: 100 }),
+            "{far:?}: {error}"
+        );
+    }
+    assert!(history.state(Until::Sequence(100)).await.is_ok());
+    let beyond = history.state(Until::Sequence(recorded.last() + 1)).await;
+    assert!(matches!(beyond, Err(Error::Future { .. })));
+    let points = vec![start(), recorded.entries[150].time];
+    assert!(matches!(
+        history.series(points, State::head).await,
+        Err(Error::TooFar { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_waits_for_is_given_up() {
+    let recorded = Recorded::new(true);
+    let (_journal, reader) = recorded.open();
+    let history = History::new(reader, u64::MAX, 8);
+    let (entered, inside) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let points = vec![start(), recorded.entries.last().unwrap().time];
+    let mut waits = Some((entered, released));
+    let asked = history.clone();
+    let question = tokio::spawn(async move {
+        let sample = move |_: &State| {
+            if let Some((entered, released)) = waits.take() {
+                entered.send(()).unwrap();
+                released.recv().unwrap();
+            }
+        };
+        asked.series(points, sample).await
+    });
+    tokio::task::spawn_blocking(move || inside.recv().unwrap())
+        .await
+        .unwrap();
+    question.abort();
+    assert!(question.await.unwrap_err().is_cancelled());
+    assert_eq!(history.0.working.available_permits(), super::AT_ONCE - 1);
+    release.send(()).unwrap();
+    let all = history.0.working.acquire_many(super::AT_ONCE as u32).await;
+    assert!(all.is_ok(), "the place is free again");
+}

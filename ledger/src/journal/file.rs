@@ -27,7 +27,8 @@ pub struct Options {
     pub segment_bytes: u64,
     /// An epoch is sealed at the end of the segment with which its frames have so many bytes.
     pub epoch_bytes: u64,
-    /// The writer waits while the commit log holds more bytes of frames than this.
+    /// The writer waits while the commit log holds more bytes of frames than this that have not been
+    /// moved into sled yet.
     pub log_limit_bytes: u64,
     /// Sealed epochs are read and checked when the journal is opened, newest first, until so many bytes
     /// of frames have been read. The others are checked when they are read.

@@ -258,15 +258,17 @@ impl Store {
         })
     }
 
-    /// Whether so many segments wait to be moved that the writer should wait too.
+    /// Whether so much waits to be moved that the writer should wait too.
     pub(super) fn log_is_full(&self) -> bool {
-        let bytes: u64 = self
-            .log
-            .segments()
-            .iter()
-            .map(|segment| segment.frame_bytes())
-            .sum();
-        bytes > self.options.log_limit_bytes
+        let moved = self.current().moved.sequence;
+        let waiting = self.log.segments().iter().fold(0u64, |sum, segment| {
+            if segment.extent().last.sequence > moved {
+                sum.saturating_add(segment.frame_bytes())
+            } else {
+                sum
+            }
+        });
+        waiting > self.options.log_limit_bytes
     }
 
     /// Asks for the segments up to `last` to be sealed at the next end of a segment.

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Database, Disk, Error, File, Listed, Lock};
+use super::{super::Damage, Database, Disk, Error, File, Listed, Lock};
 
 /// Another disk, seen but not touched. sled is the exception: it keeps books of its own when a database
 /// is opened, though the ledger in it stays what it was.
@@ -92,7 +92,12 @@ impl Disk for Untouched {
     fn database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
         // sled would make what is missing.
         if self.disk.list(directory)?.is_empty() {
-            return Err(Error::io(directory, "open", ErrorKind::NotFound.into()));
+            return Err(Error::Damaged(Damage {
+                file: directory.to_path_buf(),
+                offset: None,
+                sequence: None,
+                why: "the database is missing".to_owned(),
+            }));
         }
         self.disk.database(directory)
     }

@@ -23,7 +23,19 @@ pub(in crate::journal) fn prepare(
     directory: &Path,
     size: u64,
 ) -> Result<Prepared, Error> {
-    let file = disk.create(&temporary(&directory.join("next")))?;
+    let path = temporary(&directory.join("next"));
+    let file = disk.create(&path)?;
+    match fill(file.as_ref(), size) {
+        Ok(()) => Ok(Prepared { file, size }),
+        Err(error) => {
+            // Where there is no room for it, it should not take what is left.
+            disk.remove_file(&path)?;
+            Err(error)
+        }
+    }
+}
+
+fn fill(file: &dyn File, size: u64) -> Result<(), Error> {
     let zeros = vec![0; usize::try_from(STEP_BYTES.min(size)).unwrap_or(0)];
     let mut offset = 0;
     while offset < size {
@@ -33,5 +45,5 @@ pub(in crate::journal) fn prepare(
         file.sync()?;
         offset = offset.saturating_add(left);
     }
-    Ok(Prepared { file, size })
+    Ok(())
 }

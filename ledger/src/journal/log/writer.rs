@@ -19,11 +19,13 @@ pub(in crate::journal) struct Writer {
     frames: Vec<(u64, Durable)>,
     /// The chain behind the last frame of the group.
     position: Durable,
+    /// Where a segment is full that was not prepared.
+    segment_bytes: u64,
 }
 
 struct Active {
     segment: Arc<Segment>,
-    /// Where it is full.
+    /// The size it was made with; 0 if it grows.
     size: u64,
     /// Whether its header is still to be written, with its first group.
     fresh: bool,
@@ -32,7 +34,11 @@ struct Active {
 impl Writer {
     /// Continues the log's last segment, whose size is given; without one it begins a new segment at
     /// `position`.
-    pub(in crate::journal) fn new(last: Option<(Arc<Segment>, u64)>, position: Durable) -> Self {
+    pub(in crate::journal) fn new(
+        last: Option<(Arc<Segment>, u64)>,
+        position: Durable,
+        segment_bytes: u64,
+    ) -> Self {
         Self {
             active: last.map(|(segment, size)| Active {
                 segment,
@@ -42,6 +48,7 @@ impl Writer {
             group: Vec::new(),
             frames: Vec::new(),
             position,
+            segment_bytes,
         }
     }
 
@@ -120,7 +127,11 @@ impl Writer {
             return true;
         };
         let end = active.segment.extent().end;
-        end > HEADER_BYTES && end.saturating_add(self.group.len() as u64) > active.size
+        let full = match active.size {
+            0 => self.segment_bytes,
+            size => size,
+        };
+        end > HEADER_BYTES && end.saturating_add(self.group.len() as u64) > full
     }
 
     /// Ends the segment and begins the next one, in the file that was prepared, or else in one that

@@ -81,7 +81,7 @@ pub(super) fn open(
     let moved = opening.current_epoch(&epoch, &log, &durable)?;
     let repaired = opening.repaired;
     let store = Store::new(Parts {
-        writer: Writer::new(read.active, durable),
+        writer: Writer::new(read.active, durable, options.segment_bytes),
         disk,
         directory: directory.to_path_buf(),
         options,

@@ -1,7 +1,7 @@
 //! What is appended is read back, from whichever part it lies in.
 
 use super::*;
-use crate::journal::{Hash, MAX_PAYLOAD_BYTES};
+use crate::journal::{Hash, MAX_PAYLOAD_BYTES, golden};
 
 #[test]
 fn a_new_ledger_is_empty() {
@@ -12,6 +12,29 @@ fn a_new_ledger_is_empty() {
     assert_eq!(recovery.repaired, Vec::<String>::new());
     assert_eq!(read(&reader, 1).unwrap(), []);
     assert_eq!(journal.sync().unwrap(), Durable::NOTHING);
+}
+
+#[test]
+fn version_1_of_a_segment_has_these_bytes() {
+    let directory = scratch();
+    let (mut journal, _, _) = open(directory.path());
+    fill(&mut journal, 4, 3);
+    let bytes = fs::read(directory.path().join("log/00000000000000000001.log")).unwrap();
+    assert_eq!(bytes.len(), 4096);
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    golden::check("segment", &bytes[..end]);
+}
+
+#[test]
+fn segments_that_were_not_prepared_fill_up_too() {
+    let directory = scratch();
+    let (mut journal, reader, _) = open(directory.path());
+    fill(&mut journal, 100, 300);
+    let stats = reader.stats().unwrap();
+    assert_eq!((stats.log_segments, stats.moved), (5, 0));
+    drop(journal);
+    let (_journal, reader, _) = open(directory.path());
+    assert_holds(&reader, 100, 300);
 }
 
 #[test]

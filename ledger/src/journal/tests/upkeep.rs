@@ -1,7 +1,7 @@
 //! Snapshots, compaction, archive.
 
 use super::*;
-use crate::journal::{Archive, Retention, disk::RealDisk};
+use crate::journal::{Archive, Retention, disk::RealDisk, golden};
 
 /// Bytes that the files below a directory take on the disk.
 fn disk_bytes(directory: &Path) -> u64 {
@@ -189,6 +189,20 @@ fn what_compaction_did_not_get_to_remove_goes_on_open() {
         recovery.repaired
     );
     assert!(!oldest.exists());
+}
+
+#[test]
+fn version_1_of_an_archive_is_read() {
+    let directory = scratch();
+    let name = format!("{:020}-{:020}.qla", 1, 6);
+    fs::write(directory.path().join(name), golden::bytes("archive")).unwrap();
+    let archive = Arc::new(Archive::open(Arc::new(RealDisk), directory.path()).unwrap());
+    archive.verify(&archive.files()[0], |_, _| {}).unwrap();
+    let found: Vec<Batch> = archive
+        .read(1)
+        .map(|stored| stored.unwrap().batch)
+        .collect();
+    assert_eq!(found, [1, 3, 5].map(|first| batch(first, 2, 40)));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, header};
 use serde_json::Value;
 
 use super::{
@@ -10,6 +10,7 @@ use super::{
     args::{Delete, DeleteWhat},
     failure::{Exit, Failure, Outcome},
     manifest::{self, Document},
+    output::note,
     session::{Session, each, text},
 };
 
@@ -36,6 +37,12 @@ fn apply_one(session: &Session, document: &Document) -> Outcome {
         Some(before) if before == version(&reply.body) => "unchanged",
         _ => "configured",
     };
+    for warning in reply.headers.get_all(header::WARNING) {
+        note(format!(
+            "warning: {}",
+            warning_text(warning.to_str().unwrap_or_default())
+        ));
+    }
     if session.output.is_structured() {
         return session.output.value(&reply.body);
     }
@@ -96,4 +103,9 @@ fn quota_address(session: &Session, document: &Document) -> Outcome<Address> {
 
 fn version(quota: &Value) -> &str {
     text(quota, "/metadata/resourceVersion")
+}
+
+/// The text of a `Warning` header, which stands in quotes behind a code and an agent.
+fn warning_text(header: &str) -> &str {
+    header.split('"').nth(1).unwrap_or(header)
 }

@@ -190,8 +190,10 @@ pub(crate) enum Get {
     /// The objects behind the numbers.
     #[command(alias = "object")]
     Objects {
+        /// Only objects of this resource, as in `pods` or `deployments.apps`.
+        resource: Option<String>,
         /// At most so many.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
         limit: Option<usize>,
     },
     /// Ledger entries, in order; of all namespaces unless one is given.
@@ -201,7 +203,7 @@ pub(crate) enum Get {
     #[command(alias = "dead-letter")]
     DeadLetters {
         /// At most so many.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
         limit: Option<usize>,
     },
 }
@@ -209,11 +211,11 @@ pub(crate) enum Get {
 /// A part of the ledger.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Range {
-    /// The first entry, by sequence.
-    #[arg(long, value_name = "SEQUENCE", default_value_t = 1)]
-    pub(crate) from: u64,
+    /// The first entry, by sequence; without it, the first that there is.
+    #[arg(long, value_name = "SEQUENCE")]
+    pub(crate) from: Option<u64>,
     /// At most so many.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", default_value = "100", value_parser = at_least_one)]
     pub(crate) limit: usize,
 }
 
@@ -290,6 +292,11 @@ pub(crate) struct Reserve {
 
 /// Quantities by resource, as the API takes them.
 pub(crate) type Amounts = BTreeMap<String, String>;
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "not a number of at least 1".to_owned())
+}
 
 fn amounts(text: &str) -> Result<Amounts, String> {
     let mut amounts = Amounts::new();

@@ -99,18 +99,15 @@ impl Client {
                     self.server
                 )));
             };
-            let none = found.is_empty();
             items.extend(found);
-            let token = answer
-                .get("continue")
-                .and_then(Value::as_str)
-                .unwrap_or_default();
-            if token.is_empty() || none || items.len() >= most {
-                items.truncate(most);
+            let token = answer.get("continue").and_then(Value::as_str);
+            let token = token.filter(|token| !token.is_empty()).map(str::to_owned);
+            // A page may be empty and yet not be the last; but it cannot be the next one of itself.
+            if token.is_none() || token == next || items.len() >= most {
                 answer["items"] = Value::Array(items);
                 return Ok(answer);
             }
-            next = Some(token.to_owned());
+            next = token;
         }
     }
 

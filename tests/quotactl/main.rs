@@ -254,11 +254,14 @@ fn apply_tells_what_it_did() {
             move |_, request| match (request.line.starts_with("GET"), before) {
                 (true, None) => (404, Vec::new(), problem("NotFound", "no").to_string()),
                 (true, Some(version)) => (200, Vec::new(), quota(version).to_string()),
-                _ => (status, Vec::new(), quota(after).to_string()),
+                _ => {
+                    let warning = vec![("Warning", "299 - \"it is odd\"")];
+                    (status, warning, quota(after).to_string())
+                }
             },
         );
         let run = run_with(&stub.url, "apply -f - -n team-a", manifest);
-        assert_eq!(run.code, 0, "{run:?}");
+        assert_eq!((run.code, run.err.as_str()), (0, "warning: it is odd\n"));
         let put = stub.asked().pop().unwrap();
         assert_eq!(put.line, "PUT /v1/namespaces/team-a/quotas/q");
         assert_eq!(

@@ -15,7 +15,7 @@ use crate::cli::{
 /// Shows entries from a sequence on.
 pub(super) fn get(session: &Session, range: Range) -> Outcome {
     let address = Address::of(["v1", "entries"])
-        .with("from", range.from)
+        .with_some("from", range.from)
         .with_some("namespace", session.scope.filter());
     let answer = session.client.list(&address, Some(range.limit))?;
     let entries = items(&answer);
@@ -32,17 +32,11 @@ pub(super) fn get(session: &Session, range: Range) -> Outcome {
         },
         |wide| entry::table(entries, wide),
     )?;
-    if let Some(next) = next(&answer, range.limit) {
-        note(format!("there may be more: --from {next}"));
+    let last = entries.last().and_then(|entry| entry["sequence"].as_u64());
+    if let (Some(last), false) = (last, text(&answer, "/continue").is_empty()) {
+        note(format!("there are more: --from {}", last.saturating_add(1)));
     }
     Ok(())
-}
-
-/// Where to go on after a list that was cut.
-fn next(answer: &Value, limit: usize) -> Option<u64> {
-    let entries = items(answer);
-    let last = entries.last()?.get("sequence")?.as_u64()?;
-    (entries.len() >= limit).then(|| last.saturating_add(1))
 }
 
 /// Shows events that could not be understood, with the reasons.

@@ -16,7 +16,7 @@ pub(crate) fn run(session: &Session, what: &Get) -> Outcome {
         Get::Quota { name } => quotas::get(session, name.as_deref()),
         Get::Reservations { uid } => reservations::get(session, uid.as_deref()),
         Get::Usage { at, sequence } => usage::get(session, *at, *sequence),
-        Get::Objects { limit } => objects::get(session, *limit),
+        Get::Objects { resource, limit } => objects::get(session, resource.as_deref(), *limit),
         Get::Entries(range) => entries::get(session, *range),
         Get::DeadLetters { limit } => entries::dead_letters(session, *limit),
     }

@@ -12,14 +12,21 @@ use crate::cli::{
 };
 
 /// Shows the objects of a namespace or of all namespaces, with what each counts for.
-pub(super) fn get(session: &Session, limit: Option<usize>) -> Outcome {
+pub(super) fn get(session: &Session, resource: Option<&str>, limit: Option<usize>) -> Outcome {
     let ask = |namespace: &str| {
+        let address = Address::in_namespace(namespace, ["objects"]);
         session
             .client
-            .list(&Address::in_namespace(namespace, ["objects"]), limit)
+            .list(&address.with_some("resource", resource), limit)
     };
     let answer = if session.scope.all {
-        everywhere(session, |namespace| Ok(items(&ask(namespace)?).to_vec()))?
+        everywhere(session, |namespace| {
+            let mut objects = items(&ask(namespace)?).to_vec();
+            for object in &mut objects {
+                object["namespace"] = namespace.into();
+            }
+            Ok(objects)
+        })?
     } else {
         ask(session.scope.namespace())?
     };
@@ -45,7 +52,7 @@ fn table(objects: &[Value], all: bool, wide: bool) -> Table {
         titles.insert(0, "NAMESPACE");
     }
     if wide {
-        titles.extend(["UID", ">ENTRY"]);
+        titles.extend(["UID", ">SEQUENCE"]);
     }
     let mut table = Table::new(&titles);
     for object in objects {
@@ -60,9 +67,28 @@ fn table(objects: &[Value], all: bool, wide: bool) -> Table {
         ));
         if wide {
             row.push(text(object, "/uid").to_owned());
-            row.push(object["entry"].to_string());
+            row.push(object["sequence"].to_string());
         }
         table.row(row);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_say_what_they_count_for() {
+        let object = json!({"uid": "u1", "namespace": "a", "resource": "pods", "name": "web",
+                            "usage": {"pods": "1", "requests.cpu": "500m"}, "sequence": 7});
+        let text = table(&[object], true, true).render(false);
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["a", "pods", "web", "pods=1,requests.cpu=500m", "u1", "7"]
+        );
+    }
 }

@@ -42,7 +42,7 @@ pub struct Config {
     pub log: Log,
     /// The admission webhook.
     pub admission: Admission,
-    /// Certificates of the webhook's listener.
+    /// Certificates of the webhook's listener, and of the API's.
     pub tls: Tls,
     /// Who may call the HTTP API.
     pub auth: Auth,
@@ -376,7 +376,7 @@ impl Default for Admission {
     }
 }
 
-/// `tls.*`: certificates of the webhook's listener.
+/// `tls.*`: certificates of the webhook's listener, and of the API's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
@@ -391,6 +391,8 @@ pub struct Tls {
     pub client_ca: Option<PathBuf>,
     /// Names (DNS, URI, e-mail or IP SAN, or the common name), one of which a client's certificate must bear.
     pub allowed_names: Vec<String>,
+    /// Serve the HTTP API by TLS as well.
+    pub api: bool,
 }
 
 /// `auth.*`: who may call the HTTP API.

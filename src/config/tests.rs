@@ -157,6 +157,7 @@ default_ttl = \"1h\"
 [tls]
 client_ca = \"ca.pem\"
 key = \"key.pem\"
+api = true
 [admission]
 listen = \"127.0.0.1:8443\"
 warn_ratio = 1.5
@@ -188,6 +189,7 @@ events_body_bytes = 1
             "tls.key",
             "admission.listen",
             "tls.allowed_names",
+            "tls.api",
             "admission.warn_ratio",
             "admission.charge",
             "log.level",

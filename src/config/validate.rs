@@ -240,6 +240,12 @@ fn webhook(config: &Config, findings: &mut Vec<Finding>) {
         tls.client_ca.is_some() != tls.allowed_names.is_empty(),
         "goes together with tls.client_ca",
     );
+    check(
+        findings,
+        "tls.api",
+        !tls.api || tls.cert.is_some(),
+        "needs tls.cert and tls.key",
+    );
     let ratio = config.admission.warn_ratio;
     check(
         findings,

@@ -214,4 +214,22 @@ labels! {
         /// The webhook.
         Admission = "admission",
     }
+
+    /// Why a caller was turned away.
+    AuthRefusal "reason" {
+        /// Neither token nor certificate was shown.
+        Missing = "missing",
+        /// What was shown cannot be a token.
+        Malformed = "malformed",
+        /// No record has this token, or any name of this certificate.
+        Unknown = "unknown",
+        /// The token's time is over.
+        Expired = "expired",
+        /// The principal does not have the role.
+        Role = "role",
+        /// The principal has the role, but not in this namespace.
+        Namespace = "namespace",
+        /// Nobody may do this, since no rule says who.
+        Unlisted = "unlisted",
+    }
 }

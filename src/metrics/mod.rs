@@ -18,7 +18,8 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 
 pub use domain::refused;
 pub use labels::{
-    Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection, Source, Standing,
+    AuthRefusal, Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection,
+    Source, Standing,
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;

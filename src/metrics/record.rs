@@ -6,8 +6,8 @@ use ::metrics::{counter, gauge, histogram};
 
 use super::{
     labels::{
-        Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection, Source,
-        Standing,
+        AuthRefusal, Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection,
+        Source, Standing,
     },
     table,
 };
@@ -161,4 +161,14 @@ pub fn certificate_expiration(seconds: i64) {
 /// New certificate files could not be used.
 pub fn certificate_reload_failed() {
     counter!(table::CERTIFICATE_RELOAD_FAILURES.name).increment(1);
+}
+
+/// Counts a caller that was turned away.
+pub fn auth_refused(reason: AuthRefusal) {
+    counter!(table::AUTH_REFUSED.name, &[pair(reason)]).increment(1);
+}
+
+/// A new tokens file could not be used.
+pub fn tokens_reload_failed() {
+    counter!(table::TOKENS_RELOAD_FAILURES.name).increment(1);
 }

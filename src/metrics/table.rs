@@ -1,7 +1,8 @@
 //! Every metric: its name, kind, labels and help. `docs/metrics.md` is made from this table.
 
 use super::labels::{
-    Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection, Source, Standing,
+    AuthRefusal, Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection,
+    Source, Standing,
 };
 
 /// A metric.
@@ -141,6 +142,10 @@ table! {
         "When the webhook's certificate expires; absent without one."
     CERTIFICATE_RELOAD_FAILURES Counter "quota_ledger_certificate_reload_failures_total" []
         "New certificate files that could not be used; the old ones stayed in force."
+    AUTH_REFUSED Counter "quota_ledger_auth_refused_total" [closed::<AuthRefusal>()]
+        "Requests that were answered with 401 (missing, malformed, unknown, expired) or 403."
+    TOKENS_RELOAD_FAILURES Counter "quota_ledger_tokens_reload_failures_total" []
+        "New tokens files that could not be used; the old one stayed in force."
     KUBE_RESOURCEQUOTA Gauge "kube_resourcequota"
         [open("resourcequota"), open("namespace"), open("resource"), open("type")]
         "Limits, usage and reservations (type hard, used, reserved), as kube-state-metrics names them."

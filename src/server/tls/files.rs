@@ -14,7 +14,7 @@ use rustls::{
     server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 
-use super::certificate;
+use super::{Callers, certificate};
 use crate::{config::schema, metrics};
 
 /// Why certificate files cannot be used.
@@ -66,7 +66,7 @@ impl Files {
     }
 
     /// What rustls serves with. Tells when the certificate expires.
-    pub(super) fn server_config(&self) -> Result<Arc<ServerConfig>, Error> {
+    pub(super) fn server_config(&self, callers: Callers) -> Result<Arc<ServerConfig>, Error> {
         let chain = certificates("tls.cert", &self.cert)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|error| Error::Pem("tls.key", error))?;
@@ -84,7 +84,7 @@ impl Files {
             .with_safe_default_protocol_versions()?;
         let mut config = match &self.client_ca {
             None => builder.with_no_client_auth(),
-            Some(ca) => builder.with_client_cert_verifier(verifier(ca, provider)?),
+            Some(ca) => builder.with_client_cert_verifier(verifier(ca, provider, callers)?),
         }
         .with_single_cert(chain, key)?;
         // The API server calls webhooks by HTTP/1.1 only, and HTTP/2 brings floods of its own.
@@ -97,12 +97,17 @@ impl Files {
 fn verifier(
     ca: &[u8],
     provider: Arc<rustls::crypto::CryptoProvider>,
+    callers: Callers,
 ) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates("tls.client_ca", ca)? {
         roots.add(certificate)?;
     }
-    Ok(WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build()?)
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    Ok(match callers {
+        Callers::Certified => builder.build()?,
+        Callers::Anybody => builder.allow_unauthenticated().build()?,
+    })
 }
 
 fn certificates(key: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {

@@ -30,19 +30,42 @@ pub struct Tls(Arc<Shared>);
 
 struct Shared {
     config: schema::Tls,
+    callers: Callers,
     current: ArcSwap<ServerConfig>,
 }
 
+/// What callers have to show, if there is a `tls.client_ca`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Callers {
+    /// A certificate with one of `tls.allowed_names`.
+    Certified,
+    /// A certificate or none; its names are told.
+    Anybody,
+}
+
 impl Tls {
-    /// Reads the configured files; the [`Follower`] keeps up with their changes.
+    /// Reads the configured files, for the webhook; the [`Follower`] keeps up with their changes.
     ///
     /// # Errors
     /// A file cannot be read or used, key and certificate differ, the certificate has expired.
     pub fn load(config: &schema::Tls) -> Result<(Self, Follower), Error> {
+        Self::load_for(config, Callers::Certified)
+    }
+
+    /// The same for the HTTP API, whose callers may show a token instead of a certificate.
+    ///
+    /// # Errors
+    /// As [`Tls::load`].
+    pub fn load_for_api(config: &schema::Tls) -> Result<(Self, Follower), Error> {
+        Self::load_for(config, Callers::Anybody)
+    }
+
+    fn load_for(config: &schema::Tls, callers: Callers) -> Result<(Self, Follower), Error> {
         let files = Files::read(config)?;
-        let current = ArcSwap::from(files.server_config()?);
+        let current = ArcSwap::from(files.server_config(callers)?);
         let tls = Self(Arc::new(Shared {
             config: config.clone(),
+            callers,
             current,
         }));
         let follower = Follower {
@@ -68,7 +91,8 @@ impl Tls {
             None => Vec::new(),
         };
         let allowed = &self.0.config.allowed_names;
-        if allowed.is_empty() || names.iter().any(|name| allowed.contains(name)) {
+        let anybody = allowed.is_empty() || self.0.callers == Callers::Anybody;
+        if anybody || names.iter().any(|name| allowed.contains(name)) {
             return Ok((stream, names.into()));
         }
         Err(io::Error::other(format!(
@@ -112,7 +136,7 @@ impl Follower {
                 return;
             }
         };
-        match files.server_config() {
+        match files.server_config(self.tls.0.callers) {
             Ok(config) => {
                 self.tls.0.current.store(config);
                 tracing::info!("new certificates are in force");

@@ -100,16 +100,18 @@ impl Setup {
             key: Some(self.path("key.pem")),
             client_ca: (!allowed.is_empty()).then(|| self.path("client-ca.pem")),
             allowed_names: allowed.iter().map(|name| (*name).to_owned()).collect(),
+            api: false,
         }
     }
 
     fn serve(&self, allowed: &[&str]) -> (Server, Follower) {
         let (tls, follower) = Tls::load(&self.config(allowed)).unwrap();
+        (Self::start(tls), follower)
+    }
+
+    fn start(tls: Tls) -> Server {
         let names = get(|Extension(peer): Extension<Peer>| async move { peer.names.join(" ") });
-        (
-            Server::start(Router::new().route("/", names), options(), Some(tls)),
-            follower,
-        )
+        Server::start(Router::new().route("/", names), options(), Some(tls))
     }
 
     /// Calls with this certificate; tells the answer's body and the server's certificate.
@@ -185,6 +187,19 @@ async fn callers_are_known_by_name() {
     assert!(call(Some(&other_ca)).await.is_err(), "wrong CA, right name");
     let expired = signed_until(&setup.client_ca, "kube-apiserver", vec![], 2001);
     assert!(call(Some(&expired)).await.is_err(), "expired");
+}
+
+#[tokio::test]
+async fn callers_of_the_api_may_do_without_a_certificate() {
+    let setup = Setup::new();
+    let (tls, _) = Tls::load_for_api(&setup.config(&["kube-apiserver"])).unwrap();
+    let server = Setup::start(tls);
+    let call = |client| setup.call(server.address, client, H1);
+    assert_eq!(call(None).await.unwrap().0, "");
+    let known = signed(&setup.client_ca, "ci", vec![dns("ci.svc")]);
+    assert_eq!(call(Some(&known)).await.unwrap().0, "ci.svc ci");
+    let other_ca = signed(&authority(), "ci", vec![]);
+    assert!(call(Some(&other_ca)).await.is_err(), "wrong CA");
 }
 
 #[tokio::test]

@@ -1,0 +1,168 @@
+//! The tokens file in force.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::watch, time::MissedTickBehavior};
+use tokio_util::sync::CancellationToken;
+
+use super::{File, FileError, register::Register, throttle::Throttle};
+use crate::{config::schema, metrics};
+
+/// How often the file is looked at; its contents are compared, as for certificates.
+const POLL: Duration = Duration::from_secs(5);
+
+/// A larger file is refused.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// Knows who may call. Clones share what they know.
+#[derive(Clone)]
+pub struct Authenticator(Arc<Shared>);
+
+struct Shared {
+    /// None: everybody is anonymous.
+    register: Option<watch::Sender<Arc<Register>>>,
+    refusals: Throttle,
+}
+
+/// Why a tokens file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("auth.tokens_file = {path}: {cause}", path = path.display())]
+pub struct Error {
+    path: PathBuf,
+    #[source]
+    cause: Cause,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Cause {
+    #[error("cannot be read: {0}")]
+    Read(#[from] io::Error),
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl Authenticator {
+    /// Asks nobody for a token.
+    #[must_use]
+    pub fn off() -> Self {
+        Self::with(None)
+    }
+
+    /// Reads the configured file, if there is one; the [`Follower`] keeps up with its changes.
+    ///
+    /// # Errors
+    /// The file cannot be read or used.
+    pub fn load(config: &schema::Auth) -> Result<(Self, Option<Follower>), Error> {
+        let Some(path) = &config.tokens_file else {
+            return Ok((Self::off(), None));
+        };
+        let error = |cause| Error {
+            path: path.clone(),
+            cause,
+        };
+        let text = read(path).map_err(|cause| error(cause.into()))?;
+        let register = Register::from(File::parse(&text).map_err(|cause| error(cause.into()))?);
+        tracing::info!(
+            records = register.len(),
+            "callers need a token or certificate"
+        );
+        let (register, _) = watch::channel(Arc::new(register));
+        let authenticator = Self::with(Some(register));
+        let follower = Follower {
+            authenticator: authenticator.clone(),
+            path: path.clone(),
+            seen: blake3::hash(text.as_bytes()),
+        };
+        Ok((authenticator, Some(follower)))
+    }
+
+    fn with(register: Option<watch::Sender<Arc<Register>>>) -> Self {
+        Self(Arc::new(Shared {
+            register,
+            refusals: Throttle::default(),
+        }))
+    }
+
+    /// Changes of what is in force; none if everybody is anonymous.
+    pub(super) fn registers(&self) -> Option<watch::Receiver<Arc<Register>>> {
+        self.0.register.as_ref().map(watch::Sender::subscribe)
+    }
+
+    /// Bounds what is logged about callers that are turned away.
+    pub(super) fn refusals(&self) -> &Throttle {
+        &self.0.refusals
+    }
+}
+
+/// Keeps up with changes of the tokens file.
+pub struct Follower {
+    authenticator: Authenticator,
+    path: PathBuf,
+    /// What was read last, usable or not, so that one bad file is told about once.
+    seen: blake3::Hash,
+}
+
+impl Follower {
+    /// Takes a new file into force whenever it changes or a reload is asked for, until `stop`. A file that cannot
+    /// be used changes nothing.
+    pub async fn run(mut self, mut reload: watch::Receiver<u64>, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(POLL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+                Ok(()) = reload.changed() => {}
+            }
+            self.look();
+        }
+    }
+
+    /// Looks at the file once.
+    pub(super) fn look(&mut self) {
+        let text = match read(&self.path) {
+            Ok(text) => text,
+            // While the file is being replaced it may be missing; the next look will tell.
+            Err(error) => {
+                tracing::warn!(%error, "the tokens file cannot be read, the old one stays");
+                return metrics::tokens_reload_failed();
+            }
+        };
+        let digest = blake3::hash(text.as_bytes());
+        if digest == self.seen {
+            return;
+        }
+        self.seen = digest;
+        match File::parse(&text) {
+            Ok(file) => {
+                let register = Register::from(file);
+                tracing::info!(records = register.len(), "a new tokens file is in force");
+                if let Some(registers) = &self.authenticator.0.register {
+                    registers.send_replace(Arc::new(register));
+                }
+            }
+            Err(error) => {
+                tracing::error!(%error, "the new tokens file cannot be used, the old one stays");
+                metrics::tokens_reload_failed();
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = fs::File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_string(&mut text)?;
+    if read as u64 > FILE_BYTES_MAX {
+        let message = format!("is larger than {FILE_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(text)
+}

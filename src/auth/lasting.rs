@@ -1,0 +1,43 @@
+//! Answers that last: a watch ends when its caller may not watch any more.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+
+use super::{
+    Principal,
+    register::{Credential, Register},
+};
+use crate::writer::now;
+
+/// Waits until a credential has expired, was removed, or stands for other rights than the caller came with.
+pub(super) async fn until_revoked(
+    mut registers: watch::Receiver<Arc<Register>>,
+    credential: Credential,
+    principal: Principal,
+) {
+    loop {
+        let register = registers.borrow_and_update().clone();
+        match register.holder(&credential, now()) {
+            Ok(holder) if *holder == principal => {}
+            _ => return,
+        }
+        let expires = register.expires(&credential);
+        let expired = async {
+            match expires {
+                Some(time) => {
+                    let left = time.since(now()).nanoseconds();
+                    let left = Duration::from_nanos(u64::try_from(left).unwrap_or(0));
+                    tokio::time::sleep(left).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = expired => {}
+            changed = registers.changed() => if changed.is_err() {
+                return;
+            }
+        }
+    }
+}

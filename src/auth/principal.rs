@@ -1,0 +1,178 @@
+//! Who somebody is, and what they may do.
+
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
+
+use http::Extensions;
+use quota_ledger::Name;
+use serde::{Deserialize, Serialize};
+
+use super::Pattern;
+use crate::server::Peer;
+
+/// What somebody may do. No role includes another, so a caller that does several things has several.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// See quotas, reservations, usage, objects, entries.
+    Read,
+    /// Ask for capacity: reserve, extend, commit, release, check.
+    Reserve,
+    /// Send object events.
+    Ingest,
+    /// Set and delete quotas.
+    Admin,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Reserve, Self::Ingest, Self::Admin];
+
+    /// As the tokens file names it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Reserve => "reserve",
+            Self::Ingest => "ingest",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// An authenticated caller, and the actor of the entries that it causes. An extension of every request that
+/// passed [`guarded`](super::guarded). Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal(Arc<Inner>);
+
+#[derive(Debug, PartialEq, Eq)]
+struct Inner {
+    name: Name,
+    roles: Vec<Role>,
+    namespaces: Vec<Pattern>,
+}
+
+/// Everybody, where nobody needs a token.
+static ANONYMOUS: LazyLock<Principal> =
+    LazyLock::new(|| Principal::new(ANONYMOUS_NAME, &Role::ALL, &[Pattern::all()]));
+
+pub(super) const ANONYMOUS_NAME: &str = "anonymous";
+
+impl Principal {
+    /// A principal that has these roles in these namespaces.
+    #[must_use]
+    pub fn new(name: &str, roles: &[Role], namespaces: &[Pattern]) -> Self {
+        Self(Arc::new(Inner {
+            name: name.into(),
+            roles: roles.to_vec(),
+            namespaces: namespaces.to_vec(),
+        }))
+    }
+
+    /// `anonymous`, who may do everything: who calls while no tokens are configured.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        ANONYMOUS.clone()
+    }
+
+    /// The caller of a request; `anonymous` on a listener that asks nobody for a token.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions
+            .get::<Self>()
+            .cloned()
+            .unwrap_or_else(Self::anonymous)
+    }
+
+    /// The name of the caller of a request, as entries name it: on a listener that asks nobody for a token, that of
+    /// its certificate.
+    #[must_use]
+    pub fn name_of(extensions: &Extensions) -> Name {
+        let principal = extensions
+            .get::<Self>()
+            .map(|principal| principal.0.name.clone());
+        let certified = || {
+            let names = &extensions.get::<Peer>()?.names;
+            names.first().map(|name| Name::from(name.as_str()))
+        };
+        principal
+            .or_else(certified)
+            .unwrap_or_else(|| ANONYMOUS_NAME.into())
+    }
+
+    /// As entries name it.
+    #[must_use]
+    pub fn name(&self) -> &Name {
+        &self.0.name
+    }
+
+    /// Whether it has this role in a namespace. What is in no namespace has the empty name, which only `*`
+    /// matches.
+    #[must_use]
+    pub fn may(&self, role: Role, namespace: &str) -> bool {
+        self.has(role)
+            && self
+                .0
+                .namespaces
+                .iter()
+                .any(|pattern| pattern.matches(namespace))
+    }
+
+    /// Whether it has this role in all namespaces, by the pattern `*`.
+    #[must_use]
+    pub fn may_everywhere(&self, role: Role) -> bool {
+        self.has(role) && self.0.namespaces.iter().any(Pattern::is_all)
+    }
+
+    /// Whether it has this role in any namespace.
+    #[must_use]
+    pub fn has(&self, role: Role) -> bool {
+        self.0.roles.contains(&role)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_role_is_had_in_the_namespaces_of_the_principal() {
+        let team: Pattern = "team-*".parse().unwrap();
+        let principal = Principal::new("ci", &[Role::Read, Role::Reserve], &[team]);
+        assert!(principal.may(Role::Reserve, "team-a"));
+        assert!(!principal.may(Role::Admin, "team-a"));
+        assert!(!principal.may(Role::Reserve, "default"));
+        assert!(!principal.may(Role::Read, ""));
+        assert!(!principal.may_everywhere(Role::Read));
+        let auditor = Principal::new("auditor", &[Role::Read], &[Pattern::all()]);
+        assert!(auditor.may(Role::Read, "") && auditor.may_everywhere(Role::Read));
+        assert!(!auditor.may_everywhere(Role::Admin));
+    }
+
+    #[test]
+    fn who_is_not_known_is_anonymous() {
+        let principal = Principal::of(&Extensions::new());
+        assert_eq!(*principal.name(), ANONYMOUS_NAME);
+        assert!(Role::ALL.iter().all(|role| principal.may_everywhere(*role)));
+    }
+}

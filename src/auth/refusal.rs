@@ -1,0 +1,183 @@
+//! What callers are told that are turned away: problems, and on Kubernetes' paths `Status` objects.
+
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderValue, Method, StatusCode, header, request::Parts};
+use serde_json::{Value, json};
+
+use super::{Principal, Role};
+use crate::server::problem;
+
+/// Nobody learns here whether a token is unknown, wrong or expired.
+pub(super) fn unauthenticated(path: &str) -> Response {
+    let status = StatusCode::UNAUTHORIZED;
+    let mut response = if is_of_kubernetes(path) {
+        kubernetes(status, "Unauthorized", "Unauthorized", None)
+    } else {
+        let detail = "a valid bearer token or client certificate is needed";
+        problem(status, "Unauthorized", detail)
+    };
+    let scheme = HeaderValue::from_static("Bearer realm=\"quotad\"");
+    response
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, scheme);
+    response
+}
+
+/// Any of these roles would be needed in this namespace; none: in all of them.
+pub(super) fn forbidden(
+    parts: &Parts,
+    principal: &Principal,
+    roles: &[Role],
+    namespace: Option<&str>,
+) -> Response {
+    let path = parts.uri.path();
+    if is_of_kubernetes(path) {
+        let (message, details) =
+            in_kubernetes_words(principal, &parts.method, path, is_watch(parts));
+        return kubernetes(StatusCode::FORBIDDEN, "Forbidden", &message, Some(details));
+    }
+    let name = principal.name();
+    let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
+    let detail = match (roles.as_slice(), namespace) {
+        ([], _) => format!("nobody may {} {path}", parts.method),
+        (roles, Some(namespace)) => {
+            let roles = roles.join(" or ");
+            format!("{name} needs the role {roles} in the namespace {namespace}")
+        }
+        (roles, None) => format!(
+            "{name} needs the role {} in all namespaces",
+            roles.join(" or ")
+        ),
+    };
+    problem(StatusCode::FORBIDDEN, "Forbidden", &detail)
+}
+
+/// Paths at which clients of Kubernetes ask.
+fn is_of_kubernetes(path: &str) -> bool {
+    ["/api", "/apis", "/openapi", "/version"]
+        .iter()
+        .any(|root| {
+            let rest = path.strip_prefix(root);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+}
+
+fn is_watch(parts: &Parts) -> bool {
+    let query = parts.uri.query().unwrap_or_default();
+    query
+        .split('&')
+        .any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch"))
+}
+
+fn kubernetes(status: StatusCode, reason: &str, message: &str, details: Option<Value>) -> Response {
+    let mut body = json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": status.as_u16(),
+    });
+    if let Some(details) = details {
+        body["details"] = details;
+    }
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
+    (status, content_type, Body::from(body.to_string())).into_response()
+}
+
+/// What was asked for, in Kubernetes' terms.
+struct Asked<'a> {
+    group: &'a str,
+    namespace: &'a str,
+    resource: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Asked<'a> {
+    /// None if the path is not one of resources.
+    fn of(path: &'a str) -> Option<Self> {
+        let mut segments = path.split('/').skip(1);
+        let group = match (segments.next()?, segments.next()?) {
+            ("api", _) => "",
+            ("apis", group) => segments.next().map(|_| group)?,
+            _ => return None,
+        };
+        let (mut namespace, mut resource) = ("", segments.next()?);
+        let mut name = segments.next().unwrap_or_default();
+        if resource == "namespaces" && !name.is_empty() {
+            namespace = name;
+            if let Some(inner) = segments.next() {
+                (resource, name) = (inner, segments.next().unwrap_or_default());
+            }
+        }
+        Some(Self {
+            group,
+            namespace,
+            resource,
+            name,
+        })
+    }
+
+    fn verb(&self, method: &Method, watch: bool) -> &'static str {
+        match *method {
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if self.name.is_empty() => "deletecollection",
+            Method::DELETE => "delete",
+            _ if watch => "watch",
+            _ if self.name.is_empty() => "list",
+            _ => "get",
+        }
+    }
+
+    fn details(&self) -> Value {
+        let mut details = json!({ "kind": self.resource });
+        if !self.name.is_empty() {
+            details["name"] = self.name.into();
+        }
+        if !self.group.is_empty() {
+            details["group"] = self.group.into();
+        }
+        details
+    }
+}
+
+/// In the words of Kubernetes (`forbiddenMessage` in apiserver/pkg/endpoints/handlers/responsewriters/errors.go).
+fn in_kubernetes_words(
+    principal: &Principal,
+    method: &Method,
+    path: &str,
+    watch: bool,
+) -> (String, Value) {
+    let user = principal.name().as_str();
+    let Some(asked) = Asked::of(path) else {
+        let verb = method.as_str().to_ascii_lowercase();
+        let message = format!("forbidden: User {user:?} cannot {verb} path {path:?}");
+        return (message, json!({}));
+    };
+    let qualified = match asked.group {
+        "" => asked.resource.to_owned(),
+        group => format!("{}.{group}", asked.resource),
+    };
+    let about = match asked.name {
+        "" => qualified,
+        name => format!("{qualified} {name:?}"),
+    };
+    let place = match asked.namespace {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace {namespace:?}"),
+    };
+    let verb = asked.verb(method, watch);
+    let Asked {
+        group, resource, ..
+    } = asked;
+    let message = format!(
+        "{about} is forbidden: User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}"
+    );
+    (message, asked.details())
+}

@@ -15,6 +15,7 @@ use crate::{
     admin::{self, Readiness},
     config::{self, Config, Effective, Sources, Task},
     exit::{Exit, Failure, OrExit as _},
+    intake::{nats, payload::Reader},
     metrics::{self, Listener, Metrics},
     recovery::recover,
     server::{Bound, Options},
@@ -102,6 +103,7 @@ async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(signals.stop.clone()));
+    let consuming = consume(&config, &opened.ledger, &readiness, &signals.stop).await?;
 
     draining.pass();
     tracing::info!(admin = %admin_address, "ready");
@@ -109,6 +111,9 @@ async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
     signals.stop.cancelled().await;
     draining.fail("the daemon stops");
     kept.await.context("the upkeep failed")?;
+    if let Some(consuming) = consuming {
+        consuming.task.await.context("the intake failed")?;
+    }
     close(opened, &upkeep).await?;
     closing.cancel();
     admin.await.context("the admin listener failed")?;
@@ -158,6 +163,33 @@ async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
         reader,
         threads,
     })
+}
+
+/// Begins to consume the stream, if there is one. The daemon is not ready before it has been caught up with.
+async fn consume(
+    config: &Config,
+    ledger: &Ledger,
+    readiness: &Readiness,
+    stop: &CancellationToken,
+) -> Result<Option<nats::Running>, Failure> {
+    if config.nats.url.is_none() {
+        return Ok(None);
+    }
+    let behind = readiness.register("stream", "not caught up with yet");
+    let running = nats::start(
+        &config.nats,
+        config.journal.max_batch_entries.get(),
+        Arc::new(Reader::new(&config.kinds, config.quotas.adopt)),
+        ledger.clone(),
+        stop.clone(),
+    );
+    let running = running.await.or_exit(Exit::Configuration)?;
+    let status = running.status.clone();
+    tokio::spawn(async move {
+        status.caught_up_once().await;
+        behind.pass();
+    });
+    Ok(Some(running))
 }
 
 /// The last snapshot makes the next start quick; without it nothing is lost.

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use quota_ledger::{Span, Timestamp};
+use tokio::sync::watch;
 
 use crate::metrics;
 
@@ -12,7 +12,7 @@ const POLLS: u32 = 3;
 
 /// Shared by the intake, which writes it, and those who show it.
 #[derive(Clone, Debug)]
-pub struct Status(Arc<Mutex<Standing>>);
+pub struct Status(Arc<watch::Sender<Standing>>);
 
 /// How the consumption of the stream stood at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl Status {
             .saturating_mul(POLLS)
             .max(Duration::from_secs(2));
         let tolerance = i64::try_from(tolerance.as_nanos()).unwrap_or(i64::MAX);
-        Self(Arc::new(Mutex::new(Standing {
+        Self(Arc::new(watch::Sender::new(Standing {
             connected: false,
             last_sequence: 0,
             cursor: 0,
@@ -67,27 +67,36 @@ impl Status {
     /// How it stands now.
     #[must_use]
     pub fn get(&self) -> Standing {
-        self.0.lock().clone()
+        self.0.borrow().clone()
+    }
+
+    /// Waits until the stream has been caught up with once.
+    pub async fn caught_up_once(&self) {
+        let mut standing = self.0.subscribe();
+        // Fails only without a sender, and that is held here.
+        let _ = standing.wait_for(Standing::caught_up_once).await;
     }
 
     pub(super) fn set_connected(&self, connected: bool) {
-        self.0.lock().connected = connected;
+        self.0
+            .send_modify(|standing| standing.connected = connected);
         metrics::stream_connected(connected);
     }
 
     pub(super) fn set_cursor(&self, position: u64, time: Option<Timestamp>) {
-        let mut standing = self.0.lock();
-        standing.cursor = position;
-        standing.last_message_time = time.or(standing.last_message_time);
+        self.0.send_modify(|standing| {
+            standing.cursor = position;
+            standing.last_message_time = time.or(standing.last_message_time);
+        });
     }
 
     pub(super) fn set_last_sequence(&self, last: u64) {
-        self.0.lock().last_sequence = last;
+        self.0.send_modify(|standing| standing.last_sequence = last);
     }
 
     pub(super) fn set_caught_up(&self, to: Timestamp) {
-        let mut standing = self.0.lock();
-        standing.caught_up_to = standing.caught_up_to.max(Some(to));
+        self.0
+            .send_modify(|standing| standing.caught_up_to = standing.caught_up_to.max(Some(to)));
     }
 
     pub(super) fn tell_lag(&self, now: Timestamp) {

@@ -1,6 +1,7 @@
 //! The Quota Ledger daemon.
 
 pub mod admin;
+pub mod admission;
 pub mod auth;
 pub mod cli;
 pub mod config;

@@ -360,7 +360,7 @@ pub struct Admission {
     /// File with limited resources, as Kubernetes' `AdmissionConfiguration` holds them.
     #[serde(with = "blank")]
     pub limited_resources_file: Option<PathBuf>,
-    /// Group resources that are charged besides those that Kubernetes charges, as `deployments.apps`.
+    /// Workloads that are charged for their pods, as `deployments.apps`.
     pub charge: Vec<String>,
 }
 

@@ -1,5 +1,6 @@
 //! What the type of a value cannot say: ranges, and keys that need or exclude each other.
 
+use quota_ledger::admission::Charging;
 use tracing_subscriber::EnvFilter;
 
 use super::{Config, Period, Size};
@@ -259,6 +260,9 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
     for resource in &config.admission.charge {
         let message = format!("{resource:?} is no resource such as \"deployments.apps\"");
         check(findings, "admission.charge", is_dns_name(resource), message);
+        if let Err(error) = Charging::new([resource.as_str()]) {
+            findings.push(("admission.charge", error.to_string()));
+        }
     }
     for (kind, plural) in &config.kinds {
         let (name, group) = kind.split_once('.').unwrap_or((kind, "core"));

@@ -1,6 +1,9 @@
 //! The deciding thread: takes jobs, decides them on the state, hands batches on.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
@@ -44,6 +47,8 @@ pub(super) struct Decider {
     closes: bool,
     /// There will be no more jobs.
     ended: bool,
+    /// Tells the handles that there are no more decisions.
+    over: Arc<AtomicBool>,
 }
 
 impl Decider {
@@ -54,6 +59,7 @@ impl Decider {
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
         options: Options,
+        over: Arc<AtomicBool>,
     ) -> Self {
         Self {
             jobs,
@@ -68,12 +74,16 @@ impl Decider {
             syncer_is_idle: true,
             closes: false,
             ended: false,
+            over,
         }
     }
 
     /// Runs until the ledger is closed and everything decided has been handed on, or the syncer has stopped.
     pub(super) fn run(mut self) {
         while self.step().is_some() {}
+        // Nobody shall wait for a decision that is not made any more.
+        self.over.store(true, Ordering::SeqCst);
+        while self.jobs.try_recv().is_ok() {}
     }
 
     fn step(&mut self) -> Option<()> {

@@ -7,7 +7,10 @@ mod decider;
 mod syncer;
 mod watermark;
 
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use crossbeam_channel::{Sender, TrySendError};
 use parking_lot::RwLock;
@@ -77,6 +80,7 @@ pub struct Ledger {
     batches: broadcast::Sender<Batch>,
     watermark: Arc<Watermark>,
     stopped: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
 }
 
 /// The writer's threads.
@@ -106,6 +110,7 @@ pub fn start<J: Journal + 'static>(
     let (batches, _) = broadcast::channel(WATCHED_BATCHES);
     let state = Arc::new(RwLock::new(state));
     let stopped = Arc::new(AtomicBool::new(false));
+    let ended = Arc::new(AtomicBool::new(false));
     let syncer = syncer::Syncer {
         journal,
         batches: batches_in,
@@ -121,6 +126,7 @@ pub fn start<J: Journal + 'static>(
         state.clone(),
         watermark.clone(),
         options,
+        ended.clone(),
     );
     let syncer = std::thread::Builder::new()
         .name("syncer".into())
@@ -141,6 +147,7 @@ pub fn start<J: Journal + 'static>(
         batches,
         watermark,
         stopped,
+        ended,
     };
     Ok((ledger, Threads { decider, syncer }))
 }
@@ -196,6 +203,10 @@ impl Ledger {
             }
             TrySendError::Disconnected(_) => Unavailable::Stopped,
         })?;
+        // A job that comes behind the end would stay in the queue for ever, with its answer.
+        if self.ended.load(Ordering::SeqCst) {
+            return Err(Unavailable::Stopped);
+        }
         answered.await.map_err(|_| Unavailable::Stopped)
     }
 
@@ -266,7 +277,7 @@ impl Ledger {
     /// Whether a failed write or fsync has ended all writing.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(std::sync::atomic::Ordering::Acquire)
+        self.stopped.load(Ordering::Acquire)
     }
 }
 

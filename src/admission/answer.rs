@@ -1,0 +1,211 @@
+//! From what was decided to the answer.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use http::header;
+use quota_ledger::{
+    admission::wrap_forbidden,
+    decide::{Admitted, Denied, Looked, LookedAt, Refusal},
+    object::GroupResource,
+};
+
+use super::{
+    Decided, Rules, cut,
+    wire::{self, Answer, Details, Request, Status},
+};
+use crate::metrics::{self, Decision, Reason};
+
+/// Most limits that one answer warns about; clients print every warning.
+const WARNINGS_MAX: usize = 8;
+
+/// Longest warning, in bytes. Longer ones may be cut by the API server.
+const WARNING_BYTES_MAX: usize = 256;
+
+/// Longest list of quotas in an audit annotation, in bytes.
+const ANNOTATION_BYTES_MAX: usize = 4096;
+
+/// What else an answer says.
+pub(super) struct Standing {
+    /// The sources have not been caught up with.
+    pub(super) behind: bool,
+    /// What messages call the object.
+    pub(super) name: String,
+}
+
+/// What does not count is allowed.
+pub(super) fn pass(request: &Request<'_>) -> Response {
+    send(&Answer {
+        uid: &request.uid,
+        allowed: true,
+        status: None,
+        warnings: Vec::new(),
+        audit_annotations: BTreeMap::new(),
+    })
+}
+
+/// The answer to a review that was decided.
+pub(super) fn decided(
+    request: &Request<'_>,
+    decided: &Decided,
+    standing: &Standing,
+    rules: &Rules,
+) -> Response {
+    let mut annotations = BTreeMap::from([("sequence", decided.sequence.to_string())]);
+    let mut warnings = Vec::new();
+    if standing.behind {
+        warnings.push("quotas were checked against usage that is not complete yet".to_owned());
+        annotations.insert("behind", "true".to_owned());
+    }
+    let status = match &decided.outcome {
+        Ok(admitted) => {
+            count(admitted);
+            if let Some(sequence) = admitted.replayed {
+                annotations.insert("sequence", sequence.to_string());
+            }
+            annotate(&mut annotations, &admitted.charged);
+            warnings.extend(about_admitted(admitted, rules.warn_ratio));
+            None
+        }
+        Err(refusal) => {
+            metrics::refused(refusal);
+            let reason = Reason::from(refusal);
+            annotations.insert("reason", metrics::Label::value(reason).to_owned());
+            if let Refusal::Denied(denied) = refusal {
+                annotate(&mut annotations, &denied.quotas);
+                warnings.extend(about_reservations(denied));
+            }
+            Some(status(request, &standing.name, refusal))
+        }
+    };
+    log(request, standing, decided);
+    send(&Answer {
+        uid: &request.uid,
+        allowed: status.is_none(),
+        status,
+        warnings,
+        audit_annotations: annotations,
+    })
+}
+
+fn count(admitted: &Admitted) {
+    let decision = match admitted.replayed {
+        Some(_) => Decision::Replayed,
+        None => Decision::Granted,
+    };
+    metrics::decisions(decision, Reason::None);
+}
+
+fn annotate(annotations: &mut BTreeMap<&'static str, String>, quotas: &[LookedAt]) {
+    let mut names = String::new();
+    for quota in quotas {
+        if names.len() + quota.name.len() >= ANNOTATION_BYTES_MAX {
+            break;
+        }
+        if !names.is_empty() {
+            names.push(',');
+        }
+        names.push_str(&quota.name);
+    }
+    if !names.is_empty() {
+        annotations.insert("quotas", names);
+    }
+}
+
+/// Limits that are close, of those that the request needs something of.
+fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
+    if admitted.unmeasured {
+        let text = "the workload is not known to the quota ledger: its pods were not checked";
+        return vec![text.to_owned()];
+    }
+    let mut warnings = Vec::new();
+    let limits = admitted
+        .charged
+        .iter()
+        .flat_map(|quota| quota.resources.iter().map(|limit| (&quota.name, limit)));
+    for (quota, limit) in limits {
+        if let Some(used) = closeness(limit, ratio) {
+            warnings.push(warning(&format!("quota {quota}: {used}")));
+        }
+    }
+    let more = warnings.len().saturating_sub(WARNINGS_MAX);
+    if more > 0 {
+        warnings.truncate(WARNINGS_MAX - 1);
+        warnings.push(format!("{} more limits are close", more + 1));
+    }
+    warnings
+}
+
+fn closeness(limit: &Looked, ratio: f64) -> Option<String> {
+    let mut used = limit.used.clone();
+    used.add_assign(&limit.reserved);
+    used.add_assign(&limit.requested);
+    let share = used.to_f64() / limit.hard.to_f64();
+    (share >= ratio).then(|| {
+        let (resource, hard) = (&limit.resource, &limit.hard);
+        format!(
+            "{resource} is at {:.0}% of its limit ({used} of {hard})",
+            share * 100.0
+        )
+    })
+}
+
+/// Kubernetes' message does not know of reservations. What they have to do with a denial is said beside it.
+fn about_reservations(denied: &Denied) -> Option<String> {
+    let words = denied.denial.to_string();
+    let more = denied.detail.strip_prefix(&words)?.strip_prefix("; ")?;
+    Some(warning(&format!(
+        "part of what is used is reserved for objects not seen yet: {more}"
+    )))
+}
+
+fn warning(text: &str) -> String {
+    cut(text, WARNING_BYTES_MAX).to_owned()
+}
+
+fn status<'a>(request: &'a Request<'_>, name: &'a str, refusal: &Refusal) -> Status<'a> {
+    let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
+    let forbidden = |text: &str| wrap_forbidden(&kind, name, text);
+    let (code, reason, message) = match refusal {
+        Refusal::Denied(denied) => {
+            let denial = &denied.denial;
+            let message = denial.message(&kind, name);
+            (denial.code(), denial.kubernetes_reason(), message)
+        }
+        Refusal::TooManyPending { .. } => (429, "TooManyRequests", forbidden(&refusal.to_string())),
+        other => (409, "Conflict", forbidden(&other.to_string())),
+    };
+    Status {
+        status: "Failure",
+        code,
+        reason,
+        message,
+        details: Details {
+            name,
+            group: &request.resource.group,
+            kind: &request.resource.resource,
+        },
+    }
+}
+
+fn log(request: &Request<'_>, standing: &Standing, decided: &Decided) {
+    let (namespace, resource) = (&*request.namespace, &*request.resource.resource);
+    let (name, sequence) = (&*standing.name, decided.sequence);
+    match &decided.outcome {
+        Ok(admitted) => {
+            let entries = admitted.events.len();
+            tracing::debug!(namespace, resource, name, sequence, entries, "admitted");
+        }
+        Err(refusal) => {
+            tracing::info!(namespace, resource, name, sequence, %refusal, "denied");
+        }
+    }
+}
+
+fn send(answer: &Answer<'_>) -> Response {
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
+    (content_type, Body::from(wire::write(answer))).into_response()
+}

@@ -1,0 +1,258 @@
+//! From a review to what the ledger is asked.
+
+use std::sync::Arc;
+
+use quota_ledger::{
+    Name, Timestamp,
+    admission::{Charging, Operation, evaluated, name_in_messages, relieved},
+    decide::{Basis, Measure, Request, Review},
+    object::{Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, is_ignored},
+    quota::syntax,
+    uid::Uid,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::wire;
+
+/// Longest name of an object, in bytes, as in Kubernetes.
+const NAME_BYTES_MAX: usize = 253;
+
+/// What an object may count for, in bytes of names: it becomes an entry.
+const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
+
+/// What a review asks of the ledger.
+pub(super) enum Question {
+    /// Nothing: it is allowed.
+    None,
+    /// Whether this may be stored.
+    Asked(Box<Asked>),
+}
+
+pub(super) struct Asked {
+    pub(super) review: Review,
+    /// What messages call the object.
+    pub(super) name: String,
+}
+
+/// What a review asks; or what is wrong with it.
+pub(super) fn of(
+    request: &wire::Request<'_>,
+    charging: &Charging,
+    now: Timestamp,
+) -> Result<Question, String> {
+    let operation = request.operation.parse::<Operation>();
+    let operation = operation.map_err(|error| error.to_string())?;
+    let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
+    if !may_count(operation, request, &kind, charging) {
+        return Ok(Question::None);
+    }
+    if request.sub_resource == "scale" {
+        return scale(request, kind);
+    }
+    let read = |json: Option<&RawValue>| {
+        let read = json.map(|json| charging.read(&kind, json.get().as_bytes()));
+        read.transpose().map_err(|error| error.to_string())
+    };
+    let object = read(request.object)?.ok_or("the review's request has no object")?;
+    let old = read(request.old_object)?;
+    let old_traits = old.as_ref().map(Object::traits);
+    let workload_changes = charging.charges(&kind) && operation == Operation::Update;
+    let counts = workload_changes
+        || evaluated(
+            operation,
+            &request.namespace,
+            &kind,
+            &request.sub_resource,
+            &object.traits(),
+            old_traits.as_ref(),
+        );
+    if !counts {
+        return Ok(Question::None);
+    }
+
+    // One that is not stored yet is created by the update.
+    let stored = old.filter(|old| !old.metadata().resource_version.is_empty());
+    let basis = match (operation, &stored) {
+        (Operation::Update, Some(old)) => updates(old.metadata()),
+        (Operation::Update, None) if request.old_object.is_none() => Basis::Update { version: 0 },
+        _ => Basis::Create,
+    };
+    let (footprint, measure) = match charging.payer(&object) {
+        Some(payer) if basis == Basis::Create => {
+            let footprint = object.footprint(&kind, now, &NoContext);
+            let rest = relieved(&kind, &footprint);
+            (footprint, Measure::Paid { payer, rest })
+        }
+        _ => {
+            let footprint = charging.footprint(&kind, &object, now, &NoContext);
+            (footprint, Measure::Given)
+        }
+    };
+    let before = stored.map(|old| charging.footprint(&kind, &old, now, &NoContext));
+    let name = name_in_messages(&request.name, Some(object.metadata())).to_owned();
+    let subject = Subject::of(request, kind, object.metadata(), basis)?;
+    subject.ask(name, measure, |wish| Request {
+        footprint,
+        before,
+        object: Some(Arc::new(object)),
+        ..wish
+    })
+}
+
+/// Whether it can matter to quotas, before the objects are read.
+fn may_count(
+    operation: Operation,
+    request: &wire::Request<'_>,
+    kind: &GroupResource,
+    charging: &Charging,
+) -> bool {
+    if request.namespace.is_empty() || is_ignored(kind) {
+        return false;
+    }
+    let charged = charging.charges(kind);
+    let evaluator = Evaluator::of(kind);
+    match (operation, &*request.sub_resource) {
+        (Operation::Create, "") => true,
+        (Operation::Update, "") => charged || !matches!(evaluator, Evaluator::Count(_)),
+        (Operation::Update, "scale") => charged,
+        (Operation::Update, "resize") => evaluator == Evaluator::Pods,
+        (Operation::Update, "status") => evaluator == Evaluator::VolumeClaims,
+        _ => false,
+    }
+}
+
+/// A `Scale`: how many replicas a workload is to have, and had. It bears the workload's uid and version.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Scale {
+    metadata: Metadata,
+    spec: Replicas,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Replicas {
+    replicas: i64,
+}
+
+fn scale(request: &wire::Request<'_>, kind: GroupResource) -> Result<Question, String> {
+    let read = |json: Option<&RawValue>| {
+        let json = json.ok_or("the review's request lacks an object or the old object")?;
+        serde_json::from_str::<Scale>(json.get())
+            .map_err(|error| format!("cannot read the Scale: {error}"))
+    };
+    let (new, old) = (read(request.object)?, read(request.old_object)?);
+    if new.spec.replicas <= old.spec.replicas {
+        return Ok(Question::None);
+    }
+    let replicas = u64::try_from(new.spec.replicas).unwrap_or(0);
+    let name = name_in_messages(&request.name, Some(&new.metadata)).to_owned();
+    let subject = Subject::of(request, kind, &new.metadata, updates(&old.metadata))?;
+    subject.ask(name, Measure::Scaled { replicas }, |wish| wish)
+}
+
+/// What a wish is about, but for what it counts for.
+struct Subject {
+    wish: Request,
+    holds: bool,
+}
+
+impl Subject {
+    fn of(
+        request: &wire::Request<'_>,
+        kind: GroupResource,
+        metadata: &Metadata,
+        basis: Basis,
+    ) -> Result<Self, String> {
+        let own_name = match request.name.is_empty() {
+            true => &*metadata.name,
+            false => &*request.name,
+        };
+        check(&kind, &request.namespace, own_name)?;
+        // What has no uid cannot be recognized when it is seen: it is decided about under the review's own uid,
+        // and nothing is held.
+        let has_uid = !metadata.uid.is_empty();
+        let uid = if has_uid {
+            &*metadata.uid
+        } else {
+            &*request.uid
+        };
+        let wire::Kind {
+            group,
+            version,
+            kind: type_name,
+        } = &request.kind;
+        let api_version = match group.is_empty() {
+            true => Name::from(&**version),
+            false => Name::from(format!("{group}/{version}")),
+        };
+        let wish = Request {
+            uid: Uid::new(uid).map_err(|error| format!("uid {uid:?}: {error}"))?,
+            namespace: Name::from(&*request.namespace),
+            resource: kind,
+            name: own_name.into(),
+            api_version,
+            kind: Name::from(&**type_name),
+            basis,
+            subresource: Name::from(&*request.sub_resource),
+            footprint: Footprint::default(),
+            before: None,
+            object: None,
+            ttl: None,
+        };
+        Ok(Self {
+            wish,
+            holds: has_uid && request.dry_run != Some(true),
+        })
+    }
+
+    fn ask(
+        self,
+        name: String,
+        measure: Measure,
+        complete: impl FnOnce(Request) -> Request,
+    ) -> Result<Question, String> {
+        let request = complete(self.wish);
+        let size: usize = request
+            .footprint
+            .resources
+            .names()
+            .map(|name| name.len())
+            .sum();
+        if size > FOOTPRINT_BYTES_MAX {
+            return Err(format!(
+                "the names of what the object counts for have {size} bytes, more than {FOOTPRINT_BYTES_MAX}"
+            ));
+        }
+        let review = Review {
+            request,
+            measure,
+            holds: self.holds,
+        };
+        Ok(Question::Asked(Box::new(Asked { review, name })))
+    }
+}
+
+/// What is asked of names before they reach entries and logs.
+fn check(kind: &GroupResource, namespace: &str, name: &str) -> Result<(), String> {
+    let complaint = |what: &str, text: &str, complaints: Vec<String>| match complaints.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{what} {text:?}: {}", complaints.join("; "))),
+    };
+    let resource = kind.to_string();
+    complaint("resource", &resource, syntax::subdomain(&resource))?;
+    complaint("namespace", namespace, syntax::dns_label(namespace))?;
+    if name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+        return Err(format!(
+            "name {name:?} must have at most {NAME_BYTES_MAX} bytes and no control characters"
+        ));
+    }
+    Ok(())
+}
+
+fn updates(old: &Metadata) -> Basis {
+    // A version that is no number is not known.
+    let version = old.resource_version.parse().unwrap_or(0);
+    Basis::Update { version }
+}

@@ -1,0 +1,8 @@
+//! The admission webhook, with what a kube-apiserver 1.36 really sends (`tests/vectors/admissionreview`).
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod harness;
+mod refusals;
+mod reviews;
+mod workloads;

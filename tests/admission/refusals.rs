@@ -1,0 +1,176 @@
+//! Reviews that get no decision, and decisions about too much.
+
+use http::StatusCode;
+use quotad::{
+    admission::{BODY_BYTES_MAX, Rules},
+    writer::Watermark,
+};
+use serde_json::json;
+
+use super::harness::{Answered, SPACIOUS, World, pod, recorded, rules};
+
+#[tokio::test]
+async fn what_is_no_review_is_refused() {
+    let world = World::new();
+    let post = async |media_type, body: String| world.post("/admit", media_type, body).await;
+    let review = recorded("pod-create");
+
+    let mut beta = review.clone();
+    beta["apiVersion"] = json!("admission.k8s.io/v1beta1");
+    let answer = post("application/json", beta.to_string()).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    let detail = answer.body["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("admission.k8s.io/v1beta1") && detail.contains("admissionReviewVersions"),
+        "{detail}"
+    );
+
+    let answer = post("text/plain", review.to_string()).await;
+    assert_eq!(
+        answer.status,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "pages of other origins"
+    );
+    let with_charset = post("application/json; charset=utf-8", review.to_string()).await;
+    assert!(with_charset.allowed());
+
+    for (path, value) in [
+        ("/request", json!(null)),
+        ("/request/uid", json!("")),
+        ("/request/operation", json!("PATCH")),
+        ("/request/object", json!(null)),
+        ("/request/object/spec/containers", json!(7)),
+        (
+            "/request/object/spec/containers/0/resources/requests/cpu",
+            json!("1e999999x"),
+        ),
+        ("/request/object/metadata/uid", json!("a b")),
+        ("/request/namespace", json!("../etc")),
+        ("/request/name", json!("a\nb")),
+        ("/request/name", json!("x".repeat(254))),
+        ("/request/resource/resource", json!("po ds")),
+    ] {
+        let mut bad = review.clone();
+        *bad.pointer_mut(path).unwrap() = value;
+        let answer = post("application/json", bad.to_string()).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        assert_eq!(answer.body["reason"], "Malformed", "{path}");
+    }
+    for text in ["", "{", "[]", "null", "\u{feff}{}"] {
+        assert_eq!(
+            post("application/json", text.to_owned()).await.status,
+            StatusCode::BAD_REQUEST,
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_is_bounded_here_as_well() {
+    let world = World::new();
+    let mut large = recorded("pod-create");
+    large["request"]["object"]["metadata"]["annotations"] = json!({ "a": "x".repeat(3 << 20) });
+    large["request"]["oldObject"] = large["request"]["object"].clone();
+    assert!(world.send(&large).await.allowed(), "two objects of 3 MiB");
+    large["request"]["options"] = json!("x".repeat(BODY_BYTES_MAX));
+    assert_eq!(world.send(&large).await.status, StatusCode::BAD_REQUEST);
+}
+
+fn assert_shed(answer: &Answered, reason: &str) {
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE, "{answer:?}");
+    assert_eq!(answer.body["reason"], reason);
+    assert!(!answer.retry_after, "the API server would call again");
+}
+
+#[tokio::test]
+async fn when_time_is_up_nothing_is_held() {
+    let world = World::new();
+    world.set_quota("q", &[("pods", "9")]).await;
+    let before = world.sequence();
+    let late = world
+        .post(
+            "/admit?timeout=0s",
+            "application/json",
+            pod("a").to_string(),
+        )
+        .await;
+    assert_shed(&late, "Timeout");
+    assert_eq!(world.sequence(), before);
+    world.gate.shut();
+    let late = world
+        .post(
+            "/admit?timeout=20ms",
+            "application/json",
+            pod("b").to_string(),
+        )
+        .await;
+    assert_shed(&late, "Timeout");
+    world.gate.open();
+    let unknown = world
+        .post(
+            "/admit?timeout=soon",
+            "application/json",
+            pod("c").to_string(),
+        )
+        .await;
+    assert!(unknown.allowed(), "then our own time holds");
+}
+
+#[tokio::test]
+async fn load_is_shed_when_the_queue_is_full() {
+    let world = World::with(rules(), Watermark::without_sources(), (1, 1));
+    world.set_quota("q", &[("pods", "9")]).await;
+    let sequence = world.sequence();
+    world.gate.shut();
+    // One is being made durable, one is decided, one waits.
+    let reviews = [pod("a"), pod("b"), pod("c"), pod("d")];
+    let [first, second, third, fourth] = reviews.each_ref().map(|review| world.send(review));
+    tokio::pin!(first, second);
+    assert!(futures::poll!(first.as_mut()).is_pending());
+    while world.sequence() < sequence + 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(futures::poll!(second.as_mut()).is_pending());
+    while world.sequence() < sequence + 2 {
+        tokio::task::yield_now().await;
+    }
+    tokio::pin!(third, fourth);
+    let (shed, waiting) = match futures::future::select(third, fourth).await {
+        futures::future::Either::Left((shed, waiting))
+        | futures::future::Either::Right((shed, waiting)) => (shed, waiting),
+    };
+    assert_shed(&shed, "Overloaded");
+    world.gate.open();
+    for answer in [first.await, second.await, waiting.await] {
+        assert!(answer.allowed());
+    }
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_closed_decides_nothing() {
+    let world = World::new();
+    world.set_quota("q", &[("pods", "9")]).await;
+    world.ledger.close();
+    assert_shed(&world.send(&pod("a")).await, "Stopped");
+    assert!(world.send(&recorded("pod-delete")).await.allowed());
+}
+
+#[tokio::test]
+async fn too_many_pending_objects_are_denied_rather_than_let_in_by_a_failure_policy() {
+    let mut rules: Rules = rules();
+    rules.policy.max_pending_per_namespace = 1;
+    let world = World::with(rules, Watermark::without_sources(), SPACIOUS);
+    world.set_quota("q", &[("pods", "9")]).await;
+    assert!(world.send(&pod("a")).await.allowed());
+    let denied = world.send(&pod("b")).await;
+    assert_eq!(denied.code(), 429);
+    assert!(
+        denied
+            .message()
+            .contains("reservations.max_pending_per_namespace")
+    );
+    assert!(
+        world.send(&pod("a")).await.allowed(),
+        "what is held stays held"
+    );
+}

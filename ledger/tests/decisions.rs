@@ -228,6 +228,23 @@ fn a_denial_speaks_kubernetes_words_and_then_of_reservations() {
 }
 
 #[test]
+fn a_denial_says_whether_it_could_ever_be_granted() {
+    let mut given = Given::hard("pods=3,requests.cpu=8");
+    given.sees(&alive("seen", 1, "pods=1,requests.cpu=6"));
+    let fits = |given: &mut Given, wish: &Request| denied(given.reserve(wish)).fits_when_empty;
+    assert!(fits(&mut given, &wish("b", "pods=3")));
+    assert!(!fits(&mut given, &wish("c", "pods=4")));
+    let grows_to = |amounts| Request {
+        basis: Basis::Update { version: 1 },
+        ..wish("seen", amounts)
+    };
+    let grown = fits(&mut given, &grows_to("pods=1,requests.cpu=9"));
+    assert!(!grown, "it grows by 3 of 8, but to more than 8");
+    given.sees(&alive("other", 1, "pods=1,requests.cpu=1"));
+    assert!(fits(&mut given, &grows_to("pods=1,requests.cpu=8")));
+}
+
+#[test]
 fn retry_is_worth_it_once_enough_reservations_have_expired() {
     let mut given = Given::hard("pods=3");
     for (seconds, id) in [(0, "a"), (5, "b"), (5, "c")] {

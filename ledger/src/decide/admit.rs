@@ -130,7 +130,7 @@ fn decide(
     }
     let case = Case::of(state, request, &Overlay::default());
     if request.basis != Basis::Create && case.before.is_none() {
-        return Err(no_previous_version(state, &case));
+        return Err(no_previous_version(state, &case, policy));
     }
     settle(state, now, case, holds, policy)
 }
@@ -252,12 +252,13 @@ fn scaled(state: &State, request: &Request, replicas: u64) -> Option<Footprint> 
     }
 }
 
-fn no_previous_version(state: &State, case: &Case<'_>) -> Refusal {
+fn no_previous_version(state: &State, case: &Case<'_>, policy: &Policy) -> Refusal {
     let denial = Denial::NoPreviousVersion;
     Refusal::Denied(Box::new(Denied {
         detail: denial.to_string(),
         quotas: explain::looked_at(&case.limits(state), &case.wanted()),
         retry_after: None,
+        fits_when_empty: case.fits_when_empty(state, policy),
         denial,
     }))
 }

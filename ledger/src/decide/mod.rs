@@ -11,6 +11,7 @@ mod observe;
 mod quota;
 mod refusal;
 mod reserve;
+mod room;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use due::due;

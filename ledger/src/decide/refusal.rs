@@ -72,6 +72,9 @@ pub struct Denied {
     pub quotas: Vec<LookedAt>,
     /// When the expiry of pending reservations alone would make room.
     pub retry_after: Option<Timestamp>,
+    /// Whether it would be granted if nothing else counted. If not, waiting is of no use: the request or a quota has
+    /// to change.
+    pub fits_when_empty: bool,
 }
 
 /// A quota that a decision looked at.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{
     Denied, LookedAt, Policy, Refusal,
-    explain::{EXPLAINED_MAX, detail, looked_at},
+    explain::{detail, looked_at},
 };
 use crate::{
     Name, Span, Timestamp,
@@ -214,13 +214,13 @@ pub(super) fn granted_before(
 
 /// A wish as the state sees it.
 pub(super) struct Case<'a> {
-    request: &'a Request,
+    pub(super) request: &'a Request,
     /// The pending reservation of another uid for the same name: granted, it ends.
-    superseded: Option<Uid>,
+    pub(super) superseded: Option<Uid>,
     /// What is counted or held for this uid already: what is observed, what a pending reservation targets.
     pub(super) before: Option<Footprint>,
     /// The sums as they are once the superseded reservation has ended.
-    overlay: Overlay,
+    pub(super) overlay: Overlay,
 }
 
 impl<'a> Case<'a> {
@@ -272,6 +272,7 @@ impl<'a> Case<'a> {
             detail: detail(state, now, self.request, &limits, &denial),
             quotas: looked_at(&limits, &self.wanted()),
             retry_after: self.retry_after(state, policy, &denial),
+            fits_when_empty: self.fits_when_empty(state, policy),
             denial,
         })))
     }
@@ -281,7 +282,11 @@ impl<'a> Case<'a> {
         state.counted(&self.request.namespace, &self.overlay)
     }
 
-    fn admitted(&self, limits: &[Counted<'_>], policy: &Policy) -> Result<Vec<Charge>, Denial> {
+    pub(super) fn admitted(
+        &self,
+        limits: &[Counted<'_>],
+        policy: &Policy,
+    ) -> Result<Vec<Charge>, Denial> {
         let request = self.request;
         let attempt = Attempt {
             kind: &request.resource,
@@ -298,33 +303,6 @@ impl<'a> Case<'a> {
             context: &EveryClass,
         };
         admission::evaluate(limits, &attempt, &policy.limited)
-    }
-
-    /// When enough pending reservations have expired, if that alone makes room.
-    fn retry_after(&self, state: &State, policy: &Policy, denial: &Denial) -> Option<Timestamp> {
-        if !matches!(denial, Denial::ExceedsHard { .. }) {
-            return None;
-        }
-        if state.pending_count_in(&self.request.namespace) > EXPLAINED_MAX {
-            return None;
-        }
-        let pending = state.pending(&self.request.namespace);
-        let pending: Vec<_> = pending
-            .iter()
-            .filter(|view| Some(&view.reservation.uid) != self.superseded.as_ref())
-            .collect();
-        let fits_without = |ended: usize| {
-            let mut overlay = self.overlay.clone();
-            for view in &pending[..ended] {
-                overlay.end(state, &view.reservation.uid);
-            }
-            let limits = state.counted(&self.request.namespace, &overlay);
-            self.admitted(&limits, policy).is_ok()
-        };
-        // Ever more room: the first number of expiries that is enough can be found by halving.
-        let ends: Vec<usize> = (1..=pending.len()).collect();
-        let enough = ends.partition_point(|&ended| !fits_without(ended));
-        pending.get(enough).map(|view| view.reservation.expiration)
     }
 
     pub(super) fn grant(

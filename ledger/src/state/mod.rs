@@ -4,6 +4,7 @@
 //! Every table is deterministic: equal entries give an equal state, byte for byte.
 
 mod apply;
+mod explain;
 mod image;
 mod namespaces;
 mod objects;
@@ -15,6 +16,7 @@ mod slab;
 use std::collections::{BTreeMap, VecDeque};
 
 pub use apply::lapsed_footprint;
+pub use explain::{Holder, Part, PartKey};
 pub use image::{Image, ImageError};
 pub use query::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals};
 pub use reservations::End;

@@ -388,7 +388,7 @@ impl State {
         Some(self.reservation_view(tracked))
     }
 
-    fn reservation_view(&self, tracked: &Tracked) -> ReservationView {
+    pub(super) fn reservation_view(&self, tracked: &Tracked) -> ReservationView {
         let reservation = tracked.reservation.clone();
         let observed = match tracked.ended {
             None => self.observed_footprint(&reservation),
@@ -494,7 +494,7 @@ impl State {
             .collect()
     }
 
-    fn object_view(&self, place: u32) -> ObjectView {
+    pub(super) fn object_view(&self, place: u32) -> ObjectView {
         let object = self.objects.get(place);
         ObjectView {
             uid: object.uid.clone(),

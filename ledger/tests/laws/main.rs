@@ -14,7 +14,8 @@ use proptest::prelude::*;
 use quota_ledger::{
     Timestamp, codec,
     event::{Entry, Event},
-    state::State,
+    quantity::Quantity,
+    state::{Holder, Part, State},
 };
 
 use history::{Step, World, steps};
@@ -34,6 +35,39 @@ fn reread(state: &State) -> State {
     let read = State::read(&mut rest).unwrap();
     assert!(rest.is_empty());
     read
+}
+
+/// All parts of a number, two at a time, each checked to come after the one before and to name its cause.
+fn parts(state: &State, namespace: &str, quota: Option<&str>, resource: &str) -> Vec<Part> {
+    let mut all: Vec<Part> = Vec::new();
+    loop {
+        let after = all.last().map(Part::key);
+        let page = state
+            .parts(namespace, quota, resource, after.as_ref(), 2)
+            .unwrap();
+        assert!(page.len() <= 2);
+        if page.is_empty() {
+            return all;
+        }
+        for part in page {
+            assert!(
+                all.last()
+                    .is_none_or(|last| last.key() < part.key() && last.amount >= part.amount)
+            );
+            assert!(!part.amount.is_zero() && (1..=state.head().sequence).contains(&part.entry()));
+            all.push(part);
+        }
+    }
+}
+
+fn sum(parts: &[Part], reserved: bool) -> Quantity {
+    let mut sum = Quantity::ZERO;
+    for part in parts {
+        if matches!(part.holder, Holder::Reservation(_)) == reserved {
+            sum.add_assign(&part.amount);
+        }
+    }
+    sum
 }
 
 proptest! {
@@ -85,6 +119,27 @@ proptest! {
                 }
             }
         });
+    }
+
+    #[test]
+    fn the_parts_of_a_number_add_up_to_it(steps in steps()) {
+        let world = World::run(&steps);
+        for (namespace, name) in world.model.quota_names() {
+            for figure in world.state.quota(&namespace, &name).unwrap().figures {
+                let all = parts(&world.state, &namespace, Some(&name), &figure.resource);
+                prop_assert_eq!(sum(&all, false), figure.used.unwrap_or_default());
+                prop_assert_eq!(sum(&all, true), figure.reserved);
+            }
+        }
+        for namespace in world.state.namespaces("") {
+            let totals = world.state.totals(namespace);
+            for name in totals.used.names().chain(totals.reserved.names()) {
+                let all = parts(&world.state, namespace, None, name);
+                prop_assert_eq!(sum(&all, false), totals.used.get(name).cloned().unwrap_or_default());
+                prop_assert_eq!(sum(&all, true), totals.reserved.get(name).cloned().unwrap_or_default());
+            }
+        }
+        prop_assert!(world.state.parts("team-0", Some("none"), "pods", None, 2).is_none());
     }
 
     #[test]

@@ -277,3 +277,17 @@ fn cloud_events_wrap_the_other_shapes() {
         assert!(rejected(event).1.contains(what), "{what}");
     }
 }
+
+#[test]
+fn the_examples_of_the_documentation_are_understood() {
+    let page = include_str!("../../../docs/events.md");
+    let examples: Vec<_> = page.split("```json\n").skip(1).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let events = read(example.split("```").next().unwrap());
+        assert!(!events.is_empty());
+        for event in events {
+            assert!(event.unwrap().sighting.is_some());
+        }
+    }
+}

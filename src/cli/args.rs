@@ -1,6 +1,7 @@
 //! The command line.
 
 mod ledger;
+mod token;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -9,6 +10,7 @@ use clap_complete::Shell;
 use quota_ledger::{Timestamp, quantity::Quantity};
 
 pub(crate) use ledger::{Ledger, Place};
+pub(crate) use token::{CreateToken, Token};
 
 use super::output::Format;
 use crate::config::Period;
@@ -104,6 +106,9 @@ pub(crate) enum Command {
     /// Read a ledger without a daemon: check it, replay it, print it.
     #[command(subcommand)]
     Ledger(Ledger),
+    /// Make tokens for callers of a daemon, and see which there are.
+    #[command(subcommand)]
+    Token(Token),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -24,6 +24,7 @@ mod session;
 mod sse;
 mod table;
 mod tls;
+mod token;
 mod watch;
 
 use std::{ffi::OsString, io, process::ExitCode};
@@ -85,6 +86,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
             output::written(io::Write::write_all(&mut io::stdout(), &script))
         }
         Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
+        Command::Token(command) => token::run(command, &output, &scope(global, matches)),
         Command::Online(command) => online(&session(global, matches, output)?, command),
     }
 }

@@ -7,6 +7,7 @@ mod ledger;
 mod offers;
 mod secure;
 mod stub;
+mod token;
 
 use std::{
     io::Write,

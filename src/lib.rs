@@ -2,9 +2,11 @@
 
 pub mod admin;
 pub mod admission;
+pub mod api;
 pub mod auth;
 pub mod cli;
 pub mod config;
+mod daemon;
 pub mod exit;
 pub mod history;
 pub mod intake;

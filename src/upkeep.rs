@@ -183,7 +183,7 @@ impl Upkeep {
     /// A background thread of the journal may fail while nothing is being written.
     fn stop_if_poisoned(&self) {
         if let Some(why) = self.reader.poisoned() {
-            crate::run::poisoned(&why);
+            crate::daemon::poisoned(&why);
         }
     }
 

@@ -75,6 +75,8 @@ pub enum Event {
     ObjectRefreshed {
         /// The object.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
         /// Its version.
         version: u64,
         /// Whether this ended the object's pending reservation.
@@ -84,6 +86,8 @@ pub enum Event {
     ObjectLapsed {
         /// The object.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
         /// What it still counts for.
         footprint: Footprint,
     },
@@ -100,6 +104,8 @@ pub enum Event {
     ReservationGrown {
         /// The object.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
         /// What it may count for from now on.
         footprint: Footprint,
         /// The new end of the promise.
@@ -109,6 +115,8 @@ pub enum Event {
     ReservationExtended {
         /// The object.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
         /// The new end of the promise.
         expiration: Timestamp,
     },
@@ -116,6 +124,8 @@ pub enum Event {
     ReservationCommitted {
         /// The object.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
         /// What it counts for.
         resources: ResourceList,
     },
@@ -123,16 +133,22 @@ pub enum Event {
     ReservationReleased {
         /// The object.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
     },
     /// A reservation's time ran out.
     ReservationExpired {
         /// The object.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
     },
     /// A newer reservation for the same namespace, resource and name took a pending one's place.
     ReservationSuperseded {
         /// The object whose reservation ended.
         uid: Uid,
+        /// Its namespace.
+        namespace: Name,
         /// The object that took its place.
         by: Uid,
     },
@@ -161,6 +177,56 @@ pub enum Event {
     },
     /// Something came in that could not be understood.
     MessageRejected(Box<DeadLetter>),
+}
+
+impl Event {
+    /// The namespace that it is about; none for what concerns a source.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&Name> {
+        match self {
+            Self::QuotaSet(quota) => Some(&quota.namespace),
+            Self::ObjectObserved(object) => Some(&object.namespace),
+            Self::ReservationGranted(reservation) => Some(&reservation.namespace),
+            Self::QuotaDeleted { namespace, .. }
+            | Self::ObjectRefreshed { namespace, .. }
+            | Self::ObjectLapsed { namespace, .. }
+            | Self::ObjectDeleted { namespace, .. }
+            | Self::ReservationGrown { namespace, .. }
+            | Self::ReservationExtended { namespace, .. }
+            | Self::ReservationCommitted { namespace, .. }
+            | Self::ReservationReleased { namespace, .. }
+            | Self::ReservationExpired { namespace, .. }
+            | Self::ReservationSuperseded { namespace, .. } => Some(namespace),
+            Self::SourceAdvanced { .. }
+            | Self::SourceReset { .. }
+            | Self::SourceGapped { .. }
+            | Self::MessageRejected(_) => None,
+        }
+    }
+
+    /// The name of the kind of event, as it stands in `type`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::QuotaSet(_) => "QuotaSet",
+            Self::QuotaDeleted { .. } => "QuotaDeleted",
+            Self::ObjectObserved(_) => "ObjectObserved",
+            Self::ObjectRefreshed { .. } => "ObjectRefreshed",
+            Self::ObjectLapsed { .. } => "ObjectLapsed",
+            Self::ObjectDeleted { .. } => "ObjectDeleted",
+            Self::ReservationGranted(_) => "ReservationGranted",
+            Self::ReservationGrown { .. } => "ReservationGrown",
+            Self::ReservationExtended { .. } => "ReservationExtended",
+            Self::ReservationCommitted { .. } => "ReservationCommitted",
+            Self::ReservationReleased { .. } => "ReservationReleased",
+            Self::ReservationExpired { .. } => "ReservationExpired",
+            Self::ReservationSuperseded { .. } => "ReservationSuperseded",
+            Self::SourceAdvanced { .. } => "SourceAdvanced",
+            Self::SourceReset { .. } => "SourceReset",
+            Self::SourceGapped { .. } => "SourceGapped",
+            Self::MessageRejected(_) => "MessageRejected",
+        }
+    }
 }
 
 /// A quota as it was set.

@@ -109,11 +109,13 @@ fn events() -> Vec<Event> {
         })),
         Event::ObjectRefreshed {
             uid: text(),
+            namespace: team.clone(),
             version: 43,
             ends_reservation: false,
         },
         Event::ObjectLapsed {
             uid: uuid(),
+            namespace: team.clone(),
             footprint: Footprint::default(),
         },
         Event::ObjectDeleted {
@@ -135,21 +137,31 @@ fn events() -> Vec<Event> {
         })),
         Event::ReservationGrown {
             uid: uuid(),
+            namespace: team.clone(),
             footprint: pod(),
             expiration: time(40),
         },
         Event::ReservationExtended {
             uid: uuid(),
+            namespace: team.clone(),
             expiration: time(50),
         },
         Event::ReservationCommitted {
             uid: uuid(),
+            namespace: team.clone(),
             resources: list(&[("pods", "1")]),
         },
-        Event::ReservationReleased { uid: text() },
-        Event::ReservationExpired { uid: text() },
+        Event::ReservationReleased {
+            uid: text(),
+            namespace: team.clone(),
+        },
+        Event::ReservationExpired {
+            uid: text(),
+            namespace: team.clone(),
+        },
         Event::ReservationSuperseded {
             uid: text(),
+            namespace: team.clone(),
             by: uuid(),
         },
         Event::SourceAdvanced {

@@ -84,7 +84,10 @@ fn events(time: Timestamp) -> Vec<Event> {
         observed("p1", true),
         observed("p3", false),
         granted("p4", "team-b"),
-        Event::ReservationReleased { uid: uid("p4") },
+        Event::ReservationReleased {
+            uid: uid("p4"),
+            namespace: Name::from("team-b"),
+        },
         Event::SourceAdvanced {
             source: "OBJECTS".into(),
             cursor: Cursor::default(),
@@ -196,7 +199,10 @@ fn a_flipped_bit_is_found_and_its_place_named() {
 fn a_snapshot_that_is_not_the_fold_is_found() {
     let (directory, mut state) = ledger();
     let mut last = entries().pop().unwrap();
-    last.event = Event::ReservationReleased { uid: uid("p2") };
+    last.event = Event::ReservationReleased {
+        uid: uid("p2"),
+        namespace: Name::from("team-a"),
+    };
     state.apply(&last);
     snapshot(directory.path(), &state);
     let run = offline("verify", directory.path());

@@ -16,10 +16,12 @@ pub fn due(state: &State, now: Timestamp, watermark: Timestamp, max_hold: Span) 
     let expired = state.expiring(now.min(watermark).max(now.minus(max_hold)));
     let expired = expired.map(|reservation| Event::ReservationExpired {
         uid: reservation.uid.clone(),
+        namespace: reservation.namespace.clone(),
     });
     let lapsed = state.lapsed(now).map(|object| Event::ObjectLapsed {
         footprint: lapsed_footprint(&object.footprint),
         uid: object.uid,
+        namespace: object.namespace,
     });
     expired.chain(lapsed).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::{Policy, Refusal};
 use crate::{
-    Span, Timestamp,
+    Name, Span, Timestamp,
     event::Event,
     resource::ResourceList,
     state::{End, ReservationView, State},
@@ -52,6 +52,7 @@ pub fn extend(
     }
     Ok(vec![Event::ReservationExtended {
         uid: uid.clone(),
+        namespace: Name::from(namespace),
         expiration,
     }])
 }
@@ -92,6 +93,7 @@ pub fn commit(
     }
     Ok(vec![Event::ReservationCommitted {
         uid: uid.clone(),
+        namespace: Name::from(namespace),
         resources,
     }])
 }
@@ -105,5 +107,8 @@ pub fn release(state: &State, namespace: &str, uid: &Uid) -> Result<Vec<Event>, 
     if view.end.is_some() {
         return Ok(Vec::new());
     }
-    Ok(vec![Event::ReservationReleased { uid: uid.clone() }])
+    Ok(vec![Event::ReservationReleased {
+        uid: uid.clone(),
+        namespace: Name::from(namespace),
+    }])
 }

@@ -118,9 +118,9 @@ fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
         return Verdict::Ignored;
     }
     let version = object.version.max(known.version);
-    let uid = object.uid.clone();
     Verdict::Accepted(vec![Event::ObjectRefreshed {
-        uid,
+        uid: object.uid.clone(),
+        namespace: object.namespace.clone(),
         version,
         ends_reservation,
     }])

@@ -320,9 +320,9 @@ impl<'a> Case<'a> {
                 .resources
                 .max(&pending.reservation.footprint.resources);
             let expiration = now.plus(ttl).max(pending.reservation.expiration);
-            let uid = self.request.uid.clone();
             return Ok(vec![Event::ReservationGrown {
-                uid,
+                uid: self.request.uid.clone(),
+                namespace: self.request.namespace.clone(),
                 footprint,
                 expiration,
             }]);
@@ -343,9 +343,11 @@ impl<'a> Case<'a> {
         *overlay = self.overlay;
         overlay.grant(state, &reservation);
         let by = self.request.uid.clone();
-        let ended = self
-            .superseded
-            .map(|uid| Event::ReservationSuperseded { uid, by });
+        let ended = self.superseded.map(|uid| Event::ReservationSuperseded {
+            uid,
+            namespace: reservation.namespace.clone(),
+            by,
+        });
         Ok(ended
             .into_iter()
             .chain([Event::ReservationGranted(Arc::new(reservation))])

@@ -34,23 +34,29 @@ impl State {
                 uid,
                 version,
                 ends_reservation,
+                ..
             } => {
                 self.refresh(entry, uid, *version, *ends_reservation);
             }
-            Event::ObjectLapsed { uid, footprint } => self.lapse(entry, uid, footprint),
+            Event::ObjectLapsed { uid, footprint, .. } => self.lapse(entry, uid, footprint),
             Event::ObjectDeleted { uid, .. } => self.delete_object(entry, uid),
             Event::ReservationGranted(reservation) => self.grant(entry.sequence, reservation),
             Event::ReservationGrown {
                 uid,
                 footprint,
                 expiration,
+                ..
             } => {
                 self.grow(uid, footprint, *expiration);
             }
-            Event::ReservationExtended { uid, expiration } => self.extend(uid, *expiration),
-            Event::ReservationCommitted { uid, resources } => self.commit(entry, uid, resources),
-            Event::ReservationReleased { uid } => self.end(entry, uid, End::Released),
-            Event::ReservationExpired { uid } => self.end(entry, uid, End::Expired),
+            Event::ReservationExtended {
+                uid, expiration, ..
+            } => self.extend(uid, *expiration),
+            Event::ReservationCommitted { uid, resources, .. } => {
+                self.commit(entry, uid, resources);
+            }
+            Event::ReservationReleased { uid, .. } => self.end(entry, uid, End::Released),
+            Event::ReservationExpired { uid, .. } => self.end(entry, uid, End::Expired),
             Event::ReservationSuperseded { uid, .. } => self.end(entry, uid, End::Superseded),
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());

@@ -276,6 +276,29 @@ impl State {
             .collect()
     }
 
+    /// The `limit` first quotas of all namespaces after a namespace and name, in that order.
+    #[must_use]
+    pub fn quotas_after(&self, after: Option<&(String, String)>, limit: usize) -> Vec<QuotaView> {
+        use std::ops::Bound;
+        let (namespace, name) = after.map_or(("", ""), |(namespace, name)| (namespace, name));
+        let range = (Bound::Included(namespace), Bound::Unbounded);
+        let places = self.namespaces.by_name.range::<str, _>(range);
+        let quotas = places.flat_map(|(_, &place)| {
+            let namespace = self.namespaces.get(place);
+            namespace
+                .quotas
+                .values()
+                .map(move |quota| (namespace, quota))
+        });
+        let is_later = |(space, quota): &(&Namespace, &QuotaState)| {
+            space.name != *namespace || *quota.record.name > *name
+        };
+        let later = quotas.filter(is_later).take(limit);
+        later
+            .map(|(namespace, quota)| self.quota_view(namespace, quota))
+            .collect()
+    }
+
     /// The quotas of a namespace with their numbers alone, without who holds what.
     #[must_use]
     pub fn quota_figures(&self, namespace: &str) -> Vec<(Arc<QuotaRecord>, Vec<Figure>)> {

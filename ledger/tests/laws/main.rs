@@ -192,7 +192,7 @@ proptest! {
                     prop_assert_eq!(before, None, "granted while pending");
                     continue;
                 }
-                Event::ReservationReleased { uid } | Event::ReservationExpired { uid }
+                Event::ReservationReleased { uid, .. } | Event::ReservationExpired { uid, .. }
                 | Event::ReservationCommitted { uid, .. } | Event::ReservationSuperseded { uid, .. } => {
                     prop_assert!(pending.contains_key(uid), "{:?} of what is not pending", entry.event);
                     uid

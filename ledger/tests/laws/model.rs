@@ -41,7 +41,7 @@ impl Model {
             } => {
                 self.pending.remove(uid);
             }
-            Event::ObjectLapsed { uid, footprint } => {
+            Event::ObjectLapsed { uid, footprint, .. } => {
                 self.objects.get_mut(uid).unwrap().footprint = footprint.clone();
             }
             Event::ObjectDeleted { uid, .. } => {
@@ -55,7 +55,7 @@ impl Model {
             Event::ReservationGrown { uid, footprint, .. } => {
                 self.pending.get_mut(uid).unwrap().footprint = footprint.clone();
             }
-            Event::ReservationCommitted { uid, resources } => {
+            Event::ReservationCommitted { uid, resources, .. } => {
                 let reservation = self.pending.remove(uid).unwrap();
                 let footprint = Footprint {
                     resources: resources.clone(),
@@ -73,8 +73,8 @@ impl Model {
                 };
                 self.objects.entry(uid.clone()).or_insert(object).footprint = footprint;
             }
-            Event::ReservationReleased { uid }
-            | Event::ReservationExpired { uid }
+            Event::ReservationReleased { uid, .. }
+            | Event::ReservationExpired { uid, .. }
             | Event::ReservationSuperseded { uid, .. } => {
                 self.pending.remove(uid).unwrap();
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quota_ledger::{
     Timestamp,
-    event::{Entry, Event},
+    event::Entry,
     journal::{Hash, Offline, SnapshotInfo},
 };
 use serde::Serialize;
@@ -98,7 +98,7 @@ fn count(ledger: &Offline) -> Outcome<Figures> {
             let Entry { time, event, .. } = entry;
             figures.first_time.get_or_insert(time);
             figures.entries += 1;
-            *figures.entries_by_type.entry(kind(&event)).or_default() += 1;
+            *figures.entries_by_type.entry(event.name()).or_default() += 1;
         }
         figures.batches += 1;
         figures.payload_bytes += batch.payload.len() as u64;
@@ -171,27 +171,4 @@ fn table(figures: &Figures) -> Table {
     }
     add("archive bytes", files.archive_bytes.to_string());
     table
-}
-
-/// The type of an event, as its JSON has it.
-const fn kind(event: &Event) -> &'static str {
-    match event {
-        Event::QuotaSet(_) => "QuotaSet",
-        Event::QuotaDeleted { .. } => "QuotaDeleted",
-        Event::ObjectObserved(_) => "ObjectObserved",
-        Event::ObjectRefreshed { .. } => "ObjectRefreshed",
-        Event::ObjectLapsed { .. } => "ObjectLapsed",
-        Event::ObjectDeleted { .. } => "ObjectDeleted",
-        Event::ReservationGranted(_) => "ReservationGranted",
-        Event::ReservationGrown { .. } => "ReservationGrown",
-        Event::ReservationExtended { .. } => "ReservationExtended",
-        Event::ReservationCommitted { .. } => "ReservationCommitted",
-        Event::ReservationReleased { .. } => "ReservationReleased",
-        Event::ReservationExpired { .. } => "ReservationExpired",
-        Event::ReservationSuperseded { .. } => "ReservationSuperseded",
-        Event::SourceAdvanced { .. } => "SourceAdvanced",
-        Event::SourceReset { .. } => "SourceReset",
-        Event::SourceGapped { .. } => "SourceGapped",
-        Event::MessageRejected(_) => "MessageRejected",
-    }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use quota_ledger::{Span, Timestamp};
 use tokio::sync::watch;
 
-use crate::metrics;
+use crate::{api::Sources, metrics, writer::now};
 
 /// A stream that was checked this many polls ago without having been caught up with is lagging.
 const POLLS: u32 = 3;
@@ -45,6 +45,16 @@ impl Standing {
             || self
                 .caught_up_to
                 .is_none_or(|time| now.since(time) > self.tolerance)
+    }
+}
+
+impl Sources for Status {
+    fn are_caught_up(&self) -> bool {
+        self.0.borrow().caught_up_once()
+    }
+
+    fn lag(&self) -> bool {
+        self.0.borrow().is_lagging(now())
     }
 }
 

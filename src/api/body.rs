@@ -1,0 +1,131 @@
+//! Bodies of requests: their type, their text, their fields.
+
+use axum::extract::{FromRequest, Request, rejection::BytesRejection};
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use serde::Deserialize;
+
+use super::problem::{Problem, Reason};
+
+/// Media types that a body may have: what tools set if they are not told otherwise is taken for the type that
+/// the path wants.
+const UNTOLD: [&str; 3] = [
+    "application/x-www-form-urlencoded",
+    "application/octet-stream",
+    "text/plain",
+];
+
+const YAML: [&str; 3] = ["application/yaml", "text/yaml", "application/x-yaml"];
+
+/// A body of JSON text, not read yet; empty if there is none.
+#[derive(Clone, Debug)]
+pub(super) struct JsonText(Bytes);
+
+/// The text of a manifest, in JSON or YAML.
+#[derive(Clone, Debug)]
+pub(super) struct Manifest {
+    /// The text.
+    pub text: Bytes,
+    /// Whether it is YAML.
+    pub yaml: bool,
+}
+
+impl<S: Send + Sync> FromRequest<S> for JsonText {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        refuse_foreign_pages(request.headers())?;
+        let media_type = media_type(request.headers());
+        if !media_type.is_empty() && !is_json(&media_type) && !UNTOLD.contains(&&*media_type) {
+            return Err(unsupported(&media_type, "application/json"));
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        Ok(Self(bytes))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Manifest {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        refuse_foreign_pages(request.headers())?;
+        let media_type = media_type(request.headers());
+        let is_yaml = YAML.contains(&&*media_type);
+        let untold = media_type.is_empty() || UNTOLD.contains(&&*media_type);
+        if !is_yaml && !untold && !is_json(&media_type) {
+            return Err(unsupported(
+                &media_type,
+                "application/json or application/yaml",
+            ));
+        }
+        let text = Bytes::from_request(request, state).await.map_err(unread)?;
+        let yaml = is_yaml || (untold && !text.trim_ascii_start().starts_with(b"{"));
+        Ok(Self { text, yaml })
+    }
+}
+
+impl JsonText {
+    /// Whether there is no body.
+    #[must_use]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Reads the body.
+    ///
+    /// # Errors
+    /// `Malformed` if it is not JSON, or not of this type; it names the field and the place.
+    pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        serde_json::from_slice(&self.0).map_err(|error| {
+            Problem::new(Reason::Malformed, format!("cannot read the body: {error}"))
+        })
+    }
+}
+
+/// The media type without its parameters, in lower case; empty if none is given.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = value
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
+}
+
+fn is_json(media_type: &str) -> bool {
+    media_type == "application/json" || media_type.ends_with("+json")
+}
+
+fn unsupported(media_type: &str, wanted: &str) -> Problem {
+    let detail = format!("the body must be {wanted}, not {media_type:?}");
+    Problem::new(Reason::UnsupportedMediaType, detail)
+}
+
+/// A page that somebody visits must not be able to write to a ledger on the visitor's machine: browsers send the
+/// page's origin with every POST, and no other client does.
+pub(super) fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let origin = origin.to_str().unwrap_or_default();
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    let authority = origin.split_once("://").map(|(_, authority)| authority);
+    if authority.is_some() && authority == host {
+        return Ok(());
+    }
+    Err(Problem::new(
+        Reason::CrossOrigin,
+        "the request comes from a page of another origin",
+    ))
+}
+
+pub(super) fn unread(rejection: BytesRejection) -> Problem {
+    let reason = match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => Reason::TooLarge,
+        _ => Reason::Malformed,
+    };
+    Problem::new(reason, rejection.body_text())
+}

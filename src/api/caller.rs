@@ -1,0 +1,143 @@
+//! Who calls.
+//!
+//! The one place that turns a request into the [`Actor`] of the entries that it causes. Nobody is authenticated
+//! yet: everybody is `anonymous`.
+
+use std::sync::{Arc, LazyLock};
+
+use axum::extract::FromRequestParts;
+use http::{HeaderMap, request::Parts};
+use quota_ledger::{Name, event::Actor};
+
+use super::problem::{Problem, Reason};
+
+/// Longer request ids are not recorded.
+const REQUEST_ID_MAX_BYTES: usize = 128;
+
+/// Longer reasons are refused, so that none is recorded in part.
+const CHANGE_REASON_MAX_BYTES: usize = 512;
+
+/// The length of a W3C `traceparent` of version 00.
+const TRACEPARENT_BYTES: usize = 55;
+
+static ANONYMOUS: LazyLock<Arc<Actor>> = LazyLock::new(|| Actor::named("anonymous"));
+
+/// The caller of a request, as entries name it.
+#[derive(Clone, Debug)]
+pub struct Caller(pub Arc<Actor>);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        actor(&parts.headers).map(Self)
+    }
+}
+
+/// The actor of a request: `X-Request-Id` and `traceparent` if they are well-formed, `X-Change-Reason`.
+///
+/// # Errors
+/// `Malformed` if there is a reason that cannot be recorded as it is.
+pub fn actor(headers: &HeaderMap) -> Result<Arc<Actor>, Problem> {
+    let request_id = header(headers, "x-request-id").filter(|id| is_request_id(id));
+    let traceparent = header(headers, "traceparent").filter(|parent| is_traceparent(parent));
+    let reason = match headers.get("x-change-reason") {
+        Some(reason) => Some(change_reason(reason.as_bytes())?),
+        None => None,
+    };
+    if request_id.is_none() && traceparent.is_none() && reason.is_none() {
+        return Ok(ANONYMOUS.clone());
+    }
+    Ok(Arc::new(Actor {
+        request_id: request_id.map(Name::from),
+        traceparent: traceparent.map(Name::from),
+        reason: reason.map(Name::from),
+        ..(**ANONYMOUS).clone()
+    }))
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn is_request_id(text: &str) -> bool {
+    (1..=REQUEST_ID_MAX_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
+fn is_traceparent(text: &str) -> bool {
+    let is_hex = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    let fits = |(place, byte): (usize, u8)| match place {
+        2 | 35 | 52 => byte == b'-',
+        _ => is_hex(byte),
+    };
+    text.len() == TRACEPARENT_BYTES && text.bytes().enumerate().all(fits)
+}
+
+fn change_reason(bytes: &[u8]) -> Result<&str, Problem> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| {
+        text.len() <= CHANGE_REASON_MAX_BYTES && !text.chars().any(char::is_control)
+    });
+    text.ok_or_else(|| {
+        let limit = CHANGE_REASON_MAX_BYTES;
+        let detail = format!("X-Change-Reason must be at most {limit} bytes of printable UTF-8");
+        Problem::new(Reason::Malformed, detail)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn of(name: &'static str, value: &[u8]) -> Result<Arc<Actor>, Problem> {
+        let value = HeaderValue::from_bytes(value).unwrap();
+        actor(&HeaderMap::from_iter([(
+            http::HeaderName::from_static(name),
+            value,
+        )]))
+    }
+
+    #[test]
+    fn what_is_well_formed_is_recorded() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(
+            of("traceparent", parent.as_bytes()).unwrap().traceparent,
+            Some(parent.into())
+        );
+        assert_eq!(
+            of("x-request-id", b"r-1").unwrap().request_id,
+            Some("r-1".into())
+        );
+        let why = "für das Fest".as_bytes();
+        assert_eq!(
+            of("x-change-reason", why).unwrap().reason,
+            Some("für das Fest".into())
+        );
+    }
+
+    #[test]
+    fn ids_that_are_not_are_left_out() {
+        for (name, value) in [
+            (
+                "traceparent",
+                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-0".to_owned(),
+            ),
+            (
+                "traceparent",
+                "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01".to_owned(),
+            ),
+            ("x-request-id", "a b".to_owned()),
+            ("x-request-id", "x".repeat(129)),
+        ] {
+            assert_eq!(*of(name, value.as_bytes()).unwrap(), **ANONYMOUS);
+        }
+    }
+
+    #[test]
+    fn a_reason_that_cannot_be_kept_is_refused() {
+        assert!(of("x-change-reason", "x".repeat(513).as_bytes()).is_err());
+        assert!(of("x-change-reason", b"a\tb").is_err());
+        assert!(of("x-change-reason", b"\xff").is_err());
+    }
+}

@@ -1,0 +1,95 @@
+//! Asking whether something would fit.
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use quota_ledger::{
+    Timestamp,
+    decide::{self, LookedAt, Refusal},
+    state::Head,
+    uid::Uid,
+};
+use serde::Serialize;
+
+use super::{
+    App, answer,
+    body::JsonText,
+    measure::{Operation, measured},
+    page::Target,
+    problem::Problem,
+    wish::Wish,
+};
+use crate::writer;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Verdict<'a> {
+    fits: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    quotas: &'a [LookedAt],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<Timestamp>,
+    as_of: Head,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lagging: bool,
+}
+
+/// `POST /v1/namespaces/{namespace}/check`: writes nothing.
+pub(super) async fn check(
+    State(app): State<App>,
+    Target(namespace): Target<String>,
+    text: JsonText,
+) -> Response {
+    let checked = measured(Operation::Check, async {
+        // An object that is only thought of has no uid.
+        let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
+        let wish = text.read::<Wish<'_>>()?;
+        let request = wish.request(&app, &namespace, writer::now(), Some(fresh))?;
+        let question = app.ledger.read(|state| {
+            let now = writer::now().max(state.head().time);
+            (
+                decide::check(state, now, &request, &app.policy),
+                state.head(),
+            )
+        });
+        Ok(question.await?)
+    });
+    match checked.await {
+        Ok((checked, head)) => shown(&app, checked, head),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn shown(app: &App, checked: Result<Vec<LookedAt>, Refusal>, head: Head) -> Response {
+    let lagging = app.lags();
+    match checked {
+        Ok(quotas) => answer::ok(&Verdict {
+            fits: true,
+            reason: None,
+            detail: None,
+            quotas: &quotas,
+            retry_after: None,
+            as_of: head,
+            lagging,
+        }),
+        Err(refusal) => {
+            let problem = Problem::from(refusal);
+            let Some(quotas) = problem.quotas() else {
+                return problem.as_of(head).into_response();
+            };
+            answer::ok(&Verdict {
+                fits: false,
+                reason: Some(problem.reason().as_str()),
+                detail: Some(problem.detail()),
+                quotas,
+                retry_after: problem.retry_after(),
+                as_of: head,
+                lagging,
+            })
+        }
+    }
+}

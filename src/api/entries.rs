@@ -1,0 +1,127 @@
+//! The ledger's entries, and among them what could not be understood.
+
+use axum::{extract::State, response::Response};
+use quota_ledger::{
+    Timestamp,
+    event::{Entry, Event, Sequence},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    App, answer,
+    history::walk,
+    page::{self, Page, PageQuery, Params, token},
+    problem::Problem,
+};
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EntriesQuery {
+    from: Option<Sequence>,
+    limit: Option<usize>,
+    namespace: Option<String>,
+    #[serde(rename = "continue")]
+    after: Option<String>,
+}
+
+/// `GET /v1/entries`: in order, from `from` on. A page may be shorter than asked for, and even empty, while there is
+/// more.
+pub(super) async fn list(
+    State(app): State<App>,
+    Params(query): Params<EntriesQuery>,
+) -> Result<Response, Problem> {
+    let limit = page::limit(query.limit, app.page)?;
+    let token_from: Option<Sequence> = query
+        .after
+        .as_deref()
+        .filter(|token| !token.is_empty())
+        .map(page::read_token)
+        .transpose()?;
+    let from = token_from
+        .or(query.from)
+        .unwrap_or_else(|| app.reader.first_sequence());
+    let head = app.ledger.read(quota_ledger::state::State::head).await?;
+    let uids = Namespaced::new(query.namespace);
+    let walked = walk(&app, from, limit, move |entry| {
+        uids.keeps(&entry).then_some(entry)
+    })
+    .await?;
+    let next = walked.next.map(|next| token(&next)).transpose()?;
+    Ok(answer::ok(&Page {
+        items: walked.found,
+        next,
+        as_of: head,
+        lagging: app.lags(),
+    }))
+}
+
+/// Keeps the entries of one namespace.
+struct Namespaced(Option<String>);
+
+impl Namespaced {
+    fn new(namespace: Option<String>) -> Self {
+        Self(namespace.filter(|namespace| !namespace.is_empty()))
+    }
+
+    fn keeps(&self, entry: &Entry) -> bool {
+        self.0
+            .as_deref()
+            .is_none_or(|wanted| entry.event.namespace().is_some_and(|own| *own == *wanted))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DeadLetterView {
+    sequence: Sequence,
+    time: Timestamp,
+    source: String,
+    position: u64,
+    reason: String,
+    payload: String,
+}
+
+/// `GET /v1/dead-letters`: newest first.
+pub(super) async fn dead_letters(
+    State(app): State<App>,
+    Params(query): Params<PageQuery>,
+) -> Result<Response, Problem> {
+    let limit = query.limit(app.page)?;
+    let before: Option<Sequence> = query.after()?;
+    let read = app.ledger.read(|state| {
+        let older = state.dead_letters().rev();
+        let older = older.filter(|sequence| before.is_none_or(|before| *sequence < before));
+        (older.take(limit + 1).collect::<Vec<_>>(), state.head())
+    });
+    let (mut sequences, head) = read.await?;
+    let more = sequences.len() > limit;
+    sequences.truncate(limit);
+    let next = sequences.last().filter(|_| more).map(token).transpose()?;
+    let mut items = Vec::with_capacity(sequences.len());
+    for sequence in sequences {
+        // Compacted ones cannot be shown any more.
+        if sequence >= app.reader.first_sequence() {
+            items.extend(walk(&app, sequence, 1, letter).await?.found);
+        }
+    }
+    Ok(answer::ok(&Page {
+        items,
+        next,
+        as_of: head,
+        lagging: app.lags(),
+    }))
+}
+
+fn letter(entry: Entry) -> Option<DeadLetterView> {
+    let Event::MessageRejected(letter) = entry.event else {
+        return None;
+    };
+    Some(DeadLetterView {
+        sequence: entry.sequence,
+        time: entry.time,
+        source: letter.source.to_string(),
+        position: letter.position,
+        reason: letter.reason.into(),
+        payload: letter.payload.into(),
+    })
+}

@@ -1,0 +1,70 @@
+//! Reading stored entries, off the threads that serve requests.
+
+use std::sync::Arc;
+
+use quota_ledger::{
+    codec,
+    event::{Entry, Sequence},
+    journal::{Reader, StoredBatch},
+};
+
+use super::{App, problem::Problem};
+
+/// Entries that one request reads at most; what it looks for may be further on.
+pub(super) const SCANNED_MAX: usize = 20_000;
+
+/// What a walk over entries came to.
+pub(super) struct Walk<T> {
+    pub(super) found: Vec<T>,
+    /// Where to go on; none: the durable end was reached.
+    pub(super) next: Option<Sequence>,
+}
+
+/// Walks over entries from `from` on, and keeps what `pick` makes of them: at most `limit`.
+pub(super) async fn walk<T: Send + 'static>(
+    app: &App,
+    from: Sequence,
+    limit: usize,
+    pick: impl FnMut(Entry) -> Option<T> + Send + 'static,
+) -> Result<Walk<T>, Problem> {
+    let permit = app.history_permit().await?;
+    let reader = app.reader.clone();
+    let walked = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        scan(&reader, from.max(1), limit, pick)
+    });
+    walked.await.map_err(|error| Problem::internal(&error))?
+}
+
+fn scan<T>(
+    reader: &Arc<dyn Reader>,
+    from: Sequence,
+    limit: usize,
+    mut pick: impl FnMut(Entry) -> Option<T>,
+) -> Result<Walk<T>, Problem> {
+    let mut found = Vec::new();
+    let mut scanned = 0;
+    for batch in reader.read(from) {
+        for entry in decode(&batch?)?
+            .into_iter()
+            .filter(|entry| entry.sequence >= from)
+        {
+            if found.len() == limit || scanned == SCANNED_MAX {
+                return Ok(Walk {
+                    found,
+                    next: Some(entry.sequence),
+                });
+            }
+            scanned += 1;
+            found.extend(pick(entry));
+        }
+    }
+    Ok(Walk { found, next: None })
+}
+
+/// The entries of a stored batch.
+pub(super) fn decode(stored: &StoredBatch) -> Result<Vec<Entry>, Problem> {
+    let batch = &stored.batch;
+    codec::decode_entries(batch.first_sequence, batch.count, &batch.payload)
+        .map_err(|error| Problem::internal(&error))
+}

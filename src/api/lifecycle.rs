@@ -1,0 +1,159 @@
+//! What becomes of a reservation: more time, commitment, release.
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use http::StatusCode;
+use quota_ledger::{
+    Span, Timestamp, decide,
+    decide::{Policy, Refusal},
+    event::{Actor, Event},
+    state::{Head, ReservationView},
+    uid::Uid,
+};
+use serde::Deserialize;
+
+use super::{
+    App, Caller,
+    body::JsonText,
+    measure::{Operation, measured},
+    page::Target,
+    problem::{Problem, Reason},
+    reservations::show,
+    wish::{Amounts, read_ttl},
+};
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct More {
+    ttl: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct Commitment<'a> {
+    #[serde(borrow)]
+    reserved: Option<Amounts<'a>>,
+}
+
+/// `POST …/reservations/{uid}/extend`
+pub(super) async fn extend(
+    State(app): State<App>,
+    Target((namespace, uid)): Target<(String, String)>,
+    Caller(actor): Caller,
+    text: JsonText,
+) -> Response {
+    let extended = measured(Operation::Extend, async {
+        let ttl = read_more(&text)?;
+        let uid = known(&uid)?;
+        change(&app, actor, uid, move |state, uid, now, policy| {
+            decide::extend(state, now, &namespace, uid, ttl, policy)
+        })
+        .await
+    });
+    shown(&app, extended.await)
+}
+
+fn read_more(text: &JsonText) -> Result<Span, Problem> {
+    let mut causes = Vec::new();
+    let ttl = read_ttl(Some(&text.read::<More>()?.ttl), &mut causes);
+    ttl.map(crate::config::Period::span)
+        .ok_or_else(|| Problem::invalid(causes))
+}
+
+/// `POST …/reservations/{uid}/commit`
+pub(super) async fn commit(
+    State(app): State<App>,
+    Target((namespace, uid)): Target<(String, String)>,
+    Caller(actor): Caller,
+    text: JsonText,
+) -> Response {
+    let committed = measured(Operation::Commit, async {
+        let commitment = if text.is_empty() {
+            Commitment::default()
+        } else {
+            text.read::<Commitment<'_>>()?
+        };
+        let mut causes = Vec::new();
+        let resources = commitment
+            .reserved
+            .map(|amounts| amounts.read("reserved", &mut causes));
+        if !causes.is_empty() {
+            return Err(Problem::invalid(causes));
+        }
+        let uid = known(&uid)?;
+        change(&app, actor, uid, move |state, uid, _, _| {
+            decide::commit(state, &namespace, uid, resources.as_ref())
+        })
+        .await
+    });
+    shown(&app, committed.await)
+}
+
+/// `DELETE …/reservations/{uid}`
+pub(super) async fn release(
+    State(app): State<App>,
+    Target((namespace, uid)): Target<(String, String)>,
+    Caller(actor): Caller,
+) -> Response {
+    let released = measured(Operation::Release, async {
+        let uid = known(&uid)?;
+        change(&app, actor, uid, move |state, uid, _, _| {
+            decide::release(state, &namespace, uid)
+        })
+        .await
+    });
+    match released.await {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn known(uid: &str) -> Result<Uid, Problem> {
+    let not_found = |_| Problem::new(Reason::NotFound, format!("reservation {uid:?} not found"));
+    Uid::new(uid).map_err(not_found)
+}
+
+type Changed = (ReservationView, Head);
+
+async fn change(
+    app: &App,
+    actor: std::sync::Arc<Actor>,
+    uid: Uid,
+    decision: impl FnOnce(
+        &quota_ledger::state::State,
+        &Uid,
+        Timestamp,
+        &Policy,
+    ) -> Result<Vec<Event>, Refusal>
+    + Send
+    + 'static,
+) -> Result<Changed, Problem> {
+    let (changed, head) = app
+        .ledger
+        .decide(move |sitting| {
+            let desk = &mut sitting.desk;
+            let events = decision(desk.state(), &uid, desk.now(), sitting.policy);
+            let changed = events.map(|events| {
+                desk.record(&actor, events);
+                desk.state().reservation(&uid)
+            });
+            (changed, desk.state().head())
+        })
+        .await?;
+    match changed {
+        Ok(Some(view)) => Ok((view, head)),
+        Ok(None) => Err(Problem::internal(
+            &"a changed reservation is not remembered",
+        )),
+        Err(refusal) => Err(Problem::from(refusal).as_of(head)),
+    }
+}
+
+fn shown(app: &App, changed: Result<Changed, Problem>) -> Response {
+    match changed {
+        Ok((view, head)) => show(app, StatusCode::OK, &view, head),
+        Err(problem) => problem.into_response(),
+    }
+}

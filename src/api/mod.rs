@@ -1,0 +1,245 @@
+//! The HTTP API, `/v1`: reservations, quotas, usage, entries.
+//!
+//! A handler reads the request into plain data, hands a decision to the writer or a question to the state, and
+//! shapes the answer. Every refusal leaves as a [`problem`].
+
+mod answer;
+mod batch;
+mod body;
+mod caller;
+mod check;
+mod entries;
+mod events;
+mod history;
+mod lifecycle;
+mod measure;
+mod objects;
+mod page;
+pub mod problem;
+mod quotas;
+pub mod render;
+mod reservations;
+mod usage;
+mod watch;
+mod wish;
+
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+
+use axum::{
+    Json, Router,
+    routing::{get, post},
+};
+use quota_ledger::{decide::Policy, journal::Reader};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use self::problem::{Problem, Reason};
+use crate::{config::Config, intake::payload, writer::Ledger};
+
+pub use caller::{Caller, actor};
+
+/// What is known of the sources of events.
+pub trait Sources: Send + Sync {
+    /// Whether all of them have been caught up with at least once since the start. Before, nothing is granted.
+    fn are_caught_up(&self) -> bool;
+
+    /// Whether one of them is known to be behind now.
+    fn lag(&self) -> bool;
+}
+
+/// Events come by HTTP only: there is nothing to lag behind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSources;
+
+impl Sources for NoSources {
+    fn are_caught_up(&self) -> bool {
+        true
+    }
+    fn lag(&self) -> bool {
+        false
+    }
+}
+
+/// What the API is made of.
+pub struct Parts {
+    /// The writer, and what it has written.
+    pub ledger: Ledger,
+    /// The entries.
+    pub reader: Arc<dyn Reader>,
+    /// What is known of the sources.
+    pub sources: Arc<dyn Sources>,
+    /// The rules of all decisions: the same that the writer has.
+    pub policy: Policy,
+    /// Items of a page of a list.
+    pub page: usize,
+    /// Open watches.
+    pub watch_streams: usize,
+    /// Plural names of kinds that the built-in rules would get wrong, by `Kind.group` (`Kind` in the core group).
+    pub kinds: BTreeMap<String, String>,
+    /// How events are read.
+    pub events: Arc<payload::Reader>,
+    /// Entries of one batch at most.
+    pub max_batch_entries: usize,
+    /// Ends the watches.
+    pub stop: CancellationToken,
+}
+
+impl Parts {
+    /// The parts, with the limits that are configured.
+    #[must_use]
+    pub fn new(
+        config: &Config,
+        ledger: Ledger,
+        reader: Arc<dyn Reader>,
+        sources: Arc<dyn Sources>,
+        policy: Policy,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            ledger,
+            reader,
+            sources,
+            policy,
+            page: config.limits.page.get(),
+            watch_streams: config.limits.watch_streams.get(),
+            kinds: config.kinds.clone(),
+            events: Arc::new(payload::Reader::new(&config.kinds, config.quotas.adopt)),
+            max_batch_entries: config.journal.max_batch_entries.get(),
+            stop,
+        }
+    }
+}
+
+/// The state of the API. Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Shared>);
+
+struct Shared {
+    parts: Parts,
+    watches: Arc<Semaphore>,
+    history: Arc<Semaphore>,
+}
+
+/// Requests that read the journal at the same time; more wait.
+const HISTORY_READERS: usize = 8;
+
+impl App {
+    /// Puts the parts together.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let watches = Arc::new(Semaphore::new(parts.watch_streams));
+        let history = Arc::new(Semaphore::new(HISTORY_READERS));
+        Self(Arc::new(Shared {
+            parts,
+            watches,
+            history,
+        }))
+    }
+
+    fn watches(&self) -> Arc<Semaphore> {
+        self.0.watches.clone()
+    }
+
+    /// Waits for its turn to read the journal.
+    async fn history_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let permit = self.0.history.clone().acquire_owned().await;
+        permit.map_err(|error| Problem::internal(&error))
+    }
+
+    /// Whether an answer may be behind the sources.
+    #[must_use]
+    pub fn lags(&self) -> bool {
+        self.sources.lag() || !self.sources.are_caught_up()
+    }
+
+    /// Before the sources have been caught up with, usage is not known well enough to promise anything.
+    ///
+    /// # Errors
+    /// `NotReady`.
+    pub fn may_grant(&self) -> Result<(), Problem> {
+        if self.sources.are_caught_up() {
+            return Ok(());
+        }
+        let detail = "nothing is granted until the sources of events have been caught up with";
+        Err(Problem::new(Reason::NotReady, detail))
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0.parts
+    }
+}
+
+/// Where things are.
+const PATHS: [&str; 13] = [
+    "/v1/quotas",
+    "/v1/namespaces/{namespace}/quotas",
+    "/v1/namespaces/{namespace}/quotas/{name}",
+    "/v1/namespaces/{namespace}/reservations",
+    "/v1/namespaces/{namespace}/reservations/{uid}",
+    "/v1/namespaces/{namespace}/check",
+    "/v1/namespaces/{namespace}/usage",
+    "/v1/namespaces/{namespace}/objects",
+    "/v1/reservations:batch",
+    "/v1/events",
+    "/v1/entries",
+    "/v1/dead-letters",
+    "/v1/watch",
+];
+
+#[derive(serde::Serialize)]
+struct Index {
+    name: &'static str,
+    version: &'static str,
+    paths: [&'static str; 13],
+}
+
+async fn index() -> Json<Index> {
+    let version = env!("CARGO_PKG_VERSION");
+    Json(Index {
+        name: "quotad",
+        version,
+        paths: PATHS,
+    })
+}
+
+/// All paths of the API.
+pub fn router(app: App) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/v1/quotas", get(quotas::list_all))
+        .route("/v1/namespaces/{namespace}/quotas", get(quotas::list))
+        .route(
+            "/v1/namespaces/{namespace}/quotas/{name}",
+            get(quotas::get).put(quotas::put).delete(quotas::delete),
+        )
+        .route(
+            "/v1/namespaces/{namespace}/reservations",
+            post(reservations::create).get(reservations::list),
+        )
+        .route(
+            "/v1/namespaces/{namespace}/reservations/{uid}",
+            get(reservations::get).delete(lifecycle::release),
+        )
+        .route(
+            "/v1/namespaces/{namespace}/reservations/{uid}/extend",
+            post(lifecycle::extend),
+        )
+        .route(
+            "/v1/namespaces/{namespace}/reservations/{uid}/commit",
+            post(lifecycle::commit),
+        )
+        .route("/v1/reservations:batch", post(batch::reserve))
+        .route("/v1/namespaces/{namespace}/check", post(check::check))
+        .route("/v1/namespaces/{namespace}/usage", get(usage::usage))
+        .route("/v1/namespaces/{namespace}/objects", get(objects::list))
+        .route("/v1/events", post(events::accept))
+        .route("/v1/entries", get(entries::list))
+        .route("/v1/dead-letters", get(entries::dead_letters))
+        .route("/v1/watch", get(watch::watch))
+        .fallback(problem::no_such_path)
+        .method_not_allowed_fallback(problem::no_such_method)
+        .with_state(app)
+}

@@ -1,0 +1,109 @@
+//! Lists in pages: `limit`, `continue`, and the answer around the items.
+
+use axum::extract::{FromRequestParts, Path, Query};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::request::Parts;
+use quota_ledger::state::Head;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::problem::{Problem, Reason};
+
+/// The query of a request. Parameters that are not known are refused, so that a mistyped one is not overlooked.
+#[derive(Clone, Debug)]
+pub(super) struct Params<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        let Query(query) =
+            query.map_err(|rejection| Problem::new(Reason::Malformed, rejection.body_text()))?;
+        Ok(Self(query))
+    }
+}
+
+/// The variable parts of a path.
+#[derive(Clone, Debug)]
+pub(super) struct Target<T>(pub T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Target<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<T>::from_request_parts(parts, state).await;
+        let Path(path) =
+            path.map_err(|rejection| Problem::new(Reason::Malformed, rejection.body_text()))?;
+        Ok(Self(path))
+    }
+}
+
+/// Which page of a list.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageQuery {
+    /// Most items; none: as many as are allowed.
+    pub limit: Option<usize>,
+    /// Where the last page ended.
+    #[serde(rename = "continue")]
+    pub after: Option<String>,
+}
+
+impl PageQuery {
+    /// How many items the page may have: what was asked for, but not more than `most`.
+    ///
+    /// # Errors
+    /// `Malformed` for 0.
+    pub(super) fn limit(&self, most: usize) -> Result<usize, Problem> {
+        limit(self.limit, most)
+    }
+
+    /// Where the page begins; none: at the beginning.
+    ///
+    /// # Errors
+    /// `Malformed` if it is not a token of this list.
+    pub(super) fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
+        self.after
+            .as_deref()
+            .filter(|token| !token.is_empty())
+            .map(read_token)
+            .transpose()
+    }
+}
+
+/// As [`PageQuery::limit`].
+pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, Problem> {
+    match asked {
+        Some(0) => Err(Problem::new(Reason::Malformed, "limit must be at least 1")),
+        Some(asked) => Ok(asked.min(most)),
+        None => Ok(most),
+    }
+}
+
+pub(super) fn read_token<K: DeserializeOwned>(token: &str) -> Result<K, Problem> {
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok();
+    let key = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    key.ok_or_else(|| Problem::new(Reason::Malformed, "continue is not a token of this list"))
+}
+
+/// The token for the page after `key`.
+pub(super) fn token(key: &impl Serialize) -> Result<String, Problem> {
+    let json = serde_json::to_vec(key).map_err(|error| Problem::internal(&error))?;
+    Ok(URL_SAFE_NO_PAD.encode(json))
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Where the next page begins; none: this is the last.
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// How far the ledger was.
+    pub as_of: Head,
+    /// A source is known to be behind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub lagging: bool,
+}

@@ -1,0 +1,392 @@
+//! Every refusal and error of the API as `application/problem+json` (RFC 9457).
+
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use quota_ledger::{
+    Timestamp,
+    admission::Denial,
+    decide::{LookedAt, Refusal},
+    journal,
+    quota::FieldError,
+    state::Head,
+};
+use serde::{Serialize, Serializer};
+
+use crate::writer::Unavailable;
+
+macro_rules! reasons {
+    ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
+        /// Why a request was not carried out: a closed set, for programs to tell cases apart.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Reason { $($(#[$about])* $name,)* }
+
+        impl Reason {
+            /// As it stands in `reason`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// The HTTP status that goes with it.
+            #[must_use]
+            pub const fn status(self) -> StatusCode {
+                let code = match self { $(Self::$name => $status,)* };
+                match StatusCode::from_u16(code) {
+                    Ok(status) => status,
+                    Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+                }
+            }
+
+            const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title,)* }
+            }
+
+            const fn uri(self) -> &'static str {
+                match self { $(Self::$name => concat!("urn:quota-ledger:problem:", stringify!($name)),)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// A quota has too little room.
+    ExceedsHard 403 "The quota would be exceeded"
+    /// A quota demands that every container says how much it needs.
+    MustSpecify 403 "The quota demands that resources are specified"
+    /// What counts against a limit is not known.
+    StatusUnknown 403 "The usage of the quota is not known"
+    /// A quota for these names is demanded, and there is none.
+    InsufficientQuota 403 "No quota covers the request"
+    /// A quota with these scopes is demanded, and there is none.
+    UncoveredScopes 403 "No quota covers the scopes of the request"
+    /// The request asks for less than nothing.
+    NegativeUsage 403 "Less than nothing was asked for"
+    /// An update came without the object that it updates.
+    NoPreviousVersion 403 "The object to update is not known"
+    /// A quota has a selector that cannot be evaluated.
+    BrokenSelector 403 "A quota's scope selector cannot be evaluated"
+    /// A page with a foreign origin sent the request.
+    CrossOrigin 403 "Requests from pages of other origins are refused"
+    /// The content of the request is not valid.
+    Invalid 422 "The request is not valid"
+    /// The uid was used for another request before.
+    UidReused 422 "The uid was used for another request"
+    /// More was committed than was reserved.
+    ExceedsReservation 422 "More than was reserved"
+    /// There is no such thing, or not any more.
+    NotFound 404 "Not found"
+    /// The reservation's time ran out.
+    ReservationExpired 410 "The reservation has expired"
+    /// Entries that were asked for are not kept any more.
+    Compacted 410 "The entries were compacted away"
+    /// The object was observed or committed: its reservation has ended.
+    AlreadyObserved 409 "The object was observed already"
+    /// The reservation was released or superseded.
+    AlreadyReleased 409 "The reservation was released already"
+    /// Somebody changed it in between.
+    Conflict 409 "It was changed in between"
+    /// `If-Match` or `If-None-Match` does not hold.
+    PreconditionFailed 412 "A precondition does not hold"
+    /// More reservations are pending than the configuration allows.
+    TooManyReservations 429 "Too many reservations are pending"
+    /// Too many watches are open.
+    TooManyWatches 503 "Too many watches are open"
+    /// Too many requests wait for the ledger.
+    Overloaded 503 "Too many requests are waiting"
+    /// The sources of events have not been caught up with since the start.
+    NotReady 503 "The ledger is not ready"
+    /// The ledger takes no more entries.
+    Stopped 503 "The ledger has stopped"
+    /// The request cannot be read.
+    Malformed 400 "The request cannot be read"
+    /// The request asks for something that is not offered.
+    Unsupported 400 "This is not supported"
+    /// The body is too large.
+    TooLarge 413 "The request is too large"
+    /// The body is of a type that is not read here.
+    UnsupportedMediaType 415 "The type of the body is not supported"
+    /// The path exists, but not with this method.
+    MethodNotAllowed 405 "The method is not allowed here"
+    /// Something that should not have happened.
+    Internal 500 "Internal error"
+}
+
+/// What is wrong with one field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// The path of the field, such as `spec.hard[pods]`.
+    pub field: String,
+    /// What is wrong with it.
+    pub message: String,
+    /// The kind of error, as in Kubernetes' `status.details.causes`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+}
+
+impl Cause {
+    /// A field that must be there is not.
+    #[must_use]
+    pub fn required(field: &str, why: &str) -> Self {
+        let message = format!("Required value: {why}");
+        Self {
+            field: field.to_owned(),
+            message,
+            kind: "FieldValueRequired",
+        }
+    }
+
+    /// A value that is not allowed.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, value: &str, why: &str) -> Self {
+        let message = format!("Invalid value: {value:?}: {why}");
+        Self {
+            field: field.into(),
+            message,
+            kind: "FieldValueInvalid",
+        }
+    }
+
+    /// A field that may not be given here.
+    #[must_use]
+    pub fn forbidden(field: &str, why: &str) -> Self {
+        let message = format!("Forbidden: {why}");
+        Self {
+            field: field.to_owned(),
+            message,
+            kind: "FieldValueForbidden",
+        }
+    }
+}
+
+impl From<FieldError> for Cause {
+    fn from(error: FieldError) -> Self {
+        let text = error.to_string();
+        let message = text
+            .strip_prefix(&error.field)
+            .and_then(|rest| rest.strip_prefix(": "));
+        let message = message.unwrap_or(&text).to_owned();
+        Self {
+            message,
+            kind: error.kind.reason(),
+            field: error.field,
+        }
+    }
+}
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Problem(Box<Content>);
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Content {
+    #[serde(rename = "type", serialize_with = "as_uri")]
+    kind: Reason,
+    title: &'static str,
+    #[serde(serialize_with = "as_code")]
+    status: StatusCode,
+    #[serde(serialize_with = "as_text")]
+    reason: Reason,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    index: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<Cause>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quotas: Option<Vec<LookedAt>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_of: Option<Head>,
+}
+
+fn as_uri<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.uri())
+}
+
+fn as_text<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.as_str())
+}
+
+fn as_code<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}
+
+impl Problem {
+    /// A problem with what is to be said about it.
+    #[must_use]
+    pub fn new(reason: Reason, detail: impl Into<String>) -> Self {
+        Self(Box::new(Content {
+            kind: reason,
+            title: reason.title(),
+            status: reason.status(),
+            reason,
+            detail: detail.into(),
+            index: None,
+            errors: Vec::new(),
+            quotas: None,
+            retry_after: None,
+            as_of: None,
+        }))
+    }
+
+    /// Fields that are not valid; there must be at least one.
+    #[must_use]
+    pub fn invalid(causes: Vec<Cause>) -> Self {
+        let said: Vec<_> = causes
+            .iter()
+            .map(|cause| format!("{}: {}", cause.field, cause.message))
+            .collect();
+        let mut problem = Self::new(Reason::Invalid, said.join("; "));
+        problem.0.errors = causes;
+        problem
+    }
+
+    /// Something that should not have happened: the log says what, the caller learns only that.
+    #[must_use]
+    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "request failed");
+        Self::new(
+            Reason::Internal,
+            "the request could not be handled; the log says why",
+        )
+    }
+
+    /// The same, about one item of a batch.
+    #[must_use]
+    pub fn at(mut self, index: usize) -> Self {
+        self.0.index = Some(index);
+        self
+    }
+
+    /// The same, with how far the ledger was when it was decided.
+    #[must_use]
+    pub fn as_of(mut self, head: Head) -> Self {
+        self.0.as_of = Some(head);
+        self
+    }
+
+    /// Why.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.0.reason
+    }
+
+    /// What is to be said about it.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// The quotas that were looked at, if a quota denied the request.
+    #[must_use]
+    pub fn quotas(&self) -> Option<&[LookedAt]> {
+        self.0.quotas.as_deref()
+    }
+
+    /// When there will be room, if the expiry of reservations alone makes it.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Timestamp> {
+        self.0.retry_after
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let detail = refusal.to_string();
+        match refusal {
+            Refusal::Denied(denied) => {
+                let mut problem = Self::new(Reason::from(&denied.denial), denied.detail);
+                problem.0.quotas = Some(denied.quotas);
+                problem.0.retry_after = denied.retry_after;
+                problem
+            }
+            Refusal::UidReused(_) => Self::new(Reason::UidReused, detail),
+            Refusal::TooManyPending { .. } => Self::new(Reason::TooManyReservations, detail),
+            Refusal::InvalidTtl { .. } => Self::invalid(vec![Cause {
+                field: "ttl".to_owned(),
+                message: detail,
+                kind: "FieldValueInvalid",
+            }]),
+            Refusal::NotFound(_) => Self::new(Reason::NotFound, detail),
+            Refusal::Expired(_) => Self::new(Reason::ReservationExpired, detail),
+            Refusal::AlreadyObserved(_) => Self::new(Reason::AlreadyObserved, detail),
+            Refusal::AlreadyReleased(_) => Self::new(Reason::AlreadyReleased, detail),
+            Refusal::ExceedsReservation { .. } => Self::new(Reason::ExceedsReservation, detail),
+            Refusal::Conflict { .. } => Self::new(Reason::Conflict, detail),
+        }
+    }
+}
+
+impl From<&Denial> for Reason {
+    fn from(denial: &Denial) -> Self {
+        match denial {
+            Denial::ExceedsHard { .. } => Self::ExceedsHard,
+            Denial::MustSpecify { .. } => Self::MustSpecify,
+            Denial::StatusUnknown { .. } => Self::StatusUnknown,
+            Denial::InsufficientQuota { .. } => Self::InsufficientQuota,
+            Denial::UncoveredScopes { .. } => Self::UncoveredScopes,
+            Denial::NegativeUsage { .. } => Self::NegativeUsage,
+            Denial::NoPreviousVersion => Self::NoPreviousVersion,
+            Denial::BrokenSelector { .. } => Self::BrokenSelector,
+        }
+    }
+}
+
+impl From<Unavailable> for Problem {
+    fn from(unavailable: Unavailable) -> Self {
+        let reason = match unavailable {
+            Unavailable::Overloaded => Reason::Overloaded,
+            Unavailable::Stopped => Reason::Stopped,
+        };
+        Self::new(reason, unavailable.to_string())
+    }
+}
+
+impl From<journal::Error> for Problem {
+    fn from(error: journal::Error) -> Self {
+        match error {
+            journal::Error::Compacted { .. } => Self::new(Reason::Compacted, error.to_string()),
+            _ => Self::internal(&error),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let content = *self.0;
+        let status = content.status;
+        let Ok(body) = serde_json::to_vec(&content) else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
+        let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (status, content_type, Bytes::from(body)).into_response();
+        if matches!(
+            status,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+        ) {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// For paths that lead nowhere.
+pub(super) async fn no_such_path(uri: http::Uri) -> Problem {
+    Problem::new(
+        Reason::NotFound,
+        format!("there is nothing at {}", uri.path()),
+    )
+}
+
+/// For paths that lead somewhere, but not with this method.
+pub(super) async fn no_such_method(method: http::Method, uri: http::Uri) -> Problem {
+    Problem::new(
+        Reason::MethodNotAllowed,
+        format!("{method} is not offered at {}", uri.path()),
+    )
+}

@@ -1,0 +1,115 @@
+//! A quota as a v1 ResourceQuota: as it is shown, and as it is stored.
+
+use quota_ledger::{
+    Name, Timestamp,
+    event::{QuotaRecord, Sequence},
+    quantity::Quantity,
+    quota::{
+        Manifest, Spec,
+        manifest::{API_VERSION, KIND, Metadata},
+    },
+    resource::ResourceList,
+    state::{Figure, QuotaView},
+};
+use serde::Serialize;
+
+use super::reservations::HolderView;
+
+/// A ResourceQuota with its numbers, ready to be serialized.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResourceQuota<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Metadata,
+    spec: &'a Spec,
+    status: Status<'a>,
+}
+
+/// As in Kubernetes, with what is reserved beside it.
+#[derive(Debug, Serialize)]
+struct Status<'a> {
+    hard: &'a ResourceList,
+    used: ResourceList,
+    reserved: ResourceList,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    reservations: Vec<Hold<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Hold<'a> {
+    reserved_by: HolderView<'a>,
+    reserved: &'a ResourceList,
+    expiration_time: Timestamp,
+}
+
+impl<'a> From<&'a QuotaView> for ResourceQuota<'a> {
+    fn from(view: &'a QuotaView) -> Self {
+        let holds = view.holds.iter().map(|(reservation, reserved)| Hold {
+            reserved_by: HolderView::from(&**reservation),
+            reserved,
+            expiration_time: reservation.expiration,
+        });
+        Self {
+            api_version: API_VERSION,
+            kind: KIND,
+            metadata: metadata(&view.record, view.entry),
+            spec: &view.record.spec,
+            status: Status {
+                hard: &view.record.spec.hard,
+                used: numbers(&view.figures, |figure| figure.used.clone()),
+                reserved: numbers(&view.figures, |figure| Some(figure.reserved.clone())),
+                reservations: holds.collect(),
+            },
+        }
+    }
+}
+
+fn numbers(figures: &[Figure], number: impl Fn(&Figure) -> Option<Quantity>) -> ResourceList {
+    let of = |figure: &Figure| Some((figure.resource.clone(), number(figure)?));
+    figures.iter().filter_map(of).collect()
+}
+
+/// The metadata of a quota; its resourceVersion is the entry that set it.
+#[must_use]
+pub fn metadata(record: &QuotaRecord, entry: Sequence) -> Metadata {
+    Metadata {
+        name: record.name.clone(),
+        namespace: record.namespace.clone(),
+        uid: record.uid.to_string(),
+        resource_version: entry.to_string(),
+        creation_timestamp: Some(record.created),
+        // What is stored was written by `stored_metadata`; an adopted quota may have none.
+        ..serde_json::from_str(&record.metadata).unwrap_or_default()
+    }
+}
+
+/// A quota as a manifest without its numbers, to be compared with a changed one.
+#[must_use]
+pub fn manifest(record: &QuotaRecord, entry: Sequence) -> Manifest {
+    let mut manifest = Manifest::default();
+    API_VERSION.clone_into(&mut manifest.api_version);
+    KIND.clone_into(&mut manifest.kind);
+    manifest.metadata = metadata(record, entry);
+    manifest.spec = record.spec.clone();
+    manifest
+}
+
+/// What of a manifest's metadata is stored beside the fields that the record has of its own.
+#[must_use]
+pub fn stored_metadata(metadata: &Metadata) -> Box<str> {
+    let stored = Metadata {
+        name: Name::default(),
+        generate_name: String::new(),
+        namespace: Name::default(),
+        uid: String::new(),
+        resource_version: String::new(),
+        creation_timestamp: None,
+        ..metadata.clone()
+    };
+    if stored == Metadata::default() {
+        return Box::default();
+    }
+    serde_json::to_string(&stored).unwrap_or_default().into()
+}

@@ -1,0 +1,235 @@
+//! Making and reading reservations.
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use quota_ledger::{
+    Timestamp, decide,
+    event::{Reservation, Sequence},
+    resource::ResourceList,
+    state::{End, Head, ReservationView},
+    uid::Uid,
+};
+use serde::Serialize;
+
+use super::{
+    App, Caller, answer,
+    body::JsonText,
+    measure::{Operation, decided, measured},
+    page::{Page, PageQuery, Params, Target, token},
+    problem::{Problem, Reason},
+    wish::Wish,
+};
+use crate::writer::{self, Sitting};
+
+/// The object that a reservation is for.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct HolderView<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    api_version: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    kind: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: &'a str,
+    uid: &'a Uid,
+}
+
+impl<'a> From<&'a Reservation> for HolderView<'a> {
+    fn from(reservation: &'a Reservation) -> Self {
+        Self {
+            api_version: &reservation.api_version,
+            kind: &reservation.kind,
+            name: &reservation.name,
+            uid: &reservation.uid,
+        }
+    }
+}
+
+/// A reservation, as it is shown.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Shown<'a> {
+    namespace: &'a str,
+    reserved_by: HolderView<'a>,
+    reserved: &'a ResourceList,
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
+    created_time: Timestamp,
+    expiration_time: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended_time: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_of: Option<Head>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lagging: bool,
+}
+
+impl<'a> From<&'a ReservationView> for Shown<'a> {
+    fn from(view: &'a ReservationView) -> Self {
+        let reservation = &*view.reservation;
+        let (state, detail) = match view.end {
+            None => ("pending", None),
+            Some((End::Observed, _)) => ("observed", None),
+            Some((End::Committed, _)) => ("committed", None),
+            Some((End::Released, _)) => ("released", None),
+            Some((End::Superseded, _)) => (
+                "released",
+                Some("a newer reservation for the same name took its place"),
+            ),
+            Some((End::Expired, _)) => ("expired", None),
+        };
+        Self {
+            namespace: &reservation.namespace,
+            reserved_by: reservation.into(),
+            reserved: &reservation.footprint.resources,
+            state,
+            detail,
+            created_time: reservation.created,
+            expiration_time: reservation.expiration,
+            ended_time: view.end.map(|(_, time)| time),
+            as_of: None,
+            lagging: false,
+        }
+    }
+}
+
+/// The answer that shows one reservation.
+pub(super) fn show(app: &App, status: StatusCode, view: &ReservationView, head: Head) -> Response {
+    let shown = Shown {
+        as_of: Some(head),
+        lagging: app.lags(),
+        ..Shown::from(view)
+    };
+    answer::json(status, &shown)
+}
+
+/// A wish that was granted.
+pub(super) struct Granted {
+    pub(super) view: ReservationView,
+    pub(super) replayed: bool,
+}
+
+/// Grants a wish at the desk, or says why not.
+pub(super) fn grant(
+    sitting: &mut Sitting<'_>,
+    actor: &std::sync::Arc<quota_ledger::event::Actor>,
+    request: &decide::Request,
+) -> Result<Granted, Problem> {
+    let desk = &mut sitting.desk;
+    let reserved = decide::reserve(desk.state(), desk.now(), request, sitting.policy)?;
+    desk.record(actor, reserved.events);
+    let view = desk.state().reservation(&request.uid);
+    let view = view.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))?;
+    Ok(Granted {
+        view,
+        replayed: reserved.replayed,
+    })
+}
+
+/// `POST /v1/namespaces/{namespace}/reservations`
+pub(super) async fn create(
+    State(app): State<App>,
+    Target(namespace): Target<String>,
+    Caller(actor): Caller,
+    text: JsonText,
+) -> Response {
+    let granted = measured(Operation::Reserve, async {
+        app.may_grant()?;
+        let request = text
+            .read::<Wish<'_>>()?
+            .request(&app, &namespace, writer::now(), None)?;
+        let decision = app.ledger.decide(move |sitting| {
+            let granted = grant(sitting, &actor, &request);
+            (granted, sitting.desk.state().head())
+        });
+        let (granted, head) = decision.await?;
+        granted
+            .map(|granted| (granted, head))
+            .map_err(|problem| problem.as_of(head))
+    });
+    let granted = granted.await;
+    match &granted {
+        Ok((granted, _)) => decided(None, granted.replayed),
+        Err(problem) => decided(Some(problem), false),
+    }
+    match granted {
+        Ok((granted, head)) => created(&app, &granted, head),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+fn created(app: &App, granted: &Granted, head: Head) -> Response {
+    if granted.replayed {
+        let mut response = show(app, StatusCode::OK, &granted.view, head);
+        response
+            .headers_mut()
+            .insert("idempotency-replayed", HeaderValue::from_static("true"));
+        return response;
+    }
+    let mut response = show(app, StatusCode::CREATED, &granted.view, head);
+    let reservation = &granted.view.reservation;
+    let uid = reservation.uid.to_string();
+    let segments = [
+        "v1",
+        "namespaces",
+        &reservation.namespace,
+        "reservations",
+        &uid,
+    ];
+    if let Some(location) = answer::location(&segments) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// `GET /v1/namespaces/{namespace}/reservations/{uid}`
+pub(super) async fn get(
+    State(app): State<App>,
+    Target((namespace, uid)): Target<(String, String)>,
+) -> Result<Response, Problem> {
+    let not_found = || Problem::new(Reason::NotFound, format!("reservation {uid:?} not found"));
+    let known = Uid::new(&uid).map_err(|_| not_found())?;
+    let found = app
+        .ledger
+        .read(|state| (state.reservation(&known), state.head()));
+    let (view, head) = found.await?;
+    let view = view
+        .filter(|view| view.reservation.namespace == *namespace)
+        .ok_or_else(not_found)?;
+    Ok(show(&app, StatusCode::OK, &view, head))
+}
+
+/// `GET /v1/namespaces/{namespace}/reservations`: the pending ones, in the order in which they were granted.
+pub(super) async fn list(
+    State(app): State<App>,
+    Target(namespace): Target<String>,
+    Params(query): Params<PageQuery>,
+) -> Result<Response, Problem> {
+    let limit = query.limit(app.page)?;
+    let after: Sequence = query.after()?.unwrap_or(0);
+    let pending = app
+        .ledger
+        .read(|state| (state.pending(&namespace), state.head()));
+    let (mut pending, head) = pending.await?;
+    // The entry that granted it stays the same, whatever is extended or ends between two pages.
+    pending.retain(|view| view.entry > after);
+    pending.sort_unstable_by_key(|view| view.entry);
+    let more = pending.len() > limit;
+    pending.truncate(limit);
+    let last = pending
+        .last()
+        .filter(|_| more)
+        .map(|view| token(&view.entry))
+        .transpose()?;
+    let items = pending.iter().map(Shown::from).collect();
+    Ok(answer::ok(&Page {
+        items,
+        next: last,
+        as_of: head,
+        lagging: app.lags(),
+    }))
+}

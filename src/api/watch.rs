@@ -1,0 +1,173 @@
+//! Watching: the entries as they become durable, as server-sent events.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::State,
+    response::{
+        IntoResponse as _, Response,
+        sse::{self, KeepAlive, Sse},
+    },
+};
+use futures::{Stream, StreamExt as _, stream};
+use http::HeaderMap;
+use quota_ledger::event::{Entry, Sequence};
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, broadcast};
+
+use super::{
+    App,
+    history::walk,
+    page::Params,
+    problem::{Problem, Reason},
+};
+use crate::{metrics, writer::Batch};
+
+/// How often a silent watch says that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Entries that are read from the journal at a time.
+const PAGE: usize = 512;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WatchQuery {
+    /// The first entry that is wanted; none: the next one.
+    from: Option<Sequence>,
+    namespace: Option<String>,
+}
+
+/// `GET /v1/watch`: from the entry after `Last-Event-ID`, else from `from`, else from now on.
+pub(super) async fn watch(
+    State(app): State<App>,
+    Params(query): Params<WatchQuery>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let permit = app.watch_permit()?;
+    let last = match headers.get("last-event-id") {
+        None => None,
+        Some(id) => Some(last_event(id)?),
+    };
+    // Subscribed first: nothing falls between what is read and what comes.
+    let batches = app.ledger.watch();
+    let next = match last {
+        Some(last) => last.saturating_add(1),
+        None => query
+            .from
+            .unwrap_or_else(|| app.ledger.durable().sequence + 1)
+            .max(1),
+    };
+    if next < app.reader.first_sequence() {
+        let first = app.reader.first_sequence();
+        let detail = format!("entries before {first} are not kept any more");
+        return Err(Problem::new(Reason::Compacted, detail));
+    }
+    let stop = app.stop.clone();
+    let follower = Follower {
+        app,
+        batches,
+        next,
+        _permit: permit,
+    };
+    let wanted = query.namespace.filter(|namespace| !namespace.is_empty());
+    let events = follower
+        .entries()
+        .filter(move |entry| {
+            let keep = wanted
+                .as_deref()
+                .is_none_or(|wanted| entry.event.namespace().is_some_and(|own| *own == *wanted));
+            std::future::ready(keep)
+        })
+        .map(|entry| Ok::<_, Infallible>(event(&entry)))
+        .take_until(stop.cancelled_owned());
+    Ok(Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT))
+        .into_response())
+}
+
+fn last_event(id: &http::HeaderValue) -> Result<Sequence, Problem> {
+    let id = id.to_str().ok().and_then(|id| id.trim().parse().ok());
+    id.ok_or_else(|| {
+        Problem::new(
+            Reason::Malformed,
+            "Last-Event-ID must be the sequence of an entry",
+        )
+    })
+}
+
+fn event(entry: &Entry) -> sse::Event {
+    let event = sse::Event::default()
+        .id(entry.sequence.to_string())
+        .event(entry.event.name());
+    match event.json_data(entry) {
+        Ok(event) => event,
+        Err(_) => sse::Event::default().comment("an entry that cannot be shown"),
+    }
+}
+
+/// Follows the ledger from an entry on: from the journal until it has caught up, then live; from the journal again
+/// whenever it was too slow.
+struct Follower {
+    app: App,
+    batches: broadcast::Receiver<Batch>,
+    next: Sequence,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Follower {
+    fn entries(self) -> impl Stream<Item = Entry> {
+        stream::unfold(self, |mut follower| async move {
+            let entries = follower.more().await?;
+            Some((stream::iter(entries), follower))
+        })
+        .flatten()
+    }
+
+    /// The next entries; none: the watch has ended.
+    async fn more(&mut self) -> Option<Vec<Entry>> {
+        loop {
+            if self.next <= self.app.ledger.durable().sequence {
+                let walked = walk(&self.app, self.next, PAGE, Some).await.ok()?;
+                return self.given(walked.found);
+            }
+            match self.batches.recv().await {
+                Ok(batch) => {
+                    let batch: Arc<Vec<Entry>> = batch;
+                    let first = batch.first().map_or(0, |entry| entry.sequence);
+                    if first > self.next {
+                        continue;
+                    }
+                    let next = self.next;
+                    let new: Vec<Entry> = batch
+                        .iter()
+                        .filter(|entry| entry.sequence >= next)
+                        .cloned()
+                        .collect();
+                    if !new.is_empty() {
+                        return self.given(new);
+                    }
+                }
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+
+    fn given(&mut self, entries: Vec<Entry>) -> Option<Vec<Entry>> {
+        self.next = entries.last()?.sequence + 1;
+        Some(entries)
+    }
+}
+
+impl App {
+    fn watch_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.watches().try_acquire_owned().map_err(|_| {
+            metrics::limit_reached(metrics::Limit::WatchStreams);
+            let most = self.watch_streams;
+            Problem::new(
+                Reason::TooManyWatches,
+                format!("{most} watches are open, and no more are allowed"),
+            )
+        })
+    }
+}

@@ -1,0 +1,370 @@
+//! The body of a reservation, and the request for capacity that it stands for.
+
+use std::{fmt, sync::Arc};
+
+use quota_ledger::{
+    Name, Timestamp,
+    decide::{Basis, Request},
+    object::{Footprint, GroupResource, NoContext, Object, Traits, TypeMeta, plural},
+    quantity::Quantity,
+    quota::syntax,
+    resource::ResourceList,
+    uid::Uid,
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use super::{
+    App,
+    problem::{Cause, Problem},
+};
+use crate::config::Period;
+
+/// Most resources of one reservation.
+const RESOURCES_MAX: usize = 256;
+
+/// The longest name of an object, and the longest apiVersion and kind, in bytes.
+const NAME_MAX_BYTES: usize = 253;
+
+/// What somebody asks to be reserved.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Wish<'a> {
+    /// Only in a batch is it needed: elsewhere the path says it.
+    pub(super) namespace: Option<Name>,
+    reserved_by: Option<Holder>,
+    #[serde(borrow)]
+    reserved: Option<Amounts<'a>>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    ttl: Option<String>,
+}
+
+/// The object that capacity is reserved for.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct Holder {
+    api_version: Option<Name>,
+    kind: Option<Name>,
+    name: Option<Name>,
+    uid: Option<Name>,
+}
+
+/// A resource list of which every quantity is still to be read, so that each wrong one can be named.
+#[derive(Debug)]
+pub(super) struct Amounts<'a>(Vec<(Name, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Amounts<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ReadAmounts)
+    }
+}
+
+struct ReadAmounts;
+
+impl<'de> Visitor<'de> for ReadAmounts {
+    type Value = Amounts<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("quantities by resource name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Amounts<'de>, A::Error> {
+        let mut amounts: Vec<(Name, &RawValue)> = Vec::new();
+        while let Some((name, quantity)) = map.next_entry::<Name, &RawValue>()? {
+            if amounts.len() == RESOURCES_MAX {
+                let limit = format_args!("more than {RESOURCES_MAX} resources").to_string();
+                return Err(de::Error::custom(limit));
+            }
+            if amounts.iter().any(|(other, _)| *other == name) {
+                return Err(de::Error::custom(format!(
+                    "resource {name:?} is there twice"
+                )));
+            }
+            amounts.push((name, quantity));
+        }
+        Ok(Amounts(amounts))
+    }
+}
+
+impl Amounts<'_> {
+    /// Reads the quantities: resource names must be qualified names, amounts not negative.
+    pub(super) fn read(&self, field: &str, causes: &mut Vec<Cause>) -> ResourceList {
+        let mut list = ResourceList::new();
+        for (name, token) in &self.0 {
+            let field = || format!("{field}[{name}]");
+            for wrong in syntax::qualified_name(name) {
+                causes.push(Cause::invalid(field(), name, &wrong));
+            }
+            match Quantity::from_json_token(token.get()) {
+                Ok(quantity) if quantity.is_negative() => {
+                    let wrong = "must be greater than or equal to 0";
+                    causes.push(Cause::invalid(field(), &quantity.to_string(), wrong));
+                }
+                Ok(quantity) => list.insert(name.clone(), quantity),
+                Err(error) => {
+                    causes.push(Cause::invalid(field(), token.get(), &error.to_string()));
+                }
+            }
+        }
+        list
+    }
+}
+
+/// What a wish is about, as far as its own fields tell.
+struct Subject {
+    resource: GroupResource,
+    footprint: Footprint,
+    object: Option<Arc<Object>>,
+}
+
+impl Wish<'_> {
+    /// The request for capacity. `fresh` is the uid of the object if none is given; none: it must be given.
+    ///
+    /// # Errors
+    /// `Invalid` with every field that is not valid.
+    pub(super) fn request(
+        &self,
+        app: &App,
+        namespace: &str,
+        now: Timestamp,
+        fresh: Option<Uid>,
+    ) -> Result<Request, Problem> {
+        let mut causes = Vec::new();
+        for wrong in syntax::dns_label(namespace) {
+            causes.push(Cause::invalid("namespace", namespace, &wrong));
+        }
+        if self
+            .namespace
+            .as_deref()
+            .is_some_and(|own| own != namespace)
+        {
+            causes.push(Cause::forbidden(
+                "namespace",
+                "it differs from that of the path",
+            ));
+        }
+        let absent = Holder::default();
+        let mut holder = Identity::of(self.reserved_by.as_ref().unwrap_or(&absent), &mut causes);
+        let subject = match (&self.reserved, self.object) {
+            (Some(amounts), None) => Some(self.measured(app, &holder, amounts, &mut causes)),
+            (None, Some(object)) => {
+                observed(app, namespace, now, &mut holder, object.get(), &mut causes)
+            }
+            _ => {
+                causes.push(Cause::required(
+                    "reserved",
+                    "exactly one of reserved and object",
+                ));
+                None
+            }
+        };
+        let uid = match (&*holder.uid, fresh) {
+            ("", Some(fresh)) => Some(fresh),
+            ("", None) => {
+                causes.push(Cause::required(
+                    "reservedBy.uid",
+                    "it identifies the object",
+                ));
+                None
+            }
+            (uid, _) => Uid::new(uid)
+                .map_err(|error| {
+                    causes.push(Cause::invalid("reservedBy.uid", uid, &error.to_string()));
+                })
+                .ok(),
+        };
+        let ttl = read_ttl(self.ttl.as_deref(), &mut causes);
+        match (subject, uid) {
+            (Some(subject), Some(uid)) if causes.is_empty() => Ok(Request {
+                uid,
+                namespace: Name::from(namespace),
+                resource: subject.resource,
+                name: (*holder.name).into(),
+                api_version: holder.api_version,
+                kind: holder.kind,
+                basis: Basis::Create,
+                subresource: Name::default(),
+                footprint: subject.footprint,
+                before: None,
+                object: subject.object,
+                ttl: ttl.map(Period::span),
+            }),
+            _ => Err(Problem::invalid(causes)),
+        }
+    }
+
+    fn measured(
+        &self,
+        app: &App,
+        holder: &Identity,
+        amounts: &Amounts<'_>,
+        causes: &mut Vec<Cause>,
+    ) -> Subject {
+        Subject {
+            resource: resource_of(app, &holder.api_version, &holder.kind),
+            footprint: Footprint {
+                resources: amounts.read("reserved", causes),
+                traits: Traits::Plain,
+            },
+            object: None,
+        }
+    }
+}
+
+/// Who holds, from `reservedBy` and from the object itself.
+struct Identity {
+    api_version: Name,
+    kind: Name,
+    name: Name,
+    uid: Name,
+}
+
+impl Identity {
+    fn of(holder: &Holder, causes: &mut Vec<Cause>) -> Self {
+        let mut take = |field: &str, text: &Option<Name>| {
+            let text = text.clone().unwrap_or_default();
+            if text.len() > NAME_MAX_BYTES || text.chars().any(char::is_control) {
+                let wrong = format!("at most {NAME_MAX_BYTES} bytes without control characters");
+                causes.push(Cause::invalid(format!("reservedBy.{field}"), &text, &wrong));
+            }
+            text
+        };
+        Self {
+            api_version: take("apiVersion", &holder.api_version),
+            kind: take("kind", &holder.kind),
+            name: take("name", &holder.name),
+            uid: holder.uid.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Takes over what the object says about itself; where both say something, they must agree.
+    fn agree(&mut self, object: [(&str, &Name); 4], causes: &mut Vec<Cause>) {
+        let mine = [
+            &mut self.api_version,
+            &mut self.kind,
+            &mut self.name,
+            &mut self.uid,
+        ];
+        for (mine, (field, theirs)) in mine.into_iter().zip(object) {
+            if theirs.len() > NAME_MAX_BYTES || theirs.chars().any(char::is_control) {
+                let wrong = format!("at most {NAME_MAX_BYTES} bytes without control characters");
+                causes.push(Cause::invalid(format!("object.{field}"), theirs, &wrong));
+            } else if mine.is_empty() {
+                mine.clone_from(theirs);
+            } else if !theirs.is_empty() && mine != theirs {
+                let wrong = format!("it differs from that of reservedBy, {mine:?}");
+                causes.push(Cause::invalid(format!("object.{field}"), theirs, &wrong));
+            }
+        }
+    }
+}
+
+/// Reads an object, and computes what it would count for.
+fn observed(
+    app: &App,
+    namespace: &str,
+    now: Timestamp,
+    holder: &mut Identity,
+    json: &str,
+    causes: &mut Vec<Cause>,
+) -> Option<Subject> {
+    let meta: TypeMeta = match serde_json::from_str(json) {
+        Ok(meta) => meta,
+        Err(error) => {
+            causes.push(unreadable(&error));
+            return None;
+        }
+    };
+    let given = |own: &Name, other: &Name| {
+        if own.is_empty() {
+            other.clone()
+        } else {
+            own.clone()
+        }
+    };
+    let api_version = given(&meta.api_version, &holder.api_version);
+    let kind = given(&meta.kind, &holder.kind);
+    if kind.is_empty() {
+        causes.push(Cause::required(
+            "object.kind",
+            "it says how to read the object",
+        ));
+        return None;
+    }
+    let resource = resource_of(app, &api_version, &kind);
+    let object = match Object::from_json(&resource, json.as_bytes()) {
+        Ok(object) => object.with_api_defaults(),
+        Err(error) => {
+            causes.push(unreadable(&error));
+            return None;
+        }
+    };
+    let metadata = object.metadata();
+    if !metadata.namespace.is_empty() && metadata.namespace != *namespace {
+        let wrong = format!("it differs from that of the path, {namespace:?}");
+        causes.push(Cause::invalid(
+            "object.metadata.namespace",
+            &metadata.namespace,
+            &wrong,
+        ));
+    }
+    let own = [
+        ("apiVersion", &api_version),
+        ("kind", &kind),
+        ("metadata.name", &metadata.name),
+        ("metadata.uid", &metadata.uid),
+    ];
+    holder.agree(own, causes);
+    let footprint = object.footprint(&resource, now, &NoContext);
+    Some(Subject {
+        resource,
+        footprint,
+        object: Some(Arc::new(object)),
+    })
+}
+
+fn unreadable(error: &dyn fmt::Display) -> Cause {
+    Cause {
+        field: "object".into(),
+        message: error.to_string(),
+        kind: "FieldValueInvalid",
+    }
+}
+
+/// Reads a time to live.
+pub(super) fn read_ttl(text: Option<&str>, causes: &mut Vec<Cause>) -> Option<Period> {
+    match text?.parse::<Period>() {
+        Ok(period) => Some(period),
+        Err(error) => {
+            causes.push(Cause::invalid(
+                "ttl",
+                text.unwrap_or_default(),
+                &error.to_string(),
+            ));
+            None
+        }
+    }
+}
+
+/// The resource of a kind: as configured, or by Kubernetes' rule.
+fn resource_of(app: &App, api_version: &str, kind: &str) -> GroupResource {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    if !app.kinds.is_empty() {
+        let key = if group.is_empty() {
+            kind.to_owned()
+        } else {
+            format!("{kind}.{group}")
+        };
+        if let Some(resource) = app.kinds.get(&key) {
+            return GroupResource::new(group, resource);
+        }
+    }
+    GroupResource {
+        group: Name::from(group),
+        resource: plural(group, kind),
+    }
+}

@@ -1,0 +1,255 @@
+//! Puts the daemon together, and takes it down in order.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use quota_ledger::{
+    decide::Policy,
+    journal::{self, FileJournal, FileReader},
+    quota::{LimitedResource, limited},
+    replay,
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admin::{self, Readiness},
+    api::{self, App, NoSources, Parts},
+    config::Config,
+    exit::{Exit, Failure, OrExit as _},
+    intake::nats,
+    metrics::{self, Listener, Metrics},
+    recovery::recover,
+    server::{Bound, Options},
+    shutdown,
+    upkeep::{Quotas, Upkeep},
+    writer::{self, Ledger, Threads, Watermark},
+};
+
+/// Serves until a signal says otherwise.
+pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
+    let config = Arc::new(config);
+    let signals = shutdown::listen().context("cannot listen for signals")?;
+    let stop = signals.stop.clone();
+    let readiness = Readiness::default();
+    let recovering = readiness.register("ledger", "not recovered yet");
+    let draining = readiness.register("draining", "starting");
+
+    // Probes and scrapes are answered during recovery and during the drain.
+    let closing = CancellationToken::new();
+    let admin = bind("admin.listen", config.admin.listen)?;
+    let admin_address = admin.address();
+    let admin = tokio::spawn(admin.serve(
+        admin::router(metrics.clone(), readiness.clone()),
+        Options::new(Listener::Admin, &config),
+        None,
+        closing.clone(),
+    ));
+    tokio::spawn(run_metrics(metrics.clone()));
+
+    let opened = open(&config).await?;
+    metrics.set_quotas(Quotas(opened.ledger.clone()));
+    recovering.pass();
+    let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
+    let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
+    let intake = take_in(&config, &opened.ledger, &readiness, &stop).await?;
+    let api = bind("listen", config.listen)?;
+    let api_address = api.address();
+    let app = App::new(Parts::new(
+        &config,
+        opened.ledger.clone(),
+        Arc::new(opened.reader.clone()),
+        intake.sources(),
+        policy(&config)?,
+        stop.clone(),
+    ));
+    let served = tokio::spawn(
+        api.serve(
+            api::router(app),
+            Options::new(Listener::Api, &config)
+                .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes()),
+            None,
+            stop.clone(),
+        ),
+    );
+    draining.pass();
+    tracing::info!(api = %api_address, admin = %admin_address, "ready");
+
+    stop.cancelled().await;
+    draining.fail("the daemon stops");
+    served.await.context("the API's listener failed")?;
+    intake.ended().await?;
+    kept.await.context("the upkeep failed")?;
+    close(opened, &upkeep).await?;
+    closing.cancel();
+    admin.await.context("the admin listener failed")?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// What is consumed besides HTTP.
+struct Intake(Option<(nats::Status, JoinHandle<()>)>);
+
+impl Intake {
+    fn sources(&self) -> Arc<dyn api::Sources> {
+        match &self.0 {
+            Some((status, _)) => Arc::new(status.clone()),
+            None => Arc::new(NoSources),
+        }
+    }
+
+    async fn ended(self) -> Result<(), Failure> {
+        let Some((_, task)) = self.0 else {
+            return Ok(());
+        };
+        Ok(task.await.context("the intake failed")?)
+    }
+}
+
+async fn take_in(
+    config: &Config,
+    ledger: &Ledger,
+    readiness: &Readiness,
+    stop: &CancellationToken,
+) -> Result<Intake, Failure> {
+    if config.nats.url.is_none() {
+        return Ok(Intake(None));
+    }
+    let caught_up = readiness.register("stream", "not caught up with the stream yet");
+    let reader = Arc::new(crate::intake::payload::Reader::new(
+        &config.kinds,
+        config.quotas.adopt,
+    ));
+    let entries = config.journal.max_batch_entries.get();
+    let running = nats::start(&config.nats, entries, reader, ledger.clone(), stop.clone())
+        .await
+        .context("cannot consume the stream")
+        .or_exit(Exit::Configuration)?;
+    let status = running.status.clone();
+    tokio::spawn(async move {
+        status.caught_up_once().await;
+        caught_up.pass();
+    });
+    Ok(Intake(Some((running.status, running.task))))
+}
+
+/// A ledger that is open, and its writer.
+struct Opened {
+    ledger: Ledger,
+    reader: FileReader,
+    threads: Threads<FileJournal>,
+}
+
+async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
+    let recovering = config.clone();
+    let recovered = tokio::task::spawn_blocking(move || recover(&recovering));
+    let recovered = recovered.await.context("recovery failed")?;
+    let recovered = recovered.map_err(|error| {
+        let exit = exit_of(&error);
+        Failure {
+            exit,
+            error: anyhow::Error::new(error).context("cannot open the ledger"),
+        }
+    })?;
+    let watermark = Arc::new(match config.nats.url {
+        None => Watermark::without_sources(),
+        Some(_) => Watermark::unknown(),
+    });
+    let options = writer::Options {
+        policy: policy(config)?,
+        queue: config.limits.queue.get(),
+        max_batch_entries: config.journal.max_batch_entries.get(),
+    };
+    let reader = recovered.reader;
+    let (ledger, threads) = writer::start(
+        recovered.state,
+        recovered.journal,
+        recovered.durable,
+        watermark,
+        options,
+        |error| poisoned(error),
+    )
+    .context("cannot start the writer")?;
+    Ok(Opened {
+        ledger,
+        reader,
+        threads,
+    })
+}
+
+/// The last snapshot makes the next start quick; without it nothing is lost.
+async fn close(opened: Opened, upkeep: &Upkeep) -> Result<(), Failure> {
+    if upkeep.has_news()
+        && let Err(error) = upkeep.snapshot().await
+    {
+        tracing::warn!(%error, "no snapshot at the end");
+    }
+    let closed = tokio::task::spawn_blocking(move || {
+        opened.ledger.close();
+        opened.threads.join()?.close()
+    });
+    let durable = closed.await.context("closing the ledger failed")?;
+    let durable = durable
+        .context("cannot close the ledger")
+        .or_exit(Exit::Poisoned)?;
+    tracing::info!(sequence = durable.sequence, hash = %durable.hash, "ledger closed");
+    Ok(())
+}
+
+/// What was acknowledged may not be on disk: nothing is answered any more, and nothing tried again.
+pub(crate) fn poisoned(error: &dyn std::fmt::Display) {
+    metrics::poisoned();
+    tracing::error!(%error, exit_code = Exit::Poisoned.code(), "a write or sync failed");
+    std::process::exit(Exit::Poisoned.code().into());
+}
+
+fn exit_of(error: &replay::Error) -> Exit {
+    match error {
+        replay::Error::Entries { .. } | replay::Error::Snapshot { .. } => Exit::Damaged,
+        replay::Error::Journal(journal::Error::Damaged(_)) => Exit::Damaged,
+        replay::Error::Journal(journal::Error::Poisoned { .. }) => Exit::Poisoned,
+        replay::Error::Journal(_) => Exit::Failure,
+    }
+}
+
+fn policy(config: &Config) -> Result<Policy, Failure> {
+    let reservations = &config.reservations;
+    Ok(Policy {
+        default_ttl: reservations.default_ttl.span(),
+        max_ttl: reservations.max_ttl.span(),
+        max_hold: reservations.max_hold.span(),
+        max_pending: reservations.max_pending.get(),
+        max_pending_per_namespace: reservations.max_pending_per_namespace.get(),
+        limited: limited(config.admission.limited_resources_file.as_deref())?,
+    })
+}
+
+/// Kubernetes' own file, JSON or YAML.
+fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
+    let Some(path) = path else {
+        return Ok(Vec::new());
+    };
+    let read = || -> anyhow::Result<_> {
+        let text = std::fs::read_to_string(path)?;
+        let value: serde_json::Value = serde_saphyr::from_str(&text)?;
+        Ok(limited::load(&value.to_string())?)
+    };
+    read()
+        .with_context(|| format!("admission.limited_resources_file = {}", path.display()))
+        .or_exit(Exit::Configuration)
+}
+
+fn bind(key: &str, address: SocketAddr) -> Result<Bound, Failure> {
+    Ok(Bound::bind(address).with_context(|| format!("cannot listen on {key} = {address}"))?)
+}
+
+/// How often recorded samples are taken into the histograms.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+async fn run_metrics(metrics: Metrics) {
+    let mut ticks = tokio::time::interval(UPKEEP);
+    loop {
+        ticks.tick().await;
+        metrics.run_upkeep();
+    }
+}

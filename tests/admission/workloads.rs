@@ -1,5 +1,9 @@
 //! Workloads that are charged for their pods.
 
+use std::{collections::BTreeMap, sync::Arc};
+
+use quota_ledger::{admission::Charging, decide::Sighting};
+use quotad::{intake::payload::Reader, writer::now};
 use serde_json::{Value, json};
 
 use super::harness::{World, pod, recorded};
@@ -98,4 +102,27 @@ async fn workloads_that_are_not_charged_count_as_one_object() {
         .await;
     assert!(world.send(&recorded("deployment-create")).await.allowed());
     assert_eq!(world.counted("q", "count/deployments.apps"), "0+1");
+}
+
+#[test]
+fn what_is_observed_is_charged_in_the_same_way() {
+    let reader = || Reader::new(&BTreeMap::new(), true);
+    let charging = Charging::new(["deployments.apps"]).unwrap();
+    let counted = |reader: Reader, review: &Value| {
+        let event = json!({"type": "ADDED", "object": review["request"]["object"]});
+        let read = Arc::new(reader)
+            .read(event.to_string().into(), now())
+            .next();
+        match read.unwrap().unwrap().sighting {
+            Some(Sighting::Alive { object, .. }) => object.footprint.resources.pretty(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let deployment = recorded("deployment-create");
+    assert_eq!(counted(reader(), &deployment), "count/deployments.apps=1");
+    let charged = counted(reader().charging(charging.clone()), &deployment);
+    assert!(charged.contains("pods=3,requests.cpu=300m"), "{charged}");
+    let pod = pod_of_deployment("web-5d4f8-a", "5d4f8");
+    assert_eq!(counted(reader().charging(charging), &pod), "count/pods=1");
+    assert!(counted(reader(), &pod).contains("requests.cpu=500m"));
 }

@@ -1,6 +1,7 @@
 //! Workloads: objects that make pods from a template, charged for all of them at once.
 
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
 
 use super::{
     Footprint, GroupResource, Traits, count,
@@ -53,6 +54,22 @@ struct Condition {
 }
 
 impl Workload {
+    /// A workload from the JSON of its parts.
+    ///
+    /// # Errors
+    /// When a field that counts has the wrong type.
+    pub fn from_parts(
+        metadata: Metadata,
+        spec: Option<&RawValue>,
+        status: Option<&RawValue>,
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            metadata,
+            spec: read(spec)?,
+            status: read(status)?,
+        })
+    }
+
     /// What the workload counts for: itself, and its replicas times what a pod of its template counts for.
     ///
     /// `count/pods` is left out: the pods count there by themselves. So is what a roll-out adds for a moment.
@@ -122,6 +139,12 @@ impl Workload {
                 && (condition.kind == "Complete" || condition.kind == "Failed")
         })
     }
+}
+
+/// `null` and nothing at all are the empty value.
+fn read<T: DeserializeOwned + Default>(json: Option<&RawValue>) -> Result<T, serde_json::Error> {
+    let read = json.map(|json| serde_json::from_str::<Option<T>>(json.get()));
+    Ok(read.transpose()?.flatten().unwrap_or_default())
 }
 
 impl Footprint {

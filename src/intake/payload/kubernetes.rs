@@ -31,15 +31,17 @@ const NOT_KEPT: [&str; 6] = [
 pub(super) fn sighting(
     reader: &Reader,
     change: Change,
-    watched: Watched,
+    watched: Watched<'_>,
     now: Timestamp,
 ) -> Result<Option<Sighting>, Fault> {
-    let Watched {
-        type_meta,
-        object,
-        quota,
-    } = watched;
+    let type_meta = &watched.type_meta;
     let kind = reader.group_resource(type_meta.group(), &type_meta.kind);
+    let workload = match reader.charging.charges(&kind) && change == Change::Alive {
+        true => Some(watched.workload()?),
+        false => None,
+    };
+    let Watched { object, quota, .. } = watched;
+    let object = workload.unwrap_or(object);
     let metadata = object.metadata();
     if metadata.namespace.is_empty() || object::is_ignored(&kind) {
         return Ok(None);
@@ -68,7 +70,7 @@ pub(super) fn sighting(
         resource: Name::from(kind.to_string()),
         name: metadata.name.as_str().into(),
         version,
-        footprint: object.footprint(&kind, now, &NoContext),
+        footprint: reader.charging.footprint(&kind, &object, now, &NoContext),
         // One that has lapsed already is counted accordingly.
         lapse: object.lapse().filter(|lapse| *lapse >= now),
         ends_reservation: false,

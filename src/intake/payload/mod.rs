@@ -15,7 +15,7 @@ mod wire;
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use quota_ledger::{Timestamp, decide::Sighting, object::GroupResource};
+use quota_ledger::{Timestamp, admission::Charging, decide::Sighting, object::GroupResource};
 
 use self::split::Values;
 use super::cut;
@@ -34,6 +34,8 @@ pub struct Reader {
     kinds: BTreeMap<String, BTreeMap<String, GroupResource>>,
     /// Whether events of kind ResourceQuota set quotas.
     adopt: bool,
+    /// The workloads that are charged for their pods.
+    charging: Charging,
 }
 
 /// One event that was understood.
@@ -112,7 +114,15 @@ impl Reader {
         Self {
             kinds: known,
             adopt,
+            charging: Charging::default(),
         }
+    }
+
+    /// The same reader, that has these workloads charged for their pods.
+    #[must_use]
+    pub fn charging(mut self, charging: Charging) -> Self {
+        self.charging = charging;
+        self
     }
 
     /// Reads the events of a payload. Pods that are to be gone by `now` have ceased to count.

@@ -6,7 +6,7 @@
 use std::{borrow::Cow, fmt};
 
 use quota_ledger::{
-    object::{GroupResource, Object, TypeMeta, plural},
+    object::{Evaluator, GroupResource, Metadata, Object, TypeMeta, Workload, plural},
     quota::Spec,
 };
 use serde::{
@@ -22,11 +22,29 @@ use super::wire::Text;
 
 /// An object, and what kind it says it is.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct Watched<'a> {
     pub(super) type_meta: TypeMeta,
     pub(super) object: Object,
     /// What makes it a quota, if it is one.
     pub(super) quota: Option<Box<Quota>>,
+    /// What may make it a workload that is charged, not looked at yet.
+    pub(super) rest: Rest<'a>,
+}
+
+/// Of a kind that has no rules of its own: what may say how many pods it makes of which template.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rest<'a> {
+    spec: Option<&'a RawValue>,
+    status: Option<&'a RawValue>,
+}
+
+impl Watched<'_> {
+    /// The object, read as a workload that is charged for its pods.
+    pub(super) fn workload(&self) -> Result<Object, serde_json::Error> {
+        let Rest { spec, status } = self.rest;
+        let workload = Workload::from_parts(self.object.metadata().clone(), spec, status)?;
+        Ok(Object::Workload(Box::new(workload)))
+    }
 }
 
 /// A ResourceQuota: its metadata as JSON text, and its spec.
@@ -36,7 +54,7 @@ pub(super) struct Quota {
     pub(super) spec: Spec,
 }
 
-impl<'de> Deserialize<'de> for Watched {
+impl<'de: 'a, 'a> Deserialize<'de> for Watched<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(WatchedVisitor)
     }
@@ -45,13 +63,13 @@ impl<'de> Deserialize<'de> for Watched {
 struct WatchedVisitor;
 
 impl<'de> Visitor<'de> for WatchedVisitor {
-    type Value = Watched;
+    type Value = Watched<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a Kubernetes object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Watched, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Watched<'de>, A::Error> {
         let mut before = Vec::new();
         let (mut api_version, mut kind) = (None, None);
         while api_version.is_none() || kind.is_none() {
@@ -79,7 +97,10 @@ impl<'de> Visitor<'de> for WatchedVisitor {
     }
 }
 
-fn read<'de, D: Deserializer<'de>>(type_meta: TypeMeta, fields: D) -> Result<Watched, D::Error> {
+fn read<'de, D: Deserializer<'de>>(
+    type_meta: TypeMeta,
+    fields: D,
+) -> Result<Watched<'de>, D::Error> {
     /// A quota's metadata is kept whole, and read from there.
     #[derive(Deserialize)]
     struct Fields<'a> {
@@ -93,11 +114,15 @@ fn read<'de, D: Deserializer<'de>>(type_meta: TypeMeta, fields: D) -> Result<Wat
             group: type_meta.group().into(),
             resource: guess,
         };
-        let object = Object::deserialize(&kind, fields)?;
+        let (object, rest) = match Evaluator::of(&kind) {
+            Evaluator::Count(_) => read_any(fields)?,
+            _ => (Object::deserialize(&kind, fields)?, Rest::default()),
+        };
         return Ok(Watched {
             type_meta,
             object,
             quota: None,
+            rest,
         });
     }
     let Fields { metadata, spec } = Fields::deserialize(fields)?;
@@ -110,7 +135,26 @@ fn read<'de, D: Deserializer<'de>>(type_meta: TypeMeta, fields: D) -> Result<Wat
         type_meta,
         object: Object::Other(object),
         quota: Some(Box::new(quota)),
+        rest: Rest::default(),
     })
+}
+
+fn read_any<'de, D: Deserializer<'de>>(fields: D) -> Result<(Object, Rest<'de>), D::Error> {
+    #[derive(Deserialize)]
+    struct Fields<'a> {
+        metadata: Option<Metadata>,
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+        #[serde(borrow)]
+        status: Option<&'a RawValue>,
+    }
+    let Fields {
+        metadata,
+        spec,
+        status,
+    } = Fields::deserialize(fields)?;
+    let object = Object::Other(Box::new(metadata.unwrap_or_default()));
+    Ok((object, Rest { spec, status }))
 }
 
 /// A map with its first fields put back before the rest.

@@ -40,8 +40,8 @@ pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 struct Wire<'a> {
     #[serde(borrow, rename = "type")]
     event_type: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "watched")]
-    object: Option<Watched>,
+    #[serde(borrow, default, deserialize_with = "watched")]
+    object: Option<Watched<'a>>,
     specversion: Option<IgnoredAny>,
     #[serde(borrow)]
     data: Option<&'a RawValue>,
@@ -60,7 +60,9 @@ struct Wire<'a> {
     usage: Option<&'a RawValue>,
 }
 
-fn watched<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Watched>, D::Error> {
+fn watched<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Watched<'a>>, D::Error> {
     Option::deserialize(deserializer)
 }
 

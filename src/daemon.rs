@@ -4,6 +4,7 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use quota_ledger::{
+    admission::Charging,
     decide::Policy,
     journal::{self, FileJournal, FileReader},
     quota::{LimitedResource, limited},
@@ -14,14 +15,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{self, Readiness},
+    admission::{self, Hook, Rules},
     api::{self, App, NoSources, Parts},
+    auth::{self, Authenticator},
     config::Config,
     exit::{Exit, Failure, OrExit as _},
     intake::nats,
     metrics::{self, Listener, Metrics},
     recovery::recover,
-    server::{Bound, Options},
-    shutdown,
+    server::{Bound, Options, tls::Tls},
+    shutdown::{self, Signals},
     upkeep::{Quotas, Upkeep},
     writer::{self, Ledger, Threads, Watermark},
 };
@@ -63,21 +66,24 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         policy(&config)?,
         stop.clone(),
     ));
-    let served = tokio::spawn(
-        api.serve(
-            api::router(app),
-            Options::new(Listener::Api, &config)
-                .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes()),
-            None,
-            stop.clone(),
-        ),
-    );
+    let hook = Hook::new(opened.ledger.clone(), rules(&config)?);
+    let routes = api::router(app).merge(admission::router(hook.clone()));
+    let routes = auth::guarded(routes, authenticator(&config, &signals)?);
+    let options = Options::new(Listener::Api, &config)
+        .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes())
+        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64);
+    let served = tokio::spawn(api.serve(routes, options, None, stop.clone()));
+    let reviewed = review(&config, hook, &signals)?;
     draining.pass();
-    tracing::info!(api = %api_address, admin = %admin_address, "ready");
+    let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
+    tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
 
     stop.cancelled().await;
     draining.fail("the daemon stops");
     served.await.context("the API's listener failed")?;
+    if let Some((_, reviewed)) = reviewed {
+        reviewed.await.context("the webhook's listener failed")?;
+    }
     intake.ended().await?;
     kept.await.context("the upkeep failed")?;
     close(opened, &upkeep).await?;
@@ -85,6 +91,51 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     admin.await.context("the admin listener failed")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Who may call the API; the file that says it is followed.
+fn authenticator(config: &Config, signals: &Signals) -> Result<Authenticator, Failure> {
+    let (authenticator, follower) =
+        Authenticator::load(&config.auth).or_exit(Exit::Configuration)?;
+    if let Some(follower) = follower {
+        tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
+    }
+    Ok(authenticator)
+}
+
+/// Serves the webhook by TLS, if it has an address. Its certificates are followed.
+fn review(
+    config: &Config,
+    hook: Hook,
+    signals: &Signals,
+) -> Result<Option<(SocketAddr, JoinHandle<()>)>, Failure> {
+    let Some(address) = config.admission.listen else {
+        return Ok(None);
+    };
+    let (tls, follower) = Tls::load(&config.tls).or_exit(Exit::Configuration)?;
+    tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
+    let bound = bind("admission.listen", address)?;
+    let address = bound.address();
+    let options = Options::new(Listener::Admission, config)
+        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64);
+    let served = bound.serve(
+        admission::router(hook),
+        options,
+        Some(tls),
+        signals.stop.clone(),
+    );
+    Ok(Some((address, tokio::spawn(served))))
+}
+
+fn rules(config: &Config) -> Result<Rules, Failure> {
+    let charge = config.admission.charge.iter().map(String::as_str);
+    Ok(Rules {
+        policy: policy(config)?,
+        charging: Charging::new(charge).or_exit(Exit::Configuration)?,
+        warn_ratio: config.admission.warn_ratio,
+        allow_when_behind: config.admission.allow_when_behind,
+        request_timeout: config.limits.request_timeout.get(),
+    })
 }
 
 /// What is consumed besides HTTP.

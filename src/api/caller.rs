@@ -1,15 +1,15 @@
 //! Who calls.
 //!
-//! The one place that turns a request into the [`Actor`] of the entries that it causes. Nobody is authenticated
-//! yet: everybody is `anonymous`.
+//! The one place that turns a request into the [`Actor`] of the entries that it causes.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, request::Parts};
 use quota_ledger::{Name, event::Actor};
 
 use super::problem::{Problem, Reason};
+use crate::auth::Principal;
 
 /// Longer request ids are not recorded.
 const REQUEST_ID_MAX_BYTES: usize = 128;
@@ -20,8 +20,6 @@ const CHANGE_REASON_MAX_BYTES: usize = 512;
 /// The length of a W3C `traceparent` of version 00.
 const TRACEPARENT_BYTES: usize = 55;
 
-static ANONYMOUS: LazyLock<Arc<Actor>> = LazyLock::new(|| Actor::named("anonymous"));
-
 /// The caller of a request, as entries name it.
 #[derive(Clone, Debug)]
 pub struct Caller(pub Arc<Actor>);
@@ -30,7 +28,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        actor(&parts.headers).map(Self)
+        actor(&parts.headers, Principal::name_of(&parts.extensions)).map(Self)
     }
 }
 
@@ -38,21 +36,19 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 ///
 /// # Errors
 /// `Malformed` if there is a reason that cannot be recorded as it is.
-pub fn actor(headers: &HeaderMap) -> Result<Arc<Actor>, Problem> {
+pub fn actor(headers: &HeaderMap, principal: Name) -> Result<Arc<Actor>, Problem> {
     let request_id = header(headers, "x-request-id").filter(|id| is_request_id(id));
     let traceparent = header(headers, "traceparent").filter(|parent| is_traceparent(parent));
     let reason = match headers.get("x-change-reason") {
         Some(reason) => Some(change_reason(reason.as_bytes())?),
         None => None,
     };
-    if request_id.is_none() && traceparent.is_none() && reason.is_none() {
-        return Ok(ANONYMOUS.clone());
-    }
     Ok(Arc::new(Actor {
+        principal,
+        user: None,
         request_id: request_id.map(Name::from),
         traceparent: traceparent.map(Name::from),
         reason: reason.map(Name::from),
-        ..(**ANONYMOUS).clone()
     }))
 }
 
@@ -92,10 +88,10 @@ mod tests {
 
     fn of(name: &'static str, value: &[u8]) -> Result<Arc<Actor>, Problem> {
         let value = HeaderValue::from_bytes(value).unwrap();
-        actor(&HeaderMap::from_iter([(
-            http::HeaderName::from_static(name),
-            value,
-        )]))
+        actor(
+            &HeaderMap::from_iter([(http::HeaderName::from_static(name), value)]),
+            Name::from("jane"),
+        )
     }
 
     #[test]
@@ -130,7 +126,7 @@ mod tests {
             ("x-request-id", "a b".to_owned()),
             ("x-request-id", "x".repeat(129)),
         ] {
-            assert_eq!(*of(name, value.as_bytes()).unwrap(), **ANONYMOUS);
+            assert_eq!(*of(name, value.as_bytes()).unwrap(), *Actor::named("jane"));
         }
     }
 

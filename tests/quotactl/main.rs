@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
 mod compacted;
+mod daemon;
 mod ledger;
 mod offers;
 mod secure;

@@ -107,7 +107,8 @@ pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
 
 /// What an event says beside what it is about.
 fn detail(event: &Map<String, Value>) -> String {
-    const TOLD_ELSEWHERE: [&str; 7] = [
+    /// What stands in other columns, or is told by them.
+    const TOLD_ELSEWHERE: [&str; 10] = [
         "type",
         "namespace",
         "name",
@@ -115,6 +116,9 @@ fn detail(event: &Map<String, Value>) -> String {
         "resource",
         "source",
         "payload",
+        "created",
+        "apiVersion",
+        "kind",
     ];
     let mut parts = Vec::new();
     for (field, value) in event {
@@ -129,6 +133,8 @@ fn detail(event: &Map<String, Value>) -> String {
             }
             (_, Value::String(text)) if text.is_empty() => {}
             (_, Value::Bool(false) | Value::Null | Value::Object(_) | Value::Array(_)) => {}
+            // A version of which nothing is known.
+            (_, Value::Number(number)) if number.as_u64() == Some(0) => {}
             (field, Value::Bool(true)) => parts.push(field.to_owned()),
             (field, value) => parts.push(format!("{field}={}", plain(value))),
         }

@@ -53,12 +53,12 @@ impl Output {
         self.line(text.trim_end())
     }
 
-    /// Prints a table.
+    /// Prints a table; one without rows is nothing, as in kubectl.
     pub(crate) fn table(&self, table: &Table) -> Outcome {
-        match table.render(self.headers) {
-            text if text.is_empty() => Ok(()),
-            text => self.line(text),
+        if table.is_empty() {
+            return Ok(());
         }
+        self.line(table.render(self.headers))
     }
 
     /// Prints what the API answered: as it is, or by name, or as the table that `table` makes.

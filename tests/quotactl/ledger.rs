@@ -164,7 +164,7 @@ fn a_whole_ledger_is_found_to_be_whole() {
     assert!(run.code == 0 && !run.err.contains("error"), "{run:?}");
     assert!(
         run.out
-            .starts_with("whole: entries 1 to 8 in 3 batches, 1 snapshots, head "),
+            .starts_with("whole: entries 1 to 8, batches: 3, snapshots: 1, head: "),
         "{}",
         run.out
     );

@@ -103,6 +103,21 @@ fn quotas_are_shown_in_each_form() {
 }
 
 #[test]
+fn an_empty_list_prints_nothing_but_a_note() {
+    let stub = Stub::always(200, json!({"items": []}));
+    for arguments in [
+        "get quota",
+        "get reservations",
+        "get objects",
+        "get entries",
+    ] {
+        let run = run(&stub.url, arguments);
+        assert_eq!((run.code, run.out.as_str()), (0, ""), "{arguments}");
+        assert!(run.err.starts_with("No "), "{}", run.err);
+    }
+}
+
+#[test]
 fn lists_are_asked_for_page_by_page() {
     let stub = Stub::new(|number, _| {
         let next = if number == 0 {

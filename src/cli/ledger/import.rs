@@ -60,8 +60,8 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
         return output.value(&end);
     }
     output.line(format!(
-        "{} entries in {} batches imported, head {}",
-        end.entries, end.batches, end.hash
+        "imported: entries 1 to {}, batches: {}, head: {}",
+        end.last_sequence, end.batches, end.hash
     ))
 }
 

@@ -119,7 +119,7 @@ fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Opt
 fn summary(found: &Verified) -> String {
     match &found.last {
         Some(last) => format!(
-            "whole: entries {} to {} in {} batches, {} snapshots, head {}",
+            "whole: entries {} to {}, batches: {}, snapshots: {}, head: {}",
             found.first_sequence, last.sequence, found.batches, found.snapshots, last.hash
         ),
         None => "whole: no entries".to_owned(),

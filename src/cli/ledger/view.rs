@@ -78,7 +78,7 @@ pub(super) fn print(state: &State, output: &Output) -> Outcome {
             .try_for_each(|usage| output.line(format!("namespace/{}", usage.namespace))),
         Format::Table | Format::Wide => {
             output.line(format!(
-                "entry {} at {}, digest {}\n{} objects, {} pending reservations, {} dead letters",
+                "entry {} at {}, digest {}\nobjects: {}, pending reservations: {}, dead letters: {}",
                 view.as_of.sequence,
                 view.as_of.time,
                 view.digest,

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// The pairs of a database.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Pairs {
     now: BTreeMap<Vec<u8>, Vec<u8>>,
     durable: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -120,8 +120,8 @@ impl Database for SimDatabase {
     fn sync(&self) -> Result<(), Error> {
         self.with("flush", |pairs, fault| match fault {
             Fault::None => {
-                pairs.durable = pairs.now.clone();
-                pairs.pending.clear();
+                // Only what is still to be written is written: what a failed sync dropped stays lost.
+                pairs.durable.extend(std::mem::take(&mut pairs.pending));
                 Ok(())
             }
             Fault::Lies => Ok(()),

@@ -51,6 +51,14 @@ impl SimDisk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Another disk that holds the same, to try something else with.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(self.state().clone())),
+        }
+    }
+
     /// Starts again after a crash or a stop, with these faults.
     pub fn reboot(&self, crash: Crash, faults: Faults) {
         self.state().reboot(crash, faults);

@@ -48,7 +48,7 @@ enum NameChange {
     Rename(PathBuf, PathBuf, u64),
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct State {
     random: u64,
     calls: u64,

@@ -20,16 +20,19 @@ fn length(sequence: u64) -> usize {
     usize::try_from(sequence.wrapping_mul(2_654_435_761) % 700).unwrap()
 }
 
-/// Opens, checks what is there, and works until the end or until something fails.
-fn live(disk: &SimDisk, told: &mut Told, rounds: u64) -> Result<(), Error> {
-    let options = Options {
+fn options() -> Options {
+    Options {
         segment_bytes: 2048,
         epoch_bytes: 3000,
         archive: Some(PathBuf::from("/archive")),
         ..small()
-    };
+    }
+}
+
+/// Opens, checks what is there, and works until the end or until something fails.
+fn live(disk: &SimDisk, told: &mut Told, rounds: u64) -> Result<(), Error> {
     let (mut journal, reader, recovery) =
-        FileJournal::open(Arc::new(disk.clone()), &directory(), options)?;
+        FileJournal::open(Arc::new(disk.clone()), &directory(), options())?;
     let start = recovery.durable.sequence;
     assert!(start >= told.acknowledged, "{start} {told:?}");
     told.acknowledged = start;
@@ -111,7 +114,7 @@ fn a_crash_at_any_call_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
-    for seed in 0..600u64 {
+    for seed in 0..400u64 {
         let disk = SimDisk::new(seed);
         let mut told = Told::default();
         let mut random = blake3::Hasher::new()
@@ -124,7 +127,9 @@ fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
         };
         for _ in 0..8 {
             let fails_sync = draw().is_multiple_of(4);
-            let at = Some(1 + draw() % 250);
+            // Often soon, while what the life before left is being put right.
+            let soon = draw().is_multiple_of(2);
+            let at = Some(1 + draw() % if soon { 40 } else { 250 });
             let crash = if draw().is_multiple_of(2) {
                 Crash::Kill
             } else {
@@ -146,6 +151,50 @@ fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
         disk.reboot(Crash::PowerLoss, Faults::default());
         live(&disk, &mut told, 5).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
+}
+
+#[test]
+fn a_compaction_whose_sync_fails_is_finished_or_undone() {
+    let disk = SimDisk::new(3);
+    let mut told = Told::default();
+    live(&disk, &mut told, 13).unwrap();
+    let retention = Retention {
+        max_age: Some(Span::ZERO),
+        max_bytes: None,
+    };
+    let (mut failed, mut removed) = (0, 0);
+    for failing in 1..=30 {
+        let disk = disk.copy();
+        let (journal, reader, _) =
+            FileJournal::open(Arc::new(disk.clone()), &directory(), options()).unwrap();
+        let faults = Faults {
+            fail_sync_at: Some(failing),
+            ..Faults::default()
+        };
+        disk.reboot(Crash::Kill, faults);
+        match reader.compact(time(10_000), &retention) {
+            Ok(done) => removed += done.epochs,
+            Err(error) => {
+                assert!(is_simulated(&error), "{error}");
+                failed += 1;
+            }
+        }
+        drop(journal);
+        for crash_at in 1..=40 {
+            let disk = disk.copy();
+            let faults = Faults {
+                crash_at: Some(crash_at),
+                ..Faults::default()
+            };
+            disk.reboot(Crash::Kill, faults);
+            let mut told = told;
+            let _ = live(&disk, &mut told, 0);
+            disk.reboot(Crash::PowerLoss, Faults::default());
+            live(&disk, &mut told, 0)
+                .unwrap_or_else(|error| panic!("{failing} {crash_at}: {error}"));
+        }
+    }
+    assert!(failed > 3 && removed > 0, "{failed} {removed}");
 }
 
 #[test]

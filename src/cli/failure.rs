@@ -120,15 +120,27 @@ fn one_line(text: &str) -> String {
     text.trim_end().chars().map(plain).collect()
 }
 
+/// A reader that went away (`| head`) is no failure, and nothing more can be said to it. Nothing else here is a
+/// pipe that is written to.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::general(error.to_string())
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Self::silent(Exit::Done),
+            _ => Self::general(error.to_string()),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure() {
+        let gone = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let failure = Failure::from(gone).about("standard output");
+        assert!(failure.exit == Exit::Done && failure.is_silent());
+    }
 
     #[test]
     fn a_failure_is_one_line_and_a_hint() {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    failure::{Exit, Failure, Outcome},
+    failure::{Failure, Outcome},
     table::Table,
 };
 
@@ -97,12 +97,9 @@ pub(crate) fn note(text: impl AsRef<str>) {
     let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
 }
 
-/// A reader that went away (`| head`) is no failure, and nothing more can be said to it.
+/// What came of writing to standard output.
 pub(crate) fn written(result: io::Result<()>) -> Outcome {
-    match result {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::silent(Exit::Done)),
-        result => result.map_err(|error| Failure::general(format!("standard output: {error}"))),
-    }
+    result.map_err(|error| Failure::from(error).about("standard output"))
 }
 
 #[cfg(test)]
@@ -115,12 +112,5 @@ mod tests {
         let text = yaml(&value).unwrap();
         let back: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(back, value, "{text}");
-    }
-
-    #[test]
-    fn a_reader_that_went_away_is_no_failure() {
-        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
-        let failure = written(Err(gone)).unwrap_err();
-        assert!(failure.exit == Exit::Done && failure.is_silent());
     }
 }

@@ -1,6 +1,10 @@
 //! Ledgers at rest.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use quota_ledger::{
     Name, Timestamp,
@@ -172,18 +176,28 @@ fn a_whole_ledger_is_found_to_be_whole() {
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["whole"], true);
 }
 
-#[test]
-fn a_flipped_bit_is_found_and_its_place_named() {
-    let (directory, _) = ledger();
-    let log = directory.path().join("log");
-    let segment = fs::read_dir(&log).unwrap().next().unwrap().unwrap().path();
+/// Flips a bit of the first such text in the commit log; gives the segment.
+fn flip(directory: &Path, text: &[u8]) -> PathBuf {
+    let segment = fs::read_dir(directory.join("log"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let mut bytes = fs::read(&segment).unwrap();
     let at = bytes
-        .windows(6)
-        .position(|window| window == b"team-b")
+        .windows(text.len())
+        .position(|window| window == text)
         .unwrap();
     bytes[at] ^= 1;
     fs::write(&segment, bytes).unwrap();
+    segment
+}
+
+#[test]
+fn a_flipped_bit_is_found_and_its_place_named() {
+    let (directory, _) = ledger();
+    let segment = flip(directory.path(), b"team-b");
     let run = offline("verify", directory.path());
     assert_eq!((run.code, run.out.as_str()), (4, ""));
     let place = format!("error: ledger damaged: {}", segment.display());
@@ -327,6 +341,24 @@ fn a_ledger_is_exported_and_imported_byte_for_byte() {
         "{}",
         again.err
     );
+}
+
+#[test]
+fn an_export_that_fails_leaves_nothing() {
+    let (directory, _) = ledger();
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("ledger.ndjson");
+    let export = |arguments: &str| offline(arguments, directory.path());
+    let arguments = format!("export {}", file.display());
+    assert_eq!(export(&arguments).code, 0);
+    let again = export(&arguments);
+    assert_eq!(again.code, 1);
+    assert!(again.err.contains("File exists"), "{}", again.err);
+    flip(directory.path(), b"team-b");
+    fs::remove_file(&file).unwrap();
+    let damaged = export(&arguments);
+    assert_eq!(damaged.code, 4, "{damaged:?}");
+    assert!(!file.exists());
 }
 
 #[test]

@@ -9,7 +9,7 @@
 //! `count` (4), `firstSequence` (8), `time` in nanoseconds since 1970 (8), and the payload.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufWriter, Write},
     path::Path,
 };
@@ -24,10 +24,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{entries, progress::Progress, unread};
-use crate::cli::{
-    failure::{Failure, Outcome},
-    output::written,
-};
+use crate::cli::failure::{Failure, Outcome};
 
 /// What the first line of an exported ledger says.
 pub(super) const FORMAT: &str = "quota-ledger-export";
@@ -82,16 +79,23 @@ pub(super) struct End {
 pub(super) fn run(ledger: &Offline, file: &Path) -> Outcome {
     if file == Path::new("-") {
         let mut out = BufWriter::new(io::stdout().lock());
-        export(ledger, &mut out)?;
-        return written(out.flush());
+        return export(ledger, &mut out).and_then(|()| Ok(out.flush()?));
     }
     let about = |error: io::Error| Failure::from(error).about(file.display());
-    let mut out = BufWriter::new(File::create_new(file).map_err(about)?);
+    let created = File::create_new(file).map_err(about)?;
+    let exported = export_to(ledger, created).map_err(|failure| failure.about(file.display()));
+    if exported.is_err() {
+        // It is not whole; that it failed is what matters.
+        let _ = fs::remove_file(file);
+    }
+    exported
+}
+
+fn export_to(ledger: &Offline, file: File) -> Outcome {
+    let mut out = BufWriter::new(file);
     export(ledger, &mut out)?;
-    let file = out
-        .into_inner()
-        .map_err(|error| about(error.into_error()))?;
-    file.sync_all().map_err(about)
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(file.sync_all()?)
 }
 
 fn export(ledger: &Offline, out: &mut impl Write) -> Outcome {
@@ -149,5 +153,5 @@ fn head(first_sequence: u64, previous: Hash) -> Head {
 
 fn put(out: &mut impl Write, line: &impl Serialize) -> Outcome {
     let text = serde_json::to_string(line).map_err(|error| Failure::general(error.to_string()))?;
-    written(writeln!(out, "{text}"))
+    Ok(writeln!(out, "{text}")?)
 }

@@ -88,7 +88,10 @@ fn building(data_dir: &Path) -> Outcome<PathBuf> {
     let mut name = name.to_owned();
     name.push(".importing");
     let building = data_dir.with_file_name(name);
-    fs::create_dir(&building).map_err(|error| Failure::from(error).about(building.display()))?;
+    fs::create_dir(&building).map_err(|error| {
+        let failure = Failure::from(error).about(building.display());
+        failure.hint("an import that was cut off leaves such a directory: remove it")
+    })?;
     Ok(building)
 }
 

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod generate;
 mod ledger;
 mod token;
 
@@ -9,6 +10,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use quota_ledger::{Timestamp, quantity::Quantity};
 
+pub(crate) use generate::{Certs, FailurePolicy, Generate, Webhook};
 pub(crate) use ledger::{Ledger, Place};
 pub(crate) use token::{CreateToken, Token};
 
@@ -109,6 +111,9 @@ pub(crate) enum Command {
     /// Make tokens for callers of a daemon, and see which there are.
     #[command(subcommand)]
     Token(Token),
+    /// Make what an installation needs besides the daemon: the webhook's configuration, certificates.
+    #[command(subcommand)]
+    Generate(Generate),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -12,6 +12,7 @@ mod describe;
 mod entry;
 mod failure;
 mod figures;
+mod generate;
 mod get;
 mod ledger;
 mod manifest;
@@ -85,6 +86,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
             clap_complete::generate(*shell, &mut Arguments::command(), "quotactl", &mut script);
             output::written(io::Write::write_all(&mut io::stdout(), &script))
         }
+        Command::Generate(command) => generate::run(command, &output),
         Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
         Command::Token(command) => token::run(command, &output, &scope(global, matches)),
         Command::Online(command) => online(&session(global, matches, output)?, command),

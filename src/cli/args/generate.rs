@@ -1,0 +1,79 @@
+//! The command line of `generate`.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use quota_ledger::object::GroupResource;
+
+/// What can be made for an installation.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Generate {
+    /// Print a ValidatingWebhookConfiguration that has a kube-apiserver ask the daemon.
+    Webhook(Webhook),
+    /// Make a CA, and certificates of it for the webhook and for the API server that calls it, for a first try.
+    Certs(Certs),
+}
+
+/// How the API server finds the webhook, and what it asks.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("place").required(true))]
+pub(crate) struct Webhook {
+    /// Where admission.listen can be reached, as https://HOST:PORT.
+    #[arg(long, value_name = "URL", group = "place")]
+    pub(crate) url: Option<String>,
+    /// The Service in front of it, as NAMESPACE/NAME or NAMESPACE/NAME:PORT. Its namespace is exempt.
+    #[arg(long, value_name = "SERVICE", group = "place")]
+    pub(crate) service: Option<String>,
+    /// The CA of the webhook's certificate, as PEM; without it, the API server's own trust holds.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_bundle: Option<PathBuf>,
+    /// Name of the configuration.
+    #[arg(long, value_name = "NAME", default_value = "quota-ledger")]
+    pub(crate) name: String,
+    /// Namespaces that are not asked about, besides those of the cluster itself: where the daemon and its NATS run.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    pub(crate) exempt: Vec<String>,
+    /// Other kinds whose number quotas limit (count/…), as configmaps or deployments.apps.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) count: Vec<GroupResource>,
+    /// Workloads that are charged for their pods, as in admission.charge.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) charge: Vec<GroupResource>,
+    /// What the API server does when the daemon does not answer.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) failure_policy: FailurePolicy,
+    /// How long the API server waits for an answer.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=30))]
+    pub(crate) timeout_seconds: u8,
+}
+
+/// What an API server does when a webhook does not answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+pub(crate) enum FailurePolicy {
+    /// Let the request through: limits may be passed while the daemon is down.
+    #[default]
+    Ignore,
+    /// Refuse the request: nothing is created while the daemon is down.
+    Fail,
+}
+
+/// Certificates to be made.
+#[derive(Args, Debug)]
+pub(crate) struct Certs {
+    /// The directory to make them in.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) dir: PathBuf,
+    /// Names and addresses that the webhook is called by, as quotad.quota-system.svc.
+    #[arg(long, value_name = "HOST", required = true, value_delimiter = ',')]
+    pub(crate) host: Vec<String>,
+    /// The name in the certificate that the API server shows.
+    #[arg(long, value_name = "NAME", default_value = "kube-apiserver")]
+    pub(crate) client_name: String,
+    /// How long they are good for.
+    #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    pub(crate) days: u16,
+    /// Replace what is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+}

@@ -1,0 +1,17 @@
+//! `generate`: what an installation needs besides the daemon.
+
+mod certs;
+mod webhook;
+
+#[cfg(test)]
+mod tests;
+
+use super::{args::Generate, failure::Outcome, output::Output};
+
+/// Does what the command line asks.
+pub(crate) fn run(command: &Generate, output: &Output) -> Outcome {
+    match command {
+        Generate::Webhook(wanted) => webhook::run(wanted, output),
+        Generate::Certs(wanted) => certs::run(wanted, output),
+    }
+}

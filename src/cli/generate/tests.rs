@@ -1,0 +1,145 @@
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use clap::Parser;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    cli::{
+        args::{Arguments, Command},
+        failure::Exit,
+        output::Format,
+    },
+    config::schema,
+    server::tls::Tls,
+};
+
+fn generate(line: &str) -> Generate {
+    let words = ["quotactl", "generate"]
+        .into_iter()
+        .chain(line.split_whitespace());
+    match Arguments::try_parse_from(words).unwrap().command {
+        Command::Generate(generate) => generate,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn webhook(line: &str) -> Outcome<serde_json::Value> {
+    match generate(line) {
+        Generate::Webhook(wanted) => webhook::configuration(&wanted),
+        other => panic!("{other:?}"),
+    }
+}
+
+const SILENT: Output = Output {
+    format: Format::Json,
+    headers: true,
+};
+
+#[test]
+fn the_webhook_asks_about_growth_only_and_spares_what_the_cluster_needs() {
+    let made = webhook(
+        "webhook --service quota-system/quotad:8443 --exempt nats --charge deployments.apps --count configmaps",
+    );
+    let made = made.unwrap();
+    let hook = &made["webhooks"][0];
+    assert_eq!(hook["failurePolicy"], "Ignore");
+    assert_eq!(hook["sideEffects"], "NoneOnDryRun");
+    assert_eq!(
+        hook["clientConfig"]["service"],
+        json!({"namespace": "quota-system", "name": "quotad", "port": 8443, "path": "/admit"})
+    );
+    assert_eq!(
+        hook["namespaceSelector"]["matchExpressions"][0]["values"],
+        json!([
+            "kube-node-lease",
+            "kube-public",
+            "kube-system",
+            "nats",
+            "quota-system"
+        ])
+    );
+    let asked: Vec<String> = hook["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rule| {
+            format!(
+                "{} {} {}",
+                rule["operations"], rule["apiGroups"], rule["resources"]
+            )
+        })
+        .collect();
+    assert_eq!(
+        asked,
+        [
+            r#"["CREATE","UPDATE"] [""] ["pods","services","persistentvolumeclaims"]"#,
+            r#"["UPDATE"] [""] ["pods/resize","persistentvolumeclaims/status"]"#,
+            r#"["CREATE","UPDATE"] ["resource.k8s.io"] ["resourceclaims"]"#,
+            r#"["CREATE"] [""] ["configmaps"]"#,
+            r#"["CREATE","UPDATE"] ["apps"] ["deployments"]"#,
+            r#"["UPDATE"] ["apps"] ["deployments/scale"]"#,
+        ]
+    );
+}
+
+#[test]
+fn a_webhook_that_cannot_work_is_refused() {
+    for line in [
+        "webhook --url http://127.0.0.1:8443",
+        "webhook --service quotad",
+        "webhook --service ns/name:port",
+        "webhook --url https://h --charge daemonsets.apps",
+    ] {
+        assert_eq!(webhook(line).unwrap_err().exit, Exit::Usage, "{line}");
+    }
+    assert!(webhook("webhook --url https://h --ca-bundle /nonexistent").is_err());
+    let url = webhook("webhook --url https://h:8443/").unwrap();
+    assert_eq!(
+        url["webhooks"][0]["clientConfig"]["url"],
+        "https://h:8443/admit"
+    );
+}
+
+#[test]
+fn certificates_are_made_once_and_can_be_used() {
+    let directory = TempDir::new().unwrap();
+    let dir = directory.path();
+    let line = format!(
+        "certs --dir {} --host quotad.ns.svc,127.0.0.1",
+        dir.display()
+    );
+    run(&generate(&line), &SILENT).unwrap();
+    let config = schema::Tls {
+        cert: Some(dir.join("tls.crt")),
+        key: Some(dir.join("tls.key")),
+        client_ca: Some(dir.join("ca.crt")),
+        allowed_names: vec!["kube-apiserver".to_owned()],
+        ..schema::Tls::default()
+    };
+    assert!(Tls::load(&config).is_ok());
+    for (name, mode) in [("tls.key", 0o600), ("client.key", 0o600), ("ca.crt", 0o644)] {
+        let permissions = fs::metadata(dir.join(name)).unwrap().permissions();
+        assert_eq!(permissions.mode() & 0o777, mode, "{name}");
+    }
+    let before = fs::read(dir.join("tls.crt")).unwrap();
+    assert_eq!(
+        run(&generate(&line), &SILENT).unwrap_err().exit,
+        Exit::Conflict
+    );
+    assert_eq!(fs::read(dir.join("tls.crt")).unwrap(), before);
+    run(&generate(&format!("{line} --force")), &SILENT).unwrap();
+    assert_ne!(fs::read(dir.join("tls.crt")).unwrap(), before);
+
+    let bundle = format!(
+        "webhook --url https://h --ca-bundle {}",
+        dir.join("ca.crt").display()
+    );
+    assert!(webhook(&bundle).unwrap()["webhooks"][0]["clientConfig"]["caBundle"].is_string());
+    let key = format!(
+        "webhook --url https://h --ca-bundle {}",
+        dir.join("tls.key").display()
+    );
+    assert!(webhook(&key).is_err(), "a key is no certificate");
+}

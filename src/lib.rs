@@ -7,6 +7,7 @@ pub mod auth;
 pub mod cli;
 pub mod config;
 mod daemon;
+pub mod denials;
 pub mod exit;
 pub mod history;
 pub mod intake;

@@ -9,7 +9,7 @@ pub mod payload;
 pub mod record;
 
 /// Cuts a text to so many bytes, at the end of a character.
-fn cut(text: &mut String, most: usize) {
+pub(crate) fn cut(text: &mut String, most: usize) {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

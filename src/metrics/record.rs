@@ -32,6 +32,11 @@ pub fn decision_duration(operation: Operation, took: Duration) {
     histogram!(table::DECISION_DURATION.name, &[pair(operation)]).record(took);
 }
 
+/// Counts a denial that cannot be listed.
+pub fn denials_dropped() {
+    counter!(table::DENIALS_DROPPED.name).increment(1);
+}
+
 /// How many reservations stand.
 pub fn reservations(standing: Standing, count: u64) {
     gauge!(table::RESERVATIONS.name, &[pair(standing)]).set(float(count));

@@ -81,6 +81,8 @@ table! {
         "Decisions on requests for capacity."
     DECISION_DURATION SECONDS "quota_ledger_decision_duration_seconds" [closed::<Operation>()]
         "From the arrival of a command to its answer, durability included."
+    DENIALS_DROPPED Counter "quota_ledger_denials_dropped_total" []
+        "Denials that are not listed, since too many came at once."
     RESERVATIONS Gauge "quota_ledger_reservations" [closed::<Standing>()]
         "Reservations that stand."
     OLDEST_RESERVATION_AGE Gauge "quota_ledger_oldest_reservation_age_seconds" []

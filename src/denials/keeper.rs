@@ -1,0 +1,221 @@
+//! The thread that keeps denials: a ring in memory, and a file of one JSON object per line, which is written anew when
+//! most of its lines are not kept any more.
+
+use std::{
+    collections::VecDeque,
+    fs::{File, OpenOptions},
+    io::{self, BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use quota_ledger::{Name, Span, Timestamp, event::Sequence};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Bounds, Kept, Message, Query, record::Noted};
+use crate::writer::now;
+
+/// How often is looked for denials that have become too old.
+const TICK: Duration = Duration::from_secs(60);
+
+/// Lines that the file may have beside twice those that are kept.
+const SLACK: usize = 256;
+
+/// Longer lines of the file are none of ours.
+const LINE_BYTES: usize = 1024 * 1024;
+
+struct Remembered {
+    namespace: Name,
+    time: Timestamp,
+    kept: Kept,
+}
+
+/// What has to be known of a line.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Known {
+    id: u64,
+    time: Timestamp,
+    namespace: String,
+    as_of: AsOf,
+}
+
+#[derive(Deserialize)]
+struct AsOf {
+    sequence: Sequence,
+}
+
+pub(super) struct Keeper {
+    path: PathBuf,
+    bounds: Bounds,
+    ring: VecDeque<Remembered>,
+    next: u64,
+    file: File,
+    lines: usize,
+    failing: bool,
+}
+
+impl Keeper {
+    pub(super) fn open(path: &Path, bounds: Bounds, now: Timestamp) -> io::Result<Self> {
+        let mut ring = VecDeque::new();
+        match File::open(path) {
+            Ok(file) => read(file, &bounds, &mut ring)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let next = ring
+            .back()
+            .map_or(1, |last: &Remembered| last.kept.id.saturating_add(1));
+        forget(&mut ring, &bounds, now);
+        let file = write_anew(path, &ring)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            bounds,
+            lines: ring.len(),
+            ring,
+            next,
+            file,
+            failing: false,
+        })
+    }
+
+    /// Runs until it is told to end, or nobody is left to tell.
+    pub(super) fn run(mut self, inbox: &Receiver<Message>) {
+        loop {
+            match inbox.recv_timeout(TICK) {
+                Ok(Message::Note(noted)) => self.keep(&noted, now()),
+                Ok(Message::List(query, answer)) => {
+                    forget(&mut self.ring, &self.bounds, now());
+                    // Nobody may be waiting any more.
+                    let _ = answer.send(self.list(&query));
+                }
+                Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    forget(&mut self.ring, &self.bounds, now());
+                    self.tidy();
+                }
+            }
+        }
+    }
+
+    pub(super) fn keep(&mut self, noted: &Noted, now: Timestamp) {
+        let id = self.next;
+        let json = noted.to_json(id, now).and_then(RawValue::from_string);
+        let Ok(json) = json else {
+            return;
+        };
+        self.next = id.saturating_add(1);
+        let line = format!("{json}\n");
+        self.ring.push_back(Remembered {
+            namespace: noted.namespace.clone(),
+            time: now,
+            kept: Kept {
+                id,
+                sequence: noted.head.sequence,
+                json: json.into(),
+            },
+        });
+        forget(&mut self.ring, &self.bounds, now);
+        let written = self.file.write_all(line.as_bytes());
+        self.lines += 1;
+        self.tell(written);
+        self.tidy();
+    }
+
+    pub(super) fn list(&self, query: &Query) -> Vec<Kept> {
+        let namespace = query.namespace.as_ref();
+        let asked = self.ring.iter().rev().filter(|record| {
+            query.before.is_none_or(|before| record.kept.id < before)
+                && namespace.is_none_or(|namespace| record.namespace == *namespace)
+        });
+        asked
+            .take(query.limit)
+            .map(|record| record.kept.clone())
+            .collect()
+    }
+
+    /// Writes the file anew, if most of it is not kept any more.
+    fn tidy(&mut self) {
+        if self.lines <= self.ring.len() * 2 + SLACK {
+            return;
+        }
+        self.lines = self.ring.len();
+        let written = write_anew(&self.path, &self.ring).map(|file| self.file = file);
+        self.tell(written);
+    }
+
+    /// Denials are told by memory all the same: the log says it once.
+    fn tell(&mut self, written: io::Result<()>) {
+        match written {
+            Ok(()) => self.failing = false,
+            Err(error) if !self.failing => {
+                self.failing = true;
+                tracing::warn!(%error, file = %self.path.display(), "denials are not stored");
+            }
+            Err(_) => {}
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn line_count(&self) -> usize {
+        self.lines
+    }
+}
+
+/// Lines that cannot be read, such as one that a kill has cut, are left out.
+fn read(file: File, bounds: &Bounds, ring: &mut VecDeque<Remembered>) -> io::Result<()> {
+    for line in BufReader::new(file).split(b'\n') {
+        let line = line?;
+        if line.len() > LINE_BYTES {
+            continue;
+        }
+        let Ok(text) = String::from_utf8(line) else {
+            continue;
+        };
+        let Ok(known) = serde_json::from_str::<Known>(&text) else {
+            continue;
+        };
+        let Ok(json) = RawValue::from_string(text) else {
+            continue;
+        };
+        if ring.len() == bounds.records {
+            ring.pop_front();
+        }
+        ring.push_back(Remembered {
+            namespace: Name::from(known.namespace),
+            time: known.time,
+            kept: Kept {
+                id: known.id,
+                sequence: known.as_of.sequence,
+                json: json.into(),
+            },
+        });
+    }
+    Ok(())
+}
+
+fn forget(ring: &mut VecDeque<Remembered>, bounds: &Bounds, now: Timestamp) {
+    let age = i64::try_from(bounds.age.as_nanos()).unwrap_or(i64::MAX);
+    let oldest = now.minus(Span::from_nanoseconds(age));
+    while ring.len() > bounds.records || ring.front().is_some_and(|first| first.time < oldest) {
+        ring.pop_front();
+    }
+}
+
+fn write_anew(path: &Path, ring: &VecDeque<Remembered>) -> io::Result<File> {
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
+    }
+    let temporary = path.with_extension("tmp");
+    let mut output = io::BufWriter::new(File::create(&temporary)?);
+    for record in ring {
+        writeln!(output, "{}", record.kept.json)?;
+    }
+    output
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?;
+    std::fs::rename(&temporary, path)?;
+    OpenOptions::new().append(true).open(path)
+}

@@ -1,0 +1,113 @@
+//! Denials, kept for those who ask why.
+//!
+//! A denial changes nothing, so it is no entry of the ledger. The latest are kept beside it, bounded by number and
+//! age, with the numbers that they were made on. They survive a restart, and a kill (they are handed to the operating
+//! system at once, but not synced: a power cut may take the last ones).
+
+mod keeper;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
+
+use crossbeam_channel::{Sender, TrySendError};
+use quota_ledger::{
+    Name,
+    decide::{Refusal, Request},
+    event::{Actor, Sequence},
+    state::Head,
+};
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use crate::metrics;
+use keeper::Keeper;
+use record::Noted;
+
+/// Denials that wait to be kept; of more, only the metrics tell.
+const WAITING: usize = 4096;
+
+/// How many denials are kept, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The latest so many.
+    pub records: usize,
+    /// None older than this.
+    pub age: Duration,
+}
+
+/// The kept denials. Cheap to clone.
+#[derive(Clone)]
+pub struct Denials(Sender<Message>);
+
+/// A kept denial.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Its number: later ones have higher ones.
+    pub id: u64,
+    /// The last entry of the ledger that it was decided on.
+    pub sequence: Sequence,
+    /// The record, as JSON.
+    pub json: Arc<RawValue>,
+}
+
+/// Which denials to list.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Those of this namespace; none: all.
+    pub namespace: Option<Name>,
+    /// Those before this one; none: from the latest on.
+    pub before: Option<u64>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+enum Message {
+    Note(Box<Noted>),
+    List(Query, oneshot::Sender<Vec<Kept>>),
+    End,
+}
+
+/// Opens the file of kept denials, or begins it, and starts the thread that keeps it.
+///
+/// # Errors
+/// If the file cannot be read or written.
+pub fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
+    let (messages, inbox) = crossbeam_channel::bounded(WAITING);
+    let keeper = Keeper::open(file, bounds, crate::writer::now())?;
+    let thread = std::thread::Builder::new()
+        .name("denials".into())
+        .spawn(move || keeper.run(&inbox))?;
+    Ok((Denials(messages), thread))
+}
+
+impl Denials {
+    /// Keeps a refusal, if it is a denial. Never waits.
+    pub fn note(&self, actor: &Arc<Actor>, request: &Request, refusal: &Refusal, head: Head) {
+        let Some(noted) = Noted::of(actor, request, refusal, head) else {
+            return;
+        };
+        if let Err(TrySendError::Full(_)) = self.0.try_send(Message::Note(Box::new(noted))) {
+            metrics::denials_dropped();
+        }
+    }
+
+    /// The denials asked for, the latest first; those noted before are among them.
+    pub async fn list(&self, query: Query) -> Vec<Kept> {
+        let (answer, answered) = oneshot::channel();
+        let messages = self.0.clone();
+        let asked =
+            tokio::task::spawn_blocking(move || messages.send(Message::List(query, answer)));
+        if !matches!(asked.await, Ok(Ok(()))) {
+            return Vec::new();
+        }
+        answered.await.unwrap_or_default()
+    }
+
+    /// Lets the thread end, once all that was noted is kept.
+    pub fn close(&self) {
+        // It has ended already, if this fails.
+        let _ = self.0.send(Message::End);
+    }
+}

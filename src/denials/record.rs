@@ -1,0 +1,136 @@
+//! What is kept of a denial.
+
+use std::sync::Arc;
+
+use quota_ledger::{
+    Name, Timestamp,
+    decide::{LookedAt, Refusal, Request},
+    event::Actor,
+    quantity::Quantity,
+    resource::ResourceList,
+    state::Head,
+    uid::Uid,
+};
+use serde::Serialize;
+
+use crate::metrics::{Label as _, Reason};
+
+/// Quotas of a denial that are kept: those that something was wanted of.
+const QUOTAS: usize = 32;
+
+/// Longest detail that is kept, in bytes.
+const DETAIL_BYTES: usize = 4096;
+
+/// A denial, before it is written down.
+pub(super) struct Noted {
+    pub(super) namespace: Name,
+    pub(super) head: Head,
+    actor: Arc<Actor>,
+    object: Object,
+    reason: Reason,
+    detail: String,
+    quotas: Vec<LookedAt>,
+    retry_after: Option<Timestamp>,
+    fits_when_empty: Option<bool>,
+}
+
+/// What the request was for.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Object {
+    uid: Uid,
+    resource: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    name: Box<str>,
+    requested: ResourceList,
+}
+
+/// A denial as it is written down and shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Record<'a> {
+    id: u64,
+    time: Timestamp,
+    namespace: &'a Name,
+    actor: &'a Actor,
+    object: &'a Object,
+    reason: &'static str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    quotas: &'a [LookedAt],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fits_when_empty: Option<bool>,
+    as_of: Head,
+}
+
+impl Noted {
+    /// What is to be kept of a refusal; none, if it is no denial.
+    pub(super) fn of(
+        actor: &Arc<Actor>,
+        request: &Request,
+        refusal: &Refusal,
+        head: Head,
+    ) -> Option<Self> {
+        let denied = match refusal {
+            Refusal::Denied(denied) => Some(denied),
+            Refusal::TooManyPending { .. } => None,
+            _ => return None,
+        };
+        let mut detail = refusal.to_string();
+        crate::intake::cut(&mut detail, DETAIL_BYTES);
+        Some(Self {
+            namespace: request.namespace.clone(),
+            head,
+            actor: actor.clone(),
+            object: Object {
+                uid: request.uid.clone(),
+                resource: request.resource.to_string(),
+                name: request.name.clone(),
+                requested: request.footprint.resources.clone(),
+            },
+            reason: Reason::from(refusal),
+            detail,
+            quotas: denied
+                .map(|denied| wanted_of(&denied.quotas))
+                .unwrap_or_default(),
+            retry_after: denied.and_then(|denied| denied.retry_after),
+            fits_when_empty: denied.map(|denied| denied.fits_when_empty),
+        })
+    }
+
+    pub(super) fn to_json(&self, id: u64, time: Timestamp) -> serde_json::Result<String> {
+        serde_json::to_string(&Record {
+            id,
+            time,
+            namespace: &self.namespace,
+            actor: &self.actor,
+            object: &self.object,
+            reason: self.reason.value(),
+            detail: &self.detail,
+            quotas: &self.quotas,
+            retry_after: self.retry_after,
+            fits_when_empty: self.fits_when_empty,
+            as_of: self.head,
+        })
+    }
+}
+
+/// The limits that something was wanted of.
+fn wanted_of(quotas: &[LookedAt]) -> Vec<LookedAt> {
+    let mut wanted = Vec::new();
+    for quota in quotas {
+        let is_wanted = |requested: &Quantity| !requested.is_zero();
+        let resources = quota
+            .resources
+            .iter()
+            .filter(|limit| is_wanted(&limit.requested));
+        let resources: Vec<_> = resources.cloned().collect();
+        if !resources.is_empty() && wanted.len() < QUOTAS {
+            let name = quota.name.clone();
+            wanted.push(LookedAt { name, resources });
+        }
+    }
+    wanted
+}

@@ -1,0 +1,234 @@
+use std::time::Duration;
+
+use quota_ledger::{
+    Span, Timestamp,
+    decide::{Basis, Denied, Looked, LookedAt, Request},
+    event::Actor,
+    object::Footprint,
+    state::Head,
+    uid::Uid,
+};
+
+use super::{Bounds, Query, keeper::Keeper, record::Noted};
+use quota_ledger::{admission::Denial, decide::Refusal};
+
+fn request(namespace: &str, uid: &str) -> Request {
+    let mut footprint = Footprint::default();
+    footprint
+        .resources
+        .insert("pods".into(), "2".parse().unwrap());
+    Request {
+        uid: Uid::new(uid).unwrap(),
+        namespace: namespace.into(),
+        resource: "pods".parse().unwrap(),
+        name: "web".into(),
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        basis: Basis::Create,
+        subresource: "".into(),
+        footprint,
+        before: None,
+        object: None,
+        ttl: None,
+    }
+}
+
+fn refusal() -> Refusal {
+    let looked = |resource: &str, requested: &str| Looked {
+        resource: resource.into(),
+        hard: "1".parse().unwrap(),
+        used: "1".parse().unwrap(),
+        reserved: "0".parse().unwrap(),
+        requested: requested.parse().unwrap(),
+    };
+    let denial = Denial::InsufficientQuota {
+        names: vec!["pods".into()],
+    };
+    Refusal::Denied(Box::new(Denied {
+        detail: denial.to_string(),
+        denial,
+        quotas: vec![
+            LookedAt {
+                name: "compute".into(),
+                resources: vec![looked("pods", "2"), looked("services", "0")],
+            },
+            LookedAt {
+                name: "other".into(),
+                resources: vec![looked("services", "0")],
+            },
+        ],
+        retry_after: None,
+        fits_when_empty: false,
+    }))
+}
+
+fn noted(namespace: &str, uid: &str) -> Noted {
+    let head = Head {
+        sequence: 7,
+        time: Timestamp::EPOCH,
+    };
+    Noted::of(
+        &Actor::named("alice"),
+        &request(namespace, uid),
+        &refusal(),
+        head,
+    )
+    .unwrap()
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::EPOCH.plus(Span::from_seconds(seconds))
+}
+
+const BOUNDS: Bounds = Bounds {
+    records: 3,
+    age: Duration::from_secs(100),
+};
+
+fn ids(keeper: &Keeper, namespace: Option<&str>, before: Option<u64>) -> Vec<u64> {
+    let namespace = namespace.map(Into::into);
+    let query = Query {
+        namespace,
+        before,
+        limit: 2,
+    };
+    keeper
+        .list(&query)
+        .into_iter()
+        .map(|kept| kept.id)
+        .collect()
+}
+
+#[test]
+fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut keeper = Keeper::open(&directory.path().join("denials"), BOUNDS, at(0)).unwrap();
+    keeper.keep(&noted("team-a", "u1"), at(5));
+    let kept = keeper
+        .list(&Query {
+            limit: 9,
+            ..Query::default()
+        })
+        .remove(0);
+    let record: serde_json::Value = serde_json::from_str(kept.json.get()).unwrap();
+    assert_eq!(
+        record,
+        serde_json::json!({
+            "id": 1, "time": at(5), "namespace": "team-a",
+            "actor": {"principal": "alice"},
+            "object": {"uid": "u1", "resource": "pods", "name": "web", "requested": {"pods": "2"}},
+            "reason": "InsufficientQuota",
+            "detail": "insufficient quota to consume: pods",
+            "quotas": [{"name": "compute", "resources": [
+                {"resource": "pods", "hard": "1", "used": "1", "reserved": "0", "requested": "2"},
+            ]}],
+            "fitsWhenEmpty": false,
+            "asOf": {"sequence": 7, "time": Timestamp::EPOCH},
+        })
+    );
+}
+
+#[test]
+fn the_latest_are_kept_as_long_as_they_are_young() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kept").join("denials.ndjson");
+    let mut keeper = Keeper::open(&path, BOUNDS, at(0)).unwrap();
+    for (second, namespace) in [(1, "a"), (2, "b"), (50, "a"), (60, "b")] {
+        keeper.keep(&noted(namespace, "u"), at(second));
+    }
+    assert_eq!(ids(&keeper, None, None), [4, 3]);
+    assert_eq!(ids(&keeper, None, Some(3)), [2]);
+    assert_eq!(ids(&keeper, Some("a"), None), [3]);
+    drop(keeper);
+    let mut keeper = Keeper::open(&path, BOUNDS, at(155)).unwrap();
+    assert_eq!(
+        ids(&keeper, None, None),
+        [4],
+        "a restart forgets what has become too old"
+    );
+    keeper.keep(&noted("a", "u"), at(156));
+    assert_eq!(ids(&keeper, None, None), [5, 4], "numbers go on");
+}
+
+#[test]
+fn a_line_cut_by_a_kill_is_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("denials");
+    let mut keeper = Keeper::open(&path, BOUNDS, at(0)).unwrap();
+    keeper.keep(&noted("a", "u"), at(1));
+    keeper.keep(&noted("a", "u"), at(2));
+    drop(keeper);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
+    let mut keeper = Keeper::open(&path, BOUNDS, at(3)).unwrap();
+    keeper.keep(&noted("a", "u"), at(3));
+    drop(keeper);
+    let keeper = Keeper::open(&path, BOUNDS, at(3)).unwrap();
+    assert_eq!(
+        keeper
+            .list(&Query {
+                limit: 9,
+                ..Query::default()
+            })
+            .len(),
+        2
+    );
+}
+
+#[test]
+fn the_file_does_not_grow_without_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("denials");
+    let mut keeper = Keeper::open(&path, BOUNDS, at(0)).unwrap();
+    let mut most = 0;
+    for second in 0..2000 {
+        keeper.keep(&noted("a", "u"), at(second));
+        most = most.max(keeper.line_count());
+    }
+    assert!(most <= 2 * 3 + 256, "{most} lines");
+    let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+    assert_eq!(lines, keeper.line_count());
+}
+
+#[test]
+fn only_denials_are_kept() {
+    let request = request("a", "u");
+    let refusal = Refusal::UidReused(request.uid.clone());
+    assert!(Noted::of(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
+    let full = Refusal::TooManyPending {
+        limit: "reservations.max_pending",
+        pending: 9,
+    };
+    assert!(Noted::of(&Actor::named("alice"), &request, &full, Head::default()).is_some());
+}
+
+#[tokio::test]
+async fn what_was_noted_is_listed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("denials");
+    let (denials, thread) = super::start(&file, BOUNDS).unwrap();
+    denials.note(
+        &Actor::named("alice"),
+        &request("a", "u"),
+        &refusal(),
+        Head::default(),
+    );
+    let listed = denials
+        .list(Query {
+            limit: 5,
+            ..Query::default()
+        })
+        .await;
+    assert_eq!(listed.len(), 1);
+    denials.close();
+    thread.join().unwrap();
+    assert!(
+        denials
+            .list(Query {
+                limit: 5,
+                ..Query::default()
+            })
+            .await
+            .is_empty()
+    );
+}

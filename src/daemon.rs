@@ -19,6 +19,7 @@ use crate::{
     api::{self, App, NoSources, Parts},
     auth::{self, Authenticator},
     config::Config,
+    denials,
     exit::{Exit, Failure, OrExit as _},
     intake::nats,
     metrics::{self, Listener, Metrics},
@@ -61,7 +62,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let app = App::new(Parts::new(
         &config,
         opened.ledger.clone(),
-        Arc::new(opened.reader.clone()),
+        opened.reader.clone(),
         intake.sources(),
         policy(&config)?,
         stop.clone(),
@@ -189,6 +190,7 @@ struct Opened {
     ledger: Ledger,
     reader: FileReader,
     threads: Threads<FileJournal>,
+    denials_thread: std::thread::JoinHandle<()>,
 }
 
 async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
@@ -212,6 +214,12 @@ async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
         max_batch_entries: config.journal.max_batch_entries.get(),
     };
     let reader = recovered.reader;
+    let bounds = denials::Bounds {
+        records: config.denials.max_records.get(),
+        age: config.denials.max_age.get(),
+    };
+    let file = config.data_dir.join("denials.ndjson");
+    let (denials, denials_thread) = denials::start(&file, bounds).context("cannot keep denials")?;
     let (ledger, threads) = writer::start(
         recovered.state,
         recovered.journal,
@@ -222,9 +230,10 @@ async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
     )
     .context("cannot start the writer")?;
     Ok(Opened {
-        ledger,
+        ledger: ledger.keeping_denials(denials),
         reader,
         threads,
+        denials_thread,
     })
 }
 
@@ -237,7 +246,14 @@ async fn close(opened: Opened, upkeep: &Upkeep) -> Result<(), Failure> {
     }
     let closed = tokio::task::spawn_blocking(move || {
         opened.ledger.close();
-        opened.threads.join()?.close()
+        let journal = opened.threads.join()?;
+        if let Some(denials) = opened.ledger.denials() {
+            denials.close();
+        }
+        if opened.denials_thread.join().is_err() {
+            tracing::error!("the thread that keeps denials panicked");
+        }
+        journal.close()
     });
     let durable = closed.await.context("closing the ledger failed")?;
     let durable = durable

@@ -251,6 +251,7 @@ impl Hook {
             return Ok(Decided { outcome, sequence });
         }
         let actor = actor.clone();
+        let denials = ledger.denials().cloned();
         let decision = move |sitting: &mut Sitting<'_>| {
             // Nobody waits any more: nothing shall be held for it.
             if Instant::now() >= deadline {
@@ -259,6 +260,9 @@ impl Hook {
             let Sitting { desk, policy, .. } = sitting;
             let outcome = decide::admit(desk.state(), desk.now(), &review, policy);
             let events = outcome.as_ref().map(|admitted| admitted.events.clone());
+            if let (Err(refusal), Some(denials)) = (&outcome, &denials) {
+                denials.note(&actor, &review.request, refusal, desk.state().head());
+            }
             let sequence = desk.record(&actor, events.unwrap_or_default());
             Some(Decided { outcome, sequence })
         };

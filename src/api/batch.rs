@@ -21,7 +21,10 @@ use super::{
     reservations::{Granted, Shown, grant},
     wish::Wish,
 };
-use crate::writer::{self, Sitting};
+use crate::{
+    denials::Denials,
+    writer::{self, Sitting},
+};
 
 /// Most reservations of one call: they are decided in one go, and all others wait.
 const ITEMS_MAX: usize = 1000;
@@ -114,8 +117,10 @@ async fn one_by_one(
     actor: Arc<Actor>,
     requests: Vec<Result<Request, Problem>>,
 ) -> Result<(Results, Head), Problem> {
+    let denials = app.ledger.denials().cloned();
     let decision = app.ledger.decide(move |sitting| {
-        let decide_one = |request: Result<Request, Problem>| grant(sitting, &actor, &request?);
+        let decide_one =
+            |request: Result<Request, Problem>| grant(sitting, &actor, &request?, denials.as_ref());
         let results = requests.into_iter().map(decide_one).collect();
         (results, sitting.desk.state().head())
     });
@@ -127,8 +132,9 @@ async fn together(
     actor: Arc<Actor>,
     requests: Vec<Request>,
 ) -> Result<(Results, Head), Problem> {
+    let denials = app.ledger.denials().cloned();
     let decision = app.ledger.decide(move |sitting| {
-        let results = all_or_none(sitting, &actor, &requests);
+        let results = all_or_none(sitting, &actor, &requests, denials.as_ref());
         (results, sitting.desk.state().head())
     });
     let (results, head) = decision.await?;
@@ -141,10 +147,16 @@ fn all_or_none(
     sitting: &mut Sitting<'_>,
     actor: &Arc<Actor>,
     requests: &[Request],
+    denials: Option<&Denials>,
 ) -> Result<Results, Problem> {
     let desk = &mut sitting.desk;
     let all = decide::reserve_all(desk.state(), desk.now(), requests, sitting.policy);
-    let all = all.map_err(|(index, refusal)| Problem::from(refusal).at(index))?;
+    let all = all.map_err(|(index, refusal)| {
+        if let (Some(denials), Some(request)) = (denials, requests.get(index)) {
+            denials.note(actor, request, &refusal, desk.state().head());
+        }
+        Problem::from(refusal).at(index)
+    })?;
     let mut replayed = Vec::with_capacity(all.len());
     for reserved in all {
         replayed.push(reserved.replayed);

@@ -8,13 +8,16 @@ mod batch;
 mod body;
 mod caller;
 mod check;
+mod denials;
 mod entries;
 mod events;
+mod explain;
 mod history;
 mod lifecycle;
 mod measure;
 mod objects;
 mod page;
+mod past;
 pub mod problem;
 mod quotas;
 pub mod render;
@@ -29,12 +32,15 @@ use axum::{
     Json, Router,
     routing::{get, post},
 };
-use quota_ledger::{decide::Policy, journal::Reader};
+use quota_ledger::{
+    decide::Policy,
+    journal::{FileReader, Reader},
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::problem::{Problem, Reason};
-use crate::{config::Config, intake::payload, writer::Ledger};
+use crate::{config::Config, history::History, intake::payload, writer::Ledger};
 
 pub use caller::{Caller, actor};
 
@@ -66,6 +72,8 @@ pub struct Parts {
     pub ledger: Ledger,
     /// The entries.
     pub reader: Arc<dyn Reader>,
+    /// The states of the past.
+    pub past: History,
     /// What is known of the sources.
     pub sources: Arc<dyn Sources>,
     /// The rules of all decisions: the same that the writer has.
@@ -90,14 +98,19 @@ impl Parts {
     pub fn new(
         config: &Config,
         ledger: Ledger,
-        reader: Arc<dyn Reader>,
+        reader: FileReader,
         sources: Arc<dyn Sources>,
         policy: Policy,
         stop: CancellationToken,
     ) -> Self {
         Self {
             ledger,
-            reader,
+            past: History::new(
+                reader.clone(),
+                config.limits.replay_entries.get(),
+                config.limits.past_questions.get(),
+            ),
+            reader: Arc::new(reader),
             sources,
             policy,
             page: config.limits.page.get(),
@@ -173,7 +186,7 @@ impl Deref for App {
 }
 
 /// Where things are.
-const PATHS: [&str; 13] = [
+const PATHS: [&str; 17] = [
     "/v1/quotas",
     "/v1/namespaces/{namespace}/quotas",
     "/v1/namespaces/{namespace}/quotas/{name}",
@@ -181,10 +194,14 @@ const PATHS: [&str; 13] = [
     "/v1/namespaces/{namespace}/reservations/{uid}",
     "/v1/namespaces/{namespace}/check",
     "/v1/namespaces/{namespace}/usage",
+    "/v1/namespaces/{namespace}/usage/history",
+    "/v1/namespaces/{namespace}/explain",
+    "/v1/namespaces/{namespace}/denials",
     "/v1/namespaces/{namespace}/objects",
     "/v1/reservations:batch",
     "/v1/events",
     "/v1/entries",
+    "/v1/denials",
     "/v1/dead-letters",
     "/v1/watch",
 ];
@@ -193,7 +210,7 @@ const PATHS: [&str; 13] = [
 struct Index {
     name: &'static str,
     version: &'static str,
-    paths: [&'static str; 13],
+    paths: [&'static str; 17],
 }
 
 async fn index() -> Json<Index> {
@@ -234,6 +251,13 @@ pub fn router(app: App) -> Router {
         .route("/v1/reservations:batch", post(batch::reserve))
         .route("/v1/namespaces/{namespace}/check", post(check::check))
         .route("/v1/namespaces/{namespace}/usage", get(usage::usage))
+        .route(
+            "/v1/namespaces/{namespace}/usage/history",
+            get(past::series),
+        )
+        .route("/v1/namespaces/{namespace}/explain", get(explain::explain))
+        .route("/v1/namespaces/{namespace}/denials", get(denials::list))
+        .route("/v1/denials", get(denials::list_all))
         .route("/v1/namespaces/{namespace}/objects", get(objects::list))
         .route("/v1/events", post(events::accept))
         .route("/v1/entries", get(entries::list))

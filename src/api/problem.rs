@@ -9,11 +9,12 @@ use quota_ledger::{
     decide::{LookedAt, Refusal},
     journal,
     quota::FieldError,
+    replay,
     state::Head,
 };
 use serde::{Serialize, Serializer};
 
-use crate::writer::Unavailable;
+use crate::{history, writer::Unavailable};
 
 macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
@@ -80,6 +81,8 @@ reasons! {
     ReservationExpired 410 "The reservation has expired"
     /// Entries that were asked for are not kept any more.
     Compacted 410 "The entries were compacted away"
+    /// Too many entries lie between the nearest snapshot and what was asked for.
+    TooFarBack 422 "Too many entries would have to be replayed"
     /// The object was observed or committed: its reservation has ended.
     AlreadyObserved 409 "The object was observed already"
     /// The reservation was released or superseded.
@@ -199,6 +202,8 @@ struct Content {
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    fits_when_empty: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<Head>,
 }
 
@@ -228,6 +233,7 @@ impl Problem {
             errors: Vec::new(),
             quotas: None,
             retry_after: None,
+            fits_when_empty: None,
             as_of: None,
         }))
     }
@@ -301,6 +307,7 @@ impl From<Refusal> for Problem {
                 let mut problem = Self::new(Reason::from(&denied.denial), denied.detail);
                 problem.0.quotas = Some(denied.quotas);
                 problem.0.retry_after = denied.retry_after;
+                problem.0.fits_when_empty = Some(denied.fits_when_empty);
                 problem
             }
             Refusal::UidReused(_) => Self::new(Reason::UidReused, detail),
@@ -342,6 +349,21 @@ impl From<Unavailable> for Problem {
             Unavailable::Stopped => Reason::Stopped,
         };
         Self::new(reason, unavailable.to_string())
+    }
+}
+
+impl From<history::Error> for Problem {
+    fn from(error: history::Error) -> Self {
+        use history::Error;
+        let detail = error.to_string();
+        match error {
+            Error::Compacted { .. } => Self::new(Reason::Compacted, detail),
+            Error::Future { .. } => Self::new(Reason::Malformed, detail),
+            Error::TooFar { .. } => Self::new(Reason::TooFarBack, detail),
+            Error::Overloaded | Error::GivenUp => Self::new(Reason::Overloaded, detail),
+            Error::Replay(replay::Error::Journal(error)) => error.into(),
+            Error::Replay(error) => Self::internal(&error),
+        }
     }
 }
 

@@ -22,7 +22,10 @@ use super::{
     problem::{Problem, Reason},
     wish::Wish,
 };
-use crate::writer::{self, Sitting};
+use crate::{
+    denials::Denials,
+    writer::{self, Sitting},
+};
 
 /// The object that a reservation is for.
 #[derive(Debug, Serialize)]
@@ -118,9 +121,15 @@ pub(super) fn grant(
     sitting: &mut Sitting<'_>,
     actor: &std::sync::Arc<quota_ledger::event::Actor>,
     request: &decide::Request,
+    denials: Option<&Denials>,
 ) -> Result<Granted, Problem> {
     let desk = &mut sitting.desk;
-    let reserved = decide::reserve(desk.state(), desk.now(), request, sitting.policy)?;
+    let reserved = decide::reserve(desk.state(), desk.now(), request, sitting.policy);
+    let reserved = reserved.inspect_err(|refusal| {
+        if let Some(denials) = denials {
+            denials.note(actor, request, refusal, desk.state().head());
+        }
+    })?;
     desk.record(actor, reserved.events);
     let view = desk.state().reservation(&request.uid);
     let view = view.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))?;
@@ -142,8 +151,9 @@ pub(super) async fn create(
         let request = text
             .read::<Wish<'_>>()?
             .request(&app, &namespace, writer::now(), None)?;
+        let denials = app.ledger.denials().cloned();
         let decision = app.ledger.decide(move |sitting| {
-            let granted = grant(sitting, &actor, &request);
+            let granted = grant(sitting, &actor, &request, denials.as_ref());
             (granted, sitting.desk.state().head())
         });
         let (granted, head) = decision.await?;

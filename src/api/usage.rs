@@ -7,22 +7,16 @@ use quota_ledger::{
     Name,
     quantity::Quantity,
     resource::ResourceList,
-    state::{Figure, Head, QuotaView, Totals},
+    state::{Figure, Head, Totals},
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{
     App, answer,
     page::{Params, Target},
-    problem::{Problem, Reason},
+    past::{self, When},
+    problem::Problem,
 };
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct When {
-    at: Option<String>,
-    sequence: Option<String>,
-}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -37,14 +31,14 @@ struct Usage<'a> {
 
 /// What counts for a resource in the namespace, whatever the quotas.
 #[derive(Serialize)]
-struct Sum<'a> {
+pub(super) struct Sum<'a> {
     resource: &'a Name,
     used: Quantity,
     reserved: Quantity,
 }
 
 #[derive(Serialize)]
-struct Limits<'a> {
+pub(super) struct Limits<'a> {
     name: &'a str,
     resources: Vec<Limit<'a>>,
 }
@@ -60,34 +54,44 @@ struct Limit<'a> {
     available: Quantity,
 }
 
-/// `GET /v1/namespaces/{namespace}/usage`
+/// What a namespace uses, as read from a state.
+pub(super) struct Seen {
+    pub(super) totals: Totals,
+    pub(super) quotas: Vec<(Name, Vec<Figure>)>,
+    pub(super) head: Head,
+}
+
+impl Seen {
+    pub(super) fn of(state: &quota_ledger::state::State, namespace: &str) -> Self {
+        let quotas = state.quota_figures(namespace).into_iter();
+        Self {
+            totals: state.totals(namespace),
+            quotas: quotas
+                .map(|(record, figures)| (record.name.clone(), figures))
+                .collect(),
+            head: state.head(),
+        }
+    }
+}
+
+/// `GET /v1/namespaces/{namespace}/usage`, of now, or `?at=TIME`, or `?sequence=N`
 pub(super) async fn usage(
     State(app): State<App>,
     Target(namespace): Target<String>,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
-    if when.at.is_some() || when.sequence.is_some() {
-        let detail = "usage of the past is not offered: leave out at and sequence";
-        return Err(Problem::new(Reason::Unsupported, detail));
-    }
-    let read = app.ledger.read(|state| {
-        (
-            state.totals(&namespace),
-            state.quotas(&namespace),
-            state.head(),
-        )
-    });
-    let (totals, quotas, as_of) = read.await?;
+    let name = namespace.clone();
+    let (seen, lagging) = past::ask(&app, &when, move |state| Seen::of(state, &name)).await?;
     Ok(answer::ok(&Usage {
         namespace: &namespace,
-        resources: sums(&totals),
-        quotas: quotas.iter().map(limits).collect(),
-        as_of,
-        lagging: app.lags(),
+        resources: sums(&seen.totals),
+        quotas: seen.quotas.iter().map(limits).collect(),
+        as_of: seen.head,
+        lagging,
     }))
 }
 
-fn sums(totals: &Totals) -> Vec<Sum<'_>> {
+pub(super) fn sums(totals: &Totals) -> Vec<Sum<'_>> {
     let names: BTreeSet<&Name> = totals.used.names().chain(totals.reserved.names()).collect();
     let of = |list: &ResourceList, name: &str| list.get(name).cloned().unwrap_or_default();
     let sum = |resource| Sum {
@@ -98,10 +102,10 @@ fn sums(totals: &Totals) -> Vec<Sum<'_>> {
     names.into_iter().map(sum).collect()
 }
 
-fn limits(view: &QuotaView) -> Limits<'_> {
+pub(super) fn limits((name, figures): &(Name, Vec<Figure>)) -> Limits<'_> {
     Limits {
-        name: &view.record.name,
-        resources: view.figures.iter().map(limit).collect(),
+        name,
+        resources: figures.iter().map(limit).collect(),
     }
 }
 

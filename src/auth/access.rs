@@ -129,6 +129,25 @@ pub const RULES: &[Rule] = &[
         &[Read],
         Scope::Path,
     ),
+    rule(
+        "GET",
+        "/v1/namespaces/{namespace}/usage/history",
+        &[Read],
+        Scope::Path,
+    ),
+    rule(
+        "GET",
+        "/v1/namespaces/{namespace}/explain",
+        &[Read],
+        Scope::Path,
+    ),
+    rule(
+        "GET",
+        "/v1/namespaces/{namespace}/denials",
+        &[Read],
+        Scope::Path,
+    ),
+    rule("GET", "/v1/denials", &[Read], Scope::Everywhere),
     rule("GET", "/v1/entries", &[Read], Scope::Query),
     rule("GET", "/v1/watch", &[Read], Scope::Query),
     // They hold whatever was sent, so nobody else is to see them.

@@ -38,6 +38,8 @@ pub struct Config {
     pub journal: Journal,
     /// Bounds of what callers can ask for.
     pub limits: Limits,
+    /// What is kept of denials.
+    pub denials: Denials,
     /// Logging.
     pub log: Log,
     /// The admission webhook.
@@ -64,6 +66,7 @@ impl Default for Config {
             retention: Retention::default(),
             journal: Journal::default(),
             limits: Limits::default(),
+            denials: Denials::default(),
             log: Log::default(),
             admission: Admission::default(),
             tls: Tls::default(),
@@ -311,6 +314,25 @@ impl Default for Limits {
             past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
             replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
             metrics_series: NonZeroUsize::new(2000).expect("2000 is not zero"),
+        }
+    }
+}
+
+/// `denials.*`: what is kept of denials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Denials {
+    /// Denials that are kept at most.
+    pub max_records: NonZeroUsize,
+    /// How long a denial is kept at most.
+    pub max_age: Period,
+}
+
+impl Default for Denials {
+    fn default() -> Self {
+        Self {
+            max_records: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
+            max_age: Period::from_secs(7 * 24 * 3600),
         }
     }
 }

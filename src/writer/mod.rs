@@ -26,7 +26,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 
 pub use watermark::Watermark;
 
-use crate::metrics;
+use crate::{denials::Denials, metrics};
 
 /// How many batches a slow watcher may be behind before it has to read the journal again.
 const WATCHED_BATCHES: usize = 1024;
@@ -81,6 +81,7 @@ pub struct Ledger {
     watermark: Arc<Watermark>,
     stopped: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
+    denials: Option<Denials>,
 }
 
 /// The writer's threads.
@@ -148,6 +149,7 @@ pub fn start<J: Journal + 'static>(
         watermark,
         stopped,
         ended,
+        denials: None,
     };
     Ok((ledger, Threads { decider, syncer }))
 }
@@ -168,6 +170,19 @@ impl<J> Threads<J> {
 }
 
 impl Ledger {
+    /// The same, with a place where denials are kept.
+    #[must_use]
+    pub fn keeping_denials(mut self, denials: Denials) -> Self {
+        self.denials = Some(denials);
+        self
+    }
+
+    /// Where denials are kept, if they are.
+    #[must_use]
+    pub const fn denials(&self) -> Option<&Denials> {
+        self.denials.as_ref()
+    }
+
     /// Makes a decision, and answers when all that it rests on is durable.
     ///
     /// # Errors

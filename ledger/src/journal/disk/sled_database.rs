@@ -22,6 +22,9 @@ const CACHE_BYTES: u64 = 16 * 1024 * 1024;
 const CLOSING_WAIT: Duration = Duration::from_millis(1);
 const CLOSING_WAITS: u32 = 10_000;
 
+/// Directory of the values that are too large for sled's log.
+const BLOBS: &str = "blobs";
+
 /// Ending of the snapshot that sled was writing when it was killed.
 const HALF_WRITTEN: &str = ".generating";
 
@@ -63,12 +66,20 @@ impl SledDatabase {
 
     /// sled never syncs what it creates: its configuration and the names of its files.
     fn sync_names(&self) -> Result<(), Error> {
-        for path in [self.directory.join("conf"), self.directory.clone()] {
-            fs::File::open(&path)
-                .and_then(|file| file.sync_all())
-                .map_err(|source| Error::io(&path, "fsync", source))?;
+        fsync(&self.directory.join("conf"))?;
+        fsync(&self.directory)
+    }
+
+    /// Nor does it sync the files of values that are too large for its log. There should be none.
+    fn sync_blobs(&self) -> Result<(), Error> {
+        let directory = self.directory.join(BLOBS);
+        let fail = |source| Error::io(&directory, "list", source);
+        let mut any = false;
+        for entry in fs::read_dir(&directory).map_err(fail)? {
+            fsync(&entry.map_err(fail)?.path())?;
+            any = true;
         }
-        Ok(())
+        if any { fsync(&directory) } else { Ok(()) }
     }
 }
 
@@ -87,7 +98,8 @@ impl Database for SledDatabase {
         guard(&self.directory, "flush", || self.database.flush())?;
         self.log
             .sync_data()
-            .map_err(|source| Error::io(self.directory.join("db"), "fdatasync", source))
+            .map_err(|source| Error::io(self.directory.join("db"), "fdatasync", source))?;
+        self.sync_blobs()
     }
 
     fn key_at_or_below(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
@@ -106,6 +118,12 @@ impl Database for SledDatabase {
                 .collect()
         })
     }
+}
+
+fn fsync(path: &Path) -> Result<(), Error> {
+    fs::File::open(path)
+        .and_then(|file| file.sync_all())
+        .map_err(|source| Error::io(path, "fsync", source))
 }
 
 /// Waits until an earlier handle of this process has let go of sled's file: sled closes it behind our

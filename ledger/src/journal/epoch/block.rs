@@ -1,7 +1,8 @@
 //! Blocks: whole frames, verbatim, as values of sled.
 //!
 //! The key is the first sequence and a piece number, both big-endian, so that keys are in order. A value
-//! never has more than 8 KiB: sled puts large values into files of their own, which it never syncs.
+//! never has more than 4 KiB: sled writes up to 17 values as one, and puts what is larger than 128 KiB into
+//! files of their own, which it never syncs.
 //! The first piece begins with a header: version 1, codec (0 as it is, 1 lz4), length before
 //! compression u32, number of pieces u32, position of the chain before the block.
 
@@ -13,11 +14,11 @@ use crate::journal::{
 };
 
 /// Most bytes of one value.
-const VALUE_BYTES: usize = 8 * 1024;
+pub(super) const VALUE_BYTES: usize = 4 * 1024;
 
-/// Frames are gathered into blocks of about so many bytes; only a frame that alone is larger makes a
-/// larger block.
-pub(super) const BLOCK_BYTES: usize = VALUE_BYTES - HEADER_BYTES;
+/// Frames are gathered into blocks of about so many bytes, before compression; only a frame that alone is
+/// larger makes a larger block.
+pub(super) const BLOCK_BYTES: usize = 8 * 1024;
 
 const HEADER_BYTES: usize = 2 + 4 + 4 + POSITION_BYTES;
 const VERSION: u8 = 1;

@@ -34,8 +34,8 @@ const CLOSED: &str = "CLOSED";
 
 const CLOSED_MAGIC: [u8; 3] = *b"QLC";
 
-/// Pairs of a database that are read at a time: 256 KiB.
-const CHUNK_PAIRS: usize = 32;
+/// Pairs of a database that are read at a time: at most 256 KiB.
+const CHUNK_PAIRS: usize = 64;
 
 /// One span of the ledger.
 pub(super) struct Epoch {

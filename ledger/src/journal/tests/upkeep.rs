@@ -3,6 +3,34 @@
 use super::*;
 use crate::journal::{Archive, Retention, disk::RealDisk, golden};
 
+/// Files of values that sled found too large for its log.
+fn blobs(directory: &Path) -> usize {
+    let is_blob = |path: &PathBuf| path.iter().any(|part| part == "blobs");
+    files(directory).iter().filter(|path| is_blob(path)).count()
+}
+
+#[test]
+fn sled_keeps_everything_in_the_file_that_is_synced() {
+    let directory = scratch();
+    let options = Options {
+        segment_bytes: 4 << 20,
+        epoch_bytes: 4 << 20,
+        ..small()
+    };
+    let (mut journal, reader, _) = try_open(directory.path(), options).unwrap();
+    let mut next = 1;
+    for length in [700, 4000, 8000, 20_000, 300_000] {
+        for _ in 0..(1_500_000 / length) {
+            journal.append(batch(next, 1, length)).unwrap();
+            next += 1;
+        }
+        journal.sync().unwrap();
+        while journal.work().unwrap() {}
+    }
+    assert!(reader.stats().unwrap().sealed_epochs > 0);
+    assert_eq!(blobs(directory.path()), 0);
+}
+
 /// Bytes that the files below a directory take on the disk.
 fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;

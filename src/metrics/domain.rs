@@ -1,9 +1,35 @@
 //! The ledger's own words as label values.
 
-use quota_ledger::{admission::Denial, decide::Refusal, state::End};
+use quota_ledger::{
+    admission::Denial,
+    decide::Refusal,
+    event::{Entry, Event},
+    state::End,
+};
 
-use super::{Decision, Label as _, Limit, Outcome, Reason, decisions, limit_reached};
+use super::{
+    Decision, Label as _, Limit, Outcome, Reason, decisions, limit_reached, reservation_outcomes,
+};
 use crate::writer::Unavailable;
+
+/// Counts what became of reservations, in entries that are durable.
+pub fn recorded(entries: &[Entry]) {
+    for entry in entries {
+        let end = match &entry.event {
+            Event::ObjectObserved(object) if object.ends_reservation => End::Observed,
+            Event::ObjectRefreshed {
+                ends_reservation: true,
+                ..
+            } => End::Observed,
+            Event::ReservationCommitted { .. } => End::Committed,
+            Event::ReservationReleased { .. } => End::Released,
+            Event::ReservationExpired { .. } => End::Expired,
+            Event::ReservationSuperseded { .. } => End::Superseded,
+            _ => continue,
+        };
+        reservation_outcomes(Outcome::from(end), 1);
+    }
+}
 
 /// Counts a refusal, and the bound that it hit, if any.
 pub fn refused(refusal: &Refusal) {

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use ::metrics::{counter, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 
-pub use domain::refused;
+pub use domain::{recorded, refused};
 pub use labels::{
     AuthRefusal, Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection,
     Source, Standing,

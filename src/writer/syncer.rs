@@ -69,6 +69,7 @@ impl<J: Journal> Syncer<J> {
     fn publish(&self, closed: Closed, durable: Durable) {
         if !closed.entries.is_empty() {
             self.durable.send_replace(durable);
+            metrics::recorded(&closed.entries);
             if self.watchers.receiver_count() > 0 {
                 let _ = self.watchers.send(Arc::new(closed.entries));
             }

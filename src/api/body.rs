@@ -23,7 +23,7 @@ pub(super) struct JsonText(Bytes);
 
 /// The text of a manifest, in JSON or YAML.
 #[derive(Clone, Debug)]
-pub(super) struct Manifest {
+pub(super) struct ManifestText {
     /// The text.
     pub text: Bytes,
     /// Whether it is YAML.
@@ -44,7 +44,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for Manifest {
+impl<S: Send + Sync> FromRequest<S> for ManifestText {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
@@ -76,6 +76,13 @@ impl JsonText {
     /// # Errors
     /// `Malformed` if it is not JSON, or not of this type; it names the field and the place.
     pub(super) fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Problem> {
+        // Serde would read a list as the fields in their order.
+        if !self.0.is_empty() && !self.0.trim_ascii_start().starts_with(b"{") {
+            return Err(Problem::new(
+                Reason::Malformed,
+                "the body must be a JSON object",
+            ));
+        }
         serde_json::from_slice(&self.0).map_err(|error| {
             Problem::new(Reason::Malformed, format!("cannot read the body: {error}"))
         })

@@ -1,12 +1,19 @@
 //! Events by HTTP.
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::{State, rejection::BytesRejection},
+    response::Response,
+};
 use bytes::Bytes;
 use http::HeaderMap;
-use quota_ledger::state::Head;
+use quota_ledger::state::{Head, State as LedgerState};
 use serde::Serialize;
 
-use super::{App, Caller, answer, body, problem::Problem};
+use super::{
+    App, Caller, answer, body,
+    measure::{Operation, measured},
+    problem::Problem,
+};
 use crate::intake;
 
 #[derive(Serialize)]
@@ -31,12 +38,16 @@ pub(super) async fn accept(
     State(app): State<App>,
     Caller(actor): Caller,
     headers: HeaderMap,
-    text: Bytes,
+    text: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    body::refuse_foreign_pages(&headers)?;
-    let most = app.max_batch_entries;
-    let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;
-    let as_of = app.ledger.read(quota_ledger::state::State::head).await?;
+    let (answer, as_of) = measured(Operation::Events, async {
+        body::refuse_foreign_pages(&headers)?;
+        let text = text.map_err(body::unread)?;
+        let most = app.max_batch_entries;
+        let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;
+        Ok((answer, app.ledger.read(LedgerState::head).await?))
+    })
+    .await?;
     let rejected = answer
         .rejected
         .into_iter()

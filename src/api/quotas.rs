@@ -10,17 +10,19 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quota_ledger::{
     Name,
     decide::{self, Precondition, QuotaChange, Refusal},
-    event::Actor,
-    quota::{Manifest as ResourceQuotaManifest, validation},
+    event::{Actor, QuotaRecord},
+    quota::{Manifest, manifest::Metadata, validation},
     state::{Head, QuotaView},
     uid::Uid,
 };
-use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
-    body::{self, Manifest},
-    page::{self, Page, PageQuery, Params, Target, token},
+    body::{self, ManifestText},
+    manifest::{self, Read},
+    measure::{Operation, measured},
+    page::{Page, PageQuery, Params, Target, token},
+    precondition,
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota},
 };
@@ -35,53 +37,52 @@ pub(super) async fn put(
     Target((namespace, name)): Target<(String, String)>,
     Caller(actor): Caller,
     headers: HeaderMap,
-    body: Manifest,
-) -> Result<Response, Problem> {
-    let precondition = precondition(&headers)?;
-    let mut manifest = read(&body)?;
-    take_from_path(
-        "metadata.namespace",
-        &mut manifest.metadata.namespace,
-        &namespace,
-    )?;
-    take_from_path("metadata.name", &mut manifest.metadata.name, &name)?;
-    let warnings = validation::warnings(&manifest.spec);
-    let decision = app.ledger.decide(move |sitting| {
-        let set = set(sitting, &actor, manifest, precondition);
-        (set, sitting.desk.state().head())
+    text: ManifestText,
+) -> Response {
+    let changed = measured(Operation::Quota, async {
+        let precondition = precondition::of(&headers)?;
+        let Read {
+            mut manifest,
+            unknown,
+        } = manifest::read(&text)?;
+        let metadata = &mut manifest.metadata;
+        take_from_path("metadata.namespace", &mut metadata.namespace, &namespace)?;
+        take_from_path("metadata.name", &mut metadata.name, &name)?;
+        let mut warnings = validation::warnings(&manifest.spec);
+        warnings.extend(unknown);
+        let decision = app.ledger.decide(move |sitting| {
+            let set = set(sitting, &actor, manifest, precondition);
+            (set, sitting.desk.state().head())
+        });
+        let (set, head) = decision.await?;
+        let (view, created) = set.map_err(|problem| problem.as_of(head))?;
+        Ok((view, created, head, warnings))
     });
-    let (set, head) = decision.await?;
-    let (view, created) = set.map_err(|problem| problem.as_of(head))?;
-    let status = if created {
-        StatusCode::CREATED
-    } else {
-        StatusCode::OK
-    };
-    let mut response = show(status, &view);
-    if created {
-        warn(response.headers_mut(), &warnings);
+    match changed.await {
+        Ok((view, created, head, warnings)) => {
+            let mut response = show(&app, status_of(created), &view, head);
+            if created && let Some(location) = location(&view) {
+                response.headers_mut().insert(header::LOCATION, location);
+            }
+            warn(response.headers_mut(), &warnings);
+            response
+        }
+        Err(problem) => problem.into_response(),
     }
-    Ok(response)
 }
 
-/// Reads a manifest in JSON or YAML.
-fn read(body: &Manifest) -> Result<ResourceQuotaManifest, Problem> {
-    let malformed = |error: &dyn std::fmt::Display| {
-        Problem::new(
-            Reason::Malformed,
-            format!("cannot read the manifest: {error}"),
-        )
-    };
-    let json = match body.yaml {
-        false => body.text.clone(),
-        true => {
-            let text = std::str::from_utf8(&body.text).map_err(|error| malformed(&error))?;
-            let value: serde_json::Value =
-                serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
-            value.to_string().into()
-        }
-    };
-    ResourceQuotaManifest::from_json(&json).map_err(|error| malformed(&error))
+const fn status_of(created: bool) -> StatusCode {
+    match created {
+        true => StatusCode::CREATED,
+        false => StatusCode::OK,
+    }
+}
+
+fn location(view: &QuotaView) -> Option<HeaderValue> {
+    let QuotaRecord {
+        namespace, name, ..
+    } = &*view.record;
+    answer::location(&["v1", "namespaces", namespace, "quotas", name])
 }
 
 /// The path says it; the manifest may say the same.
@@ -100,7 +101,7 @@ fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem
 fn set(
     sitting: &mut Sitting<'_>,
     actor: &Arc<Actor>,
-    mut manifest: ResourceQuotaManifest,
+    mut manifest: Manifest,
     precondition: Option<Precondition>,
 ) -> Result<(QuotaView, bool), Problem> {
     let desk = &mut sitting.desk;
@@ -112,6 +113,7 @@ fn set(
         None => validation::validate_create(&manifest),
         Some((record, entry)) => {
             let stored = render::manifest(record, entry);
+            refuse_stale(&mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
             validation::validate_update(&manifest, &stored)
         }
@@ -136,6 +138,24 @@ fn set(
     Ok((view, created))
 }
 
+/// A manifest that was read here and then edited must be edited from what is there now. One that comes from elsewhere
+/// (another cluster's uid) says nothing about what is there.
+fn refuse_stale(new: &mut Metadata, stored: &Metadata) -> Result<(), Problem> {
+    if new.uid != stored.uid {
+        new.uid.clear();
+        new.resource_version.clear();
+        return Ok(());
+    }
+    if new.resource_version.is_empty() || new.resource_version == stored.resource_version {
+        return Ok(());
+    }
+    let detail = format!(
+        "quota {}/{} has been modified: it is at resourceVersion {}, not {}",
+        stored.namespace, stored.name, stored.resource_version, new.resource_version
+    );
+    Err(Problem::new(Reason::Conflict, detail))
+}
+
 /// A precondition came as a header, so its failure has a status of its own.
 fn refused(refusal: Refusal) -> Problem {
     match refusal {
@@ -144,40 +164,10 @@ fn refused(refusal: Refusal) -> Problem {
     }
 }
 
-fn precondition(headers: &HeaderMap) -> Result<Option<Precondition>, Problem> {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-    };
-    let malformed = |header: &str| {
-        Problem::new(
-            Reason::Malformed,
-            format!("{header} must be \"*\" or the ETag of a quota"),
-        )
-    };
-    match (text(header::IF_MATCH), text(header::IF_NONE_MATCH)) {
-        (None, None) => Ok(None),
-        (Some("*"), None) => Ok(Some(Precondition::Present)),
-        (Some(tag), None) => {
-            let version = tag.trim_matches('"').parse();
-            version
-                .map(|version| Some(Precondition::Version(version)))
-                .map_err(|_| malformed("If-Match"))
-        }
-        (None, Some("*")) => Ok(Some(Precondition::Absent)),
-        _ => Err(malformed("If-None-Match")),
-    }
-}
-
-fn tag(view: &QuotaView) -> HeaderValue {
-    HeaderValue::from_str(&format!("\"{}\"", view.entry))
-        .unwrap_or_else(|_| HeaderValue::from_static("\"\""))
-}
-
-fn show(status: StatusCode, view: &QuotaView) -> Response {
-    let mut response = answer::json(status, &ResourceQuota::from(view));
-    response.headers_mut().insert(header::ETAG, tag(view));
+fn show(app: &App, status: StatusCode, view: &QuotaView, head: Head) -> Response {
+    let quota = ResourceQuota::from(view).as_of(head, app.lags());
+    let mut response = answer::json(status, &quota);
+    response.headers_mut().insert(header::ETAG, quota.tag());
     response
 }
 
@@ -198,19 +188,21 @@ fn warn(headers: &mut HeaderMap, warnings: &[String]) {
 pub(super) async fn get(
     State(app): State<App>,
     Target((namespace, name)): Target<(String, String)>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let view = app
+    let read = app
         .ledger
-        .read(|state| state.quota(&namespace, &name))
-        .await?;
-    let not_found = || {
-        Problem::new(
-            Reason::NotFound,
-            format!("quota {namespace}/{name} not found"),
-        )
-    };
-    let view = view.ok_or_else(not_found)?;
-    Ok(show(StatusCode::OK, &view))
+        .read(|state| (state.quota(&namespace, &name), state.head()));
+    let (view, head) = read.await?;
+    let view = view.ok_or_else(|| {
+        let detail = format!("quota {namespace}/{name} not found");
+        Problem::new(Reason::NotFound, detail)
+    })?;
+    let tag = ResourceQuota::from(&view).tag();
+    if precondition::has(&headers, &tag) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
+    }
+    Ok(show(&app, StatusCode::OK, &view, head))
 }
 
 /// `DELETE /v1/namespaces/{namespace}/quotas/{name}`
@@ -219,19 +211,24 @@ pub(super) async fn delete(
     Target((namespace, name)): Target<(String, String)>,
     Caller(actor): Caller,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
-    body::refuse_foreign_pages(&headers)?;
-    let precondition = precondition(&headers)?;
-    let decision = app.ledger.decide(move |sitting| {
-        let desk = &mut sitting.desk;
-        let (namespace, name) = (Name::from(namespace), Name::from(name));
-        let events = decide::delete_quota(desk.state(), &namespace, &name, precondition);
-        let deleted = events.map(|events| desk.record(&actor, events));
-        (deleted, desk.state().head())
+) -> Response {
+    let deleted = measured(Operation::Quota, async {
+        body::refuse_foreign_pages(&headers)?;
+        let precondition = precondition::of(&headers)?;
+        let decision = app.ledger.decide(move |sitting| {
+            let desk = &mut sitting.desk;
+            let (namespace, name) = (Name::from(namespace), Name::from(name));
+            let events = decide::delete_quota(desk.state(), &namespace, &name, precondition);
+            let deleted = events.map(|events| desk.record(&actor, events));
+            (deleted, desk.state().head())
+        });
+        let (deleted, head) = decision.await?;
+        deleted.map_err(|refusal| refused(refusal).as_of(head))
     });
-    let (deleted, head) = decision.await?;
-    deleted.map_err(|refusal| refused(refusal).as_of(head))?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    match deleted.await {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(problem) => problem.into_response(),
+    }
 }
 
 /// `GET /v1/namespaces/{namespace}/quotas`: by name.
@@ -261,26 +258,13 @@ pub(super) async fn list(
     Ok(shown(&app, &views, last, head))
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct AllQuery {
-    limit: Option<usize>,
-    #[serde(rename = "continue")]
-    after: Option<String>,
-}
-
 /// `GET /v1/quotas`: by namespace and name. The numbers of a page are of one moment.
 pub(super) async fn list_all(
     State(app): State<App>,
-    Params(query): Params<AllQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    let limit = page::limit(query.limit, app.page)?;
-    let after: Option<(String, String)> = query
-        .after
-        .as_deref()
-        .filter(|token| !token.is_empty())
-        .map(page::read_token)
-        .transpose()?;
+    let limit = query.limit(app.page)?;
+    let after: Option<(String, String)> = query.after()?;
     let all = app
         .ledger
         .read(|state| (state.quotas_after(after.as_ref(), limit + 1), state.head()));

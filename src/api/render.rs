@@ -1,5 +1,6 @@
 //! A quota as a v1 ResourceQuota: as it is shown, and as it is stored.
 
+use http::HeaderValue;
 use quota_ledger::{
     Name, Timestamp,
     event::{QuotaRecord, Sequence},
@@ -9,11 +10,11 @@ use quota_ledger::{
         manifest::{API_VERSION, KIND, Metadata},
     },
     resource::ResourceList,
-    state::{Figure, QuotaView},
+    state::{Figure, Head, QuotaView},
 };
 use serde::Serialize;
 
-use super::reservations::HolderView;
+use super::{precondition, reservations::HolderView};
 
 /// A ResourceQuota with its numbers, ready to be serialized.
 #[derive(Debug, Serialize)]
@@ -24,6 +25,12 @@ pub struct ResourceQuota<'a> {
     metadata: Metadata,
     spec: &'a Spec,
     status: Status<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    as_of: Option<Head>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lagging: bool,
+    #[serde(skip)]
+    entry: Sequence,
 }
 
 /// As in Kubernetes, with what is reserved beside it.
@@ -62,7 +69,29 @@ impl<'a> From<&'a QuotaView> for ResourceQuota<'a> {
                 reserved: numbers(&view.figures, |figure| Some(figure.reserved.clone())),
                 reservations: holds.collect(),
             },
+            as_of: None,
+            lagging: false,
+            entry: view.entry,
         }
+    }
+}
+
+impl ResourceQuota<'_> {
+    /// The same, with how far the ledger was, and whether a source is behind.
+    #[must_use]
+    pub fn as_of(self, head: Head, lagging: bool) -> Self {
+        Self {
+            as_of: Some(head),
+            lagging,
+            ..self
+        }
+    }
+
+    /// Its entity tag: another one when it is set anew, and when its numbers change.
+    #[must_use]
+    pub fn tag(&self) -> HeaderValue {
+        let status = serde_json::to_vec(&self.status).unwrap_or_default();
+        precondition::tag(self.entry, &status)
     }
 }
 
@@ -106,6 +135,8 @@ pub fn stored_metadata(metadata: &Metadata) -> Box<str> {
         uid: String::new(),
         resource_version: String::new(),
         creation_timestamp: None,
+        deletion_timestamp: None,
+        deletion_grace_period_seconds: None,
         ..metadata.clone()
     };
     if stored == Metadata::default() {

@@ -272,6 +272,11 @@ fn observed(
     json: &str,
     causes: &mut Vec<Cause>,
 ) -> Option<Subject> {
+    // Serde would read a list as the fields in their order.
+    if !json.starts_with('{') {
+        causes.push(unreadable(&"it must be a JSON object"));
+        return None;
+    }
     let meta: TypeMeta = match serde_json::from_str(json) {
         Ok(meta) => meta,
         Err(error) => {

@@ -1,0 +1,16 @@
+//! The HTTP API, call by call, on a real journal in a directory of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod batches;
+mod problems;
+mod quotas;
+mod races;
+mod reading;
+mod reservations;
+mod watching;
+mod world;

@@ -1,0 +1,302 @@
+//! Quotas: set, shown, deleted.
+
+use serde_json::{Value, json};
+
+use crate::world::{World, pods};
+
+const Q: &str = "/v1/namespaces/a/quotas/q";
+
+fn quota(hard: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}})
+}
+
+#[tokio::test]
+async fn a_quota_is_set_shown_and_deleted() {
+    let world = World::new();
+    let mut body = quota(json!({"pods": 3, "requests.memory": "1024Mi"}));
+    body["metadata"]["labels"] = json!({"team": "red"});
+    let created = world.put(Q, &body).await;
+    assert_eq!(created.is(201).header("location"), Q);
+    let metadata = &created.body["metadata"];
+    assert_eq!(metadata["name"], "q");
+    assert_eq!(metadata["namespace"], "a");
+    assert_eq!(metadata["resourceVersion"], "1");
+    assert_eq!(metadata["labels"], json!({"team": "red"}));
+    assert!(
+        metadata["creationTimestamp"]
+            .as_str()
+            .unwrap()
+            .ends_with('Z')
+    );
+    let hard = json!({"pods": "3", "requests.memory": "1Gi"});
+    assert_eq!(created.body["spec"]["hard"], hard);
+    let status = json!({"hard": hard, "used": {"pods": "0", "requests.memory": "0"},
+                        "reserved": {"pods": "0", "requests.memory": "0"}});
+    assert_eq!(created.body["status"], status);
+    assert_eq!(created.body["asOf"]["sequence"], 1);
+
+    let same = world.put(Q, &body).await;
+    assert_eq!(
+        same.is(200).body["metadata"]["resourceVersion"],
+        "1",
+        "nothing was written"
+    );
+    let changed = world.put(Q, &quota(json!({"pods": "4"}))).await;
+    assert_eq!(changed.is(200).body["metadata"]["resourceVersion"], "2");
+    assert_eq!(changed.body["metadata"]["uid"], metadata["uid"]);
+    assert_eq!(
+        world.get(Q).await.body["spec"]["hard"],
+        json!({"pods": "4"})
+    );
+    assert_eq!(world.call("HEAD", Q, &[], "").await.status, 200);
+
+    world.delete(Q).await.is(204);
+    world.delete(Q).await.is_refused(404, "NotFound");
+    world.get(Q).await.is_refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn who_holds_what_is_shown() {
+    let world = World::new();
+    world.quota(json!({"pods": "5"})).await;
+    let holder = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u"});
+    let body = json!({"reservedBy": holder, "reserved": {"pods": "2", "requests.cpu": "1"}});
+    let granted = world.post("/v1/namespaces/a/reservations", &body).await;
+    let shown = world.get(Q).await;
+    let hold = json!([{"reservedBy": holder, "reserved": {"pods": "2"},
+                       "expirationTime": granted.body["expirationTime"]}]);
+    assert_eq!(
+        shown.body["status"]["reservations"], hold,
+        "only what the quota limits"
+    );
+    assert_eq!(shown.body["status"]["reserved"], json!({"pods": "2"}));
+}
+
+#[tokio::test]
+async fn yaml_is_read_as_json_is() {
+    let world = World::new();
+    let text = "apiVersion: v1\nkind: ResourceQuota\nmetadata:\n  name: q\nspec:\n  hard:\n    pods: 3\n    \
+                requests.cpu: 1500m\n  scopes: [NotTerminating]\n";
+    for media_type in [
+        "application/yaml",
+        "text/yaml; charset=utf-8",
+        "application/x-yaml",
+    ] {
+        let reply = world
+            .call("PUT", Q, &[("content-type", media_type)], text)
+            .await;
+        assert!(matches!(reply.status, 200 | 201), "{reply:?}");
+        assert_eq!(reply.body["metadata"]["resourceVersion"], "1");
+        assert_eq!(
+            reply.body["spec"]["hard"],
+            json!({"pods": "3", "requests.cpu": "1500m"})
+        );
+        assert_eq!(reply.body["spec"]["scopes"], json!(["NotTerminating"]));
+    }
+    // What tools send that are not told what it is.
+    let untold = world.call(
+        "PUT",
+        Q,
+        &[("content-type", "application/x-www-form-urlencoded")],
+        text,
+    );
+    untold.await.is(200);
+    world.call("PUT", Q, &[], text).await.is(200);
+    let broken = world
+        .call("PUT", Q, &[("content-type", "text/yaml")], "a: [")
+        .await;
+    broken.is_refused(400, "Malformed");
+    let xml = world
+        .call("PUT", Q, &[("content-type", "text/xml")], text)
+        .await;
+    xml.is_refused(415, "UnsupportedMediaType");
+}
+
+#[tokio::test]
+async fn every_error_is_named() {
+    let world = World::new();
+    let refused = world
+        .put(
+            Q,
+            &quota(json!({"pods": "1500m", "nonsense": "1", "secrets": "-1"})),
+        )
+        .await;
+    refused.is_refused(422, "Invalid");
+    let errors = refused.body["errors"].as_array().unwrap();
+    let named = |field: &str| errors.iter().any(|error| error["field"] == field);
+    assert!(
+        named("spec.hard[pods]") && named("spec.hard[nonsense]") && named("spec.hard[secrets]")
+    );
+    let error = errors
+        .iter()
+        .find(|error| error["field"] == "spec.hard[secrets]")
+        .unwrap();
+    assert_eq!(error["type"], "FieldValueInvalid");
+    assert_eq!(
+        error["message"],
+        "Invalid value: \"-1\": must be greater than or equal to 0"
+    );
+
+    let unreadable = world
+        .put(Q, &quota(json!({"pods": "many", "secrets": "1x"})))
+        .await;
+    unreadable.is_refused(422, "Invalid");
+    assert_eq!(unreadable.body["errors"].as_array().unwrap().len(), 2);
+
+    let mut other = quota(json!({}));
+    other["metadata"]["name"] = json!("p");
+    let refused = world.put(Q, &other).await;
+    refused.is_refused(422, "Invalid");
+    assert_eq!(refused.body["errors"][0]["field"], "metadata.name");
+    other["metadata"] = json!({"namespace": "b"});
+    let refused = world.put(Q, &other).await;
+    assert_eq!(refused.body["errors"][0]["field"], "metadata.namespace");
+    let bad_name = world
+        .put("/v1/namespaces/a/quotas/No", &json!({"spec": {}}))
+        .await;
+    bad_name.is_refused(422, "Invalid");
+    let kind = world
+        .put(Q, &json!({"apiVersion": "v1", "kind": "Pod"}))
+        .await;
+    kind.is_refused(400, "Malformed");
+
+    world.put(Q, &quota(json!({"pods": "1"}))).await.is(201);
+    let mut scoped = quota(json!({"pods": "1"}));
+    scoped["spec"]["scopes"] = json!(["BestEffort"]);
+    let refused = world.put(Q, &scoped).await;
+    refused.is_refused(422, "Invalid");
+    assert_eq!(refused.body["errors"][0]["field"], "spec.scopes");
+}
+
+#[tokio::test]
+async fn what_is_odd_is_warned_of() {
+    let world = World::new();
+    let mut body = quota(json!({"requests.cpu": "2", "limits.cpu": "1"}));
+    body["spec"]["hrad"] = json!({});
+    let created = world.put(Q, &body).await;
+    let warnings: Vec<_> = created.headers.get_all("warning").iter().collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert_eq!(
+        warnings[0],
+        "299 - \"ResourceQuota requests.cpu (2) should be less than limits.cpu (1)\""
+    );
+    assert_eq!(warnings[1], "299 - \"unknown field 'spec.hrad'\"");
+    // What is answered can be sent again.
+    let again = world.put(Q, &created.body).await;
+    assert_eq!(again.is(200).headers.get_all("warning").iter().count(), 1);
+}
+
+#[tokio::test]
+async fn preconditions_are_kept() {
+    let world = World::new();
+    let body = |pods: &str| quota(json!({ "pods": pods })).to_string();
+    let put = |headers: &'static [(&'static str, &'static str)], pods: &str| {
+        world.call("PUT", Q, headers, body(pods))
+    };
+    put(&[("if-match", "*")], "1")
+        .await
+        .is_refused(412, "PreconditionFailed");
+    put(&[("if-match", "\"1\"")], "1")
+        .await
+        .is_refused(412, "PreconditionFailed");
+    put(&[("if-none-match", "*")], "1").await.is(201);
+    put(&[("if-none-match", "*")], "2")
+        .await
+        .is_refused(412, "PreconditionFailed");
+    put(&[("if-match", "\"7\"")], "2")
+        .await
+        .is_refused(412, "PreconditionFailed");
+    put(&[("if-match", "nonsense")], "2")
+        .await
+        .is_refused(400, "Malformed");
+    put(&[("if-match", "\"1\"")], "2").await.is(200);
+    let tag = world.get(Q).await.header("etag").to_owned();
+    assert!(tag.starts_with("\"2-"));
+    world
+        .call("DELETE", Q, &[("if-match", "\"1\"")], "")
+        .await
+        .is_refused(412, "PreconditionFailed");
+    world
+        .call("DELETE", Q, &[("if-match", &tag)], "")
+        .await
+        .is(204);
+}
+
+#[tokio::test]
+async fn a_cached_quota_is_good_until_its_numbers_change() {
+    let world = World::new();
+    world.quota(json!({"pods": "3"})).await;
+    let tag = world.get(Q).await.header("etag").to_owned();
+    let cached = world.call("GET", Q, &[("if-none-match", &tag)], "").await;
+    assert_eq!(cached.is(304).header("etag"), tag);
+    world
+        .post("/v1/namespaces/a/reservations", &pods("u", 1))
+        .await
+        .is(201);
+    let fresh = world.call("GET", Q, &[("if-none-match", &tag)], "").await;
+    assert_eq!(fresh.is(200).body["status"]["reserved"]["pods"], "1");
+}
+
+#[tokio::test]
+async fn an_edit_of_an_old_version_is_refused_and_a_foreign_manifest_is_not() {
+    let world = World::new();
+    let mine = world.put(Q, &quota(json!({"pods": "1"}))).await.body;
+    world.put(Q, &quota(json!({"pods": "2"}))).await.is(200);
+    let mut edited = mine.clone();
+    edited["spec"]["hard"]["pods"] = json!("3");
+    world.put(Q, &edited).await.is_refused(409, "Conflict");
+
+    let mut foreign = mine;
+    foreign["metadata"]["uid"] = json!("0f0f0f0f-0000-4000-8000-000000000000");
+    foreign["metadata"]["resourceVersion"] = json!("987654");
+    foreign["spec"]["hard"]["pods"] = json!("4");
+    let elsewhere = "/v1/namespaces/b/quotas/q";
+    foreign["metadata"]["namespace"] = json!("b");
+    world.put(elsewhere, &foreign).await.is(201);
+    let again = world.put(elsewhere, &foreign).await;
+    assert_eq!(again.is(200).body["metadata"]["resourceVersion"], "3");
+    assert_ne!(again.body["metadata"]["uid"], foreign["metadata"]["uid"]);
+}
+
+#[tokio::test]
+async fn lists_come_in_pages_by_namespace_and_name() {
+    let world = World::new();
+    for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "x"), ("c", "x"), ("c", "z")] {
+        let path = format!("/v1/namespaces/{namespace}/quotas/{name}");
+        world
+            .put(&path, &json!({"spec": {"hard": {"pods": "1"}}}))
+            .await
+            .is(201);
+    }
+    let mut seen = Vec::new();
+    let mut next = Some(String::new());
+    while let Some(token) = next {
+        let page = world
+            .get(&format!("/v1/quotas?limit=2&continue={token}"))
+            .await;
+        for item in page.is(200).items() {
+            let metadata = &item["metadata"];
+            let text = |field: &str| metadata[field].as_str().unwrap().to_owned();
+            seen.push(text("namespace") + "/" + &text("name"));
+        }
+        assert_eq!(page.body["asOf"]["sequence"], 5);
+        next = page.body["continue"].as_str().map(str::to_owned);
+    }
+    assert_eq!(seen, ["a/x", "a/y", "b/x", "c/x", "c/z"]);
+    let one = world.get("/v1/namespaces/c/quotas?limit=1").await;
+    assert_eq!(one.items()[0]["metadata"]["name"], "x");
+    let token = one.body["continue"].as_str().unwrap();
+    let two = world
+        .get(&format!("/v1/namespaces/c/quotas?limit=1&continue={token}"))
+        .await;
+    assert_eq!(two.items()[0]["metadata"]["name"], "z");
+    assert!(two.body.get("continue").is_none());
+    assert!(
+        world
+            .get("/v1/namespaces/none/quotas")
+            .await
+            .is(200)
+            .items()
+            .is_empty()
+    );
+}

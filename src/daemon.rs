@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     denials,
     exit::{Exit, Failure, OrExit as _},
-    intake::nats,
+    intake::{nats, payload},
     metrics::{self, Listener, Metrics},
     recovery::recover,
     server::{Bound, Options, tls::Tls},
@@ -56,7 +56,10 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
-    let intake = take_in(&config, &opened.ledger, &readiness, &stop).await?;
+    let charging = charging(&config)?;
+    let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
+    let events = Arc::new(events.with_charging(charging.clone()));
+    let intake = take_in(&config, &opened.ledger, events.clone(), &readiness, &stop).await?;
     let api = bind("listen", config.listen)?;
     let api_address = api.address();
     let app = App::new(Parts::new(
@@ -65,9 +68,10 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         opened.reader.clone(),
         intake.sources(),
         policy(&config)?,
+        events,
         stop.clone(),
     ));
-    let hook = Hook::new(opened.ledger.clone(), rules(&config)?);
+    let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
     let routes = api::router(app).merge(admission::router(hook.clone()));
     let routes = auth::guarded(routes, authenticator(&config, &signals)?);
     let options = Options::new(Listener::Api, &config)
@@ -128,11 +132,15 @@ fn review(
     Ok(Some((address, tokio::spawn(served))))
 }
 
-fn rules(config: &Config) -> Result<Rules, Failure> {
-    let charge = config.admission.charge.iter().map(String::as_str);
+fn charging(config: &Config) -> Result<Charging, Failure> {
+    let kinds = config.admission.charge.iter().map(String::as_str);
+    Charging::new(kinds).or_exit(Exit::Configuration)
+}
+
+fn rules(config: &Config, charging: Charging) -> Result<Rules, Failure> {
     Ok(Rules {
         policy: policy(config)?,
-        charging: Charging::new(charge).or_exit(Exit::Configuration)?,
+        charging,
         warn_ratio: config.admission.warn_ratio,
         allow_when_behind: config.admission.allow_when_behind,
         request_timeout: config.limits.request_timeout.get(),
@@ -161,6 +169,7 @@ impl Intake {
 async fn take_in(
     config: &Config,
     ledger: &Ledger,
+    events: Arc<payload::Reader>,
     readiness: &Readiness,
     stop: &CancellationToken,
 ) -> Result<Intake, Failure> {
@@ -168,12 +177,8 @@ async fn take_in(
         return Ok(Intake(None));
     }
     let caught_up = readiness.register("stream", "not caught up with the stream yet");
-    let reader = Arc::new(crate::intake::payload::Reader::new(
-        &config.kinds,
-        config.quotas.adopt,
-    ));
     let entries = config.journal.max_batch_entries.get();
-    let running = nats::start(&config.nats, entries, reader, ledger.clone(), stop.clone())
+    let running = nats::start(&config.nats, entries, events, ledger.clone(), stop.clone())
         .await
         .context("cannot consume the stream")
         .or_exit(Exit::Configuration)?;

@@ -21,7 +21,7 @@ use axum::{
     response::Response,
     routing::post,
 };
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
 use quota_ledger::{
     Name,
@@ -36,9 +36,11 @@ use self::{
     question::{Asked, Question},
 };
 use crate::{
+    api,
+    auth::Principal,
     config::Period,
     metrics::{self, Decision, Operation, Reason},
-    server::{Peer, RequestId, problem},
+    server::problem,
     writer::{Ledger, Sitting, Unavailable, now},
 };
 
@@ -202,10 +204,6 @@ impl Hook {
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);
         }
-        let peer = parts.extensions.get::<Peer>();
-        let principal = peer.and_then(|peer| peer.names.first()).cloned();
-        let request_id = parts.extensions.get::<RequestId>();
-        let request_id = request_id.and_then(|id| id.0.to_str().ok()).map(Name::from);
         // Of one that is too large or too slow, the listener tells.
         let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
         let body = body.map_err(|error| Failure::Malformed(error.to_string()))?;
@@ -220,13 +218,7 @@ impl Hook {
         if behind && !self.0.rules.allow_when_behind {
             return Err(Failure::Behind);
         }
-        let actor = Arc::new(Actor {
-            principal: principal.map_or_else(|| "anonymous".into(), Name::from),
-            user: Some(Name::from(cut(review.user(), USER_BYTES_MAX)))
-                .filter(|user| !user.is_empty()),
-            request_id,
-            ..Actor::default()
-        });
+        let actor = actor(&parts, review.user())?;
         let Asked { review: wish, name } = *asked;
         let standing = Standing { behind, name };
         let decided = self.decide(&actor, wish, deadline).await?;
@@ -268,6 +260,17 @@ impl Hook {
         };
         ledger.decide(decision).await?.ok_or(Failure::Late)
     }
+}
+
+/// The API server, and on whose behalf it acts.
+fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Failure> {
+    let caller = api::actor(&parts.headers, Principal::name_of(&parts.extensions))
+        .map_err(|problem| Failure::Malformed(problem.detail().to_owned()))?;
+    let user = Name::from(cut(user, USER_BYTES_MAX));
+    Ok(Arc::new(Actor {
+        user: Some(user).filter(|user| !user.is_empty()),
+        ..(*caller).clone()
+    }))
 }
 
 /// The beginning of a text, at most so many bytes.

@@ -103,6 +103,7 @@ impl Parts {
         reader: FileReader,
         sources: Arc<dyn Sources>,
         policy: Policy,
+        events: Arc<payload::Reader>,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -118,7 +119,7 @@ impl Parts {
             page: config.limits.page.get(),
             watch_streams: config.limits.watch_streams.get(),
             kinds: config.kinds.clone(),
-            events: Arc::new(payload::Reader::new(&config.kinds, config.quotas.adopt)),
+            events,
             max_batch_entries: config.journal.max_batch_entries.get(),
             stop,
         }

@@ -301,8 +301,9 @@ fn observed(
         return None;
     }
     let resource = resource_of(app, &api_version, &kind);
-    let object = match Object::from_json(&resource, json.as_bytes()) {
-        Ok(object) => object.with_api_defaults(),
+    let charging = app.events.charging();
+    let object = match charging.read(&resource, json.as_bytes()) {
+        Ok(object) => Object::with_api_defaults(object),
         Err(error) => {
             causes.push(unreadable(&error));
             return None;
@@ -324,7 +325,7 @@ fn observed(
         ("metadata.uid", &metadata.uid),
     ];
     holder.agree(own, causes);
-    let footprint = object.footprint(&resource, now, &NoContext);
+    let footprint = charging.footprint(&resource, &object, now, &NoContext);
     Some(Subject {
         resource,
         footprint,

@@ -5,4 +5,5 @@
 mod harness;
 mod refusals;
 mod reviews;
+mod tls;
 mod workloads;

@@ -120,9 +120,12 @@ fn what_is_observed_is_charged_in_the_same_way() {
     };
     let deployment = recorded("deployment-create");
     assert_eq!(counted(reader(), &deployment), "count/deployments.apps=1");
-    let charged = counted(reader().charging(charging.clone()), &deployment);
+    let charged = counted(reader().with_charging(charging.clone()), &deployment);
     assert!(charged.contains("pods=3,requests.cpu=300m"), "{charged}");
     let pod = pod_of_deployment("web-5d4f8-a", "5d4f8");
-    assert_eq!(counted(reader().charging(charging), &pod), "count/pods=1");
+    assert_eq!(
+        counted(reader().with_charging(charging), &pod),
+        "count/pods=1"
+    );
     assert!(counted(reader(), &pod).contains("requests.cpu=500m"));
 }

@@ -120,9 +120,15 @@ impl Reader {
 
     /// The same reader, that has these workloads charged for their pods.
     #[must_use]
-    pub fn charging(mut self, charging: Charging) -> Self {
+    pub fn with_charging(mut self, charging: Charging) -> Self {
         self.charging = charging;
         self
+    }
+
+    /// The workloads that are charged for their pods.
+    #[must_use]
+    pub const fn charging(&self) -> &Charging {
+        &self.charging
     }
 
     /// Reads the events of a payload. Pods that are to be gone by `now` have ceased to count.

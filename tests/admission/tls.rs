@@ -1,0 +1,298 @@
+//! Over real TLS, with the certificates that `quotactl generate certs` makes.
+
+use std::{fs, net::SocketAddr, path::Path, process::Command, sync::Arc};
+
+use http::StatusCode;
+use quota_ledger::event::Event;
+use quotad::{
+    admission::{BODY_BYTES_MAX, ROUTE},
+    config::{Config, schema},
+    metrics::Listener,
+    server::{Bound, Options, tls::Tls},
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tokio_util::sync::CancellationToken;
+
+use super::harness::{World, pod};
+
+struct Served {
+    world: World,
+    certificates: TempDir,
+    address: SocketAddr,
+    reload: watch::Sender<u64>,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+fn make_certificates(directory: &Path) {
+    let made = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+        .args([
+            "generate",
+            "certs",
+            "--host",
+            "quotad.ns.svc",
+            "--force",
+            "--dir",
+        ])
+        .arg(directory)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
+impl Served {
+    async fn new() -> Self {
+        let world = World::new();
+        world.set_quota("q", &[("pods", "1000")]).await;
+        let certificates = TempDir::new().unwrap();
+        make_certificates(certificates.path());
+        let file = |name| Some(certificates.path().join(name));
+        let config = schema::Tls {
+            cert: file("tls.crt"),
+            key: file("tls.key"),
+            client_ca: file("ca.crt"),
+            allowed_names: vec!["kube-apiserver".to_owned()],
+            ..schema::Tls::default()
+        };
+        let (tls, follower) = Tls::load(&config).unwrap();
+        let (reload, asked) = watch::channel(0);
+        let stop = CancellationToken::new();
+        tokio::spawn(follower.run(asked, stop.clone()));
+        let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = bound.address();
+        let options = Options::new(Listener::Admission, &Config::default())
+            .with_route_body_bytes(ROUTE, BODY_BYTES_MAX as u64);
+        let router = world.router.clone();
+        let serving = tokio::spawn(bound.serve(router, options, Some(tls), stop.clone()));
+        Self {
+            world,
+            certificates,
+            address,
+            reload,
+            stop,
+            serving,
+        }
+    }
+
+    /// What an API server that trusts these certificates connects with.
+    fn client(&self) -> TlsConnector {
+        let read = |name| fs::read(self.certificates.path().join(name)).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(&read("ca.crt")).unwrap())
+            .unwrap();
+        let chain = vec![CertificateDer::from_pem_slice(&read("client.crt")).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(&read("client.key")).unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .unwrap();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        TlsConnector::from(Arc::new(config))
+    }
+
+    async fn stopped(self) {
+        self.stop.cancel();
+        self.serving.await.unwrap();
+    }
+}
+
+async fn connect(
+    address: SocketAddr,
+    client: &TlsConnector,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    client
+        .connect(ServerName::try_from("quotad.ns.svc").unwrap(), stream)
+        .await
+}
+
+fn head(length: usize) -> String {
+    format!(
+        "POST /admit?timeout=10s HTTP/1.1\r\nHost: quotad.ns.svc\r\nUser-Agent: kube-apiserver-admission\r\n\
+         Content-Length: {length}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n\
+         Accept-Encoding: gzip\r\n\r\n"
+    )
+}
+
+async fn review(
+    stream: &mut TlsStream<TcpStream>,
+    review: &Value,
+) -> std::io::Result<(StatusCode, Value)> {
+    let body = review.to_string();
+    stream.write_all(head(body.len()).as_bytes()).await?;
+    stream.write_all(body.as_bytes()).await?;
+    let mut received = Vec::new();
+    while !received.ends_with(b"\r\n\r\n") {
+        received.push(stream.read_u8().await?);
+    }
+    let text = String::from_utf8(received).unwrap().to_ascii_lowercase();
+    let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+    let length = text.split("content-length: ").nth(1).unwrap();
+    let mut body = vec![0; length.split("\r\n").next().unwrap().parse().unwrap()];
+    stream.read_exact(&mut body).await?;
+    Ok((status, serde_json::from_slice(&body).unwrap()))
+}
+
+#[tokio::test]
+async fn an_api_server_is_known_by_its_certificate_and_its_user_by_the_review() {
+    let served = Served::new().await;
+    let mut entries = served.world.ledger.watch();
+    let mut stream = connect(served.address, &served.client()).await.unwrap();
+    let (status, answer) = review(&mut stream, &pod("a")).await.unwrap();
+    assert_eq!(
+        (status, &answer["response"]["allowed"]),
+        (StatusCode::OK, &json!(true))
+    );
+    let batch = entries.recv().await.unwrap();
+    let granted = batch
+        .iter()
+        .find(|entry| matches!(entry.event, Event::ReservationGranted(_)));
+    let actor = &granted.unwrap().actor;
+    assert_eq!(actor.principal, "kube-apiserver");
+    assert_eq!(actor.user.as_deref(), Some("admin"));
+    drop(stream);
+
+    let stranger = TempDir::new().unwrap();
+    make_certificates(stranger.path());
+    let own = served.certificates.path();
+    for name in ["client.crt", "client.key"] {
+        fs::copy(stranger.path().join(name), own.join(name)).unwrap();
+    }
+    let refused = async {
+        let mut stream = connect(served.address, &served.client()).await?;
+        review(&mut stream, &pod("b")).await
+    };
+    assert!(refused.await.is_err(), "the right name by another CA");
+    served.stopped().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn certificates_are_changed_under_load_and_no_review_fails() {
+    const CALLERS: usize = 4;
+    const REVIEWS: usize = 60;
+    const ROTATIONS: u64 = 5;
+    let served = Served::new().await;
+    // The client's CA stays that of the beginning: connections that stand are not asked again.
+    let old = served.client();
+    let (rotated, rotations) = watch::channel((0_u64, old));
+    let mut callers = JoinSet::new();
+    for caller in 0..CALLERS {
+        let mut rotations = rotations.clone();
+        let address = served.address;
+        callers.spawn(async move {
+            let mut seen = Vec::new();
+            let mut answered = 0;
+            while answered < REVIEWS || *seen.last().unwrap_or(&0) < ROTATIONS {
+                let (rotation, client) = rotations.borrow_and_update().clone();
+                // New files are in force a moment after they are there.
+                let Ok(mut stream) = connect(address, &client).await else {
+                    tokio::task::yield_now().await;
+                    continue;
+                };
+                // A connection that stands outlives the certificate that it began with.
+                let mut last = false;
+                loop {
+                    let name = format!("p-{caller}-{}", answered % 100);
+                    match review(&mut stream, &pod(&name)).await {
+                        Ok((status, answer)) => {
+                            assert_eq!(status, StatusCode::OK, "{answer}");
+                            assert_eq!(answer["response"]["allowed"], true, "{answer}");
+                            answered += 1;
+                        }
+                        // With TLS 1.3 a server says afterwards that it does not like a certificate.
+                        Err(_) if !last && seen.last() != Some(&rotation) => break,
+                        Err(error) => panic!("a review was not answered: {error}"),
+                    }
+                    if seen.last() != Some(&rotation) {
+                        seen.push(rotation);
+                    }
+                    if last {
+                        break;
+                    }
+                    last = rotations.has_changed().unwrap() || answered >= REVIEWS;
+                }
+            }
+            seen
+        });
+    }
+    for rotation in 1..=ROTATIONS {
+        make_certificates(served.certificates.path());
+        served.reload.send(rotation).unwrap();
+        rotated.send((rotation, served.client())).unwrap();
+    }
+    while let Some(seen) = callers.join_next().await {
+        assert_eq!(seen.unwrap().last(), Some(&ROTATIONS));
+    }
+    let counted = served.world.counted("q", "pods");
+    assert_eq!(
+        counted,
+        format!(
+            "0+{}",
+            served.world.ledger.peek(|state| state.pending_count())
+        )
+    );
+    served.stopped().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_leaves_nothing_half_done() {
+    let served = Served::new().await;
+    let client = served.client();
+    let body = pod("a").to_string();
+
+    // In the middle of the body: there was no review.
+    let mut stream = connect(served.address, &client).await.unwrap();
+    stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+    stream
+        .write_all(&body.as_bytes()[..body.len() / 2])
+        .await
+        .unwrap();
+    stream.flush().await.unwrap();
+    drop(stream);
+    assert_eq!(served.world.counted("q", "pods"), "0+0");
+
+    // After it: the decision may stand, and the next call finds it.
+    for _ in 0..20 {
+        let mut stream = connect(served.address, &client).await.unwrap();
+        stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+        stream.write_all(body.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        drop(stream);
+    }
+    let mut stream = connect(served.address, &client).await.unwrap();
+    let (status, answer) = review(&mut stream, &pod("a")).await.unwrap();
+    assert_eq!(
+        (status, &answer["response"]["allowed"]),
+        (StatusCode::OK, &json!(true))
+    );
+    assert_eq!(served.world.counted("q", "pods"), "0+1");
+
+    let (status, _) = {
+        let mut large = pod("b");
+        large["request"]["options"] = json!("x".repeat(BODY_BYTES_MAX));
+        let mut stream = connect(served.address, &client).await.unwrap();
+        let body = large.to_string();
+        stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+        let mut received = [0; 12];
+        stream.read_exact(&mut received).await.unwrap();
+        (String::from_utf8(received.to_vec()).unwrap(), body)
+    };
+    assert_eq!(status, "HTTP/1.1 413");
+    served.stopped().await;
+}

@@ -244,7 +244,10 @@ async fn certificates_are_changed_under_load_and_no_review_fails() {
         counted,
         format!(
             "0+{}",
-            served.world.ledger.peek(|state| state.pending_count())
+            served
+                .world
+                .ledger
+                .peek(quota_ledger::state::State::pending_count)
         )
     );
     served.stopped().await;

@@ -1,8 +1,11 @@
 //! A ledger behind its API, and a caller.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use axum::{Router, body::Body};
@@ -16,6 +19,7 @@ use quota_ledger::{
 use quotad::{
     api::{self, App, Parts, Sources},
     config::Config,
+    intake::payload,
     writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};
@@ -101,6 +105,7 @@ impl World {
             reader,
             sources.clone(),
             policy,
+            Arc::new(payload::Reader::new(&BTreeMap::new(), true)),
             stop.clone(),
         );
         change(&mut parts);

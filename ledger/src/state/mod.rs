@@ -8,20 +8,22 @@ mod explain;
 mod image;
 mod namespaces;
 mod objects;
+mod overlay;
 mod pool;
 mod query;
 mod reservations;
 mod slab;
+mod view;
 
 use std::collections::{BTreeMap, VecDeque};
 
 pub use apply::lapsed_footprint;
 pub use explain::{Holder, Part, PartKey};
 pub use image::{Image, ImageError};
-pub use query::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals};
 pub use reservations::End;
+pub use view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals};
 
-pub(crate) use query::{Counted, Overlay};
+pub(crate) use overlay::{Counted, Overlay};
 
 use crate::{
     Name, Timestamp,

@@ -3,193 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use super::{
     Head, State,
     namespaces::{Namespace, QuotaState, Sums, growth},
-    reservations::{End, Tracked},
+    reservations::Tracked,
+    view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals},
 };
 use crate::{
     Name, Timestamp,
-    admission::Limit,
     event::{Cursor, QuotaRecord, Reservation, Sequence},
     object::{self, Footprint},
     quantity::Quantity,
-    quota::spec::Spec,
     resource::ResourceList,
     uid::Uid,
 };
-
-/// One limited resource of a quota.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Figure {
-    /// The resource's name.
-    pub resource: Name,
-    /// The limit.
-    pub hard: Quantity,
-    /// What observed objects count for. Absent if no object can ever count for this name, as in Kubernetes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub used: Option<Quantity>,
-    /// What pending reservations hold beside that.
-    pub reserved: Quantity,
-}
-
-/// A quota and its numbers.
-#[derive(Clone, Debug)]
-pub struct QuotaView {
-    /// The quota as it was set.
-    pub record: Arc<QuotaRecord>,
-    /// The entry that set it: its resourceVersion.
-    pub entry: Sequence,
-    /// One per limit, by name.
-    pub figures: Vec<Figure>,
-    /// The pending reservations that hold something of it, and how much.
-    pub holds: Vec<(Arc<Reservation>, ResourceList)>,
-}
-
-/// The sums of a namespace, whatever its quotas.
-#[derive(Clone, Debug, Default)]
-pub struct Totals {
-    /// What observed objects count for.
-    pub used: ResourceList,
-    /// What pending reservations hold beside that.
-    pub reserved: ResourceList,
-}
-
-/// An object that is alive.
-#[derive(Clone, Debug)]
-pub struct ObjectView {
-    /// Its identity.
-    pub uid: Uid,
-    /// Its namespace.
-    pub namespace: Name,
-    /// Its resource and group.
-    pub resource: Name,
-    /// Its name.
-    pub name: Box<str>,
-    /// Its version; 0: not known.
-    pub version: u64,
-    /// The entry that last changed what it counts for.
-    pub entry: Sequence,
-    /// When it ceases to count without an event.
-    pub lapse: Option<Timestamp>,
-    /// What it counts for.
-    pub footprint: Arc<Footprint>,
-}
-
-/// A reservation and what became of it.
-#[derive(Clone, Debug)]
-pub struct ReservationView {
-    /// The reservation as granted.
-    pub reservation: Arc<Reservation>,
-    /// What it holds now, or held: the growth over what its object already counts for.
-    pub held: ResourceList,
-    /// The entry that granted it.
-    pub entry: Sequence,
-    /// How and when it ended; none: it is pending.
-    pub end: Option<(End, Timestamp)>,
-}
-
-/// A quota of the state, as the rules of admission see it: what counts against the limit is used + reserved.
-pub(crate) struct Counted<'a> {
-    pub(crate) namespace: &'a Namespace,
-    pub(crate) quota: &'a QuotaState,
-    /// What the decision itself changes.
-    overlay: Option<&'a Sums>,
-}
-
-impl Counted<'_> {
-    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
-        let sums = self.namespace.sums_of(self.quota);
-        let mut reserved = sums.reserved.get(resource).cloned().unwrap_or_default();
-        if let Some(more) = self
-            .overlay
-            .and_then(|overlay| overlay.reserved.get(resource))
-        {
-            reserved.add_assign(more);
-        }
-        reserved
-    }
-
-    pub(crate) fn used(&self, resource: &str) -> Quantity {
-        let used = self.namespace.sums_of(self.quota).used.get(resource);
-        used.cloned().unwrap_or_default()
-    }
-}
-
-impl Limit for Counted<'_> {
-    fn name(&self) -> &Name {
-        &self.quota.record.name
-    }
-    fn spec(&self) -> &Spec {
-        &self.quota.record.spec
-    }
-    fn hard(&self) -> &ResourceList {
-        &self.quota.record.spec.hard
-    }
-    fn counted(&self, resource: &str) -> Option<Quantity> {
-        let mut counted = self.used(resource);
-        counted.add_assign(&self.reserved(resource));
-        Some(counted)
-    }
-}
-
-/// What a decision under way changes in the sums of quotas, before it is an entry.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Overlay(BTreeMap<Name, BTreeMap<Name, Sums>>);
-
-impl Overlay {
-    fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
-        self.0.get(&namespace.name)?.get(&quota.record.name)
-    }
-
-    fn change(
-        &mut self,
-        namespace: &Namespace,
-        quota: &QuotaState,
-        change: impl FnOnce(&mut ResourceList),
-    ) {
-        let quotas = self.0.entry(namespace.name.clone()).or_default();
-        change(
-            &mut quotas
-                .entry(quota.record.name.clone())
-                .or_default()
-                .reserved,
-        );
-    }
-
-    /// As if a pending reservation had ended.
-    pub(crate) fn end(&mut self, state: &State, uid: &Uid) {
-        let Some((_, tracked)) = state.reservations.find_pending(uid) else {
-            return;
-        };
-        let reservation = &tracked.reservation;
-        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
-            return;
-        };
-        let observed = state.observed_footprint(reservation);
-        for quota in namespace.quotas.values() {
-            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
-                self.change(namespace, quota, |reserved| reserved.subtract(&amounts));
-            }
-        }
-    }
-
-    /// As if a reservation had been granted.
-    pub(crate) fn grant(&mut self, state: &State, reservation: &Reservation) {
-        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
-            return;
-        };
-        let observed = state.observed_footprint(reservation);
-        for quota in namespace.quotas.values() {
-            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
-                self.change(namespace, quota, |reserved| reserved.add(&amounts));
-            }
-        }
-    }
-}
 
 impl State {
     /// How far the fold has come.
@@ -332,19 +159,6 @@ impl State {
             (!amounts.is_empty()).then(|| (reservation.clone(), amounts))
         };
         namespace.pending.iter().filter_map(hold).collect()
-    }
-
-    /// The quotas of a namespace as a decision sees them.
-    pub(crate) fn counted<'a>(&'a self, namespace: &str, overlay: &'a Overlay) -> Vec<Counted<'a>> {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return Vec::new();
-        };
-        let of = |quota| Counted {
-            namespace,
-            quota,
-            overlay: overlay.of(namespace, quota),
-        };
-        namespace.quotas.values().map(of).collect()
     }
 
     /// When the pending reservations expire that hold something of these resources in a quota.
@@ -541,9 +355,6 @@ impl State {
         self.dead_letters.iter().copied()
     }
 }
-
-/// Where a page of objects ended: resource, name, uid.
-pub type ObjectKey = (Name, Box<str>, Uid);
 
 fn figures(namespace: &Namespace, quota: &QuotaState) -> Vec<Figure> {
     let sums = namespace.sums_of(quota);

@@ -1,0 +1,126 @@
+//! Quotas as a decision sees them: with the sums of the state, and with what the decision itself changes.
+
+use std::collections::BTreeMap;
+
+use super::{
+    State,
+    namespaces::{Namespace, QuotaState, Sums},
+};
+use crate::{
+    Name, admission::Limit, event::Reservation, quantity::Quantity, quota::spec::Spec,
+    resource::ResourceList, uid::Uid,
+};
+
+/// A quota of the state, as the rules of admission see it: what counts against the limit is used + reserved.
+pub(crate) struct Counted<'a> {
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) quota: &'a QuotaState,
+    /// What the decision itself changes.
+    overlay: Option<&'a Sums>,
+}
+
+impl Counted<'_> {
+    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
+        let sums = self.namespace.sums_of(self.quota);
+        let mut reserved = sums.reserved.get(resource).cloned().unwrap_or_default();
+        if let Some(more) = self
+            .overlay
+            .and_then(|overlay| overlay.reserved.get(resource))
+        {
+            reserved.add_assign(more);
+        }
+        reserved
+    }
+
+    pub(crate) fn used(&self, resource: &str) -> Quantity {
+        let used = self.namespace.sums_of(self.quota).used.get(resource);
+        used.cloned().unwrap_or_default()
+    }
+}
+
+impl Limit for Counted<'_> {
+    fn name(&self) -> &Name {
+        &self.quota.record.name
+    }
+    fn spec(&self) -> &Spec {
+        &self.quota.record.spec
+    }
+    fn hard(&self) -> &ResourceList {
+        &self.quota.record.spec.hard
+    }
+    fn counted(&self, resource: &str) -> Option<Quantity> {
+        let mut counted = self.used(resource);
+        counted.add_assign(&self.reserved(resource));
+        Some(counted)
+    }
+}
+
+/// What a decision under way changes in the sums of quotas, before it is an entry.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overlay(BTreeMap<Name, BTreeMap<Name, Sums>>);
+
+impl Overlay {
+    fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
+        self.0.get(&namespace.name)?.get(&quota.record.name)
+    }
+
+    fn change(
+        &mut self,
+        namespace: &Namespace,
+        quota: &QuotaState,
+        change: impl FnOnce(&mut ResourceList),
+    ) {
+        let quotas = self.0.entry(namespace.name.clone()).or_default();
+        change(
+            &mut quotas
+                .entry(quota.record.name.clone())
+                .or_default()
+                .reserved,
+        );
+    }
+
+    /// As if a pending reservation had ended.
+    pub(crate) fn end(&mut self, state: &State, uid: &Uid) {
+        let Some((_, tracked)) = state.reservations.find_pending(uid) else {
+            return;
+        };
+        let reservation = &tracked.reservation;
+        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
+            return;
+        };
+        let observed = state.observed_footprint(reservation);
+        for quota in namespace.quotas.values() {
+            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
+                self.change(namespace, quota, |reserved| reserved.subtract(&amounts));
+            }
+        }
+    }
+
+    /// As if a reservation had been granted.
+    pub(crate) fn grant(&mut self, state: &State, reservation: &Reservation) {
+        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
+            return;
+        };
+        let observed = state.observed_footprint(reservation);
+        for quota in namespace.quotas.values() {
+            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
+                self.change(namespace, quota, |reserved| reserved.add(&amounts));
+            }
+        }
+    }
+}
+
+impl State {
+    /// The quotas of a namespace as a decision sees them.
+    pub(crate) fn counted<'a>(&'a self, namespace: &str, overlay: &'a Overlay) -> Vec<Counted<'a>> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let of = |quota| Counted {
+            namespace,
+            quota,
+            overlay: overlay.of(namespace, quota),
+        };
+        namespace.quotas.values().map(of).collect()
+    }
+}

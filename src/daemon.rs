@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use axum::Router;
 use quota_ledger::{
     admission::Charging,
     decide::Policy,
@@ -51,6 +52,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     ));
     tokio::spawn(run_metrics(metrics.clone()));
 
+    let (authenticator, tls) = secure(&config, &signals)?;
     let opened = open(&config).await?;
     metrics.set_quotas(Quotas(opened.ledger.clone()));
     recovering.pass();
@@ -72,12 +74,11 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         stop.clone(),
     ));
     let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
-    let routes = api::router(app).merge(admission::router(hook.clone()));
-    let routes = auth::guarded(routes, authenticator(&config, &signals)?);
+    let routes = auth::guarded(routes(app, hook.clone()), authenticator);
     let options = Options::new(Listener::Api, &config)
         .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes())
         .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64);
-    let served = tokio::spawn(api.serve(routes, options, None, stop.clone()));
+    let served = tokio::spawn(api.serve(routes, options, tls, stop.clone()));
     let reviewed = review(&config, hook, &signals)?;
     draining.pass();
     let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
@@ -98,14 +99,26 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     Ok(())
 }
 
-/// Who may call the API; the file that says it is followed.
-fn authenticator(config: &Config, signals: &Signals) -> Result<Authenticator, Failure> {
-    let (authenticator, follower) =
-        Authenticator::load(&config.auth).or_exit(Exit::Configuration)?;
-    if let Some(follower) = follower {
-        tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
+/// All that the API's listener offers. What callers need for each path stands in [`auth::access`].
+pub(crate) fn routes(app: App, hook: Hook) -> Router {
+    api::router(app).merge(admission::router(hook))
+}
+
+/// Who may call the API, and how it is kept from others. Files are followed.
+fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<Tls>), Failure> {
+    let (authenticator, tokens) = Authenticator::load(&config.auth).or_exit(Exit::Configuration)?;
+    if let Some(tokens) = tokens {
+        tokio::spawn(tokens.run(signals.reload.clone(), signals.stop.clone()));
     }
-    Ok(authenticator)
+    if !config.tls.api {
+        if config.auth.tokens_file.is_some() && !config.listen.ip().is_loopback() {
+            tracing::warn!("tokens cross the network in the clear, since tls.api is off");
+        }
+        return Ok((authenticator, None));
+    }
+    let (tls, certificates) = Tls::load_for_api(&config.tls).or_exit(Exit::Configuration)?;
+    tokio::spawn(certificates.run(signals.reload.clone(), signals.stop.clone()));
+    Ok((authenticator, Some(tls)))
 }
 
 /// Serves the webhook by TLS, if it has an address. Its certificates are followed.

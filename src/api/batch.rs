@@ -17,12 +17,14 @@ use super::{
     App, Caller, answer,
     body::JsonText,
     measure::{Operation, decided, measured},
-    problem::{Cause, Problem},
+    problem::{Cause, Problem, Reason},
     reservations::{Granted, Shown, grant},
     wish::Wish,
 };
 use crate::{
+    auth::{Principal, Role},
     denials::Denials,
+    metrics::{self, AuthRefusal},
     writer::{self, Sitting},
 };
 
@@ -66,6 +68,7 @@ type Results = Vec<Result<Granted, Problem>>;
 /// `POST /v1/reservations:batch`
 pub(super) async fn reserve(
     State(app): State<App>,
+    principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
 ) -> Response {
@@ -79,7 +82,10 @@ pub(super) async fn reserve(
                 "items", &count, &wrong,
             )]));
         }
-        let requests = batch.items.iter().map(|wish| request(&app, wish));
+        let requests = batch
+            .items
+            .iter()
+            .map(|wish| request(&app, &principal, wish));
         if batch.atomic {
             let at = |(index, request): (usize, Result<Request, Problem>)| {
                 request.map_err(|problem| problem.at(index))
@@ -102,13 +108,18 @@ pub(super) async fn reserve(
     }
 }
 
-fn request(app: &App, wish: &Wish<'_>) -> Result<Request, Problem> {
+fn request(app: &App, principal: &Principal, wish: &Wish<'_>) -> Result<Request, Problem> {
     let Some(namespace) = &wish.namespace else {
         return Err(Problem::invalid(vec![Cause::required(
             "namespace",
             "it is not in the path",
         )]));
     };
+    if !principal.may(Role::Reserve, namespace) {
+        metrics::auth_refused(AuthRefusal::Namespace);
+        let needed = principal.lacks(&[Role::Reserve], Some(namespace));
+        return Err(Problem::new(Reason::Forbidden, needed));
+    }
     wish.request(app, namespace, writer::now(), None)
 }
 

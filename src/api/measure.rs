@@ -42,6 +42,7 @@ pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
             (Decision::Denied, Label::TooManyPending)
         }
         Reason::UidReused => (Decision::Error, Label::UidReused),
+        Reason::Forbidden => (Decision::Denied, Label::Forbidden),
         Reason::CrossOrigin => (Decision::Error, Label::Forbidden),
         Reason::NotReady => (Decision::Error, Label::Behind),
         Reason::Overloaded => (Decision::Error, Label::Overloaded),

@@ -67,6 +67,10 @@ reasons! {
     NoPreviousVersion 403 "The object to update is not known"
     /// A quota has a selector that cannot be evaluated.
     BrokenSelector 403 "A quota's scope selector cannot be evaluated"
+    /// The caller is not known.
+    Unauthorized 401 "The caller is not known"
+    /// The caller may not do this.
+    Forbidden 403 "The caller may not do this"
     /// A page with a foreign origin sent the request.
     CrossOrigin 403 "Requests from pages of other origins are refused"
     /// The content of the request is not valid.

@@ -7,7 +7,7 @@ use super::Role::{self, Admin, Ingest, Read, Reserve};
 /// Who may call a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The method; `GET` is `HEAD` as well.
+    /// The method; `GET` is `HEAD` as well, `*` is any.
     pub method: &'static str,
     /// The path, as the router has it.
     pub path: &'static str,
@@ -207,6 +207,22 @@ pub const RULES: &[Rule] = &[
         &[Admin],
         Scope::Path,
     ),
+    rule(
+        "GET",
+        "/api/v1/namespaces/{namespace}/resourcequotas/{name}/status",
+        &[Read],
+        Scope::Path,
+    ),
+    rule("GET", "/api/v1/namespaces", &[Read], Scope::Everywhere),
+    rule(
+        "GET",
+        "/api/v1/namespaces/{namespace}",
+        &[Read],
+        Scope::Path,
+    ),
+    // There is nothing else.
+    rule("*", "/api/{*path}", &[], Scope::None),
+    rule("*", "/apis/{*path}", &[], Scope::None),
 ];
 
 /// The rule of a path that the router knows.
@@ -218,5 +234,5 @@ pub fn required(method: &Method, path: &str) -> Option<&'static Rule> {
     };
     RULES
         .iter()
-        .find(|rule| rule.path == path && rule.method == method)
+        .find(|rule| rule.path == path && (rule.method == method || rule.method == "*"))
 }

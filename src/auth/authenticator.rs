@@ -35,7 +35,6 @@ struct Shared {
 #[error("auth.tokens_file = {path}: {cause}", path = path.display())]
 pub struct Error {
     path: PathBuf,
-    #[source]
     cause: Cause,
 }
 

@@ -1,11 +1,13 @@
 //! Who somebody is, and what they may do.
 
 use std::{
+    convert::Infallible,
     fmt,
     sync::{Arc, LazyLock},
 };
 
-use http::Extensions;
+use axum::extract::FromRequestParts;
+use http::{Extensions, request::Parts};
 use quota_ledger::Name;
 use serde::{Deserialize, Serialize};
 
@@ -144,10 +146,31 @@ impl Principal {
         self.has(role) && self.0.namespaces.iter().any(Pattern::is_all)
     }
 
+    /// Says which role would be needed: any of these, in a namespace or else in all of them.
+    #[must_use]
+    pub fn lacks(&self, roles: &[Role], namespace: Option<&str>) -> String {
+        let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
+        let (name, roles) = (self.name(), roles.join(" or "));
+        match namespace {
+            Some(namespace) => {
+                format!("{name} needs the role {roles} in the namespace {namespace}")
+            }
+            None => format!("{name} needs the role {roles} in all namespaces"),
+        }
+    }
+
     /// Whether it has this role in any namespace.
     #[must_use]
     pub fn has(&self, role: Role) -> bool {
         self.0.roles.contains(&role)
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Principal {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self::of(&parts.extensions))
     }
 }
 

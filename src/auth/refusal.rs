@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
 use super::{Principal, Role};
-use crate::server::problem;
+use crate::api::problem::{Problem, Reason};
 
 /// Nobody learns here whether a token is unknown, wrong or expired.
 pub(super) fn unauthenticated(path: &str) -> Response {
@@ -17,7 +17,7 @@ pub(super) fn unauthenticated(path: &str) -> Response {
         kubernetes(status, "Unauthorized", "Unauthorized", None)
     } else {
         let detail = "a valid bearer token or client certificate is needed";
-        problem(status, "Unauthorized", detail)
+        Problem::new(Reason::Unauthorized, detail).into_response()
     };
     let scheme = HeaderValue::from_static("Bearer realm=\"quotad\"");
     response
@@ -39,20 +39,11 @@ pub(super) fn forbidden(
             in_kubernetes_words(principal, &parts.method, path, is_watch(parts));
         return kubernetes(StatusCode::FORBIDDEN, "Forbidden", &message, Some(details));
     }
-    let name = principal.name();
-    let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
-    let detail = match (roles.as_slice(), namespace) {
-        ([], _) => format!("nobody may {} {path}", parts.method),
-        (roles, Some(namespace)) => {
-            let roles = roles.join(" or ");
-            format!("{name} needs the role {roles} in the namespace {namespace}")
-        }
-        (roles, None) => format!(
-            "{name} needs the role {} in all namespaces",
-            roles.join(" or ")
-        ),
+    let detail = match roles {
+        [] => format!("nobody may {} {path}", parts.method),
+        roles => principal.lacks(roles, namespace),
     };
-    problem(StatusCode::FORBIDDEN, "Forbidden", &detail)
+    Problem::new(Reason::Forbidden, detail).into_response()
 }
 
 /// Paths at which clients of Kubernetes ask.

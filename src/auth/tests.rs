@@ -1,5 +1,6 @@
 mod reading;
 mod rights;
+mod routes;
 mod watches;
 
 use std::{fs, sync::Arc};
@@ -8,7 +9,7 @@ use axum::{
     Router,
     body::Body,
     extract::Extension,
-    routing::{MethodFilter, on},
+    routing::{MethodFilter, any, on},
 };
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
@@ -186,9 +187,11 @@ fn everything() -> Router {
         );
         principal.name().to_string()
     };
-    let add = |router: Router, rule: &Rule| {
-        let method = MethodFilter::try_from(rule.method.parse::<http::Method>().unwrap()).unwrap();
-        router.route(rule.path, on(method, name))
+    let add = |router: Router, rule: &Rule| match rule.method.parse::<http::Method>() {
+        Ok(method) if rule.method != "*" => {
+            router.route(rule.path, on(MethodFilter::try_from(method).unwrap(), name))
+        }
+        _ => router.route(rule.path, any(name)),
     };
     let unlisted = Router::new().route("/v1/unlisted", on(MethodFilter::GET, name));
     RULES.iter().fold(unlisted, add)

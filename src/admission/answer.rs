@@ -156,9 +156,10 @@ fn closeness(limit: &Looked, ratio: f64) -> Option<String> {
 /// Kubernetes' message does not know of reservations. What they have to do with a denial is said beside it.
 fn about_reservations(denied: &Denied) -> Option<String> {
     let words = denied.denial.to_string();
-    let more = denied.detail.strip_prefix(&words)?.strip_prefix("; ")?;
+    let more = denied.detail.strip_prefix(&words)?;
+    let more = more.strip_prefix("; reserved: ")?;
     Some(warning(&format!(
-        "part of what is used is reserved for objects not seen yet: {more}"
+        "part of what is used is only reserved yet: {more}"
     )))
 }
 

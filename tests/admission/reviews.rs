@@ -118,7 +118,7 @@ async fn a_create_is_held_under_the_objects_uid_until_it_is_seen() {
     assert_eq!(denied.annotation("reason"), Some("ExceedsHard"));
     let warnings = denied.warnings();
     assert!(
-        warnings[0].contains("reserved: pods=1 by 1 pending reservation"),
+        warnings[0].contains("reserved yet: pods=1 by 1 pending reservation"),
         "{warnings:?}"
     );
 

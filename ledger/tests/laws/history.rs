@@ -1,204 +1,26 @@
-//! Random histories, and a world in which they happen.
+//! A world in which histories happen.
 
 use std::sync::Arc;
 
-use proptest::prelude::*;
 use quota_ledger::{
     Name, Span, Timestamp,
+    admission::{Payer, relieved},
     decide::{
         self, Admitted, Adopted, Basis, Measure, Policy, QuotaChange, Refusal, Request, Reserved,
         Review, Sighting, Verdict,
     },
     desk::{Desk, Open},
-    event::{Actor, Entry, Event, Observed, Reservation},
-    object::{Footprint, GroupResource, PodTraits, Traits},
-    quantity::Quantity,
-    quota::spec::Spec,
+    event::{Actor, Entry, Event, Reservation},
+    object::{Footprint, GroupResource},
     state::State,
     uid::Uid,
 };
 
-use super::model::Model;
-
-/// Something that happens; small numbers, so that things meet.
-#[derive(Clone, Debug)]
-pub(crate) enum Step {
-    SetQuota {
-        namespace: u8,
-        quota: u8,
-        hard: u64,
-        scope: u8,
-    },
-    DeleteQuota {
-        namespace: u8,
-        quota: u8,
-    },
-    Reserve {
-        namespace: u8,
-        uid: u8,
-        name: Option<u8>,
-        amount: u64,
-        pod: bool,
-        ttl: i64,
-    },
-    Update {
-        namespace: u8,
-        uid: u8,
-        amount: u64,
-        terminating: bool,
-        version: u64,
-    },
-    /// An API server is about to create (no version) or change a pod.
-    Admit {
-        namespace: u8,
-        uid: u8,
-        name: u8,
-        amount: u64,
-        version: Option<u64>,
-        holds: bool,
-    },
-    /// An API server is about to create or scale a workload that is charged.
-    AdmitWorkload {
-        namespace: u8,
-        uid: u8,
-        amount: u64,
-        replicas: u64,
-        scales: bool,
-    },
-    Release {
-        namespace: u8,
-        uid: u8,
-    },
-    Extend {
-        namespace: u8,
-        uid: u8,
-        ttl: i64,
-    },
-    Commit {
-        namespace: u8,
-        uid: u8,
-        amount: Option<u64>,
-    },
-    Observe {
-        namespace: u8,
-        uid: u8,
-        version: u64,
-        amount: u64,
-        pod: bool,
-        terminating: bool,
-        lapse: Option<i64>,
-    },
-    Adopt {
-        namespace: u8,
-        quota: u8,
-        uid: u8,
-        version: u64,
-        hard: u64,
-    },
-    Delete {
-        namespace: u8,
-        uid: u8,
-    },
-    /// The clock moves, back too; the sources may be behind it.
-    Pass {
-        seconds: i64,
-        behind: i64,
-    },
-}
-
-pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(step(), 0..60)
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let namespace = 0..2_u8;
-    let uid = 0..6_u8;
-    prop_oneof![
-        2 => (namespace.clone(), 0..3_u8, 0..12_u64, 0..4_u8)
-            .prop_map(|(namespace, quota, hard, scope)| Step::SetQuota { namespace, quota, hard, scope }),
-        1 => (namespace.clone(), 0..3_u8).prop_map(|(namespace, quota)| Step::DeleteQuota { namespace, quota }),
-        6 => (namespace.clone(), uid.clone(), prop::option::of(0..3_u8), 0..5_u64, any::<bool>(), 1..90_i64)
-            .prop_map(|(namespace, uid, name, amount, pod, ttl)| Step::Reserve { namespace, uid, name, amount, pod, ttl }),
-        3 => (namespace.clone(), uid.clone(), 0..6_u64, any::<bool>(), 0..5_u64)
-            .prop_map(|(namespace, uid, amount, terminating, version)| Step::Update { namespace, uid, amount, terminating, version }),
-        5 => (namespace.clone(), uid.clone(), 0..6_u8, 0..5_u64, prop::option::of(0..5_u64), prop::bool::weighted(0.8))
-            .prop_map(|(namespace, uid, name, amount, version, holds)|
-                Step::Admit { namespace, uid, name, amount, version, holds }),
-        3 => (namespace.clone(), 10..13_u8, 0..4_u64, 0..5_u64, any::<bool>())
-            .prop_map(|(namespace, uid, amount, replicas, scales)|
-                Step::AdmitWorkload { namespace, uid, amount, replicas, scales }),
-        2 => (namespace.clone(), uid.clone()).prop_map(|(namespace, uid)| Step::Release { namespace, uid }),
-        1 => (namespace.clone(), uid.clone(), 1..90_i64).prop_map(|(namespace, uid, ttl)| Step::Extend { namespace, uid, ttl }),
-        2 => (namespace.clone(), uid.clone(), prop::option::of(0..5_u64))
-            .prop_map(|(namespace, uid, amount)| Step::Commit { namespace, uid, amount }),
-        6 => (namespace.clone(), uid.clone(), 0..6_u64, 0..5_u64, any::<bool>(), any::<bool>(), prop::option::of(-60..60_i64))
-            .prop_map(|(namespace, uid, version, amount, pod, terminating, lapse)|
-                Step::Observe { namespace, uid, version, amount, pod, terminating, lapse }),
-        1 => (namespace.clone(), 0..3_u8, 20..23_u8, 0..6_u64, 0..12_u64)
-            .prop_map(|(namespace, quota, uid, version, hard)| Step::Adopt { namespace, quota, uid, version, hard }),
-        2 => (namespace, uid).prop_map(|(namespace, uid)| Step::Delete { namespace, uid }),
-        3 => (-20..60_i64, 0..100_i64).prop_map(|(seconds, behind)| Step::Pass { seconds, behind }),
-    ]
-}
-
-pub(crate) fn namespace(number: u8) -> Name {
-    Name::from(format!("team-{number}"))
-}
-
-pub(crate) fn uid(number: u8) -> Uid {
-    // Both forms of a uid take part.
-    if number.is_multiple_of(2) {
-        Uid::from_uuid([number; 16])
-    } else {
-        Uid::new(&format!("vm-{number}")).unwrap()
-    }
-}
-
-fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint {
-    let units = Quantity::from_units(i64::try_from(amount).unwrap());
-    let resources = [("pods", Quantity::from_units(1)), ("requests.cpu", units)];
-    Footprint {
-        resources: resources
-            .into_iter()
-            .map(|(name, quantity)| (Name::from(name), quantity))
-            .collect(),
-        traits: match pod {
-            false => Traits::Plain,
-            true => Traits::Pod(PodTraits {
-                best_effort: amount == 0,
-                terminating,
-                ..PodTraits::default()
-            }),
-        },
-    }
-}
-
-fn workload(amount: u64, replicas: u64) -> Footprint {
-    let units = Quantity::from_units(i64::try_from(amount).unwrap());
-    let count = Name::from("count/deployments.apps");
-    let itself = Footprint {
-        resources: [(count, Quantity::from_units(1))].into_iter().collect(),
-        traits: Traits::Template {
-            pod: PodTraits::default(),
-            replica: [(Name::from("requests.cpu"), units)].into_iter().collect(),
-        },
-    };
-    itself.scaled(replicas).unwrap()
-}
-
-fn spec(hard: u64, scope: u8) -> Spec {
-    let hard = Quantity::from_units(i64::try_from(hard).unwrap());
-    let scopes = match scope {
-        0 | 1 => Vec::new(),
-        2 => vec![Name::from("Terminating")],
-        _ => vec![Name::from("NotBestEffort")],
-    };
-    Spec {
-        hard: [(Name::from("requests.cpu"), hard)].into_iter().collect(),
-        scopes,
-        selector: None,
-    }
-}
+use super::{
+    model::Model,
+    steps::Step,
+    things::{footprint, namespace, observed, spec, uid, wish, workload},
+};
 
 /// The desk, the model beside it, and what has happened.
 #[derive(Default)]
@@ -312,6 +134,7 @@ impl World {
                 name,
                 amount,
                 version,
+                payer,
                 holds,
             } => {
                 let basis = version.map_or(Basis::Create, |version| Basis::Update { version });
@@ -328,7 +151,14 @@ impl World {
                         0,
                     )
                 };
-                return self.admit(request, Measure::Given, holds);
+                let measure = match payer {
+                    Some(payer) => Measure::Paid {
+                        payer: Payer::Controller(uid(payer)),
+                        rest: relieved(&request.resource, &request.footprint),
+                    },
+                    None => Measure::Given,
+                };
+                return self.admit(request, measure, holds);
             }
             Step::AdmitWorkload {
                 namespace: space,
@@ -486,6 +316,30 @@ impl World {
                     },
                 )
             }
+            Step::ObserveWorkload {
+                namespace: space,
+                uid: number,
+                amount,
+                replicas,
+                version,
+            } => {
+                let object = observed(
+                    number,
+                    space,
+                    "deployments.apps",
+                    format!("name-{number}"),
+                    version,
+                    workload(amount, replicas),
+                    None,
+                );
+                seen(
+                    state,
+                    &Sighting::Alive {
+                        object: Box::new(object),
+                        quota: None,
+                    },
+                )
+            }
             Step::Adopt {
                 namespace: space,
                 quota,
@@ -539,53 +393,5 @@ fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
     match decide::observe(state, sighting) {
         Verdict::Accepted(events) => events,
         Verdict::Ignored => Vec::new(),
-    }
-}
-
-fn observed(
-    number: u8,
-    space: u8,
-    resource: &str,
-    name: String,
-    version: u64,
-    footprint: Footprint,
-    lapse: Option<Timestamp>,
-) -> Observed {
-    Observed {
-        uid: uid(number),
-        namespace: namespace(space),
-        resource: Name::from(resource),
-        name: name.into(),
-        version,
-        footprint,
-        lapse,
-        ends_reservation: false,
-    }
-}
-
-fn wish(
-    number: u8,
-    space: u8,
-    name: Option<u8>,
-    footprint: Footprint,
-    basis: Basis,
-    ttl: i64,
-) -> Request {
-    Request {
-        uid: uid(number),
-        namespace: namespace(space),
-        resource: GroupResource::new("", "pods"),
-        name: name
-            .map(|name| format!("name-{name}"))
-            .unwrap_or_default()
-            .into(),
-        api_version: Name::from("v1"),
-        kind: Name::from("Pod"),
-        basis,
-        subresource: Name::default(),
-        footprint,
-        before: None,
-        object: None,
-        ttl: Some(Span::from_seconds(ttl)),
     }
 }

@@ -7,6 +7,8 @@
 
 mod history;
 mod model;
+mod steps;
+mod things;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +20,8 @@ use quota_ledger::{
     state::{Holder, Part, State},
 };
 
-use history::{Step, World, steps};
+use history::World;
+use steps::{Step, steps};
 
 fn fold(entries: &[Entry]) -> State {
     let mut state = State::default();

@@ -1,0 +1,118 @@
+//! What histories are made of.
+
+use quota_ledger::{
+    Name, Span, Timestamp,
+    decide::{Basis, Request},
+    event::Observed,
+    object::{Footprint, GroupResource, PodTraits, Traits},
+    quantity::Quantity,
+    quota::spec::Spec,
+    uid::Uid,
+};
+
+pub(crate) fn namespace(number: u8) -> Name {
+    Name::from(format!("team-{number}"))
+}
+
+pub(crate) fn uid(number: u8) -> Uid {
+    // Both forms of a uid take part.
+    if number.is_multiple_of(2) {
+        Uid::from_uuid([number; 16])
+    } else {
+        Uid::new(&format!("vm-{number}")).unwrap()
+    }
+}
+
+pub(crate) fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint {
+    let units = Quantity::from_units(i64::try_from(amount).unwrap());
+    let resources = [("pods", Quantity::from_units(1)), ("requests.cpu", units)];
+    Footprint {
+        resources: resources
+            .into_iter()
+            .map(|(name, quantity)| (Name::from(name), quantity))
+            .collect(),
+        traits: match pod {
+            false => Traits::Plain,
+            true => Traits::Pod(PodTraits {
+                best_effort: amount == 0,
+                terminating,
+                ..PodTraits::default()
+            }),
+        },
+    }
+}
+
+pub(crate) fn workload(amount: u64, replicas: u64) -> Footprint {
+    let units = Quantity::from_units(i64::try_from(amount).unwrap());
+    let count = Name::from("count/deployments.apps");
+    let itself = Footprint {
+        resources: [(count, Quantity::from_units(1))].into_iter().collect(),
+        traits: Traits::Template {
+            pod: PodTraits::default(),
+            replica: [(Name::from("requests.cpu"), units)].into_iter().collect(),
+        },
+    };
+    itself.scaled(replicas).unwrap()
+}
+
+pub(crate) fn spec(hard: u64, scope: u8) -> Spec {
+    let hard = Quantity::from_units(i64::try_from(hard).unwrap());
+    let scopes = match scope {
+        0 | 1 => Vec::new(),
+        2 => vec![Name::from("Terminating")],
+        _ => vec![Name::from("NotBestEffort")],
+    };
+    Spec {
+        hard: [(Name::from("requests.cpu"), hard)].into_iter().collect(),
+        scopes,
+        selector: None,
+    }
+}
+
+pub(crate) fn observed(
+    number: u8,
+    space: u8,
+    resource: &str,
+    name: String,
+    version: u64,
+    footprint: Footprint,
+    lapse: Option<Timestamp>,
+) -> Observed {
+    Observed {
+        uid: uid(number),
+        namespace: namespace(space),
+        resource: Name::from(resource),
+        name: name.into(),
+        version,
+        footprint,
+        lapse,
+        ends_reservation: false,
+    }
+}
+
+pub(crate) fn wish(
+    number: u8,
+    space: u8,
+    name: Option<u8>,
+    footprint: Footprint,
+    basis: Basis,
+    ttl: i64,
+) -> Request {
+    Request {
+        uid: uid(number),
+        namespace: namespace(space),
+        resource: GroupResource::new("", "pods"),
+        name: name
+            .map(|name| format!("name-{name}"))
+            .unwrap_or_default()
+            .into(),
+        api_version: Name::from("v1"),
+        kind: Name::from("Pod"),
+        basis,
+        subresource: Name::default(),
+        footprint,
+        before: None,
+        object: None,
+        ttl: Some(Span::from_seconds(ttl)),
+    }
+}

@@ -19,6 +19,7 @@ use crate::{
     admission::{self, Hook, Rules},
     api::{self, App, NoSources, Parts},
     auth::{self, Authenticator},
+    checkpoint::{self, Publisher, StartError},
     config::Config,
     denials,
     exit::{Exit, Failure, OrExit as _},
@@ -58,6 +59,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
+    let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
     let events = Arc::new(events.with_charging(charging.clone()));
@@ -92,6 +94,9 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     }
     intake.ended().await?;
     kept.await.context("the upkeep failed")?;
+    if let Some(signed) = signed {
+        signed.await.context("signing checkpoints failed")?;
+    }
     close(opened, &upkeep).await?;
     closing.cancel();
     admin.await.context("the admin listener failed")?;
@@ -158,6 +163,45 @@ fn rules(config: &Config, charging: Charging) -> Result<Rules, Failure> {
         allow_when_behind: config.admission.allow_when_behind,
         request_timeout: config.limits.request_timeout.get(),
     })
+}
+
+/// Signs checkpoints, if there is a key.
+async fn sign(
+    config: &Config,
+    opened: &Opened,
+    stop: &CancellationToken,
+) -> Result<Option<JoinHandle<()>>, Failure> {
+    let rules = &config.checkpoint;
+    let (Some(key_file), Some(file)) = (&rules.key_file, &rules.file) else {
+        return Ok(None);
+    };
+    let settings = checkpoint::Settings {
+        key_file: key_file.clone(),
+        file: file.clone(),
+        every_entries: rules.every_entries.get(),
+        every: rules.every.get(),
+    };
+    let reader = opened.reader.clone();
+    let signer = tokio::task::spawn_blocking(move || checkpoint::Signer::open(settings, &reader));
+    let signer = signer.await.context("reading checkpoints failed")?;
+    let signer = signer.map_err(|error| Failure {
+        exit: match &error {
+            StartError::Contradiction { .. } => Exit::Damaged,
+            StartError::Journal(error) => exit_of_journal(error),
+            _ => Exit::Configuration,
+        },
+        error: error.into(),
+    })?;
+    let publisher = match &rules.nats_subject {
+        Some(subject) => {
+            let client = nats::plain(&config.nats, "quotad checkpoints").await;
+            let client = client.or_exit(Exit::Configuration)?;
+            Some(Publisher::new(client, subject.clone()))
+        }
+        None => None,
+    };
+    let signing = signer.run(opened.ledger.clone(), publisher, stop.clone());
+    Ok(Some(tokio::spawn(signing)))
 }
 
 /// What is consumed besides HTTP.
@@ -291,9 +335,15 @@ pub(crate) fn poisoned(error: &dyn std::fmt::Display) {
 fn exit_of(error: &replay::Error) -> Exit {
     match error {
         replay::Error::Entries { .. } | replay::Error::Snapshot { .. } => Exit::Damaged,
-        replay::Error::Journal(journal::Error::Damaged(_)) => Exit::Damaged,
-        replay::Error::Journal(journal::Error::Poisoned { .. }) => Exit::Poisoned,
-        replay::Error::Journal(_) => Exit::Failure,
+        replay::Error::Journal(error) => exit_of_journal(error),
+    }
+}
+
+fn exit_of_journal(error: &journal::Error) -> Exit {
+    match error {
+        journal::Error::Damaged(_) => Exit::Damaged,
+        journal::Error::Poisoned { .. } => Exit::Poisoned,
+        _ => Exit::Failure,
     }
 }
 

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod admission;
 pub mod api;
 pub mod auth;
+pub mod checkpoint;
 pub mod cli;
 pub mod config;
 mod daemon;

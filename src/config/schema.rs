@@ -38,6 +38,8 @@ pub struct Config {
     pub journal: Journal,
     /// Bounds of what callers can ask for.
     pub limits: Limits,
+    /// Signed statements of how far the ledger has come.
+    pub checkpoint: Checkpoint,
     /// What is kept of denials.
     pub denials: Denials,
     /// Logging.
@@ -66,6 +68,7 @@ impl Default for Config {
             retention: Retention::default(),
             journal: Journal::default(),
             limits: Limits::default(),
+            checkpoint: Checkpoint::default(),
             denials: Denials::default(),
             log: Log::default(),
             admission: Admission::default(),
@@ -314,6 +317,37 @@ impl Default for Limits {
             past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
             replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
             metrics_series: NonZeroUsize::new(2000).expect("2000 is not zero"),
+        }
+    }
+}
+
+/// `checkpoint.*`: signed statements of how far the ledger has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The private key; none: nothing is signed.
+    #[serde(with = "blank")]
+    pub key_file: Option<PathBuf>,
+    /// The file that checkpoints are appended to.
+    #[serde(with = "blank")]
+    pub file: Option<PathBuf>,
+    /// After so many entries.
+    pub every_entries: NonZeroU64,
+    /// After so much time, if there are new entries.
+    pub every: Period,
+    /// The NATS subject that they are published to; none: they are not.
+    #[serde(with = "blank")]
+    pub nats_subject: Option<String>,
+}
+
+impl Default for Checkpoint {
+    fn default() -> Self {
+        Self {
+            key_file: None,
+            file: None,
+            every_entries: NonZeroU64::new(1000).expect("1,000 is not zero"),
+            every: Period::from_secs(60),
+            nats_subject: None,
         }
     }
 }

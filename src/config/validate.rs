@@ -18,6 +18,7 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     counts(config, &mut findings);
     webhook(config, &mut findings);
     names(config, &mut findings);
+    checkpoints(config, &mut findings);
     findings
 }
 
@@ -284,6 +285,48 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
     if let Err(error) = EnvFilter::try_new(&config.log.level) {
         findings.push(("log.level", format!("is no level or filter: {error}")));
     }
+}
+
+fn checkpoints(config: &Config, findings: &mut Vec<Finding>) {
+    let checkpoint = &config.checkpoint;
+    check(
+        findings,
+        "checkpoint.file",
+        checkpoint.key_file.is_some() == checkpoint.file.is_some(),
+        "goes together with checkpoint.key_file",
+    );
+    let files = [
+        ("checkpoint.key_file", &checkpoint.key_file),
+        ("checkpoint.file", &checkpoint.file),
+    ];
+    for (key, path) in files {
+        let outside = path
+            .as_ref()
+            .is_none_or(|path| !path.starts_with(&config.data_dir));
+        check(
+            findings,
+            key,
+            outside,
+            "is in the data directory: who can change that could change both",
+        );
+    }
+    check(
+        findings,
+        "checkpoint.every",
+        !checkpoint.every.is_zero(),
+        "must be longer than 0s",
+    );
+    let signs = checkpoint.key_file.is_some() && config.nats.url.is_some();
+    let subject = checkpoint.nats_subject.as_deref();
+    let is_one = subject.is_none_or(|subject| {
+        signs && !subject.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '>'))
+    });
+    check(
+        findings,
+        "checkpoint.nats_subject",
+        is_one,
+        "must be a subject without wildcards, and needs checkpoint.key_file and nats.url",
+    );
 }
 
 /// Lower-case labels separated by dots (RFC 1123 subdomain).

@@ -119,6 +119,16 @@ pub fn compaction_failed() {
     counter!(table::COMPACTION_FAILURES.name).increment(1);
 }
 
+/// A checkpoint of this sequence was signed and stored.
+pub fn checkpoint_signed(sequence: u64) {
+    gauge!(table::CHECKPOINT_LAST_SEQUENCE.name).set(float(sequence));
+}
+
+/// A checkpoint could not be stored or published.
+pub fn checkpoint_failed() {
+    counter!(table::CHECKPOINT_FAILURES.name).increment(1);
+}
+
 /// A configured bound was hit.
 pub fn limit_reached(limit: Limit) {
     counter!(table::LIMIT_REACHED.name, &[pair(limit)]).increment(1);

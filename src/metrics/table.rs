@@ -127,6 +127,10 @@ table! {
         "Entries that compaction moved out of the ledger."
     COMPACTION_FAILURES Counter "quota_ledger_compaction_failures_total" []
         "Compactions that failed."
+    CHECKPOINT_LAST_SEQUENCE Gauge "quota_ledger_checkpoint_last_sequence" []
+        "Sequence of the last checkpoint that was signed."
+    CHECKPOINT_FAILURES Counter "quota_ledger_checkpoint_failures_total" []
+        "Checkpoints that could not be stored or published."
     LIMIT_REACHED Counter "quota_ledger_limit_reached_total" [closed::<Limit>()]
         "How often a configured bound was hit."
     POISONED Gauge "quota_ledger_poisoned" []

@@ -36,7 +36,8 @@ impl Quotad {
             .unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
         let ready = log.find_map(|line| {
-            let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            // What is wrong with the configuration is said before there is a log.
+            let line: Value = serde_json::from_str(&line.unwrap()).ok()?;
             (line["message"] == "ready").then_some(line)
         });
         let Some(ready) = ready else {

@@ -12,6 +12,20 @@ pub(crate) enum Ledger {
     Verify {
         #[command(flatten)]
         place: Place,
+        /// Signed checkpoints that the ledger has to extend.
+        #[arg(long, value_name = "FILE", requires = "public_key")]
+        checkpoint: Option<PathBuf>,
+        /// The key that they have to be signed by.
+        #[arg(long, value_name = "FILE", requires = "checkpoint")]
+        public_key: Option<PathBuf>,
+    },
+    /// Make the key pair that signs and verifies checkpoints.
+    Keygen {
+        /// The file of the private key; the public one goes to FILE.pub. Neither may exist.
+        file: PathBuf,
+        /// What the ledger is called in checkpoints, as in `ledger.example.com/production`.
+        #[arg(long, value_name = "NAME")]
+        origin: String,
     },
     /// Fold the entries from the beginning, and print the state.
     Replay {

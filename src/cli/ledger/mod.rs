@@ -1,5 +1,6 @@
 //! `ledger`: a data directory or an archive, read without a daemon and without changing it.
 
+mod checkpoints;
 mod dump;
 mod export;
 mod import;
@@ -28,7 +29,18 @@ use super::{
 /// Does what the command line asks.
 pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
     match command {
-        Ledger::Verify { place } => verify::run(place, output),
+        Ledger::Verify {
+            place,
+            checkpoint,
+            public_key,
+        } => {
+            let claims = match (checkpoint, public_key) {
+                (Some(file), Some(key)) => checkpoints::Claims::load(file, key)?,
+                _ => checkpoints::Claims::default(),
+            };
+            verify::run(place, claims, output)
+        }
+        Ledger::Keygen { file, origin } => checkpoints::keygen(file, origin, output),
         Ledger::Replay { place, until } => replay::run(&open(place)?, output, *until),
         Ledger::Dump { place, from, to } => dump::run(&open(place)?, scope.filter(), *from, *to),
         Ledger::Stat { place } => stat::run(&open(place)?, output),

@@ -13,7 +13,7 @@ use quota_ledger::{
 };
 use serde_json::{Value, json};
 
-use super::{progress::Progress, replay, unfolded, unopened, unread};
+use super::{checkpoints::Claims, progress::Progress, replay, unfolded, unopened, unread};
 use crate::cli::{
     args::Place,
     failure::{Exit, Failure, Outcome},
@@ -21,13 +21,17 @@ use crate::cli::{
 };
 
 /// Checks a ledger; fails with [`Exit::Damaged`] if something is wrong with it.
-pub(super) fn run(place: &Place, output: &Output) -> Outcome {
+pub(super) fn run(place: &Place, claims: Claims, output: &Output) -> Outcome {
     let directory = &place.data_dir;
     let archive = place.archive.as_deref();
-    let mut bytes = Bytes(Progress::of_bytes("checking"));
+    let mut bytes = Bytes {
+        progress: Progress::of_bytes("checking"),
+        claims,
+    };
     let mut found = journal::verify(Arc::new(RealDisk), directory, archive, &mut bytes)
         .map_err(|error| unopened(error, directory))?;
-    drop(bytes);
+    drop(bytes.progress);
+    bytes.claims.finish(&mut found);
     if found.damages.is_empty() {
         let ledger = Offline::open(Arc::new(RealDisk), directory, archive)
             .map_err(|error| unopened(error, directory))?;
@@ -53,18 +57,24 @@ pub(super) fn run(place: &Place, output: &Output) -> Outcome {
 }
 
 /// Follows the check of the bytes.
-struct Bytes(Progress);
+struct Bytes {
+    progress: Progress,
+    claims: Claims,
+}
 
 impl Watch for Bytes {
     fn progress(&mut self, _part: &str, checked: u64, total: u64) {
-        self.0.of(checked, total);
+        self.progress.of(checked, total);
     }
 
     fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
         let entries = codec::decode_entries(batch.first_sequence, batch.count, batch.payload)
             .map_err(|error| error.to_string())?;
         match entries.last() {
-            Some(last) if last.time == batch.time => Ok(()),
+            Some(last) if last.time == batch.time => {
+                self.claims.see(&batch);
+                Ok(())
+            }
             _ => Err("its time is not that of its last entry".to_owned()),
         }
     }

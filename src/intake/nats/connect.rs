@@ -62,6 +62,20 @@ pub(super) async fn connect(
     Ok((client, is_connected))
 }
 
+/// A connection for something else than the intake; it connects, and goes on to, in the background.
+pub(crate) async fn plain(settings: &config::Nats, name: &str) -> Result<Client, SetupError> {
+    let longest = settings.max_backoff.get();
+    let options = ConnectOptions::new()
+        .name(name)
+        .retry_on_initial_connect()
+        .connection_timeout(settings.connect_timeout.get())
+        .request_timeout(Some(REQUEST_TIMEOUT))
+        .reconnect_delay_callback(move |attempts| delay(attempts, longest));
+    let options = authenticate(options, settings).await?;
+    let options = secure(options, settings);
+    Ok(options.connect(addresses(settings)?).await?)
+}
+
 fn addresses(settings: &config::Nats) -> Result<Vec<ServerAddr>, SetupError> {
     let urls = settings
         .url

@@ -24,6 +24,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 pub use connect::SetupError;
+pub(crate) use connect::plain;
 pub use status::{Standing, Status};
 
 use super::payload::Reader;

@@ -1,0 +1,262 @@
+//! Signing while the ledger grows.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use async_nats::jetstream;
+use quota_ledger::journal::{self, FileReader};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Checkpoint, Extends,
+    file::Notes,
+    key::{KeyError, PrivateKey},
+    note,
+};
+use crate::{metrics, writer::Ledger};
+
+/// How often is looked whether a checkpoint is due.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long publishing may take.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When checkpoints are signed, and where they go.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The private key.
+    pub key_file: PathBuf,
+    /// The file that they are appended to.
+    pub file: PathBuf,
+    /// After so many entries.
+    pub every_entries: u64,
+    /// After so much time, if there are new entries.
+    pub every: Duration,
+}
+
+/// Why nothing can be signed.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The key cannot be read.
+    #[error("checkpoint.key_file = {path}: {source}")]
+    KeyFile {
+        /// The file.
+        path: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The key is none.
+    #[error("checkpoint.key_file = {path}: {source}")]
+    Key {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: KeyError,
+    },
+    /// The file of checkpoints cannot be read or written, or holds none.
+    #[error("checkpoint.file = {path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// The ledger contradicts a checkpoint that was signed before: it was changed, cut, or replaced by an older one.
+    #[error(
+        "the ledger does not extend the checkpoint of sequence {sequence} in {path}, signed before: {why}"
+    )]
+    Contradiction {
+        /// What was signed.
+        sequence: u64,
+        /// The file of checkpoints.
+        path: String,
+        /// What is there instead.
+        why: String,
+    },
+    /// The ledger cannot be read.
+    #[error(transparent)]
+    Journal(#[from] journal::Error),
+}
+
+/// Signs checkpoints of one ledger.
+#[derive(Debug)]
+pub struct Signer {
+    key: PrivateKey,
+    notes: Notes,
+    last: Option<Checkpoint>,
+    rules: Settings,
+    /// Whether the ledger is known to extend what was signed last.
+    consistent: bool,
+}
+
+impl Signer {
+    /// Reads the key, and holds the ledger against the last checkpoint.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn open(rules: Settings, reader: &FileReader) -> Result<Self, StartError> {
+        let key = read_key(&rules.key_file)?;
+        let path = rules.file.display().to_string();
+        let (notes, last) = Notes::open(&rules.file)
+            .and_then(|(notes, last)| {
+                let read = |note: String| {
+                    let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+                    note::read(&note).map_err(wrong)
+                };
+                Ok((notes, last.map(read).transpose()?))
+            })
+            .map_err(|source| StartError::File {
+                path: path.clone(),
+                source,
+            })?;
+        let mut signer = Self {
+            key,
+            notes,
+            last,
+            rules,
+            consistent: true,
+        };
+        if let Some(last) = &signer.last {
+            let why = match last.is_extended_by(reader)? {
+                Extends::Yes => return Ok(signer),
+                Extends::Compacted => {
+                    signer.consistent = false;
+                    return Ok(signer);
+                }
+                Extends::TooShort { last } => format!("it ends with sequence {last}"),
+                Extends::Differs => "the chain hash there is another one".to_owned(),
+            };
+            let sequence = last.sequence;
+            return Err(StartError::Contradiction {
+                sequence,
+                path,
+                why,
+            });
+        }
+        Ok(signer)
+    }
+
+    /// Signs when it is due, until `stop`; then once more, if there is news.
+    pub async fn run(
+        mut self,
+        ledger: Ledger,
+        publisher: Option<Publisher>,
+        stop: CancellationToken,
+    ) {
+        if !self.consistent {
+            metrics::checkpoint_failed();
+            tracing::error!(
+                file = %self.rules.file.display(),
+                "no checkpoints are signed: the entry of the last one was compacted away, so that nothing proves that \
+                 the ledger extends it; begin a new file"
+            );
+            return;
+        }
+        let mut signed = Instant::now();
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let stopped = tokio::select! {
+                () = stop.cancelled() => true,
+                _ = ticks.tick() => false,
+            };
+            let news = self.news(&ledger);
+            let is_due = news >= self.rules.every_entries || signed.elapsed() >= self.rules.every;
+            if news > 0 && (is_due || stopped) {
+                signed = Instant::now();
+                let note = match self.sign(&ledger) {
+                    Ok(note) => note,
+                    Err(error) => {
+                        // What is in the file now is not known: nothing is signed any more before the next start.
+                        metrics::checkpoint_failed();
+                        tracing::error!(%error, "a checkpoint cannot be stored: no more are signed");
+                        return;
+                    }
+                };
+                if let Some(publisher) = &publisher {
+                    publisher.publish(note).await;
+                }
+            }
+            if stopped {
+                return;
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn notes_mut(&mut self) -> &mut Notes {
+        &mut self.notes
+    }
+
+    fn news(&self, ledger: &Ledger) -> u64 {
+        let last = self.last.as_ref().map_or(0, |last| last.sequence);
+        ledger.durable().sequence.saturating_sub(last)
+    }
+
+    /// Signs how far the ledger is durable, and gives the note once it is durable, too.
+    fn sign(&mut self, ledger: &Ledger) -> io::Result<String> {
+        let checkpoint = Checkpoint::of(self.key.public().name(), &ledger.durable());
+        let note = note::sign(&checkpoint, &self.key);
+        tokio::task::block_in_place(|| self.notes.append(&note))?;
+        metrics::checkpoint_signed(checkpoint.sequence);
+        tracing::debug!(sequence = checkpoint.sequence, hash = %checkpoint.hash, "checkpoint signed");
+        self.last = Some(checkpoint);
+        Ok(note)
+    }
+}
+
+fn read_key(path: &Path) -> Result<PrivateKey, StartError> {
+    let name = || path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|source| StartError::KeyFile {
+        path: name(),
+        source,
+    })?;
+    text.parse().map_err(|source| StartError::Key {
+        path: name(),
+        source,
+    })
+}
+
+/// Sends checkpoints to a subject that a stream stores.
+#[derive(Clone)]
+pub struct Publisher {
+    context: jetstream::Context,
+    subject: String,
+}
+
+impl Publisher {
+    /// Sends by this connection.
+    #[must_use]
+    pub fn new(client: async_nats::Client, subject: String) -> Self {
+        let context = jetstream::new(client);
+        Self { context, subject }
+    }
+
+    /// One that does not arrive is not sent again: the next one says more.
+    async fn publish(&self, note: String) {
+        let sent = async {
+            let sent = self
+                .context
+                .publish(self.subject.clone(), note.into())
+                .await;
+            sent.map_err(|error| error.to_string())?
+                .await
+                .map_err(|error| error.to_string())
+        };
+        let outcome = match tokio::time::timeout(PUBLISH_TIMEOUT, sent).await {
+            Ok(outcome) => outcome.map(drop),
+            Err(_) => Err("no answer in time".to_owned()),
+        };
+        if let Err(error) = outcome {
+            metrics::checkpoint_failed();
+            tracing::warn!(
+                subject = self.subject,
+                error,
+                "a checkpoint was not published"
+            );
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Signed checkpoints: what a ledger has to extend.
+
+use std::{
+    collections::BTreeMap,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use quota_ledger::journal::{BatchRef, Damage, Hash, Verified};
+
+use super::super::{
+    failure::{Exit, Failure, Outcome},
+    output::{Output, note},
+};
+use crate::checkpoint::{
+    key::{PrivateKey, PublicKey},
+    note, read_all,
+};
+
+/// What checkpoints say of a ledger, and what has been found of it.
+#[derive(Default)]
+pub(super) struct Claims {
+    file: PathBuf,
+    open: BTreeMap<u64, Hash>,
+    proven: usize,
+    wrong: Vec<Damage>,
+}
+
+impl Claims {
+    /// Reads a file of checkpoints, all of which have to be signed by the key.
+    pub(super) fn load(file: &Path, public_key: &Path) -> Outcome<Self> {
+        let key = std::fs::read_to_string(public_key);
+        let key = key.map_err(|error| unusable(public_key, &error))?;
+        let key: PublicKey = key.parse().map_err(|error| unusable(public_key, &error))?;
+        let notes = read_all(file).map_err(|error| unusable(file, &error))?;
+        if notes.is_empty() {
+            return Err(unusable(file, &"it holds no checkpoint"));
+        }
+        let mut claims = Self {
+            file: file.to_path_buf(),
+            ..Self::default()
+        };
+        for text in notes {
+            let checkpoint = note::verify(&text, &key).map_err(|error| {
+                Failure::new(Exit::Damaged, error.to_string()).about(file.display())
+            })?;
+            let (sequence, hash) = (checkpoint.sequence, checkpoint.hash);
+            let before = claims.open.insert(sequence, hash);
+            if before.is_some_and(|before| before != hash) {
+                claims.refute(sequence, "two checkpoints contradict each other".to_owned());
+            }
+        }
+        Ok(claims)
+    }
+
+    /// Holds a batch against what is said of it.
+    pub(super) fn see(&mut self, batch: &BatchRef<'_>) {
+        let sequence = batch.last_sequence();
+        match self.open.remove(&sequence) {
+            Some(hash) if hash == batch.hash => self.proven += 1,
+            Some(hash) => {
+                let why = format!("the chain hash is {}, but {hash} was signed", batch.hash);
+                self.refute(sequence, why);
+            }
+            None => {}
+        }
+    }
+
+    /// What is refuted, once the whole ledger has been seen.
+    pub(super) fn finish(mut self, found: &mut Verified) {
+        let last = found.last.map_or(0, |last| last.sequence);
+        for sequence in std::mem::take(&mut self.open).into_keys() {
+            if sequence > last {
+                self.refute(sequence, format!("the ledger ends with sequence {last}"));
+            } else if sequence < found.first_sequence {
+                let what = format!(
+                    "the checkpoint of sequence {sequence} is about entries that are not here"
+                );
+                found.notes.push(what);
+            } else {
+                self.refute(sequence, "no batch ends there".to_owned());
+            }
+        }
+        found.damages.append(&mut self.wrong);
+        if self.proven > 0 {
+            found
+                .notes
+                .push(format!("the ledger extends {} checkpoints", self.proven));
+        } else if found.damages.is_empty() && !self.file.as_os_str().is_empty() {
+            let why = "none of the checkpoints is about the entries that are here".to_owned();
+            self.refute(0, why);
+            found.damages.append(&mut self.wrong);
+        }
+    }
+
+    fn refute(&mut self, sequence: u64, why: String) {
+        self.wrong.push(Damage {
+            file: self.file.clone(),
+            offset: None,
+            sequence: Some(sequence),
+            why: format!("the ledger does not extend the checkpoint: {why}"),
+        });
+    }
+}
+
+fn unusable(file: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::general(why.to_string()).about(file.display())
+}
+
+/// Makes a key pair: `FILE` is to be kept secret, `FILE.pub` is to be given to those who verify.
+pub(super) fn keygen(file: &Path, origin: &str, output: &Output) -> Outcome {
+    let key = PrivateKey::generate(origin).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut public_file = file.as_os_str().to_owned();
+    public_file.push(".pub");
+    let public_file = PathBuf::from(public_file);
+    let write = |path: &Path, text: String, mode: u32| -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(format!("{text}\n").as_bytes())?;
+        file.sync_all()
+    };
+    write(file, key.to_secret_text(), 0o600).map_err(|error| unusable(file, &error))?;
+    let public = key.public().to_string();
+    write(&public_file, public.clone(), 0o644).map_err(|error| unusable(&public_file, &error))?;
+    note(format!(
+        "wrote {} and {}",
+        file.display(),
+        public_file.display()
+    ));
+    output.line(public)
+}

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 async fn post(opened: &Opened, body: String) -> Answer {
     let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
     let actor = Actor::named("tester");
-    accept(&opened.ledger, &reader, &actor, 10, body.into())
+    accept(&opened.ledger, &reader, &actor, 100, body.into())
         .await
         .unwrap()
 }
@@ -100,4 +100,29 @@ async fn a_repeated_body_changes_nothing() {
     assert_eq!(opened.ledger.durable(), head);
     assert_eq!(post(&opened, String::new()).await, Answer::default());
     opened.close().await;
+}
+
+/// An event of about 150 KiB, all of it names.
+fn wide(number: usize) -> String {
+    let domain = "x".repeat(60);
+    let name = |n| format!(r#""e{n}-{number}.{domain}.{domain}.{domain}/{domain}":"1""#);
+    let usage: Vec<_> = (0..500).map(name).collect();
+    let fields = format!(r#","usage":{{{}}}}}"#, usage.join(","));
+    event("ADDED", number).replace('}', &fields)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_crowd_of_long_names_makes_a_batch_that_the_journal_refuses() {
+    let directory = TempDir::new().unwrap();
+    let opened = Arc::new(Opened::open(directory.path()));
+    let bodies = (0..8).map(|body| {
+        let lines: Vec<_> = (0..28).map(|line| wide(body * 28 + line)).collect();
+        let opened = opened.clone();
+        tokio::spawn(async move { post(&opened, lines.join("\n")).await })
+    });
+    for body in bodies.collect::<Vec<_>>() {
+        assert_eq!(body.await.unwrap().recorded.accepted, 28);
+    }
+    assert!(!opened.ledger.is_stopped());
+    Arc::into_inner(opened).unwrap().close().await;
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::{
     Timestamp,
     event::{Actor, Entry, Event, Sequence},
+    size,
     state::State,
 };
 
@@ -85,40 +86,9 @@ impl<'a> Desk<'a> {
                 event,
             };
             self.state.apply(&entry);
-            self.open.bytes += size(&entry);
+            self.open.bytes += size::of_event(&entry.event);
             self.open.entries.push(entry);
         }
         self.state.head().sequence
     }
-}
-
-/// About how long an entry will be, in bytes. Only the parts that can be long are measured.
-fn size(entry: &Entry) -> usize {
-    const BASE: usize = 256;
-    const PER_RESOURCE: usize = 64;
-    let more = match &entry.event {
-        Event::QuotaSet(quota) => {
-            let values = quota
-                .spec
-                .selector
-                .iter()
-                .flat_map(|s| &s.match_expressions);
-            let values: usize = values
-                .flat_map(|e| &e.values)
-                .map(|value| value.len() + 8)
-                .sum();
-            quota.metadata.len() + values + quota.spec.hard.len() * PER_RESOURCE
-        }
-        Event::MessageRejected(letter) => letter.payload.len() + letter.reason.len(),
-        Event::ObjectObserved(object) => object.footprint.resources.len() * PER_RESOURCE,
-        Event::ReservationGranted(reservation) => {
-            reservation.footprint.resources.len() * PER_RESOURCE
-        }
-        Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {
-            footprint.resources.len() * PER_RESOURCE
-        }
-        Event::ReservationCommitted { resources, .. } => resources.len() * PER_RESOURCE,
-        _ => 0,
-    };
-    BASE + more
 }

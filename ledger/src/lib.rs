@@ -15,6 +15,7 @@ pub mod quantity;
 pub mod quota;
 pub mod replay;
 pub mod resource;
+pub mod size;
 pub mod state;
 pub mod time;
 pub mod uid;

@@ -7,6 +7,7 @@ use quota_ledger::{
     decide::{self, Sighting, Verdict},
     desk::Desk,
     event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
+    size,
 };
 
 use super::{
@@ -20,9 +21,6 @@ use crate::{
 
 /// A chunk is full at this size, in bytes, so that its entries fit into one batch with those of others.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
-
-/// Room that an entry takes besides its texts, in bytes.
-const ENTRY_BYTES: usize = 256;
 
 /// First and longest wait before a full queue is tried again.
 const PATIENCE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
@@ -94,7 +92,7 @@ impl Chunk {
         let kept = &text[..text.len().min(DEAD_LETTER_MAX_BYTES)];
         let mut payload = String::from_utf8_lossy(kept).into_owned();
         cut(&mut payload, DEAD_LETTER_MAX_BYTES);
-        self.size += ENTRY_BYTES + payload.len() + reason.len();
+        self.size += size::ENTRY + payload.len() + reason.len();
         let (source, reason, payload) = (source.clone(), reason.into(), payload.into());
         self.items.push(Item::Rejected(DeadLetter {
             source,

@@ -151,11 +151,13 @@ fn tell(event: &Event, connected: &watch::Sender<bool>, status: &Status) {
             status.set_connected(true);
             connected.send_replace(true);
         }
-        Event::Disconnected | Event::Closed => {
-            tracing::warn!("NATS: {event}");
+        Event::Disconnected => {
+            tracing::warn!("NATS is disconnected");
             status.set_connected(false);
             connected.send_replace(false);
         }
+        // Only when the client is dropped.
+        Event::Closed => status.set_connected(false),
         Event::LameDuckMode | Event::Draining => tracing::info!("NATS: {event}"),
         Event::SlowConsumer(_) | Event::ServerError(_) | Event::ClientError(_) => {
             tracing::warn!("NATS: {event}");

@@ -1,14 +1,6 @@
 //! What is asked of names and sizes before they reach the ledger, logs and paths.
 
-use quota_ledger::{
-    Name,
-    decide::{Adopted, Sighting},
-    event::Observed,
-    object::{Footprint, GroupResource, Traits},
-    quota::syntax,
-    resource::ResourceList,
-    uid::Uid,
-};
+use quota_ledger::{decide::Sighting, object::GroupResource, quota::syntax, size, uid::Uid};
 
 use super::Fault;
 use crate::metrics::Rejection;
@@ -86,52 +78,12 @@ pub(super) fn fits(sighting: Sighting) -> Result<Sighting, Fault> {
     Err(Fault::new(Rejection::TooLarge, reason))
 }
 
-/// About how long the entries of a sighting will be, in bytes; never much less than the truth.
+/// About how long the entries of a sighting will be, in bytes.
 pub(super) fn size(sighting: &Sighting) -> usize {
-    const BASE: usize = 256;
     let Sighting::Alive { object, quota } = sighting else {
-        return BASE;
+        return size::ENTRY;
     };
-    let Observed {
-        name, footprint, ..
-    } = &**object;
-    BASE + name.len()
-        + footprint_size(footprint)
-        + quota.as_ref().map_or(0, |quota| quota_size(quota))
-}
-
-fn footprint_size(footprint: &Footprint) -> usize {
-    let traits = match &footprint.traits {
-        Traits::Plain => 0,
-        Traits::Pod(pod) => pod.priority_class.len(),
-        Traits::VolumeClaim { attributes_classes } => names_size(attributes_classes),
-        Traits::Template { pod, replica } => pod.priority_class.len() + amounts_size(replica),
-    };
-    traits + amounts_size(&footprint.resources)
-}
-
-fn quota_size(quota: &Adopted) -> usize {
-    let selector = quota
-        .spec
-        .selector
-        .iter()
-        .flat_map(|selector| &selector.match_expressions);
-    let selector = selector.map(|expression| {
-        expression.scope_name.len() + expression.operator.len() + names_size(&expression.values)
-    });
-    quota.metadata.len()
-        + names_size(&quota.spec.scopes)
-        + selector.sum::<usize>()
-        + amounts_size(&quota.spec.hard)
-}
-
-/// Room for a length, or for a length and a quantity.
-const PER_NAME: usize = 32;
-
-fn amounts_size(amounts: &ResourceList) -> usize {
-    amounts.names().map(|name| PER_NAME + name.len()).sum()
-}
-
-fn names_size(names: &[Name]) -> usize {
-    names.iter().map(|name| PER_NAME + name.len()).sum()
+    let quota = quota.as_ref();
+    let quota = quota.map_or(0, |quota| quota.metadata.len() + size::of_spec(&quota.spec));
+    size::ENTRY + object.name.len() + size::of_footprint(&object.footprint) + quota
 }

@@ -21,7 +21,7 @@ use axum::{
     response::Response,
     routing::post,
 };
-use http::{HeaderMap, StatusCode, header, request::Parts};
+use http::{HeaderMap, header, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
 use quota_ledger::{
     Name,
@@ -39,7 +39,8 @@ use crate::{
     api,
     auth::Principal,
     config::Period,
-    metrics::{self, Decision, Operation, Reason},
+    metrics::{self, Decision, Operation, Reason as Label},
+    reason::Reason,
     server::problem,
     writer::{Ledger, Sitting, Unavailable, now},
 };
@@ -134,53 +135,36 @@ impl From<Unavailable> for Failure {
 impl Failure {
     /// Never with `Retry-After`.
     fn response(self) -> Response {
-        use StatusCode as S;
         let behind = "the sources of events have not been caught up with";
         let late = "there was no time left to decide";
         let not_json = "a review is sent as application/json";
-        let (status, word, detail, counted) = match self {
-            Self::Malformed(detail) => (S::BAD_REQUEST, "Malformed", detail, Reason::Invalid),
-            Self::NotJson => {
-                let word = "UnsupportedMediaType";
-                (
-                    S::UNSUPPORTED_MEDIA_TYPE,
-                    word,
-                    not_json.to_owned(),
-                    Reason::Invalid,
-                )
-            }
-            Self::Behind => (
-                S::SERVICE_UNAVAILABLE,
-                "NotReady",
-                behind.to_owned(),
-                Reason::Behind,
+        let (reason, detail, counted) = match self {
+            Self::Malformed(detail) => (Reason::Malformed, detail, Label::Invalid),
+            Self::NotJson => (
+                Reason::UnsupportedMediaType,
+                not_json.to_owned(),
+                Label::Invalid,
             ),
+            Self::Behind => (Reason::NotReady, behind.to_owned(), Label::Behind),
             Self::Late => {
                 metrics::limit_reached(metrics::Limit::RequestTimeout);
-                (
-                    S::SERVICE_UNAVAILABLE,
-                    "Timeout",
-                    late.to_owned(),
-                    Reason::Overloaded,
-                )
+                (Reason::Timeout, late.to_owned(), Label::Overloaded)
             }
             Self::Unavailable(unavailable) => {
-                let word = match unavailable {
-                    Unavailable::Overloaded => "Overloaded",
-                    Unavailable::Stopped => "Stopped",
+                let reason = match unavailable {
+                    Unavailable::Overloaded => Reason::Overloaded,
+                    Unavailable::Stopped => Reason::Stopped,
                 };
-                let detail = unavailable.to_string();
-                (
-                    S::SERVICE_UNAVAILABLE,
-                    word,
-                    detail,
-                    Reason::from(unavailable),
-                )
+                (reason, unavailable.to_string(), Label::from(unavailable))
             }
         };
         metrics::decisions(Decision::Error, counted);
-        tracing::warn!(reason = word, detail, "an admission review was not decided");
-        problem(status, word, &detail)
+        tracing::warn!(
+            reason = reason.as_str(),
+            detail,
+            "an admission review was not decided"
+        );
+        problem(reason, &detail)
     }
 }
 

@@ -7,7 +7,7 @@ pub(super) use crate::metrics::Operation;
 use super::problem::{Problem, Reason};
 use crate::metrics::{self, Decision, Limit, Reason as Label};
 
-/// Carries out an operation, and records how long it took.
+/// Carries out an operation; records how long it took, and the bound that it hit, if any.
 pub(super) async fn measured<T>(
     operation: Operation,
     work: impl Future<Output = Result<T, Problem>>,
@@ -15,33 +15,29 @@ pub(super) async fn measured<T>(
     let began = Instant::now();
     let result = work.await;
     metrics::decision_duration(operation, began.elapsed());
+    match &result {
+        Err(problem) if problem.reason() == Reason::Overloaded => {
+            metrics::limit_reached(Limit::Queue);
+        }
+        _ => {}
+    }
     result
 }
 
 /// Counts the decision on one wish.
 pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
     let Some(problem) = problem else {
-        let decision = if replayed {
-            Decision::Replayed
-        } else {
-            Decision::Granted
+        let decision = match replayed {
+            true => Decision::Replayed,
+            false => Decision::Granted,
         };
         return metrics::decisions(decision, Label::None);
     };
+    if let Some((label, limit)) = problem.refusal() {
+        metrics::decisions(Decision::Denied, label);
+        return limit.into_iter().for_each(metrics::limit_reached);
+    }
     let (decision, label) = match problem.reason() {
-        Reason::ExceedsHard => (Decision::Denied, Label::ExceedsHard),
-        Reason::MustSpecify => (Decision::Denied, Label::MustSpecify),
-        Reason::StatusUnknown => (Decision::Denied, Label::StatusUnknown),
-        Reason::InsufficientQuota => (Decision::Denied, Label::InsufficientQuota),
-        Reason::UncoveredScopes => (Decision::Denied, Label::UncoveredScopes),
-        Reason::NegativeUsage => (Decision::Denied, Label::NegativeUsage),
-        Reason::NoPreviousVersion => (Decision::Denied, Label::NoPreviousVersion),
-        Reason::BrokenSelector => (Decision::Denied, Label::BrokenSelector),
-        Reason::TooManyReservations => {
-            metrics::limit_reached(Limit::MaxPending);
-            (Decision::Denied, Label::TooManyPending)
-        }
-        Reason::UidReused => (Decision::Error, Label::UidReused),
         Reason::Forbidden => (Decision::Denied, Label::Forbidden),
         Reason::CrossOrigin => (Decision::Error, Label::Forbidden),
         Reason::NotReady => (Decision::Error, Label::Behind),

@@ -14,110 +14,13 @@ use quota_ledger::{
 };
 use serde::{Serialize, Serializer};
 
-use crate::{history, writer::Unavailable};
+use crate::{
+    history,
+    metrics::{self, Limit},
+    writer::Unavailable,
+};
 
-macro_rules! reasons {
-    ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
-        /// Why a request was not carried out: a closed set, for programs to tell cases apart.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Reason { $($(#[$about])* $name,)* }
-
-        impl Reason {
-            /// As it stands in `reason`.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
-            }
-
-            /// The HTTP status that goes with it.
-            #[must_use]
-            pub const fn status(self) -> StatusCode {
-                let code = match self { $(Self::$name => $status,)* };
-                match StatusCode::from_u16(code) {
-                    Ok(status) => status,
-                    Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
-                }
-            }
-
-            const fn title(self) -> &'static str {
-                match self { $(Self::$name => $title,)* }
-            }
-
-            const fn uri(self) -> &'static str {
-                match self { $(Self::$name => concat!("urn:quota-ledger:problem:", stringify!($name)),)* }
-            }
-        }
-    };
-}
-
-reasons! {
-    /// A quota has too little room.
-    ExceedsHard 403 "The quota would be exceeded"
-    /// A quota demands that every container says how much it needs.
-    MustSpecify 403 "The quota demands that resources are specified"
-    /// What counts against a limit is not known.
-    StatusUnknown 403 "The usage of the quota is not known"
-    /// A quota for these names is demanded, and there is none.
-    InsufficientQuota 403 "No quota covers the request"
-    /// A quota with these scopes is demanded, and there is none.
-    UncoveredScopes 403 "No quota covers the scopes of the request"
-    /// The request asks for less than nothing.
-    NegativeUsage 403 "Less than nothing was asked for"
-    /// An update came without the object that it updates.
-    NoPreviousVersion 403 "The object to update is not known"
-    /// A quota has a selector that cannot be evaluated.
-    BrokenSelector 403 "A quota's scope selector cannot be evaluated"
-    /// The caller is not known.
-    Unauthorized 401 "The caller is not known"
-    /// The caller may not do this.
-    Forbidden 403 "The caller may not do this"
-    /// A page with a foreign origin sent the request.
-    CrossOrigin 403 "Requests from pages of other origins are refused"
-    /// The content of the request is not valid.
-    Invalid 422 "The request is not valid"
-    /// The uid was used for another request before.
-    UidReused 422 "The uid was used for another request"
-    /// More was committed than was reserved.
-    ExceedsReservation 422 "More than was reserved"
-    /// There is no such thing, or not any more.
-    NotFound 404 "Not found"
-    /// The reservation's time ran out.
-    ReservationExpired 410 "The reservation has expired"
-    /// Entries that were asked for are not kept any more.
-    Compacted 410 "The entries were compacted away"
-    /// Too many entries lie between the nearest snapshot and what was asked for.
-    TooFarBack 422 "Too many entries would have to be replayed"
-    /// The object was observed or committed: its reservation has ended.
-    AlreadyObserved 409 "The object was observed already"
-    /// The reservation was released or superseded.
-    AlreadyReleased 409 "The reservation was released already"
-    /// Somebody changed it in between.
-    Conflict 409 "It was changed in between"
-    /// `If-Match` or `If-None-Match` does not hold.
-    PreconditionFailed 412 "A precondition does not hold"
-    /// More reservations are pending than the configuration allows.
-    TooManyReservations 429 "Too many reservations are pending"
-    /// Too many watches are open.
-    TooManyWatches 503 "Too many watches are open"
-    /// Too many requests wait for the ledger.
-    Overloaded 503 "Too many requests are waiting"
-    /// The sources of events have not been caught up with since the start.
-    NotReady 503 "The ledger is not ready"
-    /// The ledger takes no more entries.
-    Stopped 503 "The ledger has stopped"
-    /// The request cannot be read.
-    Malformed 400 "The request cannot be read"
-    /// The request asks for something that is not offered.
-    Unsupported 400 "This is not supported"
-    /// The body is too large.
-    TooLarge 413 "The request is too large"
-    /// The body is of a type that is not read here.
-    UnsupportedMediaType 415 "The type of the body is not supported"
-    /// The path exists, but not with this method.
-    MethodNotAllowed 405 "The method is not allowed here"
-    /// Something that should not have happened.
-    Internal 500 "Internal error"
-}
+pub use crate::reason::Reason;
 
 /// What is wrong with one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -209,6 +112,9 @@ struct Content {
     fits_when_empty: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<Head>,
+    /// How the metrics call the refusal that it is.
+    #[serde(skip)]
+    refusal: Option<(metrics::Reason, Option<Limit>)>,
 }
 
 fn as_uri<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
@@ -239,6 +145,7 @@ impl Problem {
             retry_after: None,
             fits_when_empty: None,
             as_of: None,
+            refusal: None,
         }))
     }
 
@@ -284,6 +191,11 @@ impl Problem {
         self.0.reason
     }
 
+    /// How the metrics call the refusal of the ledger that it is, and the bound that was hit; none: it is none.
+    pub(super) fn refusal(&self) -> Option<(metrics::Reason, Option<Limit>)> {
+        self.0.refusal
+    }
+
     /// What is to be said about it.
     #[must_use]
     pub fn detail(&self) -> &str {
@@ -305,6 +217,15 @@ impl Problem {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
+        let counted = (metrics::Reason::from(&refusal), Limit::hit_by(&refusal));
+        let mut problem = Self::of(refusal);
+        problem.0.refusal = Some(counted);
+        problem
+    }
+}
+
+impl Problem {
+    fn of(refusal: Refusal) -> Self {
         let detail = refusal.to_string();
         match refusal {
             Refusal::Denied(denied) => {

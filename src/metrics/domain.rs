@@ -34,13 +34,23 @@ pub fn recorded(entries: &[Entry]) {
 /// Counts a refusal, and the bound that it hit, if any.
 pub fn refused(refusal: &Refusal) {
     decisions(Decision::Denied, Reason::from(refusal));
-    match refusal {
-        Refusal::TooManyPending { limit, .. } if *limit == Limit::MaxPending.value() => {
-            limit_reached(Limit::MaxPending);
+    if let Some(limit) = Limit::hit_by(refusal) {
+        limit_reached(limit);
+    }
+}
+
+impl Limit {
+    /// The bound that a refusal is due to, if it is due to one.
+    #[must_use]
+    pub fn hit_by(refusal: &Refusal) -> Option<Self> {
+        match refusal {
+            Refusal::TooManyPending { limit, .. } if *limit == Self::MaxPending.value() => {
+                Some(Self::MaxPending)
+            }
+            Refusal::TooManyPending { .. } => Some(Self::MaxPendingPerNamespace),
+            Refusal::InvalidTtl { .. } => Some(Self::MaxTtl),
+            _ => None,
         }
-        Refusal::TooManyPending { .. } => limit_reached(Limit::MaxPendingPerNamespace),
-        Refusal::InvalidTtl { .. } => limit_reached(Limit::MaxTtl),
-        _ => {}
     }
 }
 

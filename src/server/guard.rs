@@ -19,7 +19,10 @@ use super::{
     body::{Bounded, Progress},
     problem::{last_problem, problem},
 };
-use crate::metrics::{self, Limit};
+use crate::{
+    metrics::{self, Limit},
+    reason::Reason,
+};
 
 /// The id of a request: the caller's `X-Request-Id`, or a new one. Echoed in the answer, and in
 /// every log line.
@@ -88,8 +91,7 @@ async fn answer(options: &Options, route: &str, request: Request, next: Next) ->
         Ok(Ok(_)) if progress.has_stalled() => body_timed_out(),
         Ok(Ok(response)) => response,
         Ok(Err(_)) => last_problem(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "InternalError",
+            Reason::Internal,
             "the request could not be handled; the log says why",
         ),
         Err(_) => timed_out(&progress),
@@ -102,8 +104,7 @@ fn timed_out(progress: &Progress) -> Response {
     }
     metrics::limit_reached(Limit::RequestTimeout);
     let mut response = problem(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "Timeout",
+        Reason::Timeout,
         "the request was not answered in time; what it asked for may still happen",
     );
     response
@@ -115,13 +116,13 @@ fn timed_out(progress: &Progress) -> Response {
 fn body_timed_out() -> Response {
     metrics::limit_reached(Limit::BodyTimeout);
     let detail = "the body did not arrive in time";
-    last_problem(StatusCode::REQUEST_TIMEOUT, "RequestTimeout", detail)
+    last_problem(Reason::RequestTimeout, detail)
 }
 
 fn too_large(most: u64) -> Response {
     metrics::limit_reached(Limit::RequestBodyBytes);
     let detail = format!("the body is larger than {most} bytes");
-    last_problem(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLarge", &detail)
+    last_problem(Reason::TooLarge, &detail)
 }
 
 fn request_id(headers: &HeaderMap) -> RequestId {

@@ -4,17 +4,20 @@ use axum::{
     body::Body,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use serde_json::json;
 
-/// A problem with its `reason` (CamelCase) and `detail`.
+use crate::reason::Reason;
+
+/// A problem with its `detail`.
 #[must_use]
-pub fn problem(status: StatusCode, reason: &str, detail: &str) -> Response {
+pub fn problem(reason: Reason, detail: &str) -> Response {
+    let status = reason.status();
     let body = json!({
-        "type": "about:blank",
-        "title": status.canonical_reason().unwrap_or_default(),
+        "type": reason.uri(),
+        "title": reason.title(),
         "status": status.as_u16(),
-        "reason": reason,
+        "reason": reason.as_str(),
         "detail": detail,
     });
     let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
@@ -22,8 +25,8 @@ pub fn problem(status: StatusCode, reason: &str, detail: &str) -> Response {
 }
 
 /// The same for a connection that cannot be used any more, since part of the request was not read.
-pub(super) fn last_problem(status: StatusCode, reason: &str, detail: &str) -> Response {
-    let mut response = problem(status, reason, detail);
+pub(super) fn last_problem(reason: Reason, detail: &str) -> Response {
+    let mut response = problem(reason, detail);
     response
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -24,6 +24,7 @@ use crate::{
     denials,
     exit::{Exit, Failure, OrExit as _},
     intake::{nats, payload},
+    kube::{self, Kube},
     metrics::{self, Listener, Metrics},
     recovery::recover,
     server::{Bound, Options, tls::Tls},
@@ -76,7 +77,8 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         stop.clone(),
     ));
     let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
-    let routes = auth::guarded(routes(app, hook.clone()), authenticator);
+    let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
+    let routes = auth::guarded(routes(app, hook.clone(), kube), authenticator);
     let options = Options::new(Listener::Api, &config)
         .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes())
         .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64);
@@ -105,8 +107,10 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
 }
 
 /// All that the API's listener offers. What callers need for each path stands in [`auth::access`].
-pub(crate) fn routes(app: App, hook: Hook) -> Router {
-    api::router(app).merge(admission::router(hook))
+pub(crate) fn routes(app: App, hook: Hook, kube: Kube) -> Router {
+    api::router(app)
+        .merge(admission::router(hook))
+        .merge(kube::router(kube))
 }
 
 /// Who may call the API, and how it is kept from others. Files are followed.

@@ -12,6 +12,7 @@ pub mod denials;
 pub mod exit;
 pub mod history;
 pub mod intake;
+pub mod kube;
 pub mod metrics;
 pub mod reason;
 pub mod recovery;

@@ -8,6 +8,7 @@ use crate::{
     admission::{Hook, Rules},
     api::{App, NoSources, Parts},
     config::Config,
+    kube::Kube,
     recovery::recover,
     writer::{self, Watermark},
 };
@@ -78,7 +79,12 @@ async fn every_route_is_in_the_table() {
         request_timeout: std::time::Duration::from_secs(1),
     };
     let hook = Hook::new(ledger.clone(), rules);
-    let served = routes(&crate::daemon::routes(app, hook));
+    let kube = Kube::start(
+        ledger.clone(),
+        (&config).into(),
+        CancellationToken::new(),
+    );
+    let served = routes(&crate::daemon::routes(app, hook, kube));
     ledger.close();
     threads.join().unwrap().close().unwrap();
 

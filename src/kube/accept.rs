@@ -1,0 +1,144 @@
+//! In which shape the caller wants its answer.
+
+use axum::extract::FromRequestParts;
+use http::{HeaderMap, header, request::Parts};
+
+use super::status::{Failure, Result};
+
+/// The group of the shapes that stand for objects.
+const META: &str = "meta.k8s.io";
+
+/// What is offered, in the words of a 406.
+const OFFERED: &str = "application/json, application/json;as=Table;g=meta.k8s.io;v=v1, \
+                       application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+/// The shape of an answer. All are JSON: Kubernetes' clients accept it also where they would rather have protobuf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// The objects themselves.
+    Whole,
+    /// Their metadata only.
+    Metadata,
+    /// A table for people, of this version of its API.
+    Table(&'static str),
+}
+
+impl<S: Sync> FromRequestParts<S> for Shape {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self> {
+        Self::of(&parts.headers)
+    }
+}
+
+impl Shape {
+    fn of(headers: &HeaderMap) -> Result<Self> {
+        let mut ranges = accepted(headers).peekable();
+        if ranges.peek().is_none() {
+            return Ok(Self::Whole);
+        }
+        let shape = ranges.find_map(|range| Self::offered(&range));
+        shape.ok_or_else(|| Failure::not_acceptable(OFFERED))
+    }
+
+    fn offered(range: &MediaRange<'_>) -> Option<Self> {
+        if !range.is_json() {
+            return None;
+        }
+        match (range.get("as"), range.get("g"), range.get("v")) {
+            (None, ..) => Some(Self::Whole),
+            (Some("Table"), Some(META), Some("v1")) => Some(Self::Table("meta.k8s.io/v1")),
+            (Some("Table"), Some(META), Some("v1beta1")) => {
+                Some(Self::Table("meta.k8s.io/v1beta1"))
+            }
+            (
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList"),
+                Some(META),
+                Some("v1"),
+            ) => Some(Self::Metadata),
+            _ => None,
+        }
+    }
+}
+
+/// One of the types that a caller accepts.
+#[derive(Clone, Debug)]
+pub(super) struct MediaRange<'a> {
+    essence: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> MediaRange<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let essence = parts.next().unwrap_or_default();
+        let parameters = parts.filter_map(|part| part.split_once('=')).collect();
+        Self {
+            essence,
+            parameters,
+        }
+    }
+
+    pub(super) fn is(&self, essence: &str) -> bool {
+        self.essence.eq_ignore_ascii_case(essence)
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        ["application/json", "application/*", "*/*"]
+            .iter()
+            .any(|essence| self.is(essence))
+    }
+
+    pub(super) fn get(&self, parameter: &str) -> Option<&'a str> {
+        self.parameters
+            .iter()
+            .find(|(name, _)| *name == parameter)
+            .map(|(_, value)| *value)
+    }
+}
+
+/// The types that a caller accepts, in its order.
+pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = MediaRange<'_>> {
+    let values = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let ranges = values.flat_map(|value| value.split(','));
+    ranges
+        .map(str::trim)
+        .filter(|range| !range.is_empty())
+        .map(MediaRange::parse)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn shape(accept: &'static str) -> Option<Shape> {
+        let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
+        Shape::of(&headers).ok()
+    }
+
+    #[test]
+    fn the_first_shape_that_is_offered_is_taken() {
+        let kubectl = "application/json;as=Table;v=v1;g=meta.k8s.io,\
+                       application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json";
+        assert_eq!(shape(kubectl), Some(Shape::Table("meta.k8s.io/v1")));
+        assert_eq!(
+            shape("application/vnd.kubernetes.protobuf,application/json"),
+            Some(Shape::Whole)
+        );
+        assert_eq!(
+            shape("application/json;as=Other;g=meta.k8s.io;v=v1, */*"),
+            Some(Shape::Whole)
+        );
+        assert_eq!(
+            shape("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"),
+            Some(Shape::Metadata)
+        );
+        assert_eq!(shape("application/vnd.kubernetes.protobuf"), None);
+        assert_eq!(Shape::of(&HeaderMap::new()).ok(), Some(Shape::Whole));
+    }
+}

@@ -1,0 +1,327 @@
+//! Bodies: their type, their text, the fields that they should not have.
+
+use std::{collections::HashSet, fmt};
+
+use axum::extract::{FromRequest, Request};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::{
+    KIND, VERSION,
+    openapi::unknown_fields,
+    params::FieldValidation,
+    protobuf,
+    status::{Failure, Result},
+};
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const YAML: &str = "application/yaml";
+pub(super) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
+/// A body and its type.
+#[derive(Clone, Debug)]
+pub(super) struct Body {
+    /// The media type without parameters, in lower case; JSON if none is given.
+    pub(super) media_type: String,
+    /// The text.
+    pub(super) bytes: Bytes,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self> {
+        refuse_foreign_pages(request.headers())?;
+        let media_type = media_type(request.headers());
+        let bytes =
+            Bytes::from_request(request, state)
+                .await
+                .map_err(|error| match error.status() {
+                    StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(),
+                    _ => Failure::bad_request(error.body_text()),
+                })?;
+        Ok(Self { media_type, bytes })
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    let value = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let essence = value
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default()
+        .trim();
+    if essence.is_empty() {
+        JSON.to_owned()
+    } else {
+        essence.to_ascii_lowercase()
+    }
+}
+
+/// A page that somebody visits must not be able to write to a ledger on the visitor's machine.
+fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let authority = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"))
+        .map(|(_, authority)| authority);
+    let host = headers
+        .get(header::HOST)
+        .and_then(|host| host.to_str().ok());
+    if authority.is_some() && authority == host {
+        return Ok(());
+    }
+    Err(Failure::forbidden(
+        "the request comes from a page of another origin",
+    ))
+}
+
+/// A quota that was sent, as JSON, and what is odd about its fields.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) json: Value,
+    odd: Vec<String>,
+}
+
+impl Sent {
+    /// Reads a quota.
+    ///
+    /// # Errors
+    /// If the type is not read here, or the text is not of that type.
+    pub(super) fn quota(body: &Body) -> Result<Self> {
+        match body.media_type.as_str() {
+            JSON => Self::json(&body.bytes),
+            YAML => Self::yaml(&body.bytes),
+            PROTOBUF => {
+                let json = protobuf::quota(&body.bytes)
+                    .map_err(|error| Failure::bad_request(error.to_string()))?;
+                Ok(Self::of(json))
+            }
+            _ => Err(Failure::unsupported_media_type(
+                &[JSON, YAML, PROTOBUF].join(", "),
+            )),
+        }
+    }
+
+    /// A quota that was made here.
+    pub(super) fn of(json: Value) -> Self {
+        Self {
+            json,
+            odd: Vec::new(),
+        }
+    }
+
+    /// Reads JSON, and notes what is given twice.
+    pub(super) fn json(text: &[u8]) -> Result<Self> {
+        let mut odd = Vec::new();
+        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let json = Noting {
+            path: String::new(),
+            twice: &mut odd,
+        }
+        .deserialize(&mut deserializer)
+        .and_then(|json| deserializer.end().map(|()| json))
+        .map_err(|error| undecodable(&error))?;
+        Ok(Self { json, odd })
+    }
+
+    /// Reads YAML, in which nothing may be given twice.
+    pub(super) fn yaml(text: &[u8]) -> Result<Self> {
+        let text = std::str::from_utf8(text).map_err(|error| undecodable(&error))?;
+        let json =
+            serde_saphyr::from_str(text).map_err(|error| undecodable(&error.without_snippet()))?;
+        Ok(Self::of(json))
+    }
+
+    /// Reads JSON if it is that, or else YAML.
+    pub(super) fn yaml_or_json(text: &[u8]) -> Result<Self> {
+        match text.trim_ascii_start().starts_with(b"{") {
+            true => Self::json(text),
+            false => Self::yaml(text),
+        }
+    }
+
+    /// What is odd about its fields: an error, warnings, or nothing.
+    pub(super) fn check(self, validation: FieldValidation) -> Result<(Value, Warnings)> {
+        let Self { json, odd } = self;
+        if validation == FieldValidation::Ignore {
+            return Ok((json, Warnings::default()));
+        }
+        let unknown = unknown_fields(KIND, &json)
+            .into_iter()
+            .map(|path| format!("unknown field {path:?}"));
+        let odd: Vec<_> = odd.into_iter().chain(unknown).collect();
+        if validation == FieldValidation::Strict && !odd.is_empty() {
+            return Err(undecodable(&format!(
+                "strict decoding error: {}",
+                odd.join(", ")
+            )));
+        }
+        Ok((json, Warnings(odd)))
+    }
+}
+
+/// What cannot be taken for a quota.
+pub(super) fn undecodable(why: &dyn fmt::Display) -> Failure {
+    Failure::bad_request(format!(
+        "{KIND} in version {VERSION:?} cannot be handled as a {KIND}: {why}"
+    ))
+}
+
+/// What is to be said to the caller of a request that succeeds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Warnings(pub(super) Vec<String>);
+
+/// Longer texts are not sent.
+const WARNING_MAX_BYTES: usize = 2048;
+/// Further warnings are not sent.
+const WARNINGS_MAX: usize = 16;
+
+impl Warnings {
+    /// Adds the warnings to an answer.
+    pub(super) fn tell(&self, headers: &mut HeaderMap) {
+        for warning in self.0.iter().take(WARNINGS_MAX) {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            let text = format!("299 - \"{quoted}\"");
+            if let Some(value) = Some(text)
+                .filter(|text| text.len() < WARNING_MAX_BYTES)
+                .and_then(|text| HeaderValue::try_from(text).ok())
+            {
+                headers.append(header::WARNING, value);
+            }
+        }
+    }
+}
+
+/// Builds a JSON value, and notes the paths of fields that are given twice.
+struct Noting<'a> {
+    path: String,
+    twice: &'a mut Vec<String>,
+}
+
+impl Noting<'_> {
+    fn below(&mut self, path: String) -> Noting<'_> {
+        Noting {
+            path,
+            twice: self.twice,
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Noting<'_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Noting<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_unit<E>(self) -> std::result::Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_bool<E>(self, value: bool) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_i64<E>(self, value: i64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_u64<E>(self, value: u64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_f64<E>(self, value: f64) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_str<E>(self, value: &str) -> std::result::Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_seq<A: SeqAccess<'de>>(
+        mut self,
+        mut items: A,
+    ) -> std::result::Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let path = format!("{}[{}]", self.path, list.len());
+            let Some(item) = items.next_element_seed(self.below(path))? else {
+                return Ok(list.into());
+            };
+            list.push(item);
+        }
+    }
+    fn visit_map<A: MapAccess<'de>>(
+        mut self,
+        mut fields: A,
+    ) -> std::result::Result<Value, A::Error> {
+        let (mut map, mut seen) = (Map::new(), HashSet::new());
+        while let Some(key) = fields.next_key::<String>()? {
+            let path = if self.path.is_empty() {
+                key.clone()
+            } else {
+                format!("{}.{key}", self.path)
+            };
+            if !seen.insert(key.clone()) {
+                self.twice.push(format!("duplicate field {path:?}"));
+            }
+            let value = fields.next_value_seed(self.below(path))?;
+            map.insert(key, value);
+        }
+        Ok(map.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_fields_are_refused_named_or_passed_over() {
+        let text = br#"{"spec":{"hard":{"pods":"1","pods":"2"},"hrd":{}}}"#;
+        let sent = || Sent::json(text).unwrap();
+        let failure = sent().check(FieldValidation::Strict).unwrap_err().to_json();
+        assert_eq!(
+            failure["message"],
+            "ResourceQuota in version \"v1\" cannot be handled as a ResourceQuota: strict decoding error: \
+             duplicate field \"spec.hard.pods\", unknown field \"spec.hrd\""
+        );
+        let (json, warnings) = sent().check(FieldValidation::Warn).unwrap();
+        assert_eq!(json["spec"]["hard"]["pods"], "2");
+        let mut headers = HeaderMap::new();
+        warnings.tell(&mut headers);
+        let told: Vec<_> = headers.get_all(header::WARNING).iter().collect();
+        assert_eq!(
+            told,
+            [
+                "299 - \"duplicate field \\\"spec.hard.pods\\\"\"",
+                "299 - \"unknown field \\\"spec.hrd\\\"\""
+            ]
+        );
+        assert!(
+            sent()
+                .check(FieldValidation::Ignore)
+                .unwrap()
+                .1
+                .0
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn deep_and_broken_texts_are_refused() {
+        assert!(Sent::json("[".repeat(100_000).as_bytes()).is_err());
+        assert!(Sent::json(b"{} x").is_err());
+        assert!(Sent::yaml(b"a: 1\na: 2").is_err());
+    }
+}

@@ -1,0 +1,284 @@
+//! What has changed lately, and so what a version means.
+//!
+//! A quota changes when it is set, and when a figure of its status does. The ledger tells the first by the entry that
+//! set it. For the second, this keeps in which namespaces which entry last changed a figure, and which quotas came and
+//! went, for as far back as there is room; like the watch cache of Kubernetes' API server it begins empty, and who asks
+//! for changes since before its beginning is told to list again.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use quota_ledger::{
+    Name,
+    event::{Entry, Event, QuotaRecord, Sequence},
+    state::State,
+};
+use tokio::sync::{broadcast::error::RecvError, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::status::{Failure, Result};
+use crate::writer::Ledger;
+
+/// Namespaces whose last change is known, and quotas whose beginning or end is.
+const WINDOW: usize = 1 << 16;
+
+/// A quota came or went.
+#[derive(Clone, Debug)]
+pub(super) struct Life {
+    pub(super) sequence: Sequence,
+    pub(super) record: Arc<QuotaRecord>,
+    /// It came; otherwise it went.
+    pub(super) began: bool,
+}
+
+/// What has changed since a version.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Delta {
+    /// The version up to which this tells everything.
+    pub(super) upto: Sequence,
+    /// Where quotas or figures have changed.
+    pub(super) namespaces: Vec<Name>,
+    /// Quotas that came and went, in order.
+    pub(super) lives: Vec<Life>,
+}
+
+/// Follows the ledger.
+pub(super) struct Changes {
+    window: Mutex<Window>,
+    head: watch::Sender<Sequence>,
+    stop: CancellationToken,
+}
+
+/// When something in a namespace last changed.
+#[derive(Clone, Copy)]
+struct Touched {
+    /// A figure, as far as is known.
+    figures: Sequence,
+    /// A figure or a quota.
+    anything: Sequence,
+}
+
+#[derive(Default)]
+struct Window {
+    /// What happened up to here is not told apart.
+    floor: Sequence,
+    head: Sequence,
+    touched: HashMap<Name, Touched>,
+    by_time: BTreeMap<Sequence, Name>,
+    quotas: HashMap<Name, BTreeMap<Name, Arc<QuotaRecord>>>,
+    lives: VecDeque<Life>,
+}
+
+impl Changes {
+    /// Follows the ledger from now until `stop`.
+    pub(super) fn follow(ledger: &Ledger, stop: CancellationToken) -> Arc<Self> {
+        let mut batches = ledger.watch();
+        let window = ledger.peek(Window::new);
+        let changes = Arc::new(Self {
+            head: watch::Sender::new(window.head),
+            window: Mutex::new(window),
+            stop,
+        });
+        let (followed, ledger) = (changes.clone(), ledger.clone());
+        tokio::spawn(async move {
+            loop {
+                let batch = tokio::select! {
+                    () = followed.stop.cancelled() => return,
+                    batch = batches.recv() => batch,
+                };
+                match batch {
+                    Ok(batch) => followed.take(&batch),
+                    // What was missed cannot be told apart any more.
+                    Err(RecvError::Lagged(_)) => followed.begin_anew(&ledger),
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        changes
+    }
+
+    fn take(&self, entries: &[Entry]) {
+        let mut window = self.window.lock();
+        for entry in entries {
+            if entry.sequence > window.head {
+                window.take(entry);
+            }
+        }
+        let head = window.head;
+        drop(window);
+        self.head
+            .send_if_modified(|known| std::mem::replace(known, head) != head);
+    }
+
+    fn begin_anew(&self, ledger: &Ledger) {
+        let window = ledger.peek(Window::new);
+        let head = window.head;
+        *self.window.lock() = window;
+        self.head.send_replace(head);
+    }
+
+    /// Waits until everything up to a version is known here, or the daemon stops.
+    pub(super) async fn reach(&self, version: Sequence) {
+        let mut head = self.head.subscribe();
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            // The sender is `self`, so there is no error.
+            _ = head.wait_for(|head| *head >= version) => {}
+        }
+    }
+
+    /// Waits until something after a version is known here; for ever, once the daemon stops.
+    pub(super) async fn beyond(&self, version: Sequence) {
+        let mut head = self.head.subscribe();
+        // The sender is `self`, so there is no error.
+        let _ = head.wait_for(|head| *head > version).await;
+    }
+
+    /// The version of a quota that `entry` set, in a state that had come to `head`.
+    pub(super) fn version(&self, namespace: &str, entry: Sequence, head: Sequence) -> Sequence {
+        let window = self.window.lock();
+        let figures = window
+            .touched
+            .get(namespace)
+            .map_or(window.floor, |touched| touched.figures);
+        entry.max(figures.min(head))
+    }
+
+    /// What has changed since a version, in one namespace or in all.
+    ///
+    /// # Errors
+    /// `Expired` if that is not known any more.
+    pub(super) fn since(&self, version: Sequence, namespace: Option<&Name>) -> Result<Delta> {
+        let window = self.window.lock();
+        if version < window.floor {
+            return Err(Failure::expired(version, window.floor));
+        }
+        let first = window
+            .lives
+            .partition_point(|life| life.sequence <= version);
+        let concerns = |life: &&Life| namespace.is_none_or(|name| *name == life.record.namespace);
+        let namespaces = match namespace {
+            Some(name) => {
+                let touched = window
+                    .touched
+                    .get(name)
+                    .is_some_and(|touched| touched.anything > version);
+                touched.then(|| name.clone()).into_iter().collect()
+            }
+            None => window
+                .by_time
+                .range(version.saturating_add(1)..)
+                .map(|(_, name)| name.clone())
+                .collect(),
+        };
+        Ok(Delta {
+            upto: window.head.max(version),
+            namespaces,
+            lives: window
+                .lives
+                .range(first..)
+                .filter(concerns)
+                .cloned()
+                .collect(),
+        })
+    }
+}
+
+/// The namespace in which an event changes a quota or a figure.
+fn place(event: &Event) -> Option<&Name> {
+    match event {
+        Event::ObjectRefreshed {
+            ends_reservation: false,
+            ..
+        } => None,
+        event => event.namespace(),
+    }
+}
+
+impl Window {
+    fn new(state: &State) -> Self {
+        let head = state.head().sequence;
+        let mut quotas = HashMap::<Name, BTreeMap<_, _>>::new();
+        for namespace in state.namespaces("") {
+            for view in state.quotas(namespace) {
+                let known = quotas.entry(namespace.clone()).or_default();
+                known.insert(view.record.name.clone(), view.record);
+            }
+        }
+        Self {
+            floor: head,
+            head,
+            quotas,
+            ..Self::default()
+        }
+    }
+
+    fn take(&mut self, entry: &Entry) {
+        self.head = entry.sequence;
+        match &entry.event {
+            Event::QuotaSet(record) => {
+                let known = self.quotas.entry(record.namespace.clone()).or_default();
+                let before = known.insert(record.name.clone(), record.clone());
+                if before.is_none() {
+                    self.live(entry.sequence, record.clone(), true);
+                }
+            }
+            Event::QuotaDeleted { namespace, name } => {
+                if let Some(known) = self.quotas.get_mut(namespace) {
+                    let gone = known.remove(name);
+                    if known.is_empty() {
+                        self.quotas.remove(namespace);
+                    }
+                    if let Some(record) = gone {
+                        self.live(entry.sequence, record, false);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if let Some(namespace) = place(&entry.event).cloned() {
+            let only_a_quota =
+                matches!(entry.event, Event::QuotaSet(_) | Event::QuotaDeleted { .. });
+            self.touch(entry.sequence, namespace, only_a_quota);
+        }
+    }
+
+    fn live(&mut self, sequence: Sequence, record: Arc<QuotaRecord>, began: bool) {
+        self.lives.push_back(Life {
+            sequence,
+            record,
+            began,
+        });
+        if self.lives.len() > WINDOW
+            && let Some(oldest) = self.lives.pop_front()
+        {
+            self.floor = self.floor.max(oldest.sequence);
+        }
+    }
+
+    fn touch(&mut self, sequence: Sequence, namespace: Name, only_a_quota: bool) {
+        let before = self.touched.get(&namespace).copied();
+        let known = before.map_or(self.floor, |before| before.figures);
+        let figures = if only_a_quota { known } else { sequence };
+        self.touched.insert(
+            namespace.clone(),
+            Touched {
+                figures,
+                anything: sequence,
+            },
+        );
+        if let Some(before) = before {
+            self.by_time.remove(&before.anything);
+        }
+        self.by_time.insert(sequence, namespace);
+        if self.by_time.len() > WINDOW
+            && let Some((oldest, namespace)) = self.by_time.pop_first()
+        {
+            self.touched.remove(&namespace);
+            self.floor = self.floor.max(oldest);
+        }
+    }
+}

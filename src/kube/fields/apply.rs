@@ -1,0 +1,370 @@
+//! Server-side apply: a manager says what it wants, and owns just that.
+
+use std::collections::BTreeMap;
+
+use quota_ledger::{Timestamp, quota::Manifest};
+use serde_json::{Map, Value};
+
+use super::{
+    managers::{Manager, Managers},
+    set::{FieldSet, Path, shown},
+};
+use crate::kube::status::{Failure, Result};
+
+/// The manager of the fields of an object that nobody managed when it was first applied to.
+const BEFORE: &str = "before-first-apply";
+/// Where `kubectl apply` without `--server-side` keeps what it applied last.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// Only this manager takes over from client-side apply.
+const KUBECTL: &str = "kubectl";
+
+/// An object as it is after an apply.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::kube) struct Applied {
+    /// The object.
+    pub(in crate::kube) object: Value,
+    /// Its managers.
+    pub(in crate::kube) managed: Vec<Value>,
+}
+
+/// Applies a configuration to an object; `live` and `managed` are empty for a new one.
+///
+/// # Errors
+/// If other managers own fields that would change, unless they are forced to give way.
+pub(in crate::kube) fn apply(
+    live: &Value,
+    managed: &[Value],
+    config: &Value,
+    manager: &str,
+    force: bool,
+    now: Timestamp,
+) -> Result<Applied> {
+    let mut managers = Managers::of(managed);
+    let fields = FieldSet::of(live);
+    if managers.is_empty() && !fields.is_empty() {
+        managers
+            .0
+            .insert(Manager::updating(BEFORE), (fields, Some(now)));
+    }
+    let force = force || (manager == KUBECTL && takes_over(live, &managers, config));
+    let (mut object, managers) = merged(live, managers, config, manager, force, now)?;
+    if manager == KUBECTL && last_applied(live).is_some() {
+        remember(&mut object, config);
+    }
+    Ok(Applied {
+        object,
+        managed: managers.to_json(),
+    })
+}
+
+fn merged(
+    live: &Value,
+    mut managers: Managers,
+    config: &Value,
+    manager: &str,
+    force: bool,
+    now: Timestamp,
+) -> Result<(Value, Managers)> {
+    let manager = Manager::applying(manager);
+    let wanted = FieldSet::of(config);
+    let before = managers.0.get(&manager).cloned().unwrap_or_default();
+    let mut object = live.clone();
+    merge(&mut object, config, &mut Vec::new());
+    let others = managers.0.iter().filter(|(other, _)| **other != manager);
+    let others = others.fold(FieldSet::default(), |all, (_, (fields, _))| {
+        all.union(fields)
+    });
+    // What nobody wants any more goes, unless something in it is still wanted.
+    let kept = others.union(&wanted);
+    for path in before.0.iter().filter(|path| !kept.reaches(path)) {
+        remove(&mut object, path);
+    }
+    let (changed, removed) = FieldSet::difference_of(live, &object);
+    let conflicts = managers.conflicts(&manager, &changed);
+    if !force && !conflicts.is_empty() {
+        return Err(conflict(&conflicts));
+    }
+    managers.take_from_others(&manager, &changed.clone().union(&removed));
+    let is_same = changed.is_empty() && removed.is_empty();
+    let since = if is_same { before.1 } else { Some(now) };
+    managers.0.remove(&manager);
+    if !wanted.is_empty() {
+        managers.0.insert(manager, (wanted, since));
+    }
+    Ok((object, managers))
+}
+
+/// Whether all that conflicts is what kubectl itself applied before, without `--server-side`.
+fn takes_over(live: &Value, managers: &Managers, config: &Value) -> bool {
+    let last = last_applied(live).and_then(|text| Manifest::from_json(text.as_bytes()).ok());
+    let Some(last) = last.and_then(|last| serde_json::to_value(last).ok()) else {
+        return false;
+    };
+    let mut object = live.clone();
+    merge(&mut object, config, &mut Vec::new());
+    let (changed, _) = FieldSet::difference_of(live, &object);
+    let manager = Manager::applying(KUBECTL);
+    // What somebody has changed since is not kubectl's any more.
+    let (differing, _) = FieldSet::difference_of(&last, live);
+    let own = FieldSet::of(&last).minus(&differing);
+    let conflicts = managers.conflicts(&manager, &changed);
+    conflicts
+        .into_iter()
+        .all(|(_, fields)| fields.minus(&own).is_empty())
+}
+
+fn last_applied(object: &Value) -> Option<&str> {
+    object["metadata"]["annotations"][LAST_APPLIED].as_str()
+}
+
+/// Keeps what client-side apply goes by up to date, so that one can go back to it.
+fn remember(object: &mut Value, config: &Value) {
+    let mut config = config.clone();
+    if let Some(annotations) = config["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(LAST_APPLIED);
+    }
+    if let Some(metadata) = config["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+        if metadata
+            .get("annotations")
+            .is_none_or(|annotations| annotations.as_object().is_none_or(Map::is_empty))
+        {
+            metadata.remove("annotations");
+        }
+    }
+    object["metadata"]["annotations"][LAST_APPLIED] = format!("{config}\n").into();
+}
+
+/// Puts a configuration over an object: maps key by key, sets and keyed lists item by item, everything else as a whole.
+fn merge(object: &mut Value, config: &Value, path: &mut Path) {
+    match (object, config) {
+        (Value::Object(object), Value::Object(config)) if !is_whole(path) => {
+            for (key, value) in config {
+                path.push(format!("f:{key}"));
+                merge(
+                    object.entry(key.clone()).or_insert(Value::Null),
+                    value,
+                    path,
+                );
+                path.pop();
+            }
+        }
+        (Value::Array(object), Value::Array(config)) if is_keyed(path) => {
+            for item in config {
+                let same = |known: &&mut Value| match item.get("uid") {
+                    Some(uid) => known.get("uid") == Some(uid),
+                    None => **known == *item,
+                };
+                match object.iter_mut().find(same) {
+                    Some(known) => *known = item.clone(),
+                    None => object.push(item.clone()),
+                }
+            }
+        }
+        (object, config) => *object = config.clone(),
+    }
+}
+
+fn is_whole(path: &[String]) -> bool {
+    path == ["f:spec", "f:scopeSelector"]
+}
+
+fn is_keyed(path: &[String]) -> bool {
+    path == ["f:metadata", "f:finalizers"] || path == ["f:metadata", "f:ownerReferences"]
+}
+
+fn remove(object: &mut Value, path: &[String]) {
+    let Some((first, rest)) = path.split_first() else {
+        return;
+    };
+    let Some((kind, name)) = first.split_once(':') else {
+        return;
+    };
+    match (object, kind) {
+        (Value::Object(fields), "f") if rest.is_empty() => {
+            fields.remove(name);
+        }
+        (Value::Object(fields), "f") => {
+            if let Some(below) = fields.get_mut(name) {
+                remove(below, rest);
+            }
+        }
+        (Value::Array(items), "v" | "k") => {
+            let Ok(key) = serde_json::from_str::<Value>(name) else {
+                return;
+            };
+            items.retain(|item| {
+                if kind == "v" {
+                    *item != key
+                } else {
+                    item["uid"] != key["uid"]
+                }
+            });
+        }
+        _ => {}
+    }
+}
+
+fn conflict(conflicts: &[(Manager, FieldSet)]) -> Failure {
+    let mut by_manager = BTreeMap::<String, Vec<String>>::new();
+    for (manager, fields) in conflicts {
+        by_manager
+            .entry(manager.shown())
+            .or_default()
+            .extend(fields.iter().map(shown));
+    }
+    let causes: Vec<_> = by_manager
+        .iter()
+        .flat_map(|(manager, fields)| {
+            fields
+                .iter()
+                .map(move |field| (format!("conflict with {manager}"), field.clone()))
+        })
+        .collect();
+    let message = match causes.as_slice() {
+        [(conflict, field)] => format!("Apply failed with 1 conflict: {conflict}: {field}"),
+        many => {
+            let of = |(manager, fields): (&String, &Vec<String>)| {
+                let fields: Vec<_> = fields.iter().map(|field| format!("- {field}")).collect();
+                format!("conflicts with {manager}:\n{}", fields.join("\n"))
+            };
+            let said: Vec<_> = by_manager.iter().map(of).collect();
+            format!(
+                "Apply failed with {} conflicts: {}",
+                many.len(),
+                said.join("\n")
+            )
+        }
+    };
+    Failure::apply_conflict(message, causes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::EPOCH;
+
+    fn quota(hard: Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}})
+    }
+
+    #[test]
+    fn appliers_share_own_and_give_up_fields() {
+        let nothing = json!({});
+        let a = apply(
+            &nothing,
+            &[],
+            &quota(json!({"pods": "1", "services": "2"})),
+            "a",
+            false,
+            NOW,
+        )
+        .unwrap();
+        assert_eq!(
+            a.object["spec"]["hard"],
+            json!({"pods": "1", "services": "2"})
+        );
+        // The same value is shared, another one is a conflict.
+        let b = apply(
+            &a.object,
+            &a.managed,
+            &quota(json!({"pods": "1"})),
+            "b",
+            false,
+            NOW,
+        )
+        .unwrap();
+        let refused = apply(
+            &b.object,
+            &b.managed,
+            &quota(json!({"pods": "9"})),
+            "b",
+            false,
+            NOW,
+        )
+        .unwrap_err();
+        assert_eq!(
+            refused.to_json()["message"],
+            "Apply failed with 1 conflict: conflict with \"a\": .spec.hard.pods"
+        );
+        let cause = json!({"reason": "FieldManagerConflict", "message": "conflict with \"a\"", "field": ".spec.hard.pods"});
+        assert_eq!(refused.to_json()["details"]["causes"], json!([cause]));
+        let forced = apply(
+            &b.object,
+            &b.managed,
+            &quota(json!({"pods": "9"})),
+            "b",
+            true,
+            NOW,
+        )
+        .unwrap();
+        assert_eq!(
+            forced.object["spec"]["hard"],
+            json!({"pods": "9", "services": "2"})
+        );
+        // What nobody wants any more goes, what somebody else wants stays.
+        let gone = apply(
+            &forced.object,
+            &forced.managed,
+            &quota(json!({"configmaps": "3"})),
+            "b",
+            false,
+            NOW,
+        )
+        .unwrap();
+        assert_eq!(
+            gone.object["spec"]["hard"],
+            json!({"services": "2", "configmaps": "3"})
+        );
+    }
+
+    #[test]
+    fn a_map_stays_while_something_in_it_is_wanted() {
+        let live = quota(json!({"pods": "1", "services": "2"}));
+        let managed = super::super::updated(None, &live, &[], "a", NOW);
+        let mut managed = managed[0].clone();
+        managed["operation"] = "Apply".into();
+        let applied = apply(
+            &live,
+            &[managed],
+            &quota(json!({"pods": "1"})),
+            "a",
+            false,
+            NOW,
+        )
+        .unwrap();
+        assert_eq!(applied.object["spec"]["hard"], json!({"pods": "1"}));
+    }
+
+    #[test]
+    fn unmanaged_fields_belong_to_before() {
+        let live = quota(json!({"pods": "1"}));
+        let refused = apply(&live, &[], &quota(json!({"pods": "2"})), "a", false, NOW).unwrap_err();
+        let message = refused.to_json()["message"].to_string();
+        assert!(
+            message.contains("before-first-apply\\\" using v1"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn kubectl_takes_over_from_itself() {
+        let mut live = quota(json!({"pods": "1"}));
+        let last = format!("{live}\n");
+        live["metadata"]["annotations"] = json!({LAST_APPLIED: last});
+        let managed = super::super::updated(None, &live, &[], "kubectl-client-side-apply", NOW);
+        let config = quota(json!({"pods": "2"}));
+        assert!(apply(&live, &managed, &config, "other", false, NOW).is_err());
+        let applied = apply(&live, &managed, &config, KUBECTL, false, NOW).unwrap();
+        assert_eq!(applied.object["spec"]["hard"]["pods"], "2");
+        assert_eq!(
+            applied.object["metadata"]["annotations"][LAST_APPLIED],
+            format!("{config}\n")
+        );
+        live["spec"]["hard"]["pods"] = "5".into();
+        assert!(apply(&live, &managed, &config, KUBECTL, false, NOW).is_err());
+    }
+}

@@ -1,0 +1,275 @@
+//! The managers of an object, and what becomes of them when it is updated.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
+use quota_ledger::Timestamp;
+use serde_json::Value;
+
+use super::set::FieldSet;
+use crate::kube::VERSION;
+
+/// Who manages, and how.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Manager {
+    /// `Apply` or `Update`.
+    pub(super) operation: String,
+    pub(super) name: String,
+    pub(super) api_version: String,
+    pub(super) subresource: String,
+}
+
+impl Manager {
+    pub(super) fn applying(name: &str) -> Self {
+        Self::new("Apply", name)
+    }
+
+    pub(super) fn updating(name: &str) -> Self {
+        Self::new("Update", name)
+    }
+
+    fn new(operation: &str, name: &str) -> Self {
+        Self {
+            operation: operation.to_owned(),
+            name: name.to_owned(),
+            api_version: VERSION.to_owned(),
+            subresource: String::new(),
+        }
+    }
+
+    /// As messages name it.
+    pub(super) fn shown(&self) -> String {
+        let mut shown = format!("{:?}", self.name);
+        if !self.subresource.is_empty() {
+            shown += &format!(" with subresource {:?}", self.subresource);
+        }
+        if self.operation == "Update" {
+            shown += &format!(" using {}", self.api_version);
+        }
+        shown
+    }
+}
+
+/// What each manager manages, and since when.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Managers(pub(super) BTreeMap<Manager, (FieldSet, Option<Timestamp>)>);
+
+/// Most managers by update that are told apart; the oldest are merged, as Kubernetes does.
+const UPDATE_MANAGERS_MAX: usize = 10;
+/// The manager of those that were merged.
+const MERGED: &str = "ancient-changes";
+
+impl Managers {
+    /// Reads the `managedFields` of an object; those that cannot be read are passed over.
+    pub(super) fn of(entries: &[Value]) -> Self {
+        let read = |entry: &Value| {
+            let entry: ManagedFieldsEntry = serde_json::from_value(entry.clone()).ok()?;
+            let time = entry
+                .time
+                .and_then(|Time(time)| i64::try_from(time.as_nanosecond()).ok());
+            let manager = Manager {
+                operation: entry
+                    .operation
+                    .filter(|operation| matches!(operation.as_str(), "Apply" | "Update"))?,
+                name: entry.manager.unwrap_or_default(),
+                api_version: entry.api_version.unwrap_or_default(),
+                subresource: entry.subresource.unwrap_or_default(),
+            };
+            let FieldsV1(fields) = entry.fields_v1?;
+            Some((
+                manager,
+                (
+                    FieldSet::from_v1(&fields),
+                    time.map(Timestamp::from_nanoseconds),
+                ),
+            ))
+        };
+        Self(entries.iter().filter_map(read).collect())
+    }
+
+    /// As `managedFields`: appliers first, then by time and name.
+    pub(super) fn to_json(&self) -> Vec<Value> {
+        let mut managers: Vec<_> = self.0.iter().collect();
+        let time = |time: &Option<Timestamp>| time.map(Timestamp::whole_seconds);
+        managers.sort_by(|(a, (_, a_time)), (b, (_, b_time))| {
+            let key = |manager: &Manager, at: &Option<Timestamp>| {
+                (manager.operation.clone(), time(at), manager.clone())
+            };
+            key(a, a_time).cmp(&key(b, b_time))
+        });
+        let entry = |(manager, (fields, at)): (&Manager, &(FieldSet, Option<Timestamp>))| {
+            let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+            let at = time(at)
+                .and_then(|at| jiff::Timestamp::from_nanosecond(at.nanoseconds().into()).ok());
+            serde_json::to_value(ManagedFieldsEntry {
+                manager: some(&manager.name),
+                operation: some(&manager.operation),
+                api_version: some(&manager.api_version),
+                subresource: some(&manager.subresource),
+                time: at.map(Time),
+                fields_type: Some("FieldsV1".to_owned()),
+                fields_v1: Some(FieldsV1(fields.to_v1())),
+            })
+            .unwrap_or_default()
+        };
+        managers.into_iter().map(entry).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes fields from all managers but one; who is left with none is no manager any more.
+    pub(super) fn take_from_others(&mut self, manager: &Manager, fields: &FieldSet) {
+        for (other, (managed, _)) in &mut self.0 {
+            if other != manager {
+                *managed = std::mem::take(managed).minus(fields);
+            }
+        }
+        self.0
+            .retain(|other, (managed, _)| other == manager || !managed.is_empty());
+    }
+
+    /// The fields of the others that are among these.
+    pub(super) fn conflicts(
+        &self,
+        manager: &Manager,
+        fields: &FieldSet,
+    ) -> Vec<(Manager, FieldSet)> {
+        let others = self.0.iter().filter(|(other, _)| *other != manager);
+        let conflicts = others.map(|(other, (managed, _))| (other.clone(), managed.both(fields)));
+        conflicts.filter(|(_, fields)| !fields.is_empty()).collect()
+    }
+
+    fn merge_oldest(&mut self) {
+        let is_update =
+            |manager: &&Manager| manager.operation == "Update" && manager.subresource.is_empty();
+        let count = self.0.keys().filter(is_update).count();
+        if count <= UPDATE_MANAGERS_MAX {
+            return;
+        }
+        let mut updates: Vec<_> = self.0.keys().filter(is_update).cloned().collect();
+        updates.sort_by_key(|manager| (self.0[manager].1, manager.clone()));
+        let mut merged = (FieldSet::default(), None);
+        for manager in updates.into_iter().take(count - UPDATE_MANAGERS_MAX + 1) {
+            if let Some((fields, time)) = self.0.remove(&manager) {
+                merged = (merged.0.union(&fields), time.max(merged.1));
+            }
+        }
+        self.0.insert(Manager::updating(MERGED), merged);
+    }
+}
+
+/// The managers of an object that was created or updated by a manager: what it added or changed is its own from now
+/// on. An object of which nobody managed anything stays so.
+///
+/// `old` is none for a new object. `given` are the `managedFields` of the new object: callers may set them, except to
+/// nothing; one empty entry resets them.
+pub(in crate::kube) fn updated(
+    old: Option<(&Value, &[Value])>,
+    new: &Value,
+    given: &[Value],
+    manager: &str,
+    now: Timestamp,
+) -> Vec<Value> {
+    if given == [Value::Object(serde_json::Map::new())] {
+        return Vec::new();
+    }
+    let mut managers = Managers::of(given);
+    let nothing = serde_json::json!({"metadata": {}, "spec": {}});
+    let (old, is_new) = match old {
+        Some((old, known)) => {
+            if managers.is_empty() {
+                managers = Managers::of(known);
+            }
+            (old, false)
+        }
+        None => {
+            managers = Managers::default();
+            (&nothing, true)
+        }
+    };
+    if managers.is_empty() && !is_new {
+        return Vec::new();
+    }
+    let (changed, removed) = FieldSet::difference_of(old, new);
+    let manager = Manager::updating(manager);
+    managers.take_from_others(&manager, &changed.clone().union(&removed));
+    let before = managers.0.get(&manager).cloned().unwrap_or_default();
+    let after = before.0.minus(&removed).union(&changed);
+    let since = if changed.is_empty() {
+        before.1
+    } else {
+        Some(now)
+    };
+    managers.0.remove(&manager);
+    if !after.is_empty() {
+        managers.0.insert(manager, (after, since));
+    }
+    managers.merge_oldest();
+    managers.to_json()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_nanoseconds(seconds * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_change_belongs_to_who_made_it() {
+        let first = json!({"metadata": {}, "spec": {"hard": {"pods": "1", "services": "1"}}});
+        let managed = updated(None, &first, &[], "create", at(1));
+        let expected = json!({
+            "manager": "create", "operation": "Update", "apiVersion": "v1", "time": "1970-01-01T00:00:01Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {"f:hard": {".": {}, "f:pods": {}, "f:services": {}}}},
+        });
+        assert_eq!(managed, [expected]);
+        let second = json!({"metadata": {}, "spec": {"hard": {"pods": "2"}}});
+        let managed = updated(Some((&first, &managed)), &second, &managed, "patch", at(2));
+        assert_eq!(managed.len(), 2);
+        assert_eq!(managed[0]["fieldsV1"], json!({"f:spec": {"f:hard": {}}}));
+        assert_eq!(
+            managed[1]["fieldsV1"],
+            json!({"f:spec": {"f:hard": {"f:pods": {}}}})
+        );
+        assert_eq!(
+            updated(
+                Some((&first, &managed)),
+                &second,
+                &[json!({})],
+                "patch",
+                at(2)
+            ),
+            Vec::<Value>::new()
+        );
+        assert_eq!(
+            updated(Some((&first, &[])), &second, &[], "patch", at(2)),
+            Vec::<Value>::new()
+        );
+    }
+
+    #[test]
+    fn managers_are_bounded() {
+        let mut object = json!({"metadata": {}, "spec": {"hard": {}}});
+        let mut managed = updated(None, &object, &[], "m", at(0));
+        for number in 0..30 {
+            let old = object.clone();
+            object["spec"]["hard"][format!("count/{number}")] = "1".into();
+            managed = updated(
+                Some((&old, &managed)),
+                &object,
+                &managed,
+                &format!("m{number}"),
+                at(number),
+            );
+        }
+        assert_eq!(managed.len(), UPDATE_MANAGERS_MAX);
+        assert_eq!(managed[0]["manager"], MERGED);
+    }
+}

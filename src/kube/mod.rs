@@ -1,0 +1,184 @@
+//! The Kubernetes-style API: what an unmodified `kubectl` needs to work with quotas.
+//!
+//! # Versions
+//! A version (`resourceVersion`) is a sequence of the ledger.
+//! * That of a list is how far the ledger was when the list was read.
+//! * That of a quota is the last entry that changed it: its spec, its metadata, or something in its namespace that its
+//!   figures may depend on. So it moves with `used` and `reserved`, and a watch can show them.
+//! * A write that names a version is carried out unless spec or metadata were changed after it (409 `Conflict`).
+//!   Figures that have changed since do not stand in the way: nobody writes them.
+//! * A watch from a version tells everything after it, merged: only the newest of several changes of a quota is told.
+//!   What was before the daemon's start, or too many changes ago, is `410 Gone`, and the client lists again.
+//!
+//! # Where it differs from Kubernetes
+//! `status` is computed: it cannot be written, and has `reserved` and `reservations` beside `hard` and `used`. Namespaces
+//! are there as soon as they are named. Answers are JSON, also to those who would rather have protobuf.
+
+mod accept;
+mod body;
+mod changes;
+mod discovery;
+mod fields;
+mod namespaces;
+mod object;
+mod openapi;
+mod params;
+mod patch;
+mod protobuf;
+mod read;
+mod remove;
+mod selector;
+mod status;
+mod table;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+
+use axum::{Router, extract::FromRequestParts, routing::get};
+use http::request::Parts;
+use quota_ledger::{
+    event::{Actor, Sequence},
+    state::{QuotaView, State},
+};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use self::{changes::Changes, object::Object, status::Failure};
+use crate::{auth::Principal, config::Config, writer::Ledger};
+
+const VERSION: &str = quota_ledger::quota::manifest::API_VERSION;
+const KIND: &str = quota_ledger::quota::manifest::KIND;
+const PLURAL: &str = "resourcequotas";
+const NAMESPACE_KIND: &str = "Namespace";
+const NAMESPACES: &str = "namespaces";
+
+/// What callers may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Quotas that are read from the state at once.
+    pub page: usize,
+    /// Open watches.
+    pub watch_streams: usize,
+}
+
+impl From<&Config> for Limits {
+    fn from(config: &Config) -> Self {
+        let limits = &config.limits;
+        Self {
+            page: limits.page.get(),
+            watch_streams: limits.watch_streams.get(),
+        }
+    }
+}
+
+/// The state of this API. Cheap to clone.
+#[derive(Clone)]
+pub struct Kube(Arc<Shared>);
+
+struct Shared {
+    ledger: Ledger,
+    limits: Limits,
+    changes: Arc<Changes>,
+    watches: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Kube {
+    /// Follows the ledger until `stop`, which also ends the watches. Needs a tokio runtime.
+    #[must_use]
+    pub fn start(ledger: Ledger, limits: Limits, stop: CancellationToken) -> Self {
+        let changes = Changes::follow(&ledger, stop.clone());
+        let watches = Arc::new(Semaphore::new(limits.watch_streams));
+        Self(Arc::new(Shared {
+            ledger,
+            limits,
+            changes,
+            watches,
+            stop,
+        }))
+    }
+
+    fn chunk(&self) -> usize {
+        self.0.limits.page.max(1)
+    }
+
+    /// Reads the state, with how far it was.
+    async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> status::Result<(R, Sequence)> {
+        let read = self
+            .0
+            .ledger
+            .read(|state| (question(state), state.head().sequence))
+            .await;
+        let (answer, head) = read.map_err(Failure::from)?;
+        self.0.changes.reach(head).await;
+        Ok((answer, head))
+    }
+
+    /// A quota as an object, from a state that had come to `head`.
+    fn object(&self, view: QuotaView, head: Sequence) -> Object {
+        let version = self
+            .0
+            .changes
+            .version(&view.record.namespace, view.entry, head);
+        Object::new(view, version)
+    }
+}
+
+/// The routes of this API.
+pub fn router(kube: Kube) -> Router {
+    let quotas = get(read::list)
+        .post(write::create)
+        .delete(remove::delete_collection);
+    let quota = get(read::get)
+        .put(write::replace)
+        .patch(write::patch)
+        .delete(remove::delete);
+    let routes = Router::new()
+        .route(
+            &format!("/api/v1/{PLURAL}"),
+            get(read::list_all).fallback(no_such_method),
+        )
+        .route(
+            &format!("/api/v1/namespaces/{{namespace}}/{PLURAL}"),
+            quotas.fallback(no_such_method),
+        )
+        .route(
+            &format!("/api/v1/namespaces/{{namespace}}/{PLURAL}/{{name}}"),
+            quota.fallback(no_such_method),
+        )
+        .route(
+            &format!("/api/v1/namespaces/{{namespace}}/{PLURAL}/{{name}}/status"),
+            get(read::get).fallback(no_such_method),
+        )
+        .route(
+            "/api/v1/namespaces",
+            get(namespaces::list).fallback(no_such_method),
+        )
+        .route(
+            "/api/v1/namespaces/{namespace}",
+            get(namespaces::get).fallback(no_such_method),
+        );
+    routes
+        .merge(discovery::router())
+        .merge(openapi::router())
+        .with_state(kube)
+}
+
+/// Who sent a request, as the entries that it causes name it.
+struct Caller(Arc<Actor>);
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> status::Result<Self> {
+        let actor = crate::api::actor(&parts.headers, Principal::name_of(&parts.extensions));
+        actor
+            .map(Self)
+            .map_err(|problem| Failure::bad_request(problem.detail()))
+    }
+}
+
+async fn no_such_method() -> Failure {
+    Failure::method_not_allowed()
+}

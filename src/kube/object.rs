@@ -1,0 +1,106 @@
+//! Quotas as objects of the API.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use quota_ledger::{
+    Name,
+    event::{QuotaRecord, Sequence},
+    quantity::Quantity,
+    quota::Manifest,
+    state::{Figure, QuotaView},
+};
+use serde_json::{Value, json};
+
+use super::status::{Failure, Result};
+use crate::api::render;
+
+/// A quota as it is served.
+#[derive(Clone, Debug)]
+pub(super) struct Object {
+    /// What was written.
+    pub(super) manifest: Manifest,
+    /// The entry that set it; 0: none has.
+    pub(super) entry: Sequence,
+    /// Where its figures are from; none: it has none.
+    view: Option<QuotaView>,
+}
+
+impl Object {
+    /// A quota of the ledger, as it is at a version.
+    pub(super) fn new(view: QuotaView, version: Sequence) -> Self {
+        let manifest = render::manifest(&view.record, version);
+        Self {
+            manifest,
+            entry: view.entry,
+            view: Some(view),
+        }
+    }
+
+    /// A quota that is not in the ledger.
+    pub(super) fn unwritten(manifest: Manifest) -> Self {
+        Self {
+            manifest,
+            entry: 0,
+            view: None,
+        }
+    }
+
+    /// A deleted quota: what was used of it is not known any more.
+    pub(super) fn deleted(record: &Arc<QuotaRecord>, version: Sequence) -> Self {
+        let figure = |(resource, hard): (&Name, &Quantity)| Figure {
+            resource: resource.clone(),
+            hard: hard.clone(),
+            used: None,
+            reserved: Quantity::ZERO,
+        };
+        let figures = record.spec.hard.iter().map(figure).collect();
+        Self::new(
+            QuotaView {
+                record: record.clone(),
+                entry: 0,
+                figures,
+                holds: Vec::new(),
+            },
+            version,
+        )
+    }
+
+    /// The same with other metadata and spec, as a dry run shows it.
+    pub(super) fn with(&self, manifest: Manifest) -> Self {
+        Self {
+            manifest,
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn namespace(&self) -> &Name {
+        &self.manifest.metadata.namespace
+    }
+
+    pub(super) fn name(&self) -> &Name {
+        &self.manifest.metadata.name
+    }
+
+    pub(super) fn labels(&self) -> &BTreeMap<String, String> {
+        &self.manifest.metadata.labels
+    }
+
+    /// One per limit.
+    pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.view.iter().flat_map(|view| &view.figures)
+    }
+
+    /// The object as JSON.
+    pub(super) fn to_json(&self) -> Result<Value> {
+        let json = |value| serde_json::to_value(value).map_err(|error| Failure::internal(&error));
+        let mut object = json(&self.manifest)?;
+        object["status"] = match &self.view {
+            Some(view) => {
+                let whole = serde_json::to_value(render::ResourceQuota::from(view));
+                whole.map_err(|error| Failure::internal(&error))?["status"].take()
+            }
+            None => json!({}),
+        };
+        Ok(object)
+    }
+}

@@ -1,0 +1,210 @@
+//! The query of a request: which objects, in which version, and how a write is to be done.
+
+use axum::extract::{FromRequestParts, Query};
+use http::{HeaderMap, header, request::Parts};
+use quota_ledger::event::Sequence;
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    selector::{FieldSelector, LabelSelector},
+    status::{Failure, Result},
+};
+
+/// Longer names of field managers are refused, as Kubernetes does.
+const MANAGER_MAX_BYTES: usize = 128;
+
+/// All parameters that any request takes; others are passed over, as Kubernetes does.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Params {
+    pub(super) limit: Option<i64>,
+    #[serde(rename = "continue")]
+    pub(super) after: String,
+    field_selector: String,
+    label_selector: String,
+    resource_version: String,
+    resource_version_match: String,
+    #[serde(deserialize_with = "flag")]
+    pub(super) watch: bool,
+    #[serde(deserialize_with = "flag")]
+    pub(super) allow_watch_bookmarks: bool,
+    #[serde(deserialize_with = "flag")]
+    pub(super) send_initial_events: bool,
+    pub(super) timeout_seconds: Option<u64>,
+    dry_run: Option<String>,
+    field_manager: String,
+    field_validation: String,
+    #[serde(deserialize_with = "flag")]
+    pub(super) force: bool,
+    pub(super) include_object: String,
+}
+
+/// What becomes of fields that are not known, or given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldValidation {
+    Ignore,
+    Warn,
+    Strict,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Params {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let query = Query::<Self>::from_request_parts(parts, state).await;
+        query
+            .map(|Query(params)| params)
+            .map_err(|error| Failure::bad_request(error.body_text()))
+    }
+}
+
+impl Params {
+    pub(super) fn labels(&self) -> Result<LabelSelector> {
+        LabelSelector::parse(&self.label_selector).map_err(Failure::bad_request)
+    }
+
+    pub(super) fn fields(&self) -> Result<FieldSelector> {
+        FieldSelector::parse(&self.field_selector).map_err(Failure::bad_request)
+    }
+
+    /// The version asked for; none: any.
+    pub(super) fn version(&self) -> Result<Option<Sequence>> {
+        match self.resource_version.as_str() {
+            "" | "0" => Ok(None),
+            text => text.parse().map(Some).map_err(|_| {
+                let why = format!("Invalid value: {text:?}: a resourceVersion is a number");
+                let causes = vec![("FieldValueInvalid", "resourceVersion".to_owned(), why)];
+                Failure::unprocessable("ListOptions.meta.k8s.io", "", causes)
+            }),
+        }
+    }
+
+    /// Checks the version asked for against how far the ledger is: what is served is always the newest.
+    ///
+    /// # Errors
+    /// If the ledger has not come that far, or exactly that version is wanted and it is not the newest.
+    pub(super) fn check_version(&self, head: Sequence) -> Result<()> {
+        let forbidden = |why: &str| {
+            let field = "resourceVersionMatch".to_owned();
+            let causes = vec![("FieldValueForbidden", field, format!("Forbidden: {why}"))];
+            Failure::unprocessable("ListOptions.meta.k8s.io", "", causes)
+        };
+        let version = self.version()?;
+        let exact = match self.resource_version_match.as_str() {
+            "" => false,
+            _ if self.resource_version.is_empty() => {
+                return Err(forbidden(
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
+            }
+            "Exact" if version.is_none() => {
+                return Err(forbidden(
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ));
+            }
+            "Exact" => true,
+            "NotOlderThan" => false,
+            _ => return Err(forbidden("supported values: \"Exact\", \"NotOlderThan\"")),
+        };
+        match version {
+            Some(version) if version > head => Err(Failure::not_yet(version, head)),
+            Some(version) if exact && version < head => Err(Failure::expired(version, head)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks what a watch may ask for.
+    pub(super) fn check_watch(&self) -> Result<()> {
+        let wrong = match (
+            self.send_initial_events,
+            self.resource_version_match.as_str(),
+        ) {
+            (false, "") | (true, "NotOlderThan") => return Ok(()),
+            (false, _) => {
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            }
+            (true, _) => "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+        };
+        let causes = vec![(
+            "FieldValueForbidden",
+            "resourceVersionMatch".to_owned(),
+            format!("Forbidden: {wrong}"),
+        )];
+        Err(Failure::unprocessable(
+            "ListOptions.meta.k8s.io",
+            "",
+            causes,
+        ))
+    }
+
+    /// Whether nothing is to be written.
+    pub(super) fn dry_run(&self) -> Result<bool> {
+        match self.dry_run.as_deref() {
+            None | Some("") => Ok(false),
+            Some("All") => Ok(true),
+            Some(other) => Err(unsupported("dryRun", other, "\"All\"")),
+        }
+    }
+
+    pub(super) fn field_validation(&self) -> Result<FieldValidation> {
+        match self.field_validation.as_str() {
+            "" | "Warn" => Ok(FieldValidation::Warn),
+            "Strict" => Ok(FieldValidation::Strict),
+            "Ignore" => Ok(FieldValidation::Ignore),
+            other => Err(unsupported(
+                "fieldValidation",
+                other,
+                "\"Ignore\", \"Strict\", \"Warn\"",
+            )),
+        }
+    }
+
+    /// Who manages the fields that are written: as the request says, or the program that sent it.
+    pub(super) fn manager(&self, headers: &HeaderMap) -> Result<String> {
+        let name = &self.field_manager;
+        if name.len() > MANAGER_MAX_BYTES || name.chars().any(char::is_control) {
+            let why = format!(
+                "Invalid value: {name:?}: should be at most {MANAGER_MAX_BYTES} printable characters"
+            );
+            let causes = vec![("FieldValueInvalid", "fieldManager".to_owned(), why)];
+            return Err(Failure::unprocessable(
+                "CreateOptions.meta.k8s.io",
+                "",
+                causes,
+            ));
+        }
+        if !name.is_empty() {
+            return Ok(name.clone());
+        }
+        let agent = headers
+            .get(header::USER_AGENT)
+            .and_then(|agent| agent.to_str().ok());
+        let program = agent
+            .and_then(|agent| agent.split('/').next())
+            .unwrap_or_default();
+        let program = program.get(..MANAGER_MAX_BYTES).unwrap_or(program);
+        Ok(if program.is_empty() {
+            "unknown"
+        } else {
+            program
+        }
+        .to_owned())
+    }
+
+    /// Server-side apply has to name its manager.
+    pub(super) fn has_manager(&self) -> bool {
+        !self.field_manager.is_empty()
+    }
+}
+
+fn unsupported(field: &str, value: &str, supported: &str) -> Failure {
+    let why = format!("Unsupported value: {value:?}: supported values: {supported}");
+    let causes = vec![("FieldValueNotSupported", field.to_owned(), why)];
+    Failure::unprocessable("PatchOptions.meta.k8s.io", "", causes)
+}
+
+/// Kubernetes takes everything but `false` and `0` for true, also nothing.
+fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<bool, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.is_some_and(|text| !text.eq_ignore_ascii_case("false") && text != "0"))
+}

@@ -1,0 +1,360 @@
+//! Bodies in Kubernetes' protobuf, of the kinds that clients send here. Numbers as in `generated.proto` of
+//! `k8s.io/api/core/v1` and `k8s.io/apimachinery/pkg`; what a quota does not take is left out.
+
+use std::collections::HashMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use prost::Message;
+use serde_json::{Map, Value, json};
+
+/// What every such body begins with.
+const MAGIC: &[u8] = b"k8s\0";
+
+/// The envelope of every object.
+#[derive(Clone, PartialEq, Message)]
+struct Unknown {
+    #[prost(message, optional, tag = "1")]
+    type_meta: Option<TypeMeta>,
+    #[prost(bytes = "vec", tag = "2")]
+    raw: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TypeMeta {
+    #[prost(string, tag = "1")]
+    api_version: String,
+    #[prost(string, tag = "2")]
+    kind: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ResourceQuota {
+    #[prost(message, optional, tag = "1")]
+    metadata: Option<ObjectMeta>,
+    #[prost(message, optional, tag = "2")]
+    spec: Option<Spec>,
+    #[prost(message, optional, tag = "3")]
+    status: Option<Status>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ObjectMeta {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    generate_name: String,
+    #[prost(string, tag = "3")]
+    namespace: String,
+    #[prost(string, tag = "5")]
+    uid: String,
+    #[prost(string, tag = "6")]
+    resource_version: String,
+    #[prost(int64, tag = "7")]
+    generation: i64,
+    #[prost(message, optional, tag = "8")]
+    creation_timestamp: Option<Time>,
+    #[prost(map = "string, string", tag = "11")]
+    labels: HashMap<String, String>,
+    #[prost(map = "string, string", tag = "12")]
+    annotations: HashMap<String, String>,
+    #[prost(message, repeated, tag = "13")]
+    owner_references: Vec<OwnerReference>,
+    #[prost(string, repeated, tag = "14")]
+    finalizers: Vec<String>,
+    #[prost(message, repeated, tag = "17")]
+    managed_fields: Vec<ManagedFieldsEntry>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+struct Time {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct OwnerReference {
+    #[prost(string, tag = "1")]
+    kind: String,
+    #[prost(string, tag = "3")]
+    name: String,
+    #[prost(string, tag = "4")]
+    uid: String,
+    #[prost(string, tag = "5")]
+    api_version: String,
+    #[prost(bool, optional, tag = "6")]
+    controller: Option<bool>,
+    #[prost(bool, optional, tag = "7")]
+    block_owner_deletion: Option<bool>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ManagedFieldsEntry {
+    #[prost(string, tag = "1")]
+    manager: String,
+    #[prost(string, tag = "2")]
+    operation: String,
+    #[prost(string, tag = "3")]
+    api_version: String,
+    #[prost(message, optional, tag = "4")]
+    time: Option<Time>,
+    #[prost(string, tag = "6")]
+    fields_type: String,
+    #[prost(message, optional, tag = "7")]
+    fields_v1: Option<FieldsV1>,
+    #[prost(string, tag = "8")]
+    subresource: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct FieldsV1 {
+    #[prost(bytes = "vec", tag = "1")]
+    raw: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Spec {
+    #[prost(map = "string, message", tag = "1")]
+    hard: HashMap<String, Quantity>,
+    #[prost(string, repeated, tag = "2")]
+    scopes: Vec<String>,
+    #[prost(message, optional, tag = "3")]
+    scope_selector: Option<ScopeSelector>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Status {
+    #[prost(map = "string, message", tag = "1")]
+    hard: HashMap<String, Quantity>,
+    #[prost(map = "string, message", tag = "2")]
+    used: HashMap<String, Quantity>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Quantity {
+    #[prost(string, tag = "1")]
+    string: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ScopeSelector {
+    #[prost(message, repeated, tag = "1")]
+    match_expressions: Vec<ScopeExpression>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ScopeExpression {
+    #[prost(string, tag = "1")]
+    scope_name: String,
+    #[prost(string, tag = "2")]
+    operator: String,
+    #[prost(string, repeated, tag = "3")]
+    values: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct DeleteOptions {
+    #[prost(message, optional, tag = "2")]
+    preconditions: Option<Preconditions>,
+    #[prost(string, optional, tag = "4")]
+    propagation_policy: Option<String>,
+    #[prost(string, repeated, tag = "5")]
+    dry_run: Vec<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Preconditions {
+    #[prost(string, optional, tag = "1")]
+    uid: Option<String>,
+    #[prost(string, optional, tag = "2")]
+    resource_version: Option<String>,
+}
+
+/// Why a body is not the protobuf of what is wanted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Undecodable {
+    #[error(
+        "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
+    )]
+    NoMagic,
+    #[error(transparent)]
+    Wire(#[from] prost::DecodeError),
+    #[error("no kind {kind:?} is registered for version {api_version:?} here")]
+    OtherKind { api_version: String, kind: String },
+}
+
+/// A quota as JSON.
+pub(super) fn quota(body: &[u8]) -> Result<Value, Undecodable> {
+    let (types, raw) = open(body)?;
+    if types.kind != super::KIND || types.api_version != super::VERSION {
+        let TypeMeta { api_version, kind } = types;
+        return Err(Undecodable::OtherKind { api_version, kind });
+    }
+    let quota = ResourceQuota::decode(&*raw)?;
+    let status = quota.status.unwrap_or_default();
+    Ok(json!({
+        "apiVersion": types.api_version,
+        "kind": types.kind,
+        "metadata": metadata(quota.metadata.unwrap_or_default()),
+        "spec": spec(quota.spec.unwrap_or_default()),
+        "status": {"hard": list(status.hard), "used": list(status.used)},
+    }))
+}
+
+/// The options of a deletion.
+pub(super) fn delete_options(body: &[u8]) -> Result<meta::DeleteOptions, Undecodable> {
+    let (_, raw) = open(body)?;
+    let options = DeleteOptions::decode(&*raw)?;
+    Ok(meta::DeleteOptions {
+        preconditions: options
+            .preconditions
+            .map(|preconditions| meta::Preconditions {
+                uid: preconditions.uid,
+                resource_version: preconditions.resource_version,
+            }),
+        propagation_policy: options.propagation_policy,
+        dry_run: Some(options.dry_run),
+        ..meta::DeleteOptions::default()
+    })
+}
+
+fn open(body: &[u8]) -> Result<(TypeMeta, Vec<u8>), Undecodable> {
+    let body = body.strip_prefix(MAGIC).ok_or(Undecodable::NoMagic)?;
+    let unknown = Unknown::decode(body)?;
+    Ok((unknown.type_meta.unwrap_or_default(), unknown.raw))
+}
+
+fn metadata(from: ObjectMeta) -> Value {
+    let owner = |owner: OwnerReference| {
+        let mut json = json!({
+            "apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid,
+        });
+        let flags = [
+            ("controller", owner.controller),
+            ("blockOwnerDeletion", owner.block_owner_deletion),
+        ];
+        for (name, flag) in flags {
+            if let Some(flag) = flag {
+                json[name] = flag.into();
+            }
+        }
+        json
+    };
+    let managed = |entry: ManagedFieldsEntry| {
+        let mut json = json!({
+            "manager": entry.manager, "operation": entry.operation, "apiVersion": entry.api_version,
+            "fieldsType": entry.fields_type,
+        });
+        if let Some(time) = entry.time.and_then(time) {
+            json["time"] = time;
+        }
+        if let Some(fields) = entry.fields_v1 {
+            json["fieldsV1"] = serde_json::from_slice(&fields.raw).unwrap_or_default();
+        }
+        if !entry.subresource.is_empty() {
+            json["subresource"] = entry.subresource.into();
+        }
+        json
+    };
+    let mut json = json!({
+        "name": from.name, "generateName": from.generate_name, "namespace": from.namespace, "uid": from.uid,
+        "resourceVersion": from.resource_version, "generation": from.generation,
+        "labels": from.labels, "annotations": from.annotations, "finalizers": from.finalizers,
+        "ownerReferences": from.owner_references.into_iter().map(owner).collect::<Vec<_>>(),
+        "managedFields": from.managed_fields.into_iter().map(managed).collect::<Vec<_>>(),
+    });
+    if let Some(time) = from.creation_timestamp.and_then(time) {
+        json["creationTimestamp"] = time;
+    }
+    json
+}
+
+/// The zero time is no time.
+fn time(time: Time) -> Option<Value> {
+    let is_set = time != Time::default();
+    let time = jiff::Timestamp::new(time.seconds, time.nanos)
+        .ok()
+        .filter(|_| is_set)?;
+    Some(time.to_string().into())
+}
+
+fn spec(from: Spec) -> Value {
+    let mut json = json!({"hard": list(from.hard), "scopes": from.scopes});
+    if let Some(selector) = from.scope_selector {
+        let expression = |expression: ScopeExpression| {
+            json!({
+                "scopeName": expression.scope_name, "operator": expression.operator, "values": expression.values,
+            })
+        };
+        let expressions: Vec<_> = selector
+            .match_expressions
+            .into_iter()
+            .map(expression)
+            .collect();
+        json["scopeSelector"] = json!({"matchExpressions": expressions});
+    }
+    json
+}
+
+fn list(from: HashMap<String, Quantity>) -> Value {
+    let entries = from
+        .into_iter()
+        .map(|(name, quantity)| (name, Value::String(quantity.string)));
+    Value::Object(entries.collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+    use super::*;
+
+    #[test]
+    fn what_kubectl_create_quota_sends_is_read() {
+        let sent = "azhzAAoTCgJ2MRINUmVzb3VyY2VRdW90YRKfAQoWCgJycRIAGgR3aXJlIgAqADIAOABCABKCAQoRCgpsaW1pdHMuY3B1EgMK\
+                    ATgKDAoEcG9kcxIECgIxMAoTCgxyZXF1ZXN0cy5jcHUSAwoBNAofChhyZXF1ZXN0cy5leGFtcGxlLmNvbS9ncHUSAwoBMgoYCg9y\
+                    ZXF1ZXN0cy5tZW1vcnkSBQoDOEdpCg8KCHNlcnZpY2VzEgMKATUaABoAIgA=";
+        let json = quota(&STANDARD.decode(sent).unwrap()).unwrap();
+        assert_eq!(
+            (&json["kind"], &json["apiVersion"]),
+            (&json!("ResourceQuota"), &json!("v1"))
+        );
+        assert_eq!(json["metadata"]["name"], "rq");
+        assert_eq!(json["metadata"]["namespace"], "wire");
+        assert_eq!(json["metadata"].get("creationTimestamp"), None);
+        let hard = json!({
+            "pods": "10", "requests.cpu": "4", "requests.memory": "8Gi", "limits.cpu": "8", "services": "5",
+            "requests.example.com/gpu": "2",
+        });
+        assert_eq!(json["spec"]["hard"], hard);
+    }
+
+    #[test]
+    fn what_the_api_server_answers_is_read() {
+        let answered = "azhzAAoTCgJ2MRINUmVzb3VyY2VRdW90YRK9AQqpAQoDdmFsEgAaBHdpcmUiACokMGEyNDBlNGEtMGM5Yy00MGIwLWFmYmUt\
+                        MTVmZmQxZjc0OGIzMgMyNDQ4AEIICLWWg9gGEACKAWAKDmt1YmVjdGwtY3JlYXRlEgZVcGRhdGUaAnYxIggItZaD2AYQADII\
+                        RmllbGRzVjE6LAoqeyJmOnNwZWMiOnsiZjpoYXJkIjp7Ii4iOnt9LCJmOnBvZHMiOnt9fX19QgASDQoLCgRwb2RzEgMKATEa\
+                        ABoAIgA=";
+        let json = quota(&STANDARD.decode(answered).unwrap()).unwrap();
+        assert_eq!(json["metadata"]["resourceVersion"], "244");
+        assert_eq!(
+            json["metadata"]["creationTimestamp"],
+            "2026-11-20T22:35:33Z"
+        );
+        let fields = json!({"f:spec": {"f:hard": {".": {}, "f:pods": {}}}});
+        assert_eq!(json["metadata"]["managedFields"][0]["fieldsV1"], fields);
+    }
+
+    #[test]
+    fn other_bodies_are_refused() {
+        assert!(matches!(quota(b"{}"), Err(Undecodable::NoMagic)));
+        assert!(matches!(quota(b"k8s\0\xff"), Err(Undecodable::Wire(_))));
+        let namespace = STANDARD
+            .decode("azhzAAoPCgJ2MRIJTmFtZXNwYWNlEhwKFAoEd2lyZRIAGgAiACoAMgA4AEIAEgAaAgoAGgAiAA==");
+        assert!(matches!(
+            quota(&namespace.unwrap()),
+            Err(Undecodable::OtherKind { .. })
+        ));
+    }
+}

@@ -1,0 +1,295 @@
+//! Reading quotas: one, or lists of them.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use quota_ledger::{
+    Name,
+    event::Sequence,
+    state::{self, QuotaView},
+};
+use serde_json::{Value, json};
+
+use super::{
+    KIND, Kube, VERSION,
+    accept::Shape,
+    object::Object,
+    params::Params,
+    selector::{FieldSelector, LabelSelector},
+    status::{Failure, Result},
+    table::{self, Attachment},
+    watch,
+};
+use crate::writer::now;
+
+/// Quotas of one list; more are left for `continue`, whatever `limit` says.
+const LIST_MAX: usize = 10_000;
+
+/// Which quotas are meant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scope {
+    /// Their namespace; none: all.
+    pub(super) namespace: Option<Name>,
+    pub(super) fields: FieldSelector,
+    pub(super) labels: LabelSelector,
+}
+
+impl Scope {
+    pub(super) fn new(namespace: Option<String>, params: &Params) -> Result<Self> {
+        let (fields, labels) = (params.fields()?, params.labels()?);
+        let namespace = namespace
+            .map(Name::from)
+            .or_else(|| fields.namespace().cloned());
+        Ok(Self {
+            namespace,
+            fields,
+            labels,
+        })
+    }
+
+    pub(super) fn holds(&self, object: &Object) -> bool {
+        self.is_about(object.namespace(), object.name()) && self.labels.matches(object.labels())
+    }
+
+    /// Whether it may hold a quota of this name, whatever its labels.
+    pub(super) fn is_about(&self, namespace: &Name, name: &Name) -> bool {
+        self.namespace.as_ref().is_none_or(|own| own == namespace)
+            && self.fields.matches(namespace, name)
+    }
+}
+
+pub(super) async fn get(
+    State(kube): State<Kube>,
+    Path((namespace, name)): Path<(String, String)>,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
+    let (object, head) = kube.quota(&namespace, &name).await?;
+    params.check_version(head)?;
+    let object = object.ok_or_else(|| Failure::not_found(&name))?;
+    one(&object, shape, &params)
+}
+
+/// The answer to a request about one quota.
+pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
+    let json = match shape {
+        Shape::Whole => object.to_json()?,
+        Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
+        Shape::Table(version) => {
+            let attachment = Attachment::parse(&params.include_object)?;
+            let row = table::row(object, attachment, version, now())?;
+            let metadata = json!({"resourceVersion": object.manifest.metadata.resource_version});
+            as_table(version, &metadata, vec![row])
+        }
+    };
+    Ok(Json(json).into_response())
+}
+
+pub(super) async fn list_all(
+    State(kube): State<Kube>,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
+    list_or_watch(kube, None, shape, params).await
+}
+
+pub(super) async fn list(
+    State(kube): State<Kube>,
+    Path(namespace): Path<String>,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
+    list_or_watch(kube, Some(namespace), shape, params).await
+}
+
+async fn list_or_watch(
+    kube: Kube,
+    namespace: Option<String>,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
+    let scope = Scope::new(namespace, &params)?;
+    if params.watch {
+        return watch::watch(kube, scope, shape, params).await;
+    }
+    let limit = match params.limit.and_then(|limit| usize::try_from(limit).ok()) {
+        None | Some(0) => LIST_MAX,
+        Some(limit) => limit.min(LIST_MAX),
+    };
+    let after = Position::read(&params.after)?;
+    let page = kube
+        .page(&scope, after, limit, |head| params.check_version(head))
+        .await?;
+    Ok(Json(page_json(&page, shape, &params)?).into_response())
+}
+
+/// Some quotas of a list.
+#[derive(Clone, Debug)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Object>,
+    /// The version of the list: a watch from here on misses nothing.
+    pub(super) version: Sequence,
+    /// Where the rest begins.
+    next: Option<Position>,
+}
+
+/// A page as an answer.
+pub(super) fn page_json(page: &Page, shape: Shape, params: &Params) -> Result<Value> {
+    let mut metadata = json!({"resourceVersion": page.version.to_string()});
+    if let Some(next) = &page.next {
+        metadata["continue"] = next.token()?.into();
+    }
+    let bare = |object: &Object| {
+        let mut json = object.to_json()?;
+        if let Some(json) = json.as_object_mut() {
+            json.remove("apiVersion");
+            json.remove("kind");
+        }
+        Ok(json)
+    };
+    match shape {
+        Shape::Whole => {
+            let items: Result<Vec<_>> = page.objects.iter().map(bare).collect();
+            let kind = format!("{KIND}List");
+            Ok(json!({"kind": kind, "apiVersion": VERSION, "metadata": metadata, "items": items?}))
+        }
+        Shape::Metadata => {
+            let partial =
+                |object: &Object| Ok(table::partial(&object.to_json()?, "meta.k8s.io/v1"));
+            let items: Result<Vec<_>> = page.objects.iter().map(partial).collect();
+            let kind = "PartialObjectMetadataList";
+            Ok(
+                json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items?}),
+            )
+        }
+        Shape::Table(version) => {
+            let (attachment, now) = (Attachment::parse(&params.include_object)?, now());
+            let row = |object| table::row(object, attachment, version, now);
+            let rows: Result<Vec<_>> = page.objects.iter().map(row).collect();
+            Ok(as_table(version, &metadata, rows?))
+        }
+    }
+}
+
+fn as_table(version: &str, metadata: &Value, rows: Vec<Value>) -> Value {
+    json!({
+        "kind": "Table", "apiVersion": version, "metadata": metadata,
+        "columnDefinitions": table::columns(), "rows": rows,
+    })
+}
+
+/// After which namespace and name a page begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Position(Name, Name);
+
+/// After every name.
+const LAST: &str = "\u{7f}";
+
+impl Position {
+    fn read(token: &str) -> Result<Self> {
+        if token.is_empty() {
+            return Ok(Self::default());
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(token).ok();
+        let position = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        position
+            .map(|(namespace, name)| Self(namespace, name))
+            .ok_or_else(|| Failure::bad_request("continue key is not valid"))
+    }
+
+    fn token(&self) -> Result<String> {
+        let json =
+            serde_json::to_vec(&(&self.0, &self.1)).map_err(|error| Failure::internal(&error))?;
+        Ok(URL_SAFE_NO_PAD.encode(json))
+    }
+}
+
+impl Kube {
+    /// A quota, and how far the ledger was.
+    pub(super) async fn quota(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(Option<Object>, Sequence)> {
+        let (view, head) = self.read(|state| state.quota(namespace, name)).await?;
+        Ok((view.map(|view| self.object(view, head)), head))
+    }
+
+    /// The quotas of a scope after a position. The state is read a few at a time, so that nobody waits for it; the
+    /// version is that of the first few.
+    pub(super) async fn page(
+        &self,
+        scope: &Scope,
+        mut after: Position,
+        limit: usize,
+        check: impl Fn(Sequence) -> Result<()>,
+    ) -> Result<Page> {
+        let (mut objects, mut version) = (Vec::new(), None);
+        loop {
+            let ((views, next), head) = self
+                .read(|state| some_of(state, scope, &after, self.chunk()))
+                .await?;
+            check(head)?;
+            let version = *version.get_or_insert(head);
+            for view in views {
+                let object = self.object(view, head);
+                if !scope.holds(&object) {
+                    continue;
+                }
+                if objects.len() == limit {
+                    let next = objects.last().map(|last: &Object| {
+                        Position(last.namespace().clone(), last.name().clone())
+                    });
+                    return Ok(Page {
+                        objects,
+                        version,
+                        next,
+                    });
+                }
+                objects.push(object);
+            }
+            match next {
+                Some(next) => after = next,
+                None => {
+                    return Ok(Page {
+                        objects,
+                        version,
+                        next: None,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// At most `limit` namespaces and about as many quotas, and where the rest begins.
+fn some_of(
+    state: &state::State,
+    scope: &Scope,
+    after: &Position,
+    limit: usize,
+) -> (Vec<QuotaView>, Option<Position>) {
+    let mut found = Vec::new();
+    let mut visit = |namespace: &Name| {
+        let quotas = state.quotas(namespace).into_iter();
+        let rest = quotas.filter(|view| *namespace != after.0 || view.record.name > after.1);
+        found.extend(rest.filter(|view| scope.is_about(namespace, &view.record.name)));
+        found.len() >= limit
+    };
+    if let Some(namespace) = &scope.namespace {
+        visit(namespace);
+        return (found, None);
+    }
+    if !after.0.is_empty() {
+        visit(&after.0);
+    }
+    for (place, namespace) in state.namespaces(&after.0).enumerate() {
+        if visit(namespace) || place == limit {
+            return (found, Some(Position(namespace.clone(), LAST.into())));
+        }
+    }
+    (found, None)
+}

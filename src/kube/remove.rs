@@ -1,0 +1,239 @@
+//! Deleting quotas: one, or all that are meant.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
+use quota_ledger::{
+    Name,
+    decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota},
+    event::{Actor, Event, Sequence},
+    state::State as Ledger,
+    uid::Uid,
+};
+
+use super::{
+    Caller, Kube,
+    accept::Shape,
+    body::{Body, JSON, PROTOBUF, YAML},
+    object::Object,
+    params::Params,
+    protobuf,
+    read::{self, Scope},
+    status::{Failure, Result},
+};
+use crate::{api::render, writer::now};
+
+/// How often a deletion is tried again when somebody else changed the quota in between.
+const ATTEMPTS: usize = 5;
+
+pub(super) async fn delete(
+    State(kube): State<Kube>,
+    Path((namespace, name)): Path<(String, String)>,
+    Caller(actor): Caller,
+    shape: Shape,
+    params: Params,
+    body: Body,
+) -> Result<Response> {
+    let removal = Removal::new(kube, actor, &params, &body)?;
+    let object = removal.remove(&namespace.into(), &name.into()).await?;
+    read::one(&object, shape, &params)
+}
+
+pub(super) async fn delete_collection(
+    State(kube): State<Kube>,
+    Path(namespace): Path<String>,
+    Caller(actor): Caller,
+    shape: Shape,
+    params: Params,
+    body: Body,
+) -> Result<Response> {
+    let removal = Removal::new(kube.clone(), actor, &params, &body)?;
+    let scope = Scope::new(Some(namespace), &params)?;
+    let mut page = kube
+        .page(&scope, read::Position::default(), usize::MAX, |_| Ok(()))
+        .await?;
+    let meant = std::mem::take(&mut page.objects);
+    for object in meant {
+        match removal.remove(object.namespace(), object.name()).await {
+            Ok(object) => page.objects.push(object),
+            Err(failure) if failure.is_not_found() => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(Json(read::page_json(&page, shape, &params)?).into_response())
+}
+
+/// A deletion that is asked for.
+struct Removal {
+    kube: Kube,
+    actor: Arc<Actor>,
+    dry_run: bool,
+    uid: Option<String>,
+    version: Option<Sequence>,
+}
+
+impl Removal {
+    fn new(kube: Kube, actor: Arc<Actor>, params: &Params, body: &Body) -> Result<Self> {
+        let options = options(body)?;
+        let dry_run = match options.dry_run.as_deref().unwrap_or_default() {
+            [] => params.dry_run()?,
+            [all] if all == "All" => true,
+            other => {
+                return Err(Failure::bad_request(format!(
+                    "dryRun: {other:?} is not supported: only \"All\" is"
+                )));
+            }
+        };
+        let preconditions = options.preconditions.unwrap_or_default();
+        let version = preconditions
+            .resource_version
+            .map(|version| version.parse());
+        let version = version
+            .transpose()
+            .map_err(|_| Failure::bad_request("a resourceVersion is a number"))?;
+        Ok(Self {
+            kube,
+            actor,
+            dry_run,
+            uid: preconditions.uid,
+            version,
+        })
+    }
+
+    async fn remove(&self, namespace: &Name, name: &Name) -> Result<Object> {
+        for _ in 0..ATTEMPTS {
+            let (live, head) = self.kube.quota(namespace, name).await?;
+            let mut live = live.ok_or_else(|| Failure::not_found(name))?;
+            self.check(&live, head)?;
+            let waits = !live.manifest.metadata.finalizers.is_empty();
+            if waits && live.manifest.metadata.deletion_timestamp.is_some() {
+                return Ok(live);
+            }
+            if waits {
+                let metadata = &mut live.manifest.metadata;
+                metadata.deletion_timestamp = Some(now().whole_seconds());
+                metadata.deletion_grace_period_seconds = Some(0);
+            }
+            if self.dry_run {
+                return Ok(live);
+            }
+            let decision = Decision::new(&live, waits)?;
+            let actor = self.actor.clone();
+            let decided = self.kube.0.ledger.decide(move |sitting| {
+                let desk = &mut sitting.desk;
+                let events = decision.decide(desk.state(), desk.now())?;
+                Ok(desk.record(&actor, events))
+            });
+            match decided.await.map_err(Failure::from)? {
+                Ok(head) => {
+                    self.kube.0.changes.reach(head).await;
+                    return Ok(live);
+                }
+                Err(Refusal::Conflict { .. }) => {}
+                Err(Refusal::NotFound(_)) => return Err(Failure::not_found(name)),
+                Err(other) => return Err(Failure::internal(&other)),
+            }
+        }
+        Err(Failure::modified(name))
+    }
+
+    fn check(&self, live: &Object, head: Sequence) -> Result<()> {
+        let metadata = &live.manifest.metadata;
+        if let Some(uid) = self.uid.as_ref().filter(|uid| **uid != metadata.uid) {
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                metadata.uid
+            );
+            return Err(Failure::conflict(&metadata.name, &why));
+        }
+        if let Some(version) = self
+            .version
+            .filter(|version| *version < live.entry || *version > head)
+        {
+            let current = &metadata.resource_version;
+            let why = format!(
+                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {current}"
+            );
+            return Err(Failure::conflict(&metadata.name, &why));
+        }
+        Ok(())
+    }
+}
+
+/// A deletion at once, or the mark of one that waits for finalizers.
+struct Decision {
+    namespace: Name,
+    name: Name,
+    precondition: Precondition,
+    mark: Option<QuotaChange>,
+}
+
+impl Decision {
+    fn new(live: &Object, waits: bool) -> Result<Self> {
+        let precondition = Precondition::Version(live.entry);
+        let metadata = &live.manifest.metadata;
+        let mark = match waits {
+            false => None,
+            true => Some(QuotaChange {
+                namespace: metadata.namespace.clone(),
+                name: metadata.name.clone(),
+                fresh_uid: Uid::new(&metadata.uid).map_err(|error| Failure::internal(&error))?,
+                spec: live.manifest.spec.clone(),
+                metadata: render::stored_metadata(metadata),
+                precondition: Some(precondition),
+            }),
+        };
+        Ok(Self {
+            namespace: metadata.namespace.clone(),
+            name: metadata.name.clone(),
+            precondition,
+            mark,
+        })
+    }
+
+    fn decide(
+        &self,
+        state: &Ledger,
+        now: quota_ledger::Timestamp,
+    ) -> std::result::Result<Vec<Event>, Refusal> {
+        match &self.mark {
+            Some(change) => set_quota(state, now, change),
+            None => delete_quota(state, &self.namespace, &self.name, Some(self.precondition)),
+        }
+    }
+}
+
+/// The options of a deletion; a body is not needed.
+fn options(body: &Body) -> Result<DeleteOptions> {
+    let wrong = |error: &dyn std::fmt::Display| {
+        Failure::bad_request(format!(
+            "DeleteOptions in version \"v1\" cannot be handled: {error}"
+        ))
+    };
+    if body.bytes.trim_ascii().is_empty() {
+        return Ok(DeleteOptions::default());
+    }
+    match body.media_type.as_str() {
+        JSON => {
+            let mut json: serde_json::Value =
+                serde_json::from_slice(&body.bytes).map_err(|error| wrong(&error))?;
+            // Nobody minds if the body does not say what it is.
+            json["apiVersion"] = "v1".into();
+            json["kind"] = "DeleteOptions".into();
+            serde_json::from_value(json).map_err(|error| wrong(&error))
+        }
+        YAML => {
+            let text = std::str::from_utf8(&body.bytes).map_err(|error| wrong(&error))?;
+            serde_saphyr::from_str(text).map_err(|error| wrong(&error.without_snippet()))
+        }
+        PROTOBUF => protobuf::delete_options(&body.bytes).map_err(|error| wrong(&error)),
+        _ => Err(Failure::unsupported_media_type(
+            &[JSON, YAML, PROTOBUF].join(", "),
+        )),
+    }
+}

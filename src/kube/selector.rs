@@ -1,0 +1,263 @@
+//! Which objects are meant: label selectors and field selectors.
+
+use std::collections::BTreeMap;
+
+use quota_ledger::Name;
+
+/// Requirements that labels must all meet; none: everything matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LabelSelector(Vec<Requirement>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    operator: Operator,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Operator {
+    Exists,
+    DoesNotExist,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Greater(i64),
+    Less(i64),
+}
+
+impl LabelSelector {
+    /// Reads `a=b,c!=d,e in (f, g),h notin (i),j,!k,l>1,m<2`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let parts = split(text)?;
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        let requirements: Result<_, _> = parts.map(Requirement::parse).collect();
+        requirements.map(Self)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.0.iter().all(|requirement| requirement.matches(labels))
+    }
+}
+
+impl Requirement {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| format!("unable to parse requirement: {text:?}: {why}");
+        let (key, operator) = if let Some(key) = text.strip_prefix('!') {
+            (key.trim(), Operator::DoesNotExist)
+        } else if let Some((key, set)) = text.split_once('(') {
+            let values = set.strip_suffix(')').ok_or_else(|| wrong("found no ')'"))?;
+            let values = values
+                .split(',')
+                .map(|value| value.trim().to_owned())
+                .collect();
+            let (key, operator) = key
+                .trim()
+                .rsplit_once(char::is_whitespace)
+                .unwrap_or_default();
+            match operator {
+                "in" => (key.trim(), Operator::In(values)),
+                "notin" => (key.trim(), Operator::NotIn(values)),
+                _ => return Err(wrong("expected: in, notin")),
+            }
+        } else if let Some((key, value)) = text.split_once("!=") {
+            (key.trim(), Operator::NotIn(vec![value.trim().to_owned()]))
+        } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+            (key.trim(), Operator::In(vec![value.trim().to_owned()]))
+        } else if let Some((key, value)) = text.split_once('>') {
+            let bound = value
+                .trim()
+                .parse()
+                .map_err(|_| wrong("the value must be an integer"))?;
+            (key.trim(), Operator::Greater(bound))
+        } else if let Some((key, value)) = text.split_once('<') {
+            let bound = value
+                .trim()
+                .parse()
+                .map_err(|_| wrong("the value must be an integer"))?;
+            (key.trim(), Operator::Less(bound))
+        } else {
+            (text, Operator::Exists)
+        };
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+        if key.is_empty() || !key.chars().all(fits) {
+            return Err(wrong(
+                "key: name part must consist of alphanumeric characters, '-', '_' or '.'",
+            ));
+        }
+        Ok(Self {
+            key: key.to_owned(),
+            operator,
+        })
+    }
+
+    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        let number = || value.and_then(|value| value.parse::<i64>().ok());
+        match &self.operator {
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+            Operator::In(values) => value.is_some_and(|value| values.contains(value)),
+            Operator::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+            Operator::Greater(bound) => number().is_some_and(|number| number > *bound),
+            Operator::Less(bound) => number().is_some_and(|number| number < *bound),
+        }
+    }
+}
+
+/// The requirements: what commas part that stand outside of parentheses.
+fn split(text: &str) -> Result<Vec<&str>, String> {
+    let (mut parts, mut begin, mut inside) = (Vec::new(), 0, false);
+    for (place, character) in text.char_indices() {
+        match character {
+            '(' if !inside => inside = true,
+            ')' if inside => inside = false,
+            '(' | ')' => {
+                return Err(format!(
+                    "unable to parse requirement: found {character:?} at {place}"
+                ));
+            }
+            ',' if !inside => {
+                parts.push(text[begin..place].trim());
+                begin = place + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(text[begin..].trim());
+    Ok(parts)
+}
+
+/// Requirements on name and namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct FieldSelector(Vec<(Field, bool, Name)>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Name,
+    Namespace,
+}
+
+impl FieldSelector {
+    /// Reads `metadata.name=x,metadata.namespace!=y`.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let parts = text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
+        let requirements: Result<_, _> = parts.map(Self::requirement).collect();
+        requirements.map(Self)
+    }
+
+    fn requirement(text: &str) -> Result<(Field, bool, Name), String> {
+        let (field, equal, value) = if let Some((field, value)) = text.split_once("!=") {
+            (field, false, value)
+        } else if let Some((field, value)) = text.split_once("==").or_else(|| text.split_once('='))
+        {
+            (field, true, value)
+        } else {
+            return Err(format!(
+                "invalid selector: {text:?}; can't understand {text:?}"
+            ));
+        };
+        let field = match field.trim() {
+            "metadata.name" => Field::Name,
+            "metadata.namespace" => Field::Namespace,
+            other => return Err(format!("field label not supported: {other}")),
+        };
+        Ok((field, equal, value.trim().into()))
+    }
+
+    pub(super) fn matches(&self, namespace: &str, name: &str) -> bool {
+        self.0.iter().all(|(field, equal, value)| {
+            let actual = match field {
+                Field::Name => name,
+                Field::Namespace => namespace,
+            };
+            (*value == *actual) == *equal
+        })
+    }
+
+    /// The one namespace that can match, if there is only one.
+    pub(super) fn namespace(&self) -> Option<&Name> {
+        let one = |(field, equal, value): &'_ &(Field, bool, Name)| {
+            *field == Field::Namespace && *equal && !value.is_empty()
+        };
+        self.0.iter().find(one).map(|(_, _, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_selected_as_kubernetes_selects_them() {
+        let labels = BTreeMap::from([
+            ("a".to_owned(), "b".to_owned()),
+            ("n".to_owned(), "3".to_owned()),
+        ]);
+        let matches = |text: &str| LabelSelector::parse(text).unwrap().matches(&labels);
+        for text in [
+            "",
+            "a",
+            "a=b",
+            "a == b",
+            "a!=c",
+            "x!=c",
+            "!x",
+            "a in (b, c)",
+            "a notin (c)",
+            "n>2",
+            "n<4",
+            "x notin (b)",
+            "a in (b,c),n=3, !x",
+        ] {
+            assert!(matches(text), "{text}");
+        }
+        for text in [
+            "x",
+            "a=c",
+            "a!=b",
+            "!a",
+            "a in (c)",
+            "a notin (b,c)",
+            "n>3",
+            "a<4",
+            "a=b,x",
+            "a in ()",
+        ] {
+            assert!(!matches(text), "{text}");
+        }
+        for text in [
+            "a in b",
+            "a in (b",
+            "=b",
+            "a b",
+            "n>x",
+            "a like (b)",
+            "((",
+            "!",
+        ] {
+            assert!(LabelSelector::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_name_and_namespace_are_selectable_fields() {
+        let selector = FieldSelector::parse("metadata.name=q,metadata.namespace!=b").unwrap();
+        assert!(
+            selector.matches("a", "q")
+                && !selector.matches("b", "q")
+                && !selector.matches("a", "r")
+        );
+        assert_eq!(
+            FieldSelector::parse("spec.hard=1").unwrap_err(),
+            "field label not supported: spec.hard"
+        );
+        let one = FieldSelector::parse("metadata.namespace=a").unwrap();
+        assert_eq!(one.namespace(), Some(&"a".into()));
+    }
+}

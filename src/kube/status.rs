@@ -1,0 +1,312 @@
+//! Failures in Kubernetes' words: `Status` objects.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use quota_ledger::quota::FieldError;
+
+use super::{KIND, PLURAL};
+use crate::writer::Unavailable;
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug)]
+pub(super) struct Failure(Box<Status>);
+
+pub(super) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
+        Self(Box::new(Status {
+            code: Some(i32::from(code.as_u16())),
+            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+            message: Some(message.into()),
+            status: Some("Failure".to_owned()),
+            details: None,
+            ..Status::default()
+        }))
+    }
+
+    fn details(&mut self) -> &mut StatusDetails {
+        self.0.details.get_or_insert_default()
+    }
+
+    fn about(mut self, kind: &str, name: &str) -> Self {
+        let details = self.details();
+        details.kind = Some(kind.to_owned());
+        details.name = Some(name.to_owned()).filter(|name| !name.is_empty());
+        self
+    }
+
+    fn because(mut self, causes: Vec<StatusCause>) -> Self {
+        self.details().causes = Some(causes).filter(|causes| !causes.is_empty());
+        self
+    }
+
+    fn retry_after(mut self, seconds: i32) -> Self {
+        self.details().retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// There is no such quota.
+    pub(super) fn not_found(name: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            format!("{PLURAL} {name:?} not found"),
+        )
+        .about(PLURAL, name)
+    }
+
+    /// There is no such namespace, and cannot be.
+    pub(super) fn no_such_namespace(name: &str) -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            format!("namespaces {name:?} not found"),
+        )
+        .about("namespaces", name)
+    }
+
+    /// There is a quota of that name already.
+    pub(super) fn already_exists(name: &str) -> Self {
+        let message = format!("{PLURAL} {name:?} already exists");
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(PLURAL, name)
+    }
+
+    /// Somebody changed the quota in between.
+    pub(super) fn modified(name: &str) -> Self {
+        Self::conflict(
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// The quota is not what the request takes it for.
+    pub(super) fn conflict(name: &str, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {PLURAL} {name:?}: {why}");
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(PLURAL, name)
+    }
+
+    /// Other managers own fields that were applied.
+    pub(super) fn apply_conflict(message: String, causes: Vec<(String, String)>) -> Self {
+        let cause = |(message, field)| StatusCause {
+            reason: Some("FieldManagerConflict".to_owned()),
+            message: Some(message),
+            field: Some(field),
+        };
+        let causes = causes.into_iter().map(cause).collect();
+        Self::new(StatusCode::CONFLICT, "Conflict", message).because(causes)
+    }
+
+    /// Fields of the object are not valid.
+    pub(super) fn invalid(name: &str, errors: &[FieldError]) -> Self {
+        let said: Vec<_> = errors
+            .iter()
+            .map(|error| (error.field.as_str(), error.to_string()))
+            .collect();
+        let cause = |(error, (field, said)): (&FieldError, &(&str, String))| {
+            let message = said
+                .strip_prefix(field)
+                .and_then(|rest| rest.strip_prefix(": "));
+            (
+                error.kind.reason(),
+                (*field).to_owned(),
+                message.unwrap_or(said).to_owned(),
+            )
+        };
+        let causes = errors.iter().zip(&said).map(cause).collect();
+        Self::unprocessable(KIND, name, causes)
+    }
+
+    /// A field of the object, or of the request's options, is not valid: reasons, fields and messages.
+    pub(super) fn unprocessable(
+        kind: &str,
+        name: &str,
+        causes: Vec<(&str, String, String)>,
+    ) -> Self {
+        let said: Vec<_> = causes
+            .iter()
+            .map(|(_, field, why)| format!("{field}: {why}"))
+            .collect();
+        let said = match said.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let cause = |(reason, field, message): (&str, String, String)| StatusCause {
+            reason: Some(reason.to_owned()),
+            message: Some(message),
+            field: Some(field),
+        };
+        let causes = causes.into_iter().map(cause).collect();
+        let message = format!("{kind} {name:?} is invalid: {said}");
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message)
+            .about(kind, name)
+            .because(causes)
+    }
+
+    /// The request cannot be read.
+    pub(super) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// A patch that can be read, but not applied to this object.
+    pub(super) fn unpatchable(why: String) -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        let cause = StatusCause {
+            reason: Some("UnexpectedServerResponse".to_owned()),
+            message: Some(why),
+            field: None,
+        };
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).because(vec![cause])
+    }
+
+    /// The request is not allowed.
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message)
+    }
+
+    /// The path exists, but not with this method.
+    pub(super) fn method_not_allowed() -> Self {
+        let message = "the server does not allow this method on the requested resource";
+        let mut failure = Self::new(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed", message);
+        failure.details();
+        failure
+    }
+
+    /// None of the types that the caller accepts is offered.
+    pub(super) fn not_acceptable(offered: &str) -> Self {
+        let message = format!("only the following media types are accepted: {offered}");
+        Self::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message)
+    }
+
+    /// The body is of a type that is not read here.
+    pub(super) fn unsupported_media_type(accepted: &str) -> Self {
+        let message = format!(
+            "the body of the request was in an unknown format - accepted media types include: {accepted}"
+        );
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            message,
+        )
+    }
+
+    /// The body is too large.
+    pub(super) fn too_large() -> Self {
+        let message = "the body of the request is too large";
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            message,
+        )
+    }
+
+    /// What happened after that version is not known any more.
+    pub(super) fn expired(version: u64, oldest: u64) -> Self {
+        let message = format!("too old resource version: {version} ({oldest})");
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The ledger has not come that far.
+    pub(super) fn not_yet(version: u64, head: u64) -> Self {
+        let message = format!("Too large resource version: {version}, current: {head}");
+        let cause = StatusCause {
+            reason: Some("ResourceVersionTooLarge".to_owned()),
+            message: Some("Too large resource version".to_owned()),
+            field: None,
+        };
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message)
+            .because(vec![cause])
+            .retry_after(1)
+    }
+
+    /// A bound on what callers can ask for is reached.
+    pub(super) fn too_many(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message).retry_after(1)
+    }
+
+    /// Something that should not have happened: the log says what.
+    pub(super) fn internal(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "request failed");
+        let message = "Internal error occurred: the log says why";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    pub(super) fn is_not_found(&self) -> bool {
+        self.0.reason.as_deref() == Some("NotFound")
+    }
+
+    pub(super) fn is_already_exists(&self) -> bool {
+        self.0.reason.as_deref() == Some("AlreadyExists")
+    }
+
+    /// The failure as an object.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(&*self.0).unwrap_or_default()
+    }
+}
+
+impl From<Unavailable> for Failure {
+    fn from(unavailable: Unavailable) -> Self {
+        let message = unavailable.to_string();
+        match unavailable {
+            Unavailable::Overloaded => Self::too_many(message),
+            Unavailable::Stopped => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "ServiceUnavailable",
+                message,
+            )
+            .retry_after(1),
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let code = self.0.code.and_then(|code| u16::try_from(code).ok());
+        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+        let retry = self
+            .0
+            .details
+            .as_ref()
+            .and_then(|details| details.retry_after_seconds);
+        let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (code, axum::Json(self.to_json())).into_response();
+        if let Some(seconds) = retry {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn failures_are_worded_as_kubernetes_words_them() {
+        let expected = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "resourcequotas \"nosuch\" not found", "reason": "NotFound",
+            "details": {"name": "nosuch", "kind": "resourcequotas"}, "code": 404,
+        });
+        assert_eq!(Failure::not_found("nosuch").to_json(), expected);
+        let manifest =
+            br#"{"metadata":{"name":"bad","namespace":"wire"},"spec":{"hard":{"pods":"-1"}}}"#;
+        let manifest = quota_ledger::quota::Manifest::from_json(manifest).unwrap();
+        let errors = quota_ledger::quota::validation::validate_create(&manifest);
+        let invalid = Failure::invalid("bad", &errors).to_json();
+        let why = "Invalid value: \"-1\": must be greater than or equal to 0";
+        assert_eq!(
+            invalid["message"],
+            format!("ResourceQuota \"bad\" is invalid: spec.hard[pods]: {why}")
+        );
+        let cause =
+            json!({"reason": "FieldValueInvalid", "message": why, "field": "spec.hard[pods]"});
+        assert_eq!(invalid["details"]["causes"], json!([cause]));
+    }
+}

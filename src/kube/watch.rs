@@ -1,0 +1,372 @@
+//! Watching quotas: lines of JSON, for as long as the client listens.
+
+use std::{collections::HashMap, convert::Infallible, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::Stream;
+use http::{HeaderValue, header};
+use quota_ledger::{Name, event::Sequence};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{OwnedSemaphorePermit, mpsc},
+    time::{Instant, MissedTickBehavior},
+};
+
+use super::{
+    KIND, Kube, VERSION,
+    accept::Shape,
+    changes::{Delta, Life},
+    object::Object,
+    params::Params,
+    read::{Position, Scope},
+    status::{Failure, Result},
+    table::{self, Attachment},
+};
+use crate::writer::now;
+
+/// How long a watch lasts if its client does not say, and at most.
+const DURATION: Duration = Duration::from_secs(30 * 60);
+const DURATION_MAX: Duration = Duration::from_secs(60 * 60);
+/// Between two bookmarks.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+/// Events that wait for a slow client; the watch waits with them, and catches up by what is the newest then.
+const WAITING: usize = 64;
+
+/// The annotation of the bookmark behind what there was at the beginning.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// Begins a watch.
+///
+/// # Errors
+/// If too many are open, or what it asks for cannot be served.
+pub(super) async fn watch(
+    kube: Kube,
+    scope: Scope,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
+    params.check_watch()?;
+    let attachment = Attachment::parse(&params.include_object)?;
+    let slot = kube.0.watches.clone().try_acquire_owned();
+    let slot = slot.map_err(|_| Failure::too_many("too many watches are open"))?;
+    let ((), head) = kube.read(|_| ()).await?;
+    let from = params.version()?;
+    if let Some(version) = from.filter(|version| *version > head) {
+        return Err(Failure::not_yet(version, head));
+    }
+    let from = from.filter(|_| !params.send_initial_events);
+    if let Some(version) = from {
+        kube.0.changes.since(version, None)?;
+    }
+    let asked = params.timeout_seconds.filter(|seconds| *seconds > 0);
+    let lasts = asked
+        .map_or(DURATION, Duration::from_secs)
+        .min(DURATION_MAX);
+    let (lines, events) = mpsc::channel(WAITING);
+    let watch = Watch {
+        kube,
+        scope,
+        shape,
+        attachment,
+        bookmarks: params.allow_watch_bookmarks,
+        marks_beginning: params.send_initial_events && params.allow_watch_bookmarks,
+        lines,
+        has_columns: false,
+        known: HashMap::new(),
+        seen: from.unwrap_or(head),
+    };
+    tokio::spawn(watch.run(from.is_none(), Instant::now() + lasts, slot));
+    let body = Body::from_stream(Lines(events));
+    let mut response = body.into_response();
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response.headers_mut().insert(
+        header::CACHE_CONTROL,
+        HeaderValue::from_static("no-cache, private"),
+    );
+    Ok(response)
+}
+
+struct Lines(mpsc::Receiver<Bytes>);
+
+impl Stream for Lines {
+    type Item = std::result::Result<Bytes, Infallible>;
+
+    fn poll_next(
+        mut self: std::pin::Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Self::Item>> {
+        self.0.poll_recv(cx).map(|line| line.map(Ok))
+    }
+}
+
+/// The client is gone.
+struct Gone;
+
+/// What a client was told of a quota.
+struct Known {
+    uid: String,
+    /// Of the object without its version.
+    digest: blake3::Hash,
+}
+
+struct Watch {
+    kube: Kube,
+    scope: Scope,
+    shape: Shape,
+    attachment: Attachment,
+    bookmarks: bool,
+    marks_beginning: bool,
+    lines: mpsc::Sender<Bytes>,
+    /// The columns of a table are in its first event only.
+    has_columns: bool,
+    known: HashMap<(Name, Name), Known>,
+    /// The version up to which the client has been told everything.
+    seen: Sequence,
+}
+
+impl Watch {
+    async fn run(mut self, from_the_beginning: bool, end: Instant, _slot: OwnedSemaphorePermit) {
+        let (stop, closed) = (self.kube.0.stop.clone(), self.lines.clone());
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = closed.closed() => {}
+            () = tokio::time::sleep_until(end) => {}
+            told = self.tell(from_the_beginning) => if let Err(Failed::Watch(failure)) = told {
+                let _ = closed.send(line("ERROR", &failure.to_json())).await;
+            },
+        }
+    }
+
+    async fn tell(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
+        if from_the_beginning {
+            self.tell_all().await?;
+        } else if !self.scope.labels.is_empty() {
+            self.learn().await?;
+        }
+        let mut ticks = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let (kube, seen) = (self.kube.clone(), self.seen);
+            tokio::select! {
+                () = kube.0.changes.beyond(seen) => self.tell_changes().await?,
+                _ = ticks.tick() => if self.bookmarks { self.bookmark(json!({})).await? },
+            }
+        }
+    }
+
+    /// Everything that there is.
+    async fn tell_all(&mut self) -> std::result::Result<(), Failed> {
+        let kube = self.kube.clone();
+        let page = kube
+            .page(&self.scope, Position::default(), usize::MAX, |_| Ok(()))
+            .await?;
+        for object in &page.objects {
+            self.tell_one(object, |_| "ADDED").await?;
+        }
+        self.seen = page.version;
+        if self.marks_beginning {
+            self.bookmark(json!({INITIAL_EVENTS_END: "true"})).await?;
+        }
+        Ok(())
+    }
+
+    /// What the client must know: with a selector, a change may be the end of a quota for it.
+    async fn learn(&mut self) -> std::result::Result<(), Failed> {
+        let page = self
+            .kube
+            .page(&self.scope, Position::default(), usize::MAX, |_| Ok(()))
+            .await?;
+        for object in &page.objects {
+            let version = object
+                .manifest
+                .metadata
+                .resource_version
+                .parse::<Sequence>();
+            if version.is_ok_and(|version| version <= self.seen) {
+                self.known.insert(
+                    key(object),
+                    Known {
+                        uid: uid(object),
+                        digest: digest(object)?,
+                    },
+                );
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell_changes(&mut self) -> std::result::Result<(), Failed> {
+        let Delta {
+            upto,
+            namespaces,
+            lives,
+        } = self
+            .kube
+            .0
+            .changes
+            .since(self.seen, self.scope.namespace.as_ref())?;
+        let began: Vec<_> = lives
+            .iter()
+            .filter(|life| life.began)
+            .map(|life| life.record.uid.to_string())
+            .collect();
+        for life in lives.iter().filter(|life| !life.began) {
+            self.tell_end(life, &began).await?;
+        }
+        for namespace in namespaces {
+            let (views, head) = self.kube.read(|state| state.quotas(&namespace)).await?;
+            for view in views {
+                let set_since = view.entry > self.seen;
+                let object = self.kube.object(view, head);
+                if !self.scope.is_about(object.namespace(), object.name()) {
+                    continue;
+                }
+                if self.scope.labels.matches(object.labels()) {
+                    let is_new = began.contains(&uid(&object));
+                    self.tell_one(&object, |known| {
+                        if known || !is_new {
+                            "MODIFIED"
+                        } else {
+                            "ADDED"
+                        }
+                    })
+                    .await?;
+                } else if self.known.remove(&key(&object)).is_some() || set_since {
+                    self.send("DELETED", &object).await?;
+                }
+            }
+        }
+        self.seen = upto;
+        Ok(())
+    }
+
+    /// A quota is gone. One that came and went meanwhile, the client never knew.
+    async fn tell_end(&mut self, life: &Life, began: &[String]) -> std::result::Result<(), Failed> {
+        let record = &life.record;
+        let object = Object::deleted(record, life.sequence);
+        let uid = record.uid.to_string();
+        let known = self
+            .known
+            .get(&key(&object))
+            .is_some_and(|known| known.uid == uid);
+        if known {
+            self.known.remove(&key(&object));
+        }
+        if known || (!began.contains(&uid) && self.scope.holds(&object)) {
+            self.send("DELETED", &object).await?;
+        }
+        Ok(())
+    }
+
+    /// A quota as it is now, unless the client knows it so; what to call the event depends on whether it knows it at all.
+    async fn tell_one(
+        &mut self,
+        object: &Object,
+        event: impl Fn(bool) -> &'static str,
+    ) -> std::result::Result<(), Failed> {
+        let digest = digest(object)?;
+        let uid = uid(object);
+        let known = self
+            .known
+            .get(&key(object))
+            .filter(|known| known.uid == uid);
+        if known.is_some_and(|known| known.digest == digest) {
+            return Ok(());
+        }
+        let event = match known {
+            None if !self.scope.labels.is_empty() => "ADDED",
+            known => event(known.is_some()),
+        };
+        self.known.insert(key(object), Known { uid, digest });
+        self.send(event, object).await
+    }
+
+    async fn send(&mut self, event: &str, object: &Object) -> std::result::Result<(), Failed> {
+        let json = match self.shape {
+            Shape::Whole => object.to_json()?,
+            Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
+            Shape::Table(version) => {
+                let row = table::row(object, self.attachment, version, now())?;
+                let version_of = object.manifest.metadata.resource_version.clone();
+                self.table(version, &version_of, vec![row])
+            }
+        };
+        self.line(line(event, &json)).await
+    }
+
+    fn table(&mut self, version: &str, resource_version: &str, rows: Vec<Value>) -> Value {
+        let columns = match std::mem::replace(&mut self.has_columns, true) {
+            true => Value::Null,
+            false => table::columns(),
+        };
+        json!({
+            "kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": resource_version},
+            "columnDefinitions": columns, "rows": rows,
+        })
+    }
+
+    async fn bookmark(&mut self, annotations: Value) -> std::result::Result<(), Failed> {
+        let seen = self.seen.to_string();
+        let mut metadata = json!({"resourceVersion": seen, "creationTimestamp": null});
+        if annotations
+            .as_object()
+            .is_some_and(|annotations| !annotations.is_empty())
+        {
+            metadata["annotations"] = annotations;
+        }
+        let object = json!({"kind": KIND, "apiVersion": VERSION, "metadata": metadata, "spec": {}, "status": {}});
+        let json = match self.shape {
+            Shape::Whole => object,
+            Shape::Metadata => table::partial(&object, "meta.k8s.io/v1"),
+            Shape::Table(version) => self.table(version, &seen, Vec::new()),
+        };
+        self.line(line("BOOKMARK", &json)).await
+    }
+
+    async fn line(&mut self, line: Bytes) -> std::result::Result<(), Failed> {
+        self.lines
+            .send(line)
+            .await
+            .map_err(|_| Failed::Client(Gone))
+    }
+}
+
+/// Why a watch ends.
+enum Failed {
+    Client(Gone),
+    Watch(Failure),
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self::Watch(failure)
+    }
+}
+
+fn line(event: &str, object: &Value) -> Bytes {
+    let mut line = json!({"type": event, "object": object}).to_string();
+    line.push('\n');
+    line.into()
+}
+
+fn key(object: &Object) -> (Name, Name) {
+    (object.namespace().clone(), object.name().clone())
+}
+
+fn uid(object: &Object) -> String {
+    object.manifest.metadata.uid.clone()
+}
+
+/// Of the object without its version.
+fn digest(object: &Object) -> Result<blake3::Hash> {
+    let mut json = object.to_json()?;
+    json["metadata"]["resourceVersion"] = Value::Null;
+    Ok(blake3::hash(json.to_string().as_bytes()))
+}

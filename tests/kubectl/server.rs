@@ -1,0 +1,350 @@
+//! A ledger in memory, served at a port of its own, and the kubectls to be found.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+    sync::Arc,
+};
+
+use quota_ledger::{
+    Name, Span,
+    event::{Actor, Event, Observed, Reservation},
+    journal::{Batch, Durable, Error, Journal},
+    object::Footprint,
+    quantity::Quantity,
+    state::State,
+    uid::Uid,
+};
+use quotad::{
+    kube::{self, Kube, Limits},
+    writer::{self, Ledger, Watermark},
+};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+/// Forgets every batch at once.
+struct Nowhere(Durable);
+
+impl Journal for Nowhere {
+    fn append(&mut self, batch: Batch) -> Result<(), Error> {
+        self.0.sequence = batch.last_sequence();
+        self.0.time = batch.time;
+        Ok(())
+    }
+    fn sync(&mut self) -> Result<Durable, Error> {
+        Ok(self.0)
+    }
+}
+
+/// A served ledger.
+pub(crate) struct Server {
+    ledger: Ledger,
+    pub(crate) address: std::net::SocketAddr,
+    runtime: tokio::runtime::Runtime,
+    stop: CancellationToken,
+    threads: Option<writer::Threads<Nowhere>>,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::with(Limits {
+            page: 500,
+            watch_streams: 64,
+        })
+    }
+
+    pub(crate) fn with(limits: Limits) -> Self {
+        Self::new(limits, 0)
+    }
+
+    /// A server that begins when there are some entries already.
+    pub(crate) fn with_history(entries: u64) -> Self {
+        Self::new(
+            Limits {
+                page: 500,
+                watch_streams: 64,
+            },
+            entries,
+        )
+    }
+
+    fn new(limits: Limits, entries: u64) -> Self {
+        let options = writer::Options {
+            policy: Default::default(),
+            queue: 64,
+            max_batch_entries: 64,
+        };
+        let nothing = Durable::NOTHING;
+        let (ledger, threads) = writer::start(
+            State::default(),
+            Nowhere(nothing),
+            nothing,
+            Arc::new(Watermark::without_sources()),
+            options,
+            |error| panic!("{error}"),
+        )
+        .unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        for number in 1..=entries {
+            let gone = Event::ObjectDeleted {
+                uid: Uid::new(&number.to_string()).unwrap(),
+                namespace: "old".into(),
+            };
+            let recorded =
+                ledger.decide(|sitting| sitting.desk.record(&Actor::named("test"), [gone]));
+            assert_eq!(runtime.block_on(recorded).unwrap(), number);
+        }
+        let stop = CancellationToken::new();
+        let (kube_ledger, kube_stop) = (ledger.clone(), stop.clone());
+        let address = runtime.block_on(async move {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let kube = Kube::start(kube_ledger, limits, kube_stop);
+            tokio::spawn(async move { axum::serve(listener, kube::router(kube)).await });
+            address
+        });
+        Self {
+            ledger,
+            address,
+            runtime,
+            stop,
+            threads: Some(threads),
+        }
+    }
+
+    /// Makes a decision on the ledger.
+    fn decide<R: Send + 'static>(
+        &self,
+        decision: impl FnOnce(&mut writer::Sitting<'_>) -> R + Send + 'static,
+    ) -> R {
+        self.runtime.block_on(self.ledger.decide(decision)).unwrap()
+    }
+
+    /// A pod of the namespace is seen, which counts for these resources.
+    pub(crate) fn observe(&self, namespace: &str, name: &str, resources: &[(&str, &str)]) {
+        let observed = Observed {
+            uid: Uid::new(name).unwrap(),
+            namespace: namespace.into(),
+            resource: "pods".into(),
+            name: name.into(),
+            version: 0,
+            footprint: footprint(resources),
+            lapse: None,
+            ends_reservation: false,
+        };
+        self.record(Event::ObjectObserved(Box::new(observed)));
+    }
+
+    /// Something is promised to a pod of the namespace.
+    pub(crate) fn reserve(&self, namespace: &str, name: &str, resources: &[(&str, &str)]) {
+        let reservation = Reservation {
+            uid: Uid::new(name).unwrap(),
+            namespace: namespace.into(),
+            resource: "pods".into(),
+            name: name.into(),
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            footprint: footprint(resources),
+            created: writer::now(),
+            expiration: writer::now().plus(Span::from_seconds(3600)),
+            after_version: 0,
+            request: [0; 16],
+        };
+        self.record(Event::ReservationGranted(Arc::new(reservation)));
+    }
+
+    /// A pod is gone.
+    pub(crate) fn delete(&self, namespace: &str, name: &str) {
+        self.record(Event::ObjectDeleted {
+            uid: Uid::new(name).unwrap(),
+            namespace: namespace.into(),
+        });
+    }
+
+    fn record(&self, event: Event) {
+        self.decide(move |sitting| sitting.desk.record(&Actor::named("test"), [event]));
+    }
+
+    /// A request without kubectl: status, headers and body.
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> (u16, String, String) {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::net::TcpStream::connect(self.address).unwrap();
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(body).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_owned(), body.to_owned())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        drop(self.threads.take());
+    }
+}
+
+fn footprint(resources: &[(&str, &str)]) -> Footprint {
+    let entry =
+        |(name, amount): &(&str, &str)| (Name::from(*name), amount.parse::<Quantity>().unwrap());
+    Footprint {
+        resources: resources.iter().map(entry).collect(),
+        ..Footprint::default()
+    }
+}
+
+/// One kubectl, with its own cache, talking to one server.
+pub(crate) struct Kubectl {
+    program: PathBuf,
+    server: String,
+    pub(crate) home: TempDir,
+    /// The minor version.
+    pub(crate) minor: u32,
+}
+
+/// What a kubectl said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) ok: bool,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl From<Output> for Said {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self {
+            ok: output.status.success(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
+    }
+}
+
+impl Kubectl {
+    /// Every kubectl to be found, for one server: those on the path, those beside them with a version in their name,
+    /// and those that `KUBECTLS` lists.
+    pub(crate) fn all(server: &Server) -> Vec<Self> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let named: Vec<_> = std::env::var_os("KUBECTLS")
+            .iter()
+            .flat_map(std::env::split_paths)
+            .collect();
+        let on_path = std::env::split_paths(&path).flat_map(|directory| {
+            let plain = std::fs::canonicalize(directory.join("kubectl")).ok();
+            let beside = plain.as_deref().and_then(Path::parent).map(Path::to_owned);
+            let beside = beside
+                .and_then(|directory| std::fs::read_dir(directory).ok())
+                .into_iter()
+                .flatten()
+                .flatten();
+            let versioned = beside.map(|entry| entry.path()).filter(|path| {
+                path.file_name()
+                    .and_then(|name| name.to_str())
+                    .is_some_and(|name| name.starts_with("kubectl.1."))
+            });
+            plain
+                .clone()
+                .into_iter()
+                .chain(versioned)
+                .collect::<Vec<_>>()
+        });
+        let programs: BTreeSet<_> = named.into_iter().chain(on_path).collect();
+        assert!(
+            !programs.is_empty(),
+            "there is no kubectl on the path: install one (Debian: kubernetes-client)"
+        );
+        let all = programs
+            .into_iter()
+            .filter_map(|program| Self::new(program, server));
+        let by_version: std::collections::BTreeMap<_, _> =
+            all.map(|kubectl| (kubectl.minor, kubectl)).collect();
+        assert!(!by_version.is_empty(), "no kubectl can be run");
+        by_version.into_values().collect()
+    }
+
+    fn new(program: PathBuf, server: &Server) -> Option<Self> {
+        let output = Command::new(&program)
+            .args(["version", "--client", "-o", "json"])
+            .output()
+            .ok()?;
+        let version: serde_json::Value = serde_json::from_slice(&output.stdout).ok()?;
+        let minor = version["clientVersion"]["minor"]
+            .as_str()?
+            .trim_end_matches('+')
+            .parse()
+            .ok()?;
+        let home = TempDir::new().unwrap();
+        Some(Self {
+            program,
+            server: format!("http://{}", server.address),
+            home,
+            minor,
+        })
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(["-s", &self.server, "--cache-dir"])
+            .arg(self.home.path().join("cache"))
+            .args(arguments)
+            .env_clear()
+            .env("HOME", self.home.path())
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Said {
+        self.command(arguments).output().unwrap().into()
+    }
+
+    /// What it prints; it has to succeed.
+    #[track_caller]
+    pub(crate) fn prints(&self, arguments: &[&str]) -> String {
+        let said = self.run(arguments);
+        assert!(
+            said.ok,
+            "1.{}: kubectl {arguments:?}: {}{}",
+            self.minor, said.out, said.err
+        );
+        said.out
+    }
+
+    /// What it says when it fails; it has to fail.
+    #[track_caller]
+    pub(crate) fn fails(&self, arguments: &[&str]) -> String {
+        let said = self.run(arguments);
+        assert!(
+            !said.ok,
+            "1.{}: kubectl {arguments:?}: {}{}",
+            self.minor, said.out, said.err
+        );
+        said.err
+    }
+
+    /// Writes a file into its home; answers its path.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.home.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,510 @@
+//! What kubectl does not ask for, but other clients do.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
+};
+
+use quotad::kube::Limits;
+use serde_json::{Value, json};
+
+use crate::server::Server;
+
+const QUOTAS: &str = "/api/v1/namespaces/wire/resourcequotas";
+
+fn create(server: &Server, name: &str, more: Value) -> Value {
+    let mut quota = json!({"metadata": {"name": name}, "spec": {"hard": {"pods": "1"}}});
+    json_patch::merge(&mut quota, &more);
+    let (status, _, body) = server.request("POST", QUOTAS, &[], quota.to_string().as_bytes());
+    assert_eq!(status, 201, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+#[track_caller]
+fn ask(
+    server: &Server,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+    expected: u16,
+) -> Value {
+    let (status, _, answer) = server.request(method, path, headers, body.as_bytes());
+    assert_eq!(status, expected, "{method} {path}: {answer}");
+    serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer}"))
+}
+
+/// The first events of a watch.
+fn watched(server: &Server, query: &str, events: usize) -> Vec<Value> {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    write!(
+        stream,
+        "GET {QUOTAS}?watch=1&{query} HTTP/1.1\r\nhost: x\r\n\r\n"
+    )
+    .unwrap();
+    // Lines of other kinds are the head, and the lengths of chunks.
+    let lines = BufReader::new(stream)
+        .lines()
+        .map(Result::unwrap)
+        .filter(|line| line.starts_with('{'));
+    lines
+        .take(events)
+        .map(|line| serde_json::from_str(&line).unwrap())
+        .collect()
+}
+
+/// What each event is, and of which quota.
+fn told(events: &[Value]) -> Vec<(&str, &str)> {
+    fn text(value: &Value) -> &str {
+        value.as_str().unwrap_or_default()
+    }
+    events
+        .iter()
+        .map(|event| {
+            (
+                text(&event["type"]),
+                text(&event["object"]["metadata"]["name"]),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn lists_come_in_pages() {
+    let server = Server::with(Limits {
+        page: 2,
+        watch_streams: 1,
+    });
+    for name in ["a", "b", "c", "d", "e"] {
+        create(
+            &server,
+            name,
+            json!({"metadata": {"labels": {"odd": if "ace".contains(name) { "yes" } else { "no" }}}}),
+        );
+    }
+    for path in [QUOTAS, "/api/v1/resourcequotas"] {
+        let (mut names, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = ask(
+                &server,
+                "GET",
+                &format!("{path}?limit=2&labelSelector=odd%3Dyes&continue={after}"),
+                &[],
+                "",
+                200,
+            );
+            assert_eq!(page["kind"], "ResourceQuotaList");
+            names.extend(
+                page["items"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|item| item["metadata"]["name"].clone()),
+            );
+            let Some(next) = page["metadata"]["continue"].as_str() else {
+                break;
+            };
+            after = next.to_owned();
+        }
+        assert_eq!(names, ["a", "c", "e"]);
+    }
+    ask(
+        &server,
+        "GET",
+        &format!("{QUOTAS}?continue=%20"),
+        &[],
+        "",
+        400,
+    );
+    let partial = [(
+        "accept",
+        "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    )];
+    let list = ask(&server, "GET", QUOTAS, &partial, "", 200);
+    assert_eq!(list["kind"], "PartialObjectMetadataList");
+    assert_eq!(list["items"][0].get("spec"), None);
+}
+
+#[test]
+fn errors_are_status_objects() {
+    let server = Server::start();
+    create(&server, "q", json!({}));
+    let quota = format!("{QUOTAS}/q");
+    let json_type = [("content-type", "application/json")];
+    for (method, path, headers, body, code, reason) in [
+        (
+            "GET",
+            format!("{QUOTAS}/none"),
+            &[][..],
+            "",
+            404,
+            "NotFound",
+        ),
+        (
+            "GET",
+            format!("{QUOTAS}?labelSelector=a%20b"),
+            &[],
+            "",
+            400,
+            "BadRequest",
+        ),
+        (
+            "GET",
+            format!("{QUOTAS}?fieldSelector=spec.x%3D1"),
+            &[],
+            "",
+            400,
+            "BadRequest",
+        ),
+        (
+            "GET",
+            format!("{QUOTAS}?resourceVersion=99999"),
+            &[],
+            "",
+            504,
+            "Timeout",
+        ),
+        (
+            "GET",
+            QUOTAS.to_owned(),
+            &[("accept", "text/html")],
+            "",
+            406,
+            "NotAcceptable",
+        ),
+        (
+            "PUT",
+            format!("{quota}/status"),
+            &[],
+            "{}",
+            405,
+            "MethodNotAllowed",
+        ),
+        (
+            "POST",
+            "/api/v1/namespaces".to_owned(),
+            &[],
+            "{}",
+            405,
+            "MethodNotAllowed",
+        ),
+        (
+            "POST",
+            QUOTAS.to_owned(),
+            &[("content-type", "text/csv")],
+            "a",
+            415,
+            "UnsupportedMediaType",
+        ),
+        (
+            "POST",
+            QUOTAS.to_owned(),
+            &[("origin", "http://evil")],
+            "{}",
+            403,
+            "Forbidden",
+        ),
+        ("POST", QUOTAS.to_owned(), &[], "{", 400, "BadRequest"),
+        (
+            "POST",
+            QUOTAS.to_owned(),
+            &[],
+            r#"{"kind":"Pod","apiVersion":"v1"}"#,
+            400,
+            "BadRequest",
+        ),
+        (
+            "POST",
+            QUOTAS.to_owned(),
+            &[],
+            r#"{"metadata":{"namespace":"other"}}"#,
+            400,
+            "BadRequest",
+        ),
+        (
+            "POST",
+            QUOTAS.to_owned(),
+            &[],
+            r#"{"metadata":{"name":"X!"}}"#,
+            422,
+            "Invalid",
+        ),
+        (
+            "POST",
+            format!("{QUOTAS}?dryRun=Some"),
+            &[],
+            r#"{"metadata":{"name":"x"}}"#,
+            422,
+            "Invalid",
+        ),
+        (
+            "PATCH",
+            quota.clone(),
+            &json_type,
+            "{}",
+            415,
+            "UnsupportedMediaType",
+        ),
+        (
+            "PATCH",
+            quota.clone(),
+            &[("content-type", "application/apply-patch+yaml")],
+            "{}",
+            422,
+            "Invalid",
+        ),
+        (
+            "DELETE",
+            quota.clone(),
+            &json_type,
+            r#"{"preconditions":{"uid":"x"}}"#,
+            409,
+            "Conflict",
+        ),
+        (
+            "DELETE",
+            quota.clone(),
+            &json_type,
+            r#"{"preconditions":{"resourceVersion":"99"}}"#,
+            409,
+            "Conflict",
+        ),
+        (
+            "PUT",
+            quota.clone(),
+            &[],
+            r#"{"metadata":{"name":"q","uid":"other"}}"#,
+            409,
+            "Conflict",
+        ),
+        (
+            "PUT",
+            quota.clone(),
+            &[],
+            r#"{"metadata":{"name":"other"}}"#,
+            400,
+            "BadRequest",
+        ),
+    ] {
+        let status = ask(&server, method, &path, headers, body, code);
+        assert_eq!(
+            (&status["kind"], &status["reason"]),
+            (&json!("Status"), &json!(reason)),
+            "{method} {path}"
+        );
+        assert_eq!(status["code"], code);
+    }
+}
+
+#[test]
+fn a_watch_resumes_where_it_was() {
+    let server = Server::start();
+    for name in ["kept", "changed", "ended"] {
+        create(&server, name, json!({}));
+    }
+    let list = ask(&server, "GET", QUOTAS, &[], "", 200);
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let patch = [("content-type", "application/merge-patch+json")];
+    ask(
+        &server,
+        "PATCH",
+        &format!("{QUOTAS}/changed"),
+        &patch,
+        r#"{"spec":{"hard":{"pods":"2"}}}"#,
+        200,
+    );
+    ask(&server, "DELETE", &format!("{QUOTAS}/ended"), &[], "", 200);
+    create(&server, "added", json!({}));
+    create(&server, "brief", json!({}));
+    ask(&server, "DELETE", &format!("{QUOTAS}/brief"), &[], "", 200);
+
+    let events = watched(&server, &format!("resourceVersion={version}"), 3);
+    assert_eq!(
+        told(&events),
+        [
+            ("DELETED", "ended"),
+            ("ADDED", "added"),
+            ("MODIFIED", "changed")
+        ]
+    );
+    let all = [("ADDED", "added"), ("ADDED", "changed"), ("ADDED", "kept")];
+    assert_eq!(told(&watched(&server, "", 3)), all);
+    let query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let events = watched(&server, query, 4);
+    assert_eq!(told(&events[..3]), all);
+    let mark = &events[3]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"];
+    assert_eq!(
+        (&events[3]["type"], mark),
+        (&json!("BOOKMARK"), &json!("true"))
+    );
+    let gone = ask(
+        &server,
+        "GET",
+        &format!("{QUOTAS}?watch=1&resourceVersion=99999"),
+        &[],
+        "",
+        504,
+    );
+    assert_eq!(gone["reason"], "Timeout");
+    ask(
+        &server,
+        "GET",
+        &format!("{QUOTAS}?watch=1&resourceVersionMatch=Exact"),
+        &[],
+        "",
+        422,
+    );
+}
+
+#[test]
+fn a_watch_with_a_selector_tells_what_comes_and_goes_for_it() {
+    let server = Server::start();
+    create(
+        &server,
+        "in",
+        json!({"metadata": {"labels": {"team": "a"}}}),
+    );
+    create(
+        &server,
+        "out",
+        json!({"metadata": {"labels": {"team": "b"}}}),
+    );
+    let list = ask(&server, "GET", QUOTAS, &[], "", 200);
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let patch = [("content-type", "application/merge-patch+json")];
+    for (name, team) in [("in", "b"), ("out", "a")] {
+        let labels = json!({"metadata": {"labels": {"team": team}}}).to_string();
+        ask(
+            &server,
+            "PATCH",
+            &format!("{QUOTAS}/{name}"),
+            &patch,
+            &labels,
+            200,
+        );
+    }
+    let events = watched(
+        &server,
+        &format!("resourceVersion={version}&labelSelector=team%3Da"),
+        2,
+    );
+    assert_eq!(told(&events), [("DELETED", "in"), ("ADDED", "out")]);
+}
+
+#[test]
+fn what_was_before_the_start_is_gone() {
+    let server = Server::with_history(3);
+    let path = format!("{QUOTAS}?watch=1&resourceVersion=2");
+    let gone = ask(&server, "GET", &path, &[], "", 410);
+    assert_eq!(gone["message"], "too old resource version: 2 (3)");
+    assert_eq!(gone["reason"], "Expired");
+    create(&server, "new", json!({}));
+    assert_eq!(
+        told(&watched(&server, "resourceVersion=3", 1)),
+        [("ADDED", "new")]
+    );
+}
+
+#[test]
+fn watches_are_bounded() {
+    let server = Server::with(Limits {
+        page: 2,
+        watch_streams: 1,
+    });
+    create(&server, "q", json!({}));
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    write!(stream, "GET {QUOTAS}?watch=1 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    assert!(
+        BufReader::new(&stream)
+            .lines()
+            .any(|line| line.unwrap().starts_with('{'))
+    );
+    let (status, head, _) = server.request("GET", &format!("{QUOTAS}?watch=1"), &[], b"");
+    assert_eq!(status, 429);
+    assert!(head.contains("retry-after: 1"), "{head}");
+}
+
+#[test]
+fn a_version_moves_with_the_figures() {
+    let server = Server::start();
+    let created = create(&server, "q", json!({}));
+    create(&server, "other", json!({}));
+    let version = || {
+        let quota = ask(&server, "GET", &format!("{QUOTAS}/q"), &[], "", 200);
+        quota["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap()
+            .parse::<u64>()
+            .unwrap()
+    };
+    assert_eq!(created["metadata"]["resourceVersion"], "1");
+    assert_eq!(version(), 1);
+    server.observe("elsewhere", "p1", &[("pods", "1")]);
+    assert_eq!(version(), 1);
+    server.observe("wire", "p2", &[("pods", "1")]);
+    assert_eq!(version(), 4);
+}
+
+#[test]
+fn finalizers_hold_a_quota_up() {
+    let server = Server::start();
+    create(
+        &server,
+        "q",
+        json!({"metadata": {"finalizers": ["example.com/hold"]}}),
+    );
+    let quota = format!("{QUOTAS}/q");
+    let deleted = ask(&server, "DELETE", &quota, &[], "", 200);
+    assert!(
+        deleted["metadata"]["deletionTimestamp"].is_string(),
+        "{deleted}"
+    );
+    let still = ask(&server, "GET", &quota, &[], "", 200);
+    assert_eq!(
+        still["metadata"]["deletionTimestamp"],
+        deleted["metadata"]["deletionTimestamp"]
+    );
+    let patch = [("content-type", "application/merge-patch+json")];
+    ask(
+        &server,
+        "PATCH",
+        &quota,
+        &patch,
+        r#"{"metadata":{"finalizers":null}}"#,
+        200,
+    );
+    ask(&server, "GET", &quota, &[], "", 404);
+}
+
+#[test]
+fn names_can_be_generated_and_collections_deleted() {
+    let server = Server::start();
+    let created = create(
+        &server,
+        "",
+        json!({"metadata": {"name": null, "generateName": "team-"}}),
+    );
+    let name = created["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("team-") && name.len() == 10, "{name}");
+    create(
+        &server,
+        "kept",
+        json!({"metadata": {"labels": {"keep": "yes"}}}),
+    );
+    let deleted = ask(
+        &server,
+        "DELETE",
+        &format!("{QUOTAS}?labelSelector=!keep"),
+        &[],
+        "",
+        200,
+    );
+    assert_eq!(deleted["items"][0]["metadata"]["name"], name);
+    assert_eq!(
+        ask(&server, "GET", QUOTAS, &[], "", 200)["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}

@@ -10,7 +10,7 @@ use crate::{Span, Timestamp};
 
 /// Compaction leaves what has to be replayed from the older of this many newest snapshots, so that one
 /// damaged snapshot does no harm.
-const SNAPSHOTS_NEEDED: usize = 2;
+pub(super) const SNAPSHOTS_NEEDED: usize = 2;
 
 /// An epoch that is being filled is ended when it has this part of what may be kept: retention is as
 /// exact as this.
@@ -113,7 +113,7 @@ pub(super) fn compact(
         }
         store.disk.sync_directory(&store.epochs_directory())?;
     }
-    done.snapshots = thin(store, &snapshots)?;
+    done.snapshots = remove_snapshots(store, &snapshots)?;
     done.kept_from = store.origin().sequence.saturating_add(1);
     Ok(done)
 }
@@ -175,8 +175,8 @@ fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
     Ok(going.len())
 }
 
-/// Removes the snapshots from before the beginning of what is kept, and those that are too many.
-fn thin(store: &Store, snapshots: &[SnapshotInfo]) -> Result<usize, Error> {
+/// Removes the snapshots from before the beginning of what is kept.
+fn remove_snapshots(store: &Store, snapshots: &[SnapshotInfo]) -> Result<usize, Error> {
     let origin = store.origin().sequence;
     let mut removed = 0usize;
     for info in snapshots {
@@ -185,7 +185,7 @@ fn thin(store: &Store, snapshots: &[SnapshotInfo]) -> Result<usize, Error> {
             removed += 1;
         }
     }
-    Ok(removed + store.snapshots.thin(SNAPSHOTS_NEEDED)?)
+    Ok(removed)
 }
 
 #[cfg(test)]

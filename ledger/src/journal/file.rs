@@ -229,7 +229,7 @@ impl FileReader {
     }
 
     /// Removes what `retention` does not keep: whole epochs, archived first if there is an archive, and
-    /// the snapshots that nothing needs. Never more than the second newest snapshot makes up for.
+    /// the snapshots from before what is kept. Never more than the second newest snapshot makes up for.
     /// What is to go but is still in the epoch being filled goes at a later call.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use std::{
 use super::{
     Damage, Durable, Error, Hash,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
+    compact::SNAPSHOTS_NEEDED,
     disk::{Disk, File, temporary},
 };
 
@@ -153,16 +154,16 @@ impl Snapshots {
         self.disk.open(&info.path)?.sync()
     }
 
-    /// Removes the snapshots that are too many: the newest `keep` stay, and
-    /// of the older ones one in each span of distances from the newest that is four times as long as the
-    /// span before it. Gives how many were removed.
+    /// Removes the snapshots that are too many: the newest `keep` stay (at least the two that compaction
+    /// needs), and of the older ones one in each span of distances from the newest that is four times as
+    /// long as the span before it. Gives how many were removed.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn thin(&self, keep: usize) -> Result<usize, Error> {
         let (found, _) = self.list()?;
         let sequences: Vec<u64> = found.iter().map(|info| info.position.sequence).collect();
-        let surplus = surplus(&sequences, keep);
+        let surplus = surplus(&sequences, keep.max(SNAPSHOTS_NEEDED));
         for info in &found {
             if surplus.contains(&info.position.sequence) {
                 self.disk.remove_file(&info.path)?;
@@ -188,7 +189,7 @@ pub(super) fn surplus(sequences: &[u64], keep: usize) -> Vec<u64> {
     let Some(newest) = sequences.last() else {
         return Vec::new();
     };
-    let older = &sequences[..sequences.len().saturating_sub(keep.max(1))];
+    let older = &sequences[..sequences.len().saturating_sub(keep)];
     let mut last_span = None;
     let mut surplus = Vec::new();
     for sequence in older {

@@ -37,6 +37,9 @@ const CLOSED_MAGIC: [u8; 3] = *b"QLC";
 /// Pairs of a database that are read at a time: at most 256 KiB.
 const CHUNK_PAIRS: usize = 64;
 
+/// No more is put into a chunk when it has so many bytes of frames: what compresses well may grow.
+const CHUNK_BYTES: usize = 1024 * 1024;
+
 /// One span of the ledger.
 pub(super) struct Epoch {
     directory: PathBuf,
@@ -160,10 +163,10 @@ impl Epoch {
         while let Some((_, value)) = pairs.get(at) {
             let header = block::parse_header(value).map_err(place)?;
             let end = at.saturating_add(header.pieces);
+            if at > 0 && (end > pairs.len() || chunk.bytes.len() >= CHUNK_BYTES) {
+                break;
+            }
             if end > pairs.len() {
-                if at > 0 {
-                    break;
-                }
                 pairs = database.range(&key, header.pieces)?;
                 if pairs.len() < header.pieces {
                     return Err(place("a block whose end is missing".to_owned()));

@@ -180,3 +180,80 @@ pub(in crate::journal) fn read(file: &dyn File) -> Result<Vec<u8>, Error> {
     bytes.truncate(read);
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        Timestamp,
+        journal::{Batch, Hash},
+    };
+
+    /// A segment of three groups, and where each begins.
+    fn segment() -> (Vec<u8>, Vec<usize>) {
+        let mut bytes = super::super::header(&Durable::NOTHING, 2000);
+        let mut previous = Hash::GENESIS;
+        let mut starts = Vec::new();
+        for first_sequence in [1, 2, 3] {
+            starts.push(bytes.len());
+            let batch = Batch {
+                first_sequence,
+                count: 1,
+                time: Timestamp::EPOCH,
+                payload: vec![9; 50],
+            };
+            previous = frame::encode(&batch, &previous, true, &mut bytes);
+        }
+        starts.push(bytes.len());
+        bytes.resize(2000, 0);
+        (bytes, starts)
+    }
+
+    fn scanned(bytes: &[u8]) -> (u64, Option<Fault>) {
+        let scan = scan(bytes, &Durable::NOTHING, |_| {});
+        (scan.extent.last.sequence, scan.fault)
+    }
+
+    #[test]
+    fn only_the_last_group_can_have_been_torn() {
+        let (right, starts) = segment();
+        assert_eq!(scanned(&right), (3, None));
+        for group in 0..3 {
+            let mut wrong = right.clone();
+            wrong[starts[group] + 60] ^= 1;
+            let (last, fault) = scanned(&wrong);
+            let fault = fault.unwrap();
+            assert_eq!((last, fault.offset), (group as u64, starts[group] as u64));
+            assert_eq!(fault.was_durable, group < 2);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_than_it_was_made_is_damaged() {
+        let (right, starts) = segment();
+        for length in [starts[3], starts[3] + 1, 1999] {
+            let (last, fault) = scanned(&right[..length]);
+            assert!(last == 3 && fault.unwrap().was_durable);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_accept_what_was_not_written(
+            at in 0usize..2000,
+            put in proptest::collection::vec(any::<u8>(), 1..300),
+        ) {
+            let (right, starts) = segment();
+            let mut wrong = right.clone();
+            let end = wrong.len().min(at + put.len());
+            wrong[at..end].copy_from_slice(&put[..end - at]);
+            let (last, _) = scanned(&wrong);
+            let whole = starts[1..].iter().filter(|end| wrong[..**end] == right[..**end]).count();
+            prop_assert_eq!(last, whole as u64);
+            let _ = scanned(&put);
+            prop_assert_eq!(before(&put), None);
+        }
+    }
+}

@@ -220,6 +220,36 @@ fn what_compaction_did_not_get_to_remove_goes_on_open() {
 }
 
 #[test]
+fn what_compresses_well_is_archived_too() {
+    let directory = scratch();
+    let options = Options {
+        archive: Some(directory.path().join("archive")),
+        segment_bytes: 1 << 20,
+        epoch_bytes: 50 << 20,
+        ..small()
+    };
+    let (mut journal, reader, _) = try_open(&directory.path().join("data"), options).unwrap();
+    let zeros = |sequence: u64| Batch {
+        payload: vec![0; 9 << 20],
+        ..batch(sequence, 1, 0)
+    };
+    for sequence in 1..=8 {
+        journal.append(zeros(sequence)).unwrap();
+        let durable = journal.sync().unwrap();
+        while journal.work().unwrap() {}
+        if sequence >= 7 {
+            snapshot(&reader, durable);
+        }
+    }
+    let done = reader.compact(time(10_000), &everything_old()).unwrap();
+    assert_eq!((done.archived, done.kept_from), (1, 7));
+    assert!(reader.stats().unwrap().archive_bytes < 1 << 20);
+    for (sequence, stored) in (1..).zip(reader.read(1)) {
+        assert!(stored.unwrap().batch == zeros(sequence), "{sequence}");
+    }
+}
+
+#[test]
 fn version_1_of_an_archive_is_read() {
     let directory = scratch();
     let name = format!("{:020}-{:020}.qla", 1, 6);

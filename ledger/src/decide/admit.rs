@@ -116,11 +116,18 @@ fn decide(
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
-    if let Some(granted) = reserve::granted_before(state, request)? {
-        return Ok(Admitted {
-            replayed: Some(granted.entry),
-            ..Admitted::default()
-        });
+    match reserve::granted_before(state, request) {
+        Ok(None) => {}
+        Ok(Some(granted)) => {
+            return Ok(Admitted {
+                replayed: Some(granted.entry),
+                ..Admitted::default()
+            });
+        }
+        Err(Refusal::UidReused(_)) if is_of(state, request) => {
+            return reconsider(state, now, request, holds, policy);
+        }
+        Err(refusal) => return Err(refusal),
     }
     if request.basis == Basis::Create && lives(state, request) {
         return Ok(Admitted::default());
@@ -132,6 +139,29 @@ fn decide(
     if request.basis != Basis::Create && case.before.is_none() {
         return Err(no_previous_version(state, &case, policy));
     }
+    settle(state, now, case, holds, policy)
+}
+
+/// Whether what is known by this uid is of the same namespace.
+fn is_of(state: &State, request: &Request) -> bool {
+    let known = state.reservation(&request.uid);
+    known.is_some_and(|known| known.reservation.namespace == request.namespace)
+}
+
+/// The creation of the same object comes again, and it counts for something else by now: other webhooks changed it,
+/// or the workload that pays for it has become known. What is held for it is raised if need be.
+fn reconsider(
+    state: &State,
+    now: Timestamp,
+    request: &Request,
+    holds: bool,
+    policy: &Policy,
+) -> Result<Admitted, Refusal> {
+    let request = Request {
+        basis: Basis::Update { version: 0 },
+        ..request.clone()
+    };
+    let case = Case::of(state, &request, &Overlay::default());
     settle(state, now, case, holds, policy)
 }
 

@@ -289,6 +289,23 @@ fn a_charged_workload_pays_for_its_pods_if_it_is_known() {
 }
 
 #[test]
+fn an_object_that_comes_again_and_counts_for_something_else_is_the_same_object() {
+    let mut world = World::with_quota(&[("requests.cpu", "3")]);
+    world.admit(&pod("a", "2")).unwrap();
+    assert!(world.admit(&pod("a", "1")).unwrap().events.is_empty());
+    assert_eq!(world.counted("requests.cpu"), "0+2");
+    world.admit(&pod("a", "3")).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+3");
+    assert!(world.admit(&pod("a", "4")).is_err());
+    world.observe(&pod("a", "3"), 1);
+    assert!(
+        world.admit(&pod("a", "2")).unwrap().events.is_empty(),
+        "it is seen already"
+    );
+    assert_eq!(world.counted("requests.cpu"), "3+0");
+}
+
+#[test]
 fn a_charged_workload_is_scaled_by_what_one_replica_counts_for() {
     let mut world = World::with_quota(&[("requests.cpu", "5"), ("pods", "10")]);
     assert!(

@@ -3,7 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod daemon;
 mod recording;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::sync::Arc;
 

@@ -54,6 +54,21 @@ pub(crate) fn compare(
     checkpoint: &Checkpoint,
     used: impl Fn(&str, &str) -> Option<ResourceList>,
 ) -> usize {
+    let (compared, wrong) = differences(checkpoint, used);
+    assert!(
+        wrong.is_empty(),
+        "checkpoint {}:\n{}",
+        checkpoint.checkpoint,
+        wrong.join("\n")
+    );
+    compared
+}
+
+/// How many values a checkpoint has, and which of them are not ours.
+pub(crate) fn differences(
+    checkpoint: &Checkpoint,
+    used: impl Fn(&str, &str) -> Option<ResourceList>,
+) -> (usize, Vec<String>) {
     let mut wrong = Vec::new();
     let mut compared = 0;
     for quota in &checkpoint.quotas {
@@ -62,7 +77,10 @@ pub(crate) fn compare(
             name,
             status,
         } = quota;
-        let ours = used(namespace, name).unwrap_or_else(|| panic!("no quota {namespace}/{name}"));
+        let Some(ours) = used(namespace, name) else {
+            wrong.push(format!("there is no quota {namespace}/{name}"));
+            continue;
+        };
         for (resource, expected) in status.used.iter() {
             compared += 1;
             if ours.get(resource) != Some(expected) {
@@ -79,11 +97,5 @@ pub(crate) fn compare(
             more.map(|resource| format!("{namespace}/{name} {resource} has no used in Kubernetes")),
         );
     }
-    assert!(
-        wrong.is_empty(),
-        "checkpoint {}:\n{}",
-        checkpoint.checkpoint,
-        wrong.join("\n")
-    );
-    compared
+    (compared, wrong)
 }

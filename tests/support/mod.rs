@@ -8,6 +8,7 @@
 
 pub(crate) mod daemon;
 pub(crate) mod nats;
+pub(crate) mod quotad;
 
 use std::time::{Duration, Instant};
 

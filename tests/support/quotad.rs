@@ -1,0 +1,137 @@
+//! The real daemon, as a process of its own.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use ureq::Agent;
+
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(20);
+
+/// A daemon that serves; killed when dropped.
+pub(crate) struct Quotad {
+    child: Child,
+    /// The API, as `http://address`.
+    pub(crate) api: String,
+    /// Health and metrics, as `http://address`.
+    pub(crate) admin: String,
+}
+
+/// A daemon as it is started: in this directory, with its ledger in `data`, on free ports.
+pub(crate) fn command(directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
+    command
+        .current_dir(directory)
+        .env_clear()
+        .args([
+            "--listen=127.0.0.1:0",
+            "--admin.listen=127.0.0.1:0",
+            "--data-dir=data",
+            "--log.format=json",
+        ])
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    command
+}
+
+impl Quotad {
+    /// Starts it with these further arguments, and waits until it serves. What it logs is in `quotad.log`.
+    pub(crate) fn start(directory: &Path, arguments: &[String]) -> Self {
+        let mut child = command(directory).args(arguments).spawn().unwrap();
+        let log = directory.join("quotad.log");
+        let mut log = File::options().append(true).create(true).open(log).unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = Vec::new();
+        let ready = lines.by_ref().map(Result::unwrap).find_map(|line| {
+            writeln!(log, "{line}").unwrap();
+            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            said.push(line);
+            (value["message"] == "ready").then_some(value)
+        });
+        let Some(ready) = ready else {
+            panic!("{}: {}", child.wait().unwrap(), said.join("\n"));
+        };
+        // Somebody has to read what it goes on to say.
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let _ = writeln!(log, "{line}");
+            }
+        });
+        let address = |key: &str| format!("http://{}", ready[key].as_str().unwrap());
+        Self {
+            child,
+            api: address("api"),
+            admin: address("admin"),
+        }
+    }
+
+    /// Whether `/readyz` says that it is.
+    pub(crate) fn is_ready(&self) -> bool {
+        let response = agent(REQUEST).get(format!("{}/readyz", self.admin)).call();
+        response.unwrap().status() == 200
+    }
+
+    /// The answer 200 to a question to the API.
+    pub(crate) fn get(&self, path: &str) -> Value {
+        let mut response = agent(REQUEST)
+            .get(format!("{}{path}", self.api))
+            .call()
+            .unwrap();
+        let body = response.body_mut().read_to_string().unwrap();
+        assert_eq!(response.status(), 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// All items of a list, page by page, and how far the ledger was at the last page.
+    pub(crate) fn list(&self, path: &str) -> (Vec<Value>, u64) {
+        let mut items = Vec::new();
+        let mut token = String::new();
+        loop {
+            let join = if path.contains('?') { '&' } else { '?' };
+            let page = match token.as_str() {
+                "" => self.get(path),
+                token => self.get(&format!("{path}{join}continue={token}")),
+            };
+            items.extend(page["items"].as_array().unwrap().iter().cloned());
+            match page["continue"].as_str() {
+                Some(more) => token = more.to_owned(),
+                None => return (items, page["asOf"]["sequence"].as_u64().unwrap()),
+            }
+        }
+    }
+
+    /// Ends it without a chance to tidy up.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop, and waits for the end.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Quotad {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client that takes every status for an answer, and waits so long for it.
+pub(crate) fn agent(timeout: Duration) -> Agent {
+    let config = Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .timeout_global(Some(timeout));
+    config.build().new_agent()
+}

@@ -20,7 +20,7 @@ use crate::{
 /// How often is looked whether a snapshot is due, and figures are taken.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often compaction looks for something to remove.
+/// How often compaction looks for something to remove, besides after each snapshot.
 const COMPACTION: Duration = Duration::from_secs(60);
 
 /// Why a snapshot was not stored.
@@ -70,13 +70,16 @@ impl Upkeep {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
+            let mut compaction_due = compacted.elapsed() >= COMPACTION;
             if self.is_due(&last) {
                 match self.snapshot().await {
                     Ok(sequence) => {
                         last = Snapshotted {
                             sequence,
                             at: Instant::now(),
-                        }
+                        };
+                        // Only what a snapshot makes up for can go.
+                        compaction_due = true;
                     }
                     Err(error) => {
                         tracing::error!(%error, "no snapshot");
@@ -86,7 +89,7 @@ impl Upkeep {
                     }
                 }
             }
-            if compacted.elapsed() >= COMPACTION {
+            if compaction_due {
                 compacted = Instant::now();
                 self.compact().await;
             }

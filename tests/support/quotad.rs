@@ -89,6 +89,20 @@ impl Quotad {
         serde_json::from_str(&body).unwrap()
     }
 
+    /// Asks many questions over one connection; no answer where there is no such thing.
+    pub(crate) fn asking(&self) -> impl FnMut(&str) -> Option<Value> {
+        let agent = agent(REQUEST);
+        move |path| {
+            let mut response = agent.get(format!("{}{path}", self.api)).call().unwrap();
+            let body = response.body_mut().read_to_string().unwrap();
+            match response.status().as_u16() {
+                200 => Some(serde_json::from_str(&body).unwrap()),
+                404 => None,
+                status => panic!("{path}: {status}: {body}"),
+            }
+        }
+    }
+
     /// All items of a list, page by page, and how far the ledger was at the last page.
     pub(crate) fn list(&self, path: &str) -> (Vec<Value>, u64) {
         let mut items = Vec::new();

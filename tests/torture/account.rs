@@ -1,0 +1,321 @@
+//! What the entries amount to when they are counted as naively as possible, and who has to agree with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::{
+    COUNT, HARD_COUNT, HARD_UNITS, NAMESPACES, UNITS,
+    clients::{Acknowledged, What},
+    producer::Published,
+    support::{PATIENCE, quotad::Quotad},
+};
+
+/// Units, and number of objects.
+type Amounts = (u64, u64);
+
+/// What one object holds or uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Share {
+    namespace: String,
+    amounts: Amounts,
+}
+
+/// What the entries say of one reservation: where, and for how much.
+#[derive(Default)]
+struct Life {
+    granted: Vec<(u64, u64)>,
+    extended: Vec<u64>,
+    committed: Vec<(u64, u64)>,
+    ended: Vec<(&'static str, u64)>,
+}
+
+#[derive(Default)]
+pub(crate) struct Account {
+    entries: u64,
+    last_time: String,
+    position: u64,
+    used: BTreeMap<String, Share>,
+    pending: BTreeMap<String, Share>,
+    /// Those of the used ones that were committed and never seen.
+    committed: BTreeMap<String, Share>,
+    deleted: BTreeSet<String>,
+    lives: BTreeMap<String, Life>,
+    wrong: Vec<String>,
+}
+
+impl Account {
+    /// Counts all entries, up to the one that consumed the last message of the stream.
+    pub(crate) fn take(daemon: &Quotad, last_message: u64) -> Self {
+        let mut account = Self::default();
+        let deadline = std::time::Instant::now() + PATIENCE;
+        while account.position < last_message {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "all messages are consumed: {} of {last_message}",
+                account.position
+            );
+            account.go_on(daemon);
+        }
+        assert_eq!(account.position, last_message);
+        account
+    }
+
+    fn go_on(&mut self, daemon: &Quotad) {
+        let (entries, _) = daemon.list(&format!("/v1/entries?from={}", self.entries + 1));
+        for entry in entries {
+            self.count(&entry);
+        }
+    }
+
+    fn count(&mut self, entry: &Value) {
+        let sequence = entry["sequence"].as_u64().unwrap();
+        let time = entry["time"].as_str().unwrap();
+        self.entries += 1;
+        if sequence != self.entries {
+            self.wrong
+                .push(format!("{sequence} stands where {} should", self.entries));
+        }
+        let order = |time: &str| time.parse::<quota_ledger::Timestamp>().unwrap();
+        if !self.last_time.is_empty() && order(time) < order(&self.last_time) {
+            self.wrong
+                .push(format!("{sequence} is earlier than before"));
+        }
+        time.clone_into(&mut self.last_time);
+        self.apply(sequence, &entry["event"]);
+    }
+
+    fn apply(&mut self, sequence: u64, event: &Value) {
+        let uid = event["uid"].as_str().unwrap_or_default();
+        let share = |resources: &Value| Share {
+            namespace: event["namespace"].as_str().unwrap().to_owned(),
+            amounts: amounts(resources),
+        };
+        match event["type"].as_str().unwrap() {
+            "QuotaSet" => {}
+            // The stream is met for the first time.
+            "SourceReset" if self.position == 0 && self.used.is_empty() => {}
+            "ObjectObserved" => {
+                if self.deleted.contains(uid) {
+                    self.wrong.push(format!("{sequence}: {uid} was deleted"));
+                }
+                let seen = share(&event["footprint"]["resources"]);
+                self.used.insert(uid.to_owned(), seen);
+                self.committed.remove(uid);
+                self.end_if(event["endsReservation"] == true, uid, "observed", sequence);
+            }
+            "ObjectRefreshed" => {
+                self.end_if(event["endsReservation"] == true, uid, "observed", sequence);
+            }
+            "ObjectDeleted" => {
+                self.used.remove(uid);
+                self.deleted.insert(uid.to_owned());
+                self.end_if(self.pending.contains_key(uid), uid, "observed", sequence);
+            }
+            "ReservationGranted" => {
+                let granted = share(&event["footprint"]["resources"]);
+                let units = granted.amounts.0;
+                self.life(uid).granted.push((sequence, units));
+                let namespace = granted.namespace.clone();
+                self.pending.insert(uid.to_owned(), granted);
+                self.fits(sequence, &namespace);
+            }
+            "ReservationExtended" => self.life(uid).extended.push(sequence),
+            "ReservationCommitted" => {
+                let committed = share(&event["resources"]);
+                self.life(uid)
+                    .committed
+                    .push((sequence, committed.amounts.0));
+                self.committed.insert(uid.to_owned(), committed.clone());
+                self.used.insert(uid.to_owned(), committed);
+                self.end_if(true, uid, "committed", sequence);
+            }
+            "ReservationReleased" => self.end_if(true, uid, "released", sequence),
+            "ReservationExpired" => self.end_if(true, uid, "expired", sequence),
+            "SourceAdvanced" => {
+                let position = event["cursor"]["position"].as_u64().unwrap();
+                if position <= self.position {
+                    self.wrong
+                        .push(format!("{sequence}: message {position} is consumed again"));
+                }
+                self.position = position;
+            }
+            _ => self.wrong.push(format!("{sequence}: unexpected {event}")),
+        }
+    }
+
+    fn end_if(&mut self, ends: bool, uid: &str, how: &'static str, sequence: u64) {
+        if !ends {
+            return;
+        }
+        self.life(uid).ended.push((how, sequence));
+        if self.pending.remove(uid).is_none() {
+            self.wrong
+                .push(format!("{sequence}: {uid} is {how}, and was not pending"));
+        }
+    }
+
+    fn life(&mut self, uid: &str) -> &mut Life {
+        self.lives.entry(uid.to_owned()).or_default()
+    }
+
+    fn fits(&mut self, sequence: u64, namespace: &str) {
+        let (used, pending) = (sum(&self.used, namespace), sum(&self.pending, namespace));
+        let counted = (used.0 + pending.0, used.1 + pending.1);
+        if counted.0 > HARD_UNITS || counted.1 > HARD_COUNT {
+            self.wrong
+                .push(format!("{sequence}: granted {counted:?} in {namespace}"));
+        }
+    }
+
+    pub(crate) fn grants(&self) -> usize {
+        self.lives.values().map(|life| life.granted.len()).sum()
+    }
+
+    pub(crate) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Dense, in the order of time, nothing twice, nothing over a limit when it was granted.
+    pub(crate) fn is_in_order(&self) {
+        assert!(self.wrong.is_empty(), "{:#?}", self.wrong);
+        for (uid, life) in &self.lives {
+            assert_eq!(life.granted.len(), 1, "grants of {uid}");
+            assert!(life.ended.len() <= 1, "{uid}: {:?}", life.ended);
+        }
+    }
+
+    /// Everything that a client was told stands in the entries, not later than it was told.
+    pub(crate) fn holds(&self, acknowledged: &[Acknowledged]) {
+        let mut lost = Vec::new();
+        for Acknowledged {
+            uid,
+            what,
+            sequence,
+        } in acknowledged
+        {
+            let none = Life::default();
+            let life = self.lives.get(uid).unwrap_or(&none);
+            let in_time = |entry: u64| sequence.is_none_or(|told| entry <= told);
+            let ended = |ways: &[&str]| {
+                let mut ended = life.ended.iter();
+                ended.any(|(how, entry)| ways.contains(how) && in_time(*entry))
+            };
+            let stands = match *what {
+                What::Granted { units } => life
+                    .granted
+                    .first()
+                    .is_some_and(|(entry, granted)| *granted == units && in_time(*entry)),
+                What::Extended => life.extended.iter().any(|entry| in_time(*entry)),
+                What::Committed { units } => life
+                    .committed
+                    .first()
+                    .is_some_and(|(entry, committed)| *committed == units && in_time(*entry)),
+                What::Released => ended(&["released", "expired"]),
+                What::Expired => ended(&["expired"]),
+            };
+            if !stands {
+                lost.push(format!("{uid}: {what:?} as of {sequence:?}"));
+            }
+        }
+        assert!(lost.is_empty(), "{lost:#?}");
+        let kinds =
+            |wanted: fn(&What) -> bool| acknowledged.iter().filter(|one| wanted(&one.what)).count();
+        assert!(kinds(|what| matches!(what, What::Granted { .. })) > 0);
+        assert!(kinds(|what| matches!(what, What::Committed { .. })) > 0);
+        assert!(kinds(|what| matches!(what, What::Released)) > 0);
+    }
+
+    /// Every event counted, and none twice: what is used is what was published, and what was only committed.
+    pub(crate) fn agrees_with(&self, published: &Published) {
+        let alive = published.objects.iter().filter_map(|(uid, state)| {
+            let alive = (*state)?;
+            let share = Share {
+                namespace: alive.namespace.to_owned(),
+                amounts: (alive.units, 1),
+            };
+            Some((uid.clone(), share))
+        });
+        let mut expected: BTreeMap<_, _> = alive.collect();
+        for (uid, share) in &self.committed {
+            assert!(
+                !published.objects.contains_key(uid),
+                "{uid} was published, and not seen"
+            );
+            expected.insert(uid.clone(), share.clone());
+        }
+        assert_eq!(self.used, expected);
+    }
+
+    /// The daemon gives the same numbers, and the same end of every reservation.
+    pub(crate) fn is_what_is_served(&mut self, daemon: &Quotad) {
+        // Reservations go on expiring: until two looks find the ledger in the same place.
+        let (quotas, pending) = loop {
+            self.go_on(daemon);
+            let (quotas, before) = daemon.list("/v1/quotas");
+            let mut pending = Vec::new();
+            let mut after = before;
+            for namespace in NAMESPACES {
+                let path = format!("/v1/namespaces/{namespace}/reservations");
+                let (items, sequence) = daemon.list(&path);
+                pending.extend(items);
+                after = sequence;
+            }
+            if (before, after) == (self.entries, self.entries) {
+                break (quotas, pending);
+            }
+        };
+        assert!(self.wrong.is_empty(), "{:#?}", self.wrong);
+        assert_eq!(quotas.len(), NAMESPACES.len());
+        for quota in &quotas {
+            let namespace = quota["metadata"]["namespace"].as_str().unwrap();
+            let status = &quota["status"];
+            assert_eq!(amounts(&status["used"]), sum(&self.used, namespace));
+            assert_eq!(amounts(&status["reserved"]), sum(&self.pending, namespace));
+        }
+        let shown: BTreeMap<_, _> = pending
+            .iter()
+            .map(|item| {
+                let share = Share {
+                    namespace: item["namespace"].as_str().unwrap().to_owned(),
+                    amounts: amounts(&item["reserved"]),
+                };
+                let uid = item["reservedBy"]["uid"].as_str().unwrap();
+                (uid.to_owned(), share)
+            })
+            .collect();
+        assert_eq!(shown, self.pending);
+        self.every_reservation_is_remembered(daemon);
+    }
+
+    fn every_reservation_is_remembered(&self, daemon: &Quotad) {
+        let mut asked = daemon.asking();
+        for (uid, life) in &self.lives {
+            let Some((how, _)) = life.ended.first() else {
+                continue;
+            };
+            let found = NAMESPACES.iter().find_map(|namespace| {
+                asked(&format!("/v1/namespaces/{namespace}/reservations/{uid}"))
+            });
+            let found = found.unwrap_or_else(|| panic!("{uid} is forgotten"));
+            assert_eq!(found["state"], *how, "{uid}");
+        }
+    }
+}
+
+fn sum(shares: &BTreeMap<String, Share>, namespace: &str) -> Amounts {
+    shares
+        .values()
+        .filter(|share| share.namespace == namespace)
+        .fold((0, 0), |sum, share| {
+            (sum.0 + share.amounts.0, sum.1 + share.amounts.1)
+        })
+}
+
+fn amounts(resources: &Value) -> Amounts {
+    let number = |name: &str| match resources[name].as_str() {
+        Some(text) => text.parse().unwrap(),
+        None => 0,
+    };
+    (number(UNITS), number(COUNT))
+}

@@ -1,0 +1,228 @@
+//! The source of events. What it publishes is known, and so what has to be used in the end.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        atomic::Ordering,
+        mpsc::{Receiver, TryRecvError},
+    },
+    time::{Duration, Instant},
+};
+
+use async_nats::{ConnectOptions, HeaderMap, jetstream};
+use futures::future::join_all;
+use serde_json::json;
+
+use crate::{Handed, NAMESPACES, UNITS, Yard, random::Random, support::PATIENCE};
+
+/// Messages that are published together, each about objects of its own.
+const BATCH: u64 = 40;
+
+/// Objects that are alive at a time, more or less.
+const OBJECTS: usize = 60;
+
+/// After so many messages its own objects are new ones.
+const MESSAGES_OF_A_LIFE: u64 = 100;
+
+/// It keeps step with the clients, so that both have something to lose at any time.
+const EVENTS_PER_ANSWER: u64 = 8;
+
+/// How long an acknowledgement is waited for before a message is published again.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What was published.
+pub(crate) struct Published {
+    /// What every object that was ever heard of counts for in the end; none: it is deleted.
+    pub(crate) objects: BTreeMap<String, Option<Alive>>,
+    pub(crate) events: u64,
+    pub(crate) messages: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Alive {
+    pub(crate) namespace: &'static str,
+    pub(crate) units: u64,
+    version: u64,
+}
+
+pub(crate) struct Producer<'a> {
+    random: Random,
+    yard: &'a Yard,
+    handed: Receiver<Handed>,
+    published: Published,
+    /// Those that are alive, and some that are not any more.
+    alive: Vec<String>,
+    /// Events that were acknowledged, to be repeated.
+    old: Vec<String>,
+}
+
+impl<'a> Producer<'a> {
+    pub(crate) fn new(seed: u64, yard: &'a Yard, handed: Receiver<Handed>) -> Self {
+        Self {
+            random: Random::new(seed, "producer"),
+            yard,
+            handed,
+            published: Published {
+                objects: BTreeMap::new(),
+                events: 0,
+                messages: 0,
+            },
+            alive: Vec::new(),
+            old: Vec::new(),
+        }
+    }
+
+    #[tokio::main(flavor = "current_thread")]
+    pub(crate) async fn run(mut self, url: &str) -> Published {
+        let again = |_| Duration::from_millis(50);
+        let options = ConnectOptions::new().reconnect_delay_callback(again);
+        let context = jetstream::new(options.connect(url).await.unwrap());
+        loop {
+            let over = self.yard.is_over();
+            let answers = self.yard.answers.load(Ordering::Relaxed);
+            if !over && self.published.events > (answers + 100) * EVENTS_PER_ANSWER {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                continue;
+            }
+            let (events, all_taken) = self.make_events();
+            self.publish(&context, events).await;
+            if over && all_taken {
+                return self.published;
+            }
+        }
+    }
+
+    /// Events about objects of which no two are the same, and whether all that was handed over is among them.
+    fn make_events(&mut self) -> (Vec<String>, bool) {
+        let mut events = Vec::new();
+        let mut touched = BTreeSet::new();
+        let all_taken = loop {
+            match self.handed.try_recv() {
+                Ok(handed) => {
+                    touched.insert(handed.uid.clone());
+                    events.push(self.see(&handed.uid, handed.namespace, handed.units));
+                }
+                Err(TryRecvError::Empty) => break false,
+                Err(TryRecvError::Disconnected) => break true,
+            }
+        };
+        for _ in 0..BATCH {
+            let uid = self.choose();
+            if touched.insert(uid.clone()) {
+                let event = self.change(&uid);
+                events.push(event);
+            }
+        }
+        (events, all_taken)
+    }
+
+    /// An object that is alive, its own or handed over, or else one of its own, that may be new or deleted.
+    fn choose(&mut self) -> String {
+        let is_enough = self.alive.len() > OBJECTS;
+        if is_enough || self.random.once_in(4) {
+            while !self.alive.is_empty() {
+                let place = self.random.index(self.alive.len());
+                let uid = &self.alive[place];
+                if self.published.objects[uid].is_some() {
+                    return uid.clone();
+                }
+                self.alive.swap_remove(place);
+            }
+        }
+        let own = self.random.index(OBJECTS);
+        format!("o-{own}-{}", self.published.messages / MESSAGES_OF_A_LIFE)
+    }
+
+    fn change(&mut self, uid: &str) -> String {
+        match self.published.objects.get(uid).copied() {
+            None => {
+                let namespace = NAMESPACES[self.random.index(NAMESPACES.len())];
+                let units = self.random.below(3);
+                self.see(uid, namespace, units)
+            }
+            // Final: whatever comes now changes nothing.
+            Some(None) => event("MODIFIED", uid, NAMESPACES[0], u64::MAX / 2, 1000),
+            Some(Some(alive)) if self.random.once_in(2) => {
+                self.published.objects.insert(uid.to_owned(), None);
+                event("DELETED", uid, alive.namespace, alive.version + 1, 0)
+            }
+            // Not newer than what is known.
+            Some(Some(alive)) if self.random.once_in(4) => {
+                event("MODIFIED", uid, alive.namespace, alive.version, 1000)
+            }
+            Some(Some(alive)) => {
+                let units = self.random.below(3);
+                self.see(uid, alive.namespace, units)
+            }
+        }
+    }
+
+    fn see(&mut self, uid: &str, namespace: &'static str, units: u64) -> String {
+        let known = self.published.objects.get(uid).copied().flatten();
+        let version = known.map_or(0, |alive| alive.version) + 1;
+        let alive = Alive {
+            namespace,
+            units,
+            version,
+        };
+        let before = self.published.objects.insert(uid.to_owned(), Some(alive));
+        if before.is_none() {
+            self.alive.push(uid.to_owned());
+        }
+        let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
+        event(kind, uid, namespace, version, units)
+    }
+
+    /// Publishes events, now and then with repetitions of old ones, until every message is acknowledged.
+    async fn publish(&mut self, context: &jetstream::Context, events: Vec<String>) {
+        let mut messages = Vec::new();
+        let mut rest = events.as_slice();
+        while !rest.is_empty() {
+            let lines = rest.len().min(1 + self.random.index(3));
+            let (message, others) = rest.split_at(lines);
+            messages.push(message.join("\n"));
+            rest = others;
+        }
+        if !self.old.is_empty() {
+            let place = self.random.index(self.old.len());
+            messages.push(self.old[place].clone());
+        }
+        self.published.events += events.len() as u64;
+        let first = self.published.messages;
+        self.published.messages += messages.len() as u64;
+        self.old = events;
+        let mut waiting: Vec<_> = (first..).zip(messages).collect();
+        let deadline = Instant::now() + PATIENCE;
+        while !waiting.is_empty() {
+            assert!(Instant::now() < deadline, "messages are acknowledged");
+            waiting = send(context, waiting).await;
+        }
+    }
+}
+
+/// Publishes messages, and answers those that were not acknowledged.
+async fn send(context: &jetstream::Context, messages: Vec<(u64, String)>) -> Vec<(u64, String)> {
+    let sent = messages.into_iter().map(async |(number, text)| {
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Msg-Id", format!("m-{number}"));
+        let payload = text.clone().into();
+        let publish = context.publish_with_headers("quota.objects.made", headers, payload);
+        let acknowledged = async { publish.await.ok()?.await.ok() };
+        match tokio::time::timeout(TIMEOUT, acknowledged).await {
+            Ok(Some(_)) => None,
+            _ => Some((number, text)),
+        }
+    });
+    let unacknowledged = join_all(sent).await;
+    unacknowledged.into_iter().flatten().collect()
+}
+
+fn event(kind: &str, uid: &str, namespace: &str, version: u64, units: u64) -> String {
+    // A long name, so that the ledger grows.
+    let name = format!("{uid}-{}", "x".repeat(150));
+    json!({
+        "type": kind, "namespace": namespace, "resource": "widgets.example.com", "name": name, "uid": uid,
+        "resourceVersion": version.to_string(), "usage": {UNITS: units.to_string()}
+    })
+    .to_string()
+}

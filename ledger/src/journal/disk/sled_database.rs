@@ -198,4 +198,32 @@ mod tests {
         SledDatabase::open(directory.path()).unwrap();
         assert!(!left.exists());
     }
+
+    #[test]
+    fn reading_a_closed_database_leaves_its_log_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("db");
+        let database = SledDatabase::open(directory.path()).unwrap();
+        for key in 0..200u8 {
+            database.insert(vec![(vec![key], vec![key; 4000])]).unwrap();
+        }
+        database.sync().unwrap();
+        drop(database);
+        // The first opening may still put its books in order.
+        let database = SledDatabase::open(directory.path()).unwrap();
+        assert_eq!(database.range(&[], 1000).unwrap().len(), 200);
+        database.sync().unwrap();
+        drop(database);
+        wait_until_closed(&log).unwrap();
+        let before = fs::read(&log).unwrap();
+        for _ in 0..3 {
+            let database = SledDatabase::open(directory.path()).unwrap();
+            assert_eq!(database.range(&[], 1000).unwrap().len(), 200);
+            drop(database);
+            wait_until_closed(&log).unwrap();
+            let after = fs::read(&log).unwrap();
+            let changed = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+            assert_eq!((changed, after.len()), (0, before.len()));
+        }
+    }
 }

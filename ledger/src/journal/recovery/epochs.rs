@@ -1,10 +1,16 @@
 //! The epochs: whether the sealed ones continue each other, and what of the one being filled is usable.
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use super::{
     super::{Damage, store::Sealed},
-    Durable, Epoch, Error, Log, Opening, epoch,
+    Durable, Epoch, Error, Log, Opening, Options, epoch,
 };
 use crate::journal::epoch::Seal;
 
@@ -66,18 +72,45 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// Reads sealed epochs, newest first, and compares them with their seals.
-    pub(super) fn check_sealed(&self, sealed: &[Sealed], limit: u64) -> Result<u64, Error> {
-        let mut checked = 0u64;
-        for Sealed { seal, epoch } in sealed.iter().rev() {
-            checked = checked.saturating_add(seal.frame_bytes);
-            if checked > limit {
-                return Ok(checked.saturating_sub(seal.frame_bytes));
+    /// Reads sealed epochs, newest first, and compares them with their seals. Gives the bytes of frames
+    /// that were checked.
+    pub(super) fn check_sealed(&self, sealed: &[Sealed], options: &Options) -> Result<u64, Error> {
+        let mut bytes = 0u64;
+        let within = |sealed: &&Sealed| {
+            bytes = bytes.saturating_add(sealed.seal.frame_bytes);
+            bytes <= options.check_bytes
+        };
+        let checked: Vec<&Sealed> = sealed.iter().rev().take_while(within).collect();
+        let workers = match options.background {
+            true => std::thread::available_parallelism().map_or(1, usize::from),
+            false => 1,
+        };
+        let next = AtomicUsize::new(0);
+        let failed = Mutex::new(BTreeMap::new());
+        let work = || {
+            while let Some(sealed) = checked.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let right = sealed.epoch.check(self.disk, &sealed.seal, |_| {});
+                sealed.epoch.close();
+                if let Err(error) = right {
+                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                    failed.insert(sealed.seal.first_sequence(), error);
+                }
             }
-            epoch.check(self.disk, seal, |_| {})?;
-            epoch.close();
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..workers.min(checked.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What is damaged first is told.
+        match failed.into_values().next() {
+            Some(error) => Err(error),
+            None => Ok(checked
+                .iter()
+                .fold(0, |sum, sealed| sum.saturating_add(sealed.seal.frame_bytes))),
         }
-        Ok(checked)
     }
 
     /// How far the database that was being filled can be used. Unless it was closed cleanly and agrees

@@ -65,7 +65,7 @@ pub(super) fn open(
     opening.remove_temporary_files()?;
     let noted = opening.anchor()?;
     let sealed = opening.sealed_epochs(&origin)?;
-    let checked_bytes = opening.check_sealed(&sealed, options.check_bytes)?;
+    let checked_bytes = opening.check_sealed(&sealed, &options)?;
     let base = sealed.last().map_or(origin, |sealed| sealed.seal.last);
     let read = opening.log(sealed.last(), &base, noted.as_ref())?;
     let durable = read.position;

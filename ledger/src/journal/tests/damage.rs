@@ -231,3 +231,36 @@ fn a_current_database_with_something_else_is_made_again() {
     );
     assert_made_again(directory.path(), &durable);
 }
+
+#[test]
+fn of_several_damaged_epochs_the_first_is_told() {
+    let directory = scratch();
+    let (mut journal, reader, _) = open(directory.path());
+    fill_and_work(&mut journal, 200, 250);
+    assert!(reader.stats().unwrap().sealed_epochs > 3);
+    journal.close().unwrap();
+    let epochs = directory.path().join("epochs");
+    let mut sealed: Vec<PathBuf> = fs::read_dir(&epochs)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("SEAL").exists())
+        .collect();
+    sealed.sort();
+    for path in &sealed[1..] {
+        fs::write(path.join("sled/db"), b"short").unwrap();
+    }
+    for background in [false, true] {
+        let options = Options {
+            background,
+            ..small()
+        };
+        let Err(error) = try_open(directory.path(), options) else {
+            panic!("opened");
+        };
+        let first = sealed[1].display().to_string();
+        assert!(
+            error.is_damage() && error.to_string().contains(&first),
+            "{error}"
+        );
+    }
+}

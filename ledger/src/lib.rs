@@ -4,6 +4,7 @@
 //! no randomness. The daemon around it (crate `quotad`) does the waiting.
 
 pub mod admission;
+pub mod audit;
 pub mod codec;
 pub mod decide;
 pub mod desk;

@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quota_ledger::{
-    Timestamp, codec,
+    Timestamp,
+    audit::Naive,
+    codec,
     event::{Entry, Event},
     quantity::Quantity,
     state::{Holder, Part, State},
@@ -122,6 +124,49 @@ proptest! {
                 }
             }
         });
+    }
+
+    #[test]
+    fn the_naive_fold_agrees_at_every_entry(steps in steps(), cut in 0.0..1.0_f64) {
+        let world = World::run(&steps);
+        let cut = (world.entries.len() as f64 * cut) as usize;
+        let (mut state, mut naive) = (State::default(), Naive::default());
+        let mut resumed = Naive::default();
+        for (index, entry) in world.entries.iter().enumerate() {
+            if index == cut {
+                resumed = Naive::beginning_with(&state);
+            }
+            state.apply(entry);
+            naive.apply(entry);
+            resumed.apply(entry);
+            prop_assert_eq!(naive.differences(&state), Vec::<String>::new());
+        }
+        prop_assert_eq!(resumed.differences(&state), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_naive_fold_notices_an_object_that_counts_for_something_else(steps in steps(), which in any::<prop::sample::Index>()) {
+        let world = World::run(&steps);
+        let seen = |entry: &&Entry| matches!(entry.event, Event::ObjectObserved(_));
+        let observed: Vec<_> = world.entries.iter().filter(seen).map(|entry| entry.sequence).collect();
+        prop_assume!(!observed.is_empty());
+        let changed = *which.get(&observed);
+        let (mut naive, mut state) = (Naive::default(), State::default());
+        let mut uid = None;
+        for entry in &world.entries {
+            naive.apply(entry);
+            let mut entry = entry.clone();
+            if let Event::ObjectObserved(object) = &mut entry.event && entry.sequence == changed {
+                object.footprint.resources.insert("pods".into(), Quantity::from_units(77));
+                uid = Some(object.uid.clone());
+            }
+            state.apply(&entry);
+        }
+        let alive = |state: &State| state.object(uid.as_ref().unwrap()).map(|object| object.footprint);
+        prop_assume!(alive(&state) != alive(&world.state));
+        let told = naive.differences(&state);
+        prop_assert!(told.iter().any(|what| what.starts_with("object ")), "{told:?}");
+        prop_assert!(told.iter().any(|what| what.contains("used pods of ")), "{told:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `ledger replay`: the state, from nothing but the entries.
 
 use quota_ledger::{
+    event::Entry,
     journal::Offline,
     replay::{self, Until},
     state::State,
@@ -16,12 +17,17 @@ use crate::cli::{
 pub(super) fn run(ledger: &Offline, output: &Output, until: Option<Until>) -> Outcome {
     let until = until.unwrap_or(Until::End);
     let mut state = beginning(ledger, until)?;
-    fold(ledger, &mut state, until)?;
+    fold(ledger, &mut state, until, |_| {})?;
     view::print(&state, output)
 }
 
-/// Folds what follows the state's head.
-pub(super) fn fold(ledger: &Offline, state: &mut State, until: Until) -> Outcome {
+/// Folds what follows the state's head, and tells each entry.
+pub(super) fn fold(
+    ledger: &Offline,
+    state: &mut State,
+    until: Until,
+    mut seen: impl FnMut(&Entry),
+) -> Outcome {
     let first = state.head().sequence.saturating_add(1);
     let last = match until {
         Until::Sequence(sequence) => sequence.min(ledger.last_sequence()),
@@ -31,6 +37,7 @@ pub(super) fn fold(ledger: &Offline, state: &mut State, until: Until) -> Outcome
     let mut batches = ledger.batches(first);
     replay::replay(state, &mut batches, until, |entry| {
         progress.at(entry.sequence);
+        seen(entry);
     })
     .map_err(unfolded)
 }

@@ -3,9 +3,10 @@
 //! First the bytes: checksums, the hash chain, offsets, seals, snapshots, archive files, and that every batch holds
 //! entries. Then the meaning: the entries are folded, and each snapshot must hold the state that the fold has there.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use quota_ledger::{
+    audit::Naive,
     codec,
     journal::{self, BatchRef, Damage, Offline, SnapshotInfo, Verified, Watch, disk::RealDisk},
     replay::{self as fold, Until},
@@ -35,7 +36,7 @@ pub(super) fn run(place: &Place, claims: Claims, output: &Output) -> Outcome {
     if found.damages.is_empty() {
         let ledger = Offline::open(Arc::new(RealDisk), directory, archive)
             .map_err(|error| unopened(error, directory))?;
-        found.damages = wrong_snapshots(&ledger)?;
+        found.damages = wrong_states(&ledger)?;
     }
     for what in &found.notes {
         note(format!("note: {what}"));
@@ -80,22 +81,56 @@ impl Watch for Bytes {
     }
 }
 
-/// Snapshots whose state is not what the entries amount to.
-fn wrong_snapshots(ledger: &Offline) -> Outcome<Vec<Damage>> {
+/// Snapshots whose state is not what the entries amount to, found out in two ways: by the daemon's fold, and by a
+/// second, naive one that keeps no sums.
+fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
     if matches!(ledger, Offline::Archive(_)) && ledger.first_sequence() > 1 {
         note("note: a part of an archive: its entries amount to nothing without those before");
         return Ok(Vec::new());
     }
-    let mut state = replay::beginning(ledger, Until::End)?;
+    let mut folds = Folds::of(replay::beginning(ledger, Until::End)?);
     let mut damages = Vec::new();
-    for info in ahead(ledger, &state)? {
-        replay::fold(ledger, &mut state, Until::Sequence(info.position.sequence))?;
-        if let Some(damage) = compare(ledger, &info, &state)? {
-            damages.push(damage);
-        }
+    for info in ahead(ledger, &folds.state)? {
+        let until = Until::Sequence(info.position.sequence);
+        folds.go_on(ledger, until)?;
+        damages.extend(folds.disagreement(&info.path));
+        damages.extend(compare(ledger, &info, &folds.state)?);
     }
-    replay::fold(ledger, &mut state, Until::End)?;
+    folds.go_on(ledger, Until::End)?;
+    damages.extend(folds.disagreement(Path::new("the state at the end")));
     Ok(damages)
+}
+
+/// The fold, and the naive one.
+struct Folds {
+    state: State,
+    naive: Naive,
+}
+
+impl Folds {
+    fn of(state: State) -> Self {
+        let naive = Naive::beginning_with(&state);
+        Self { state, naive }
+    }
+
+    fn go_on(&mut self, ledger: &Offline, until: Until) -> Outcome {
+        let naive = &mut self.naive;
+        replay::fold(ledger, &mut self.state, until, |entry| naive.apply(entry))
+    }
+
+    /// What the folds do not agree about. Neither is damage of what is stored: one of them is wrong.
+    fn disagreement(&self, place: &Path) -> Option<Damage> {
+        let differences = self.naive.differences(&self.state);
+        (!differences.is_empty()).then(|| Damage {
+            file: place.to_path_buf(),
+            offset: None,
+            sequence: Some(self.state.head().sequence),
+            why: format!(
+                "the sums are not those of a recount: {}",
+                differences.join("; ")
+            ),
+        })
+    }
 }
 
 /// The snapshots that the state will come to.

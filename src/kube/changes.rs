@@ -25,6 +25,9 @@ use crate::writer::Ledger;
 /// Namespaces whose last change is known, and quotas whose beginning or end is.
 const WINDOW: usize = 1 << 16;
 
+/// Namespaces that are read from the state at once.
+const NAMESPACES_AT_ONCE: usize = 100;
+
 /// A quota came or went.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
@@ -76,7 +79,7 @@ impl Changes {
     /// Follows the ledger from now until `stop`.
     pub(super) fn follow(ledger: &Ledger, stop: CancellationToken) -> Arc<Self> {
         let mut batches = ledger.watch();
-        let window = ledger.peek(Window::new);
+        let window = Window::of(ledger);
         let changes = Arc::new(Self {
             head: watch::Sender::new(window.head),
             window: Mutex::new(window),
@@ -92,7 +95,10 @@ impl Changes {
                 match batch {
                     Ok(batch) => followed.take(&batch),
                     // What was missed cannot be told apart any more.
-                    Err(RecvError::Lagged(_)) => followed.begin_anew(&ledger),
+                    Err(RecvError::Lagged(_)) => {
+                        batches = ledger.watch();
+                        followed.begin_anew(Window::of(&ledger));
+                    }
                     Err(RecvError::Closed) => return,
                 }
             }
@@ -113,8 +119,7 @@ impl Changes {
             .send_if_modified(|known| std::mem::replace(known, head) != head);
     }
 
-    fn begin_anew(&self, ledger: &Ledger) {
-        let window = ledger.peek(Window::new);
+    fn begin_anew(&self, window: Window) {
         let head = window.head;
         *self.window.lock() = window;
         self.head.send_replace(head);
@@ -199,20 +204,23 @@ fn place(event: &Event) -> Option<&Name> {
 }
 
 impl Window {
-    fn new(state: &State) -> Self {
-        let head = state.head().sequence;
-        let mut quotas = HashMap::<Name, BTreeMap<_, _>>::new();
-        for namespace in state.namespaces("") {
-            for view in state.quotas(namespace) {
-                let known = quotas.entry(namespace.clone()).or_default();
-                known.insert(view.record.name.clone(), view.record);
+    /// The quotas as they are. The state is read a few namespaces at a time, so that nobody waits for it; what
+    /// happens meanwhile is taken once more, and told to nobody.
+    fn of(ledger: &Ledger) -> Self {
+        let mut window = Self::default();
+        let mut after = Name::default();
+        loop {
+            let (records, last, head) = ledger.peek(|state| some_of(state, &after));
+            if after.is_empty() {
+                window.head = head;
             }
-        }
-        Self {
-            floor: head,
-            head,
-            quotas,
-            ..Self::default()
+            window.floor = head;
+            for record in records {
+                let known = window.quotas.entry(record.namespace.clone()).or_default();
+                known.insert(record.name.clone(), record);
+            }
+            let Some(last) = last else { return window };
+            after = last;
         }
     }
 
@@ -281,4 +289,17 @@ impl Window {
             self.floor = self.floor.max(oldest);
         }
     }
+}
+
+/// The quotas of the namespaces after one, the last of these if there may be more, and how far the state is.
+fn some_of(state: &State, after: &str) -> (Vec<Arc<QuotaRecord>>, Option<Name>, Sequence) {
+    let namespaces: Vec<_> = state.namespaces(after).take(NAMESPACES_AT_ONCE).collect();
+    let quotas = namespaces
+        .iter()
+        .flat_map(|namespace| state.quotas(namespace));
+    let records = quotas.map(|view| view.record).collect();
+    let last = namespaces
+        .get(NAMESPACES_AT_ONCE - 1)
+        .map(|last| (*last).clone());
+    (records, last, state.head().sequence)
 }

@@ -19,6 +19,8 @@ mod body;
 mod changes;
 mod discovery;
 mod fields;
+#[cfg(test)]
+mod laws;
 mod namespaces;
 mod object;
 mod openapi;
@@ -27,6 +29,7 @@ mod patch;
 mod protobuf;
 mod read;
 mod remove;
+mod request;
 mod selector;
 mod status;
 mod table;

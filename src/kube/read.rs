@@ -133,7 +133,7 @@ pub(super) struct Page {
     /// The version of the list: a watch from here on misses nothing.
     pub(super) version: Sequence,
     /// Where the rest begins.
-    next: Option<Position>,
+    pub(super) next: Option<Position>,
 }
 
 /// A page as an answer.

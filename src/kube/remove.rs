@@ -20,16 +20,14 @@ use super::{
     Caller, Kube,
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
-    object::Object,
+    object::{Object, stored_metadata},
     params::Params,
     protobuf,
     read::{self, Scope},
+    request::ATTEMPTS,
     status::{Failure, Result},
 };
-use crate::{api::render, writer::now};
-
-/// How often a deletion is tried again when somebody else changed the quota in between.
-const ATTEMPTS: usize = 5;
+use crate::writer::now;
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
@@ -184,7 +182,7 @@ impl Decision {
                 name: metadata.name.clone(),
                 fresh_uid: Uid::new(&metadata.uid).map_err(|error| Failure::internal(&error))?,
                 spec: live.manifest.spec.clone(),
-                metadata: render::stored_metadata(metadata),
+                metadata: stored_metadata(metadata)?,
                 precondition: Some(precondition),
             }),
         };

@@ -22,11 +22,14 @@ use super::{
     changes::{Delta, Life},
     object::Object,
     params::Params,
-    read::{Position, Scope},
+    read::{Page, Position, Scope},
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::writer::now;
+use crate::{
+    metrics::{self, Limit},
+    writer::now,
+};
 
 /// How long a watch lasts if its client does not say, and at most.
 const DURATION: Duration = Duration::from_secs(30 * 60);
@@ -35,6 +38,9 @@ const DURATION_MAX: Duration = Duration::from_secs(60 * 60);
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Events that wait for a slow client; the watch waits with them, and catches up by what is the newest then.
 const WAITING: usize = 64;
+
+/// Quotas of which is kept what the client was told. Of others it may be told again what it knows.
+const KNOWN_MAX: usize = 1 << 14;
 
 /// The annotation of the bookmark behind what there was at the beginning.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -52,7 +58,10 @@ pub(super) async fn watch(
     params.check_watch()?;
     let attachment = Attachment::parse(&params.include_object)?;
     let slot = kube.0.watches.clone().try_acquire_owned();
-    let slot = slot.map_err(|_| Failure::too_many("too many watches are open"))?;
+    let slot = slot.map_err(|_| {
+        metrics::limit_reached(Limit::WatchStreams);
+        Failure::too_many("too many watches are open")
+    })?;
     let ((), head) = kube.read(|_| ()).await?;
     let from = params.version()?;
     if let Some(version) = from.filter(|version| *version > head) {
@@ -147,7 +156,7 @@ impl Watch {
     async fn tell(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
         if from_the_beginning {
             self.tell_all().await?;
-        } else if !self.scope.labels.is_empty() {
+        } else if self.scope.namespace.is_some() || !self.scope.labels.is_empty() {
             self.learn().await?;
         }
         let mut ticks = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
@@ -163,43 +172,54 @@ impl Watch {
 
     /// Everything that there is.
     async fn tell_all(&mut self) -> std::result::Result<(), Failed> {
-        let kube = self.kube.clone();
-        let page = kube
-            .page(&self.scope, Position::default(), usize::MAX, |_| Ok(()))
-            .await?;
-        for object in &page.objects {
-            self.tell_one(object, |_| "ADDED").await?;
+        let (mut after, mut version) = (Some(Position::default()), None);
+        while let Some(position) = after {
+            let page = self.page(position).await?;
+            for object in &page.objects {
+                self.tell_one(object, |_| "ADDED").await?;
+            }
+            version.get_or_insert(page.version);
+            after = page.next;
         }
-        self.seen = page.version;
+        self.seen = version.unwrap_or(self.seen);
         if self.marks_beginning {
             self.bookmark(json!({INITIAL_EVENTS_END: "true"})).await?;
         }
         Ok(())
     }
 
-    /// What the client must know: with a selector, a change may be the end of a quota for it.
+    /// What the client knows already. With a selector, a change may be the end of a quota for it.
     async fn learn(&mut self) -> std::result::Result<(), Failed> {
-        let page = self
-            .kube
-            .page(&self.scope, Position::default(), usize::MAX, |_| Ok(()))
-            .await?;
-        for object in &page.objects {
-            let version = object
-                .manifest
-                .metadata
-                .resource_version
-                .parse::<Sequence>();
-            if version.is_ok_and(|version| version <= self.seen) {
-                self.known.insert(
-                    key(object),
-                    Known {
-                        uid: uid(object),
-                        digest: digest(object)?,
-                    },
-                );
+        let mut after = Some(Position::default());
+        while let Some(position) = after {
+            let page = self.page(position).await?;
+            for object in &page.objects {
+                let version = object
+                    .manifest
+                    .metadata
+                    .resource_version
+                    .parse::<Sequence>();
+                if version.is_ok_and(|version| version <= self.seen) {
+                    self.remember(object, digest(object)?);
+                }
             }
+            after = page.next;
         }
         Ok(())
+    }
+
+    async fn page(&self, after: Position) -> Result<Page> {
+        let kube = &self.kube;
+        kube.page(&self.scope, after, kube.chunk(), |_| Ok(()))
+            .await
+    }
+
+    fn remember(&mut self, object: &Object, digest: blake3::Hash) {
+        let key = key(object);
+        if self.known.len() < KNOWN_MAX || self.known.contains_key(&key) {
+            let uid = uid(object);
+            self.known.insert(key, Known { uid, digest });
+        }
     }
 
     async fn tell_changes(&mut self) -> std::result::Result<(), Failed> {
@@ -225,7 +245,8 @@ impl Watch {
             for view in views {
                 let set_since = view.entry > self.seen;
                 let object = self.kube.object(view, head);
-                if !self.scope.is_about(object.namespace(), object.name()) {
+                let is_older = object.version() <= self.seen;
+                if is_older || !self.scope.is_about(object.namespace(), object.name()) {
                     continue;
                 }
                 if self.scope.labels.matches(object.labels()) {
@@ -284,7 +305,7 @@ impl Watch {
             None if !self.scope.labels.is_empty() => "ADDED",
             known => event(known.is_some()),
         };
-        self.known.insert(key(object), Known { uid, digest });
+        self.remember(object, digest);
         self.send(event, object).await
     }
 

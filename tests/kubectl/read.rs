@@ -66,6 +66,26 @@ fn get_shows_what_is_used_limited_and_reserved() {
 }
 
 #[test]
+fn lists_are_read_in_chunks() {
+    let server = served();
+    let kubectls = Kubectl::all(&server);
+    for name in ["s1", "s2", "s3"] {
+        kubectls[0].prints(&["create", "quota", name, "-n", "wire", "--hard=services=1"]);
+    }
+    for kubectl in kubectls {
+        let get = ["get", "quota", "-A", "--chunk-size=2", "--no-headers"];
+        assert_eq!(kubectl.prints(&get).lines().count(), 4);
+        assert_eq!(
+            kubectl
+                .prints(&[&get[..], &["-o", "name"]].concat())
+                .lines()
+                .count(),
+            4
+        );
+    }
+}
+
+#[test]
 fn get_prints_objects() {
     let server = served();
     for kubectl in Kubectl::all(&server) {

@@ -74,6 +74,61 @@ fn a_watch_shows_every_figure_as_it_changes() {
 }
 
 #[test]
+fn one_quota_or_all_can_be_watched() {
+    let server = Server::start();
+    for kubectl in Kubectl::all(&server) {
+        kubectl.prints(&["create", "quota", "one", "-n", "wire", "--hard=pods=1"]);
+        kubectl.prints(&["create", "quota", "two", "-n", "wire", "--hard=pods=2"]);
+        let watch = |more: &[&str]| {
+            let arguments = [&["get", "quota", "-w"], more].concat();
+            kubectl
+                .command(&arguments)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let mut children = [
+            watch(&["one", "-n", "wire"]),
+            watch(&["-A", "--no-headers"]),
+        ];
+        let mut lines = children.each_mut().map(|child| {
+            let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+            lines.map(|line| {
+                line.unwrap()
+                    .split_whitespace()
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+        });
+        let [one, all] = &mut lines;
+        let starts = |line: Option<String>, begin: &str| {
+            let line = line.unwrap();
+            assert!(
+                line.starts_with(begin),
+                "1.{}: {line:?}: {begin}",
+                kubectl.minor
+            );
+        };
+        starts(one.next(), "NAME REQUEST");
+        starts(one.next(), "one pods: 0/1");
+        starts(all.next(), "wire one pods: 0/1");
+        starts(all.next(), "wire two pods: 0/2");
+        for (name, pods) in [("two", "22"), ("one", "11")] {
+            let patch = format!(r#"{{"spec":{{"hard":{{"pods":"{pods}"}}}}}}"#);
+            kubectl.prints(&["patch", "quota", name, "-n", "wire", "-p", &patch]);
+        }
+        starts(one.next(), "one pods: 0/11");
+        starts(all.next(), "wire two pods: 0/22");
+        starts(all.next(), "wire one pods: 0/11");
+        for mut child in children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        kubectl.prints(&["delete", "quota", "-n", "wire", "--all"]);
+    }
+}
+
+#[test]
 fn wait_ends_when_the_condition_is_met() {
     let server = Server::start();
     for kubectl in Kubectl::all(&server) {

@@ -79,11 +79,7 @@ async fn every_route_is_in_the_table() {
         request_timeout: std::time::Duration::from_secs(1),
     };
     let hook = Hook::new(ledger.clone(), rules);
-    let kube = Kube::start(
-        ledger.clone(),
-        (&config).into(),
-        CancellationToken::new(),
-    );
+    let kube = Kube::start(ledger.clone(), (&config).into(), CancellationToken::new());
     let served = routes(&crate::daemon::routes(app, hook, kube));
     ledger.close();
     threads.join().unwrap().close().unwrap();

@@ -110,11 +110,16 @@ fn set(
     let current = desk.state().quota_record(&namespace, &name);
     let created = current.is_none();
     let errors = match current {
-        None => validation::validate_create(&manifest),
+        None => {
+            begin(&mut manifest.metadata);
+            validation::validate_create(&manifest)
+        }
         Some((record, entry)) => {
             let stored = render::manifest(record, entry);
             refuse_stale(&mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
+            let managers = &mut manifest.metadata.managed_fields;
+            managers.clone_from(&stored.metadata.managed_fields);
             validation::validate_update(&manifest, &stored)
         }
     };
@@ -136,6 +141,13 @@ fn set(
     let view = desk.state().quota(&namespace, &name);
     let view = view.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))?;
     Ok((view, created))
+}
+
+/// What of a manifest tells the life of another object: it may have been read from elsewhere.
+fn begin(metadata: &mut Metadata) {
+    metadata.deletion_timestamp = None;
+    metadata.deletion_grace_period_seconds = None;
+    metadata.managed_fields.clear();
 }
 
 /// A manifest that was read here and then edited must be edited from what is there now. One that comes from elsewhere

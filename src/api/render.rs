@@ -135,8 +135,6 @@ pub fn stored_metadata(metadata: &Metadata) -> Box<str> {
         uid: String::new(),
         resource_version: String::new(),
         creation_timestamp: None,
-        deletion_timestamp: None,
-        deletion_grace_period_seconds: None,
         ..metadata.clone()
     };
     if stored == Metadata::default() {

@@ -250,12 +250,17 @@ async fn an_edit_of_an_old_version_is_refused_and_a_foreign_manifest_is_not() {
     foreign["metadata"]["uid"] = json!("0f0f0f0f-0000-4000-8000-000000000000");
     foreign["metadata"]["resourceVersion"] = json!("987654");
     foreign["spec"]["hard"]["pods"] = json!("4");
+    foreign["metadata"]["deletionTimestamp"] = json!("2026-11-20T00:00:00Z");
+    foreign["metadata"]["managedFields"] = json!([{"manager": "kubectl"}]);
     let elsewhere = "/v1/namespaces/b/quotas/q";
     foreign["metadata"]["namespace"] = json!("b");
     world.put(elsewhere, &foreign).await.is(201);
     let again = world.put(elsewhere, &foreign).await;
     assert_eq!(again.is(200).body["metadata"]["resourceVersion"], "3");
     assert_ne!(again.body["metadata"]["uid"], foreign["metadata"]["uid"]);
+    for field in ["deletionTimestamp", "managedFields"] {
+        assert!(again.body["metadata"].get(field).is_none(), "{field}");
+    }
 }
 
 #[tokio::test]

@@ -316,7 +316,7 @@ fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
 }
 
 /// Only names that grow are compared: others may be over their limit.
-fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result<(), Denial> {
+pub(crate) fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result<(), Denial> {
     let exceeds = |name: &str, growth: &Quantity| {
         let mut total = limit.counted(name).unwrap_or_default();
         total.add_assign(growth);

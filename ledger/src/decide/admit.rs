@@ -236,6 +236,7 @@ fn grow_unseen(
     }
     let mut by_its_word = Case::of(state, request, &Overlay::default());
     by_its_word.before = Some(seen);
+    by_its_word.pending = None;
     if by_its_word.evaluate(state, now, policy)?.is_empty() {
         return Ok(Admitted::default());
     }

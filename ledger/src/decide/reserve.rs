@@ -1,5 +1,6 @@
 //! Granting reservations.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -217,8 +218,14 @@ pub(super) struct Case<'a> {
     pub(super) request: &'a Request,
     /// The pending reservation of another uid for the same name: granted, it ends.
     pub(super) superseded: Option<Uid>,
-    /// What is counted or held for this uid already: what is observed, what a pending reservation targets.
+    /// What the object counts for as it is observed.
+    observed: Option<Footprint>,
+    /// What its pending reservation is for.
+    pub(super) pending: Option<Footprint>,
+    /// What is counted or held for this uid already: the larger of the two.
     pub(super) before: Option<Footprint>,
+    /// What a reservation would be for: what is asked for, and no less than what is held.
+    target: Cow<'a, Footprint>,
     /// The sums as they are once the superseded reservation has ended.
     pub(super) overlay: Overlay,
 }
@@ -230,10 +237,22 @@ impl<'a> Case<'a> {
         if let Some(uid) = &superseded {
             overlay.end(state, uid);
         }
+        let observed = state.footprint_in(&request.namespace, &request.uid);
+        let observed = observed.cloned();
+        let pending = state.reservation(&request.uid);
+        let pending = pending.filter(|known| known.end.is_none());
+        let pending = pending.map(|known| known.reservation.footprint.clone());
+        let mut target = Cow::Borrowed(&request.footprint);
+        if let Some(pending) = &pending {
+            target.to_mut().resources.max(&pending.resources);
+        }
         Self {
             request,
             superseded,
-            before: before(state, request),
+            before: before(request, observed.as_ref(), pending.as_ref()),
+            observed,
+            pending,
+            target,
             overlay,
         }
     }
@@ -241,12 +260,8 @@ impl<'a> Case<'a> {
     /// What would be held beside what is counted or held already.
     pub(super) fn wanted(&self) -> ResourceList {
         match &self.before {
-            Some(before) => self
-                .request
-                .footprint
-                .resources
-                .delta_over(&before.resources),
-            None => self.request.footprint.resources.clone(),
+            Some(before) => self.target.resources.delta_over(&before.resources),
+            None => self.target.resources.clone(),
         }
     }
 
@@ -296,13 +311,30 @@ impl<'a> Case<'a> {
                 Some(_) => Operation::Update,
             },
             subresource: &request.subresource,
-            new: &request.footprint,
+            new: &self.target,
             old: self.before.as_ref(),
             old_has_version: true,
             requirements: &|required| request.object.as_ref()?.missing_requirements(required),
             context: &EveryClass,
         };
-        admission::evaluate(limits, &attempt, &policy.limited)
+        let charges = admission::evaluate(limits, &attempt, &policy.limited)?;
+        if self.pending.is_some() && request.subresource != "status" {
+            self.refuse_excess(limits)?;
+        }
+        Ok(charges)
+    }
+
+    /// The object as it is observed and what is held for it may be of different quotas: then a quota has to bear
+    /// more than what the object grows by.
+    fn refuse_excess(&self, limits: &[Counted<'_>]) -> Result<(), Denial> {
+        let observed = self.observed.as_ref();
+        for limit in limits {
+            let held = |target: &Footprint| limit.quota.hold(target, observed).unwrap_or_default();
+            let before = self.pending.as_ref().map(held).unwrap_or_default();
+            let delta = held(&self.target).delta_over(&before).without_zeros();
+            admission::refuse_excess(limit, &delta)?;
+        }
+        Ok(())
     }
 
     pub(super) fn grant(
@@ -315,10 +347,7 @@ impl<'a> Case<'a> {
     ) -> Result<Vec<Event>, Refusal> {
         let known = state.reservation(&self.request.uid);
         if let Some(pending) = known.filter(|known| known.end.is_none()) {
-            let mut footprint = self.request.footprint.clone();
-            footprint
-                .resources
-                .max(&pending.reservation.footprint.resources);
+            let footprint = self.target.into_owned();
             let expiration = now.plus(ttl).max(pending.reservation.expiration);
             return Ok(vec![Event::ReservationGrown {
                 uid: self.request.uid.clone(),
@@ -375,20 +404,18 @@ fn superseded(state: &State, request: &Request) -> Option<Uid> {
     (uid != request.uid).then_some(uid)
 }
 
-fn before(state: &State, request: &Request) -> Option<Footprint> {
-    let observed = state
-        .footprint_in(&request.namespace, &request.uid)
-        .cloned();
-    let pending = state
-        .reservation(&request.uid)
-        .filter(|view| view.end.is_none());
-    let pending = pending.map(|view| view.reservation.footprint.clone());
+fn before(
+    request: &Request,
+    observed: Option<&Footprint>,
+    pending: Option<&Footprint>,
+) -> Option<Footprint> {
     match (observed, pending) {
-        (Some(observed), Some(mut pending)) => {
-            pending.resources.max(&observed.resources);
-            Some(pending)
+        (Some(observed), Some(pending)) => {
+            let mut before = pending.clone();
+            before.resources.max(&observed.resources);
+            Some(before)
         }
         (None, None) => request.before.clone(),
-        (observed, pending) => observed.or(pending),
+        (observed, pending) => observed.or(pending).cloned(),
     }
 }

@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail anywhere")]
 
 mod apply;
+mod daemon;
 mod read;
+mod resume;
 mod server;
+#[path = "../support/mod.rs"]
+mod support;
 mod watch;
 mod wire;
 mod write;

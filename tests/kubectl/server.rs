@@ -242,6 +242,11 @@ impl Kubectl {
     /// Every kubectl to be found, for one server: those on the path, those beside them with a version in their name,
     /// and those that `KUBECTLS` lists.
     pub(crate) fn all(server: &Server) -> Vec<Self> {
+        Self::all_at(&format!("http://{}", server.address))
+    }
+
+    /// The same for any server.
+    pub(crate) fn all_at(url: &str) -> Vec<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let named: Vec<_> = std::env::var_os("KUBECTLS")
             .iter()
@@ -273,14 +278,14 @@ impl Kubectl {
         );
         let all = programs
             .into_iter()
-            .filter_map(|program| Self::new(program, server));
+            .filter_map(|program| Self::new(program, url));
         let by_version: std::collections::BTreeMap<_, _> =
             all.map(|kubectl| (kubectl.minor, kubectl)).collect();
         assert!(!by_version.is_empty(), "no kubectl can be run");
         by_version.into_values().collect()
     }
 
-    fn new(program: PathBuf, server: &Server) -> Option<Self> {
+    fn new(program: PathBuf, url: &str) -> Option<Self> {
         let output = Command::new(&program)
             .args(["version", "--client", "-o", "json"])
             .output()
@@ -294,7 +299,7 @@ impl Kubectl {
         let home = TempDir::new().unwrap();
         Some(Self {
             program,
-            server: format!("http://{}", server.address),
+            server: url.to_owned(),
             home,
             minor,
         })

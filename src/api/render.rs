@@ -39,7 +39,6 @@ struct Status<'a> {
     hard: &'a ResourceList,
     used: ResourceList,
     reserved: ResourceList,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     reservations: Vec<Hold<'a>>,
 }
 

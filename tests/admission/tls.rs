@@ -37,7 +37,7 @@ struct Served {
     serving: JoinHandle<()>,
 }
 
-fn make_certificates(directory: &Path) {
+pub(crate) fn make_certificates(directory: &Path) {
     let made = Command::new(env!("CARGO_BIN_EXE_quotactl"))
         .args([
             "generate",
@@ -87,23 +87,8 @@ impl Served {
         }
     }
 
-    /// What an API server that trusts these certificates connects with.
     fn client(&self) -> TlsConnector {
-        let read = |name| fs::read(self.certificates.path().join(name)).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(&read("ca.crt")).unwrap())
-            .unwrap();
-        let chain = vec![CertificateDer::from_pem_slice(&read("client.crt")).unwrap()];
-        let key = PrivateKeyDer::from_pem_slice(&read("client.key")).unwrap();
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key)
-            .unwrap();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        TlsConnector::from(Arc::new(config))
+        client(self.certificates.path())
     }
 
     async fn stopped(self) {
@@ -112,7 +97,26 @@ impl Served {
     }
 }
 
-async fn connect(
+/// What an API server that trusts these certificates connects with.
+pub(crate) fn client(certificates: &Path) -> TlsConnector {
+    let read = |name| fs::read(certificates.join(name)).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(&read("ca.crt")).unwrap())
+        .unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(&read("client.crt")).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(&read("client.key")).unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain, key)
+        .unwrap();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    TlsConnector::from(Arc::new(config))
+}
+
+pub(crate) async fn connect(
     address: SocketAddr,
     client: &TlsConnector,
 ) -> std::io::Result<TlsStream<TcpStream>> {
@@ -130,7 +134,7 @@ fn head(length: usize) -> String {
     )
 }
 
-async fn review(
+pub(crate) async fn review(
     stream: &mut TlsStream<TcpStream>,
     review: &Value,
 ) -> std::io::Result<(StatusCode, Value)> {

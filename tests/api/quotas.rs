@@ -31,7 +31,7 @@ async fn a_quota_is_set_shown_and_deleted() {
     let hard = json!({"pods": "3", "requests.memory": "1Gi"});
     assert_eq!(created.body["spec"]["hard"], hard);
     let status = json!({"hard": hard, "used": {"pods": "0", "requests.memory": "0"},
-                        "reserved": {"pods": "0", "requests.memory": "0"}});
+                        "reserved": {"pods": "0", "requests.memory": "0"}, "reservations": []});
     assert_eq!(created.body["status"], status);
     assert_eq!(created.body["asOf"]["sequence"], 1);
 

@@ -103,13 +103,10 @@ fn it_leaves_a_snapshot_when_it_is_told_to_stop() {
     assert_eq!(snapshots.count(), 1);
     let again = Quotad::start(directory.path(), &[]);
     let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
-    let lines = log
+    let mut lines = log
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let recovered = lines
-        .filter(|line| line["message"] == "recovered")
-        .next_back()
-        .unwrap();
+    let recovered = lines.rfind(|line| line["message"] == "recovered").unwrap();
     assert_eq!(recovered["from_snapshot"], sequence, "{recovered}");
     assert_eq!(recovered["replayed"], 0, "{recovered}");
     let (objects, _) = again.list("/v1/namespaces/team-a/objects");

@@ -178,7 +178,7 @@ impl Naive {
         self.objects.insert(uid.clone(), object);
     }
 
-    /// Where a state is not what the entries amount to, in words; at most [20](TOLD) of them. Empty: nowhere.
+    /// Where a state is not what the entries amount to, in words; at most 20 of them. Empty: nowhere.
     #[must_use]
     pub fn differences(&self, state: &State) -> Vec<String> {
         let mut told = Told(Vec::new());

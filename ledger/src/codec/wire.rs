@@ -126,7 +126,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-#[allow(clippy::needless_pass_by_value)]
 fn explain(error: bincode::error::DecodeError) -> DecodeError {
     DecodeError(error.to_string())
 }

@@ -221,8 +221,6 @@ pub const RULES: &[Rule] = &[
         Scope::Path,
     ),
     // There is nothing else.
-    rule("*", "/api/{*path}", &[], Scope::None),
-    rule("*", "/apis/{*path}", &[], Scope::None),
 ];
 
 /// The rule of a path that the router knows.

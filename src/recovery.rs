@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use quota_ledger::{
     journal::{self, Durable, FileJournal, FileReader, disk::RealDisk},
-    replay::{self, Until},
+    replay,
     state::State,
 };
 
@@ -24,41 +24,30 @@ pub struct Recovered {
     pub durable: Durable,
 }
 
-/// Opens the ledger of a data directory, or begins one.
-///
-/// A snapshot is only a short cut: if it cannot be read, the state is folded from the beginning, as long as the
-/// beginning is kept.
+/// Opens the ledger of a data directory, or begins one, as [`replay::recover`] does.
 ///
 /// # Errors
 /// If the directory is in use, damaged, or cannot be read or written.
 pub fn recover(config: &Config) -> Result<Recovered, replay::Error> {
     let directory = Path::new(&config.data_dir);
     let started = Instant::now();
-    let (journal, reader, recovery) =
-        FileJournal::open(Arc::new(RealDisk), directory, options(config))?;
+    let replay::Recovered {
+        state,
+        journal,
+        reader,
+        recovery,
+        loaded,
+        unusable,
+    } = replay::recover(Arc::new(RealDisk), directory, options(config))?;
     for repaired in &recovery.repaired {
         tracing::warn!(repaired, "put right what an unclean stop left behind");
     }
     for damage in &recovery.damaged_snapshots {
         tracing::error!(%damage, "a snapshot is damaged and not used");
     }
-    let mut state = match &recovery.snapshot {
-        Some(info) => replay::load(&reader, info).or_else(|error| {
-            tracing::error!(%error, "a snapshot cannot be used");
-            match reader.kept_from() {
-                1 => Ok(State::default()),
-                _ => Err(error),
-            }
-        })?,
-        None => State::default(),
-    };
-    let loaded = state.head().sequence;
-    replay::replay(
-        &mut state,
-        &mut reader.batches(loaded + 1),
-        Until::End,
-        |_| {},
-    )?;
+    if let Some(error) = unusable {
+        tracing::error!(%error, "a snapshot cannot be used");
+    }
     let durable = recovery.durable;
     tracing::info!(
         sequence = durable.sequence,

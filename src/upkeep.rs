@@ -7,6 +7,7 @@ use quota_ledger::{
     Timestamp,
     journal::{FileReader, Retention},
     quantity::Quantity,
+    replay,
     state::State,
 };
 use tokio_util::sync::CancellationToken;
@@ -127,11 +128,7 @@ impl Upkeep {
         let snapshots = self.reader.snapshots();
         let keep = self.config.snapshot.keep.get() as usize;
         let written = tokio::task::spawn_blocking(move || {
-            let mut output = snapshots.create(position)?;
-            image.write(&mut output)?;
-            let info = output.finish()?;
-            snapshots.thin(keep)?;
-            Ok::<_, SnapshotError>(info)
+            Ok::<_, SnapshotError>(replay::store(&snapshots, &image, position, keep)?)
         });
         let info = written.await.map_err(std::io::Error::other)??;
         let sequence = info.position.sequence;

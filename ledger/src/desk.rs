@@ -38,6 +38,12 @@ impl Open {
         self.bytes
     }
 
+    /// The entries, oldest first.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
     /// Takes the entries, oldest first.
     pub fn take(&mut self) -> Vec<Entry> {
         self.bytes = 0;

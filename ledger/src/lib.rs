@@ -5,6 +5,7 @@
 
 pub mod admission;
 pub mod audit;
+pub mod batcher;
 pub mod codec;
 pub mod decide;
 pub mod desk;
@@ -17,6 +18,7 @@ pub mod quota;
 pub mod replay;
 pub mod resource;
 pub mod size;
+pub mod source;
 pub mod state;
 pub mod time;
 pub mod uid;

@@ -1,13 +1,16 @@
 //! Replay: the fold over stored batches.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use crate::{
     Timestamp,
     codec::{self, DecodeError},
     event::{Entry, Sequence},
-    journal::{self, BatchReader, FileReader, SnapshotInfo},
-    state::{ImageError, State},
+    journal::{
+        self, BatchReader, Durable, FileJournal, FileReader, Options, Recovery, SnapshotInfo,
+        Snapshots, disk::Disk,
+    },
+    state::{Image, ImageError, State},
 };
 
 /// Where a replay ends.
@@ -55,6 +58,81 @@ pub enum Error {
         /// What is wrong.
         source: ImageError,
     },
+}
+
+/// A ledger that is open and up to date.
+pub struct Recovered {
+    /// The fold of all durable entries.
+    pub state: State,
+    /// To append to.
+    pub journal: FileJournal,
+    /// To read from.
+    pub reader: FileReader,
+    /// What opening found and did.
+    pub recovery: Recovery,
+    /// The last entry that was not replayed, since a snapshot holds it; 0: all were.
+    pub loaded: Sequence,
+    /// Why a snapshot that is whole was not used.
+    pub unusable: Option<Error>,
+}
+
+/// From a data directory to a state: opens the journal, or begins one, loads the newest snapshot, replays what
+/// follows.
+///
+/// A snapshot is only a short cut: if it cannot be read, the state is folded from the beginning, as long as the
+/// beginning is kept.
+///
+/// # Errors
+/// If the directory is in use, damaged, or cannot be read or written.
+pub fn recover(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    options: Options,
+) -> Result<Recovered, Error> {
+    let (journal, reader, recovery) = FileJournal::open(disk, directory, options)?;
+    let mut unusable = None;
+    let mut state = match &recovery.snapshot {
+        Some(info) => load(&reader, info).or_else(|error| match reader.kept_from() {
+            1 => {
+                unusable = Some(error);
+                Ok(State::default())
+            }
+            _ => Err(error),
+        })?,
+        None => State::default(),
+    };
+    let loaded = state.head().sequence;
+    let mut batches = reader.batches(loaded.saturating_add(1));
+    replay(&mut state, &mut batches, Until::End, |_| {})?;
+    Ok(Recovered {
+        state,
+        journal,
+        reader,
+        recovery,
+        loaded,
+        unusable,
+    })
+}
+
+/// Stores a snapshot of the state as it stood at `position`, the end of a durable batch, and removes those that
+/// are too many: see [`Snapshots::thin`].
+///
+/// # Errors
+/// If it cannot be written.
+pub fn store(
+    snapshots: &Snapshots,
+    image: &Image,
+    position: Durable,
+    keep: usize,
+) -> Result<SnapshotInfo, journal::Error> {
+    let mut output = snapshots.create(position)?;
+    let path = output.path().to_path_buf();
+    image
+        .write(&mut output)
+        .map_err(|source| journal::Error::io(path, "write", source))?;
+    let info = output.finish()?;
+    snapshots.thin(keep)?;
+    Ok(info)
 }
 
 /// The state that a snapshot holds.

@@ -1,13 +1,12 @@
 //! From events to entries: each in one batch with how far its source was consumed.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use quota_ledger::{
     Name,
-    decide::{self, Sighting, Verdict},
-    desk::Desk,
-    event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
+    event::{Actor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
     size,
+    source::{self, Item},
 };
 
 use super::{
@@ -18,6 +17,8 @@ use crate::{
     metrics::{self, Source},
     writer::{Ledger, Sitting, Unavailable},
 };
+
+pub use quota_ledger::source::{Consumed, Recorded};
 
 /// A chunk is full at this size, in bytes, so that its entries fit into one batch with those of others.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
@@ -31,42 +32,6 @@ pub struct Chunk {
     items: Vec<Item>,
     ignored: u64,
     size: usize,
-}
-
-#[derive(Debug)]
-enum Item {
-    Sighting(Sighting),
-    Rejected(DeadLetter),
-}
-
-/// How far a source is consumed with a chunk.
-#[derive(Clone, Debug)]
-pub struct Consumed {
-    /// The source's name.
-    pub source: Name,
-    /// Positions that were lost before they could be consumed, in order.
-    pub gaps: Vec<RangeInclusive<u64>>,
-    /// Where the source stands after the chunk.
-    pub cursor: Cursor,
-}
-
-/// What became of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
-    /// News.
-    pub accepted: u64,
-    /// Old, or of no concern to quotas.
-    pub ignored: u64,
-    /// Not understood.
-    pub rejected: u64,
-}
-
-impl std::ops::AddAssign for Recorded {
-    fn add_assign(&mut self, other: Self) {
-        self.accepted += other.accepted;
-        self.ignored += other.ignored;
-        self.rejected += other.rejected;
-    }
 }
 
 impl Chunk {
@@ -180,7 +145,14 @@ async fn record_shared(
     let by = actor.clone();
     let decision = move |sitting: &mut Sitting<'_>| {
         let (chunk, consumed) = &*shared;
-        decide(&mut sitting.desk, &by, chunk, consumed.as_ref())
+        let consumed = consumed.as_ref();
+        source::record(
+            &mut sitting.desk,
+            &by,
+            &chunk.items,
+            chunk.ignored,
+            consumed,
+        )
     };
     let recorded = ledger.decide(decision).await?;
     let Recorded {
@@ -195,49 +167,6 @@ async fn record_shared(
         tracing::warn!(%source, rejected, "events were not understood; they are kept as dead letters");
     }
     Ok(recorded)
-}
-
-fn decide(
-    desk: &mut Desk<'_>,
-    actor: &Arc<Actor>,
-    chunk: &Chunk,
-    consumed: Option<&Consumed>,
-) -> Recorded {
-    let advance = match consumed {
-        None => None,
-        Some(Consumed { source, cursor, .. }) => {
-            match decide::advance(desk.state(), source, cursor) {
-                None => return Recorded::default(),
-                advance => advance,
-            }
-        }
-    };
-    if let Some(Consumed { source, gaps, .. }) = consumed {
-        desk.record(
-            actor,
-            gaps.iter()
-                .map(|gap| decide::gap(source, *gap.start(), *gap.end())),
-        );
-    }
-    let mut recorded = Recorded {
-        ignored: chunk.ignored,
-        ..Recorded::default()
-    };
-    for item in &chunk.items {
-        let (events, count) = match item {
-            Item::Rejected(letter) => {
-                (vec![decide::reject(letter.clone())], &mut recorded.rejected)
-            }
-            Item::Sighting(sighting) => match decide::observe(desk.state(), sighting) {
-                Verdict::Accepted(events) => (events, &mut recorded.accepted),
-                Verdict::Ignored => (Vec::new(), &mut recorded.ignored),
-            },
-        };
-        *count += 1;
-        desk.record(actor, events);
-    }
-    desk.record(actor, advance);
-    recorded
 }
 
 #[cfg(test)]

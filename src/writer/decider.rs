@@ -9,9 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use parking_lot::RwLock;
 use quota_ledger::{
-    Timestamp, decide,
-    desk::{Desk, Open},
-    event::{Actor, Entry},
+    batcher::{Batcher, Closed},
     state::State,
 };
 
@@ -20,31 +18,17 @@ use super::{Answer, Job, Options, Sitting, Watermark, now};
 /// Most jobs decided under one hold of the state's lock: readers wait no longer than that.
 const GROUP_JOBS: usize = 128;
 
-/// A batch is closed at about this many bytes, well below what the journal takes.
-const BATCH_BYTES: usize = 4 * 1024 * 1024;
-
 /// How often is looked for what is due although no time is known: the watermark moves by itself.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Entries and answers that go to the syncer together.
-pub(super) struct Closed {
-    pub(super) entries: Vec<Entry>,
-    pub(super) answers: Vec<Answer>,
-}
-
 pub(super) struct Decider {
     jobs: Receiver<Option<Job>>,
-    closed: Sender<Closed>,
+    closed: Sender<Closed<Answer>>,
     idle: Receiver<()>,
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
     options: Options,
-    clock: Arc<Actor>,
-    open: Open,
-    answers: Vec<Answer>,
-    syncer_is_idle: bool,
-    /// A decision wants its batch to end with it.
-    closes: bool,
+    batcher: Batcher<Answer>,
     /// There will be no more jobs.
     ended: bool,
     /// Tells the handles that there are no more decisions.
@@ -54,7 +38,7 @@ pub(super) struct Decider {
 impl Decider {
     pub(super) fn new(
         jobs: Receiver<Option<Job>>,
-        closed: Sender<Closed>,
+        closed: Sender<Closed<Answer>>,
         idle: Receiver<()>,
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
@@ -67,12 +51,8 @@ impl Decider {
             idle,
             state,
             watermark,
+            batcher: Batcher::new(options.max_batch_entries),
             options,
-            clock: Actor::named("clock"),
-            open: Open::default(),
-            answers: Vec::new(),
-            syncer_is_idle: true,
-            closes: false,
             ended: false,
             over,
         }
@@ -87,9 +67,9 @@ impl Decider {
     }
 
     fn step(&mut self) -> Option<()> {
-        if self.must_hand_on() {
+        if self.batcher.must_wait() {
             self.idle.recv().ok()?;
-            self.syncer_is_idle = true;
+            self.batcher.synced();
             return self.hand_on();
         }
         crossbeam_channel::select! {
@@ -99,7 +79,7 @@ impl Decider {
             },
             recv(self.idle) -> signal => {
                 signal.ok()?;
-                self.syncer_is_idle = true;
+                self.batcher.synced();
             }
             default(self.until_due()) => self.sit(None),
         }
@@ -110,36 +90,27 @@ impl Decider {
         self.hand_on()
     }
 
-    /// The batch can take no more: nothing is decided until the syncer has taken it.
-    fn must_hand_on(&self) -> bool {
-        let full = self.closes
-            || self.open.len() >= self.options.max_batch_entries
-            || self.open.bytes() >= BATCH_BYTES;
-        full && !self.syncer_is_idle
-    }
-
     /// Decides a group: first what is due, then the job and those that wait behind it.
     fn sit(&mut self, job: Option<Job>) {
         let state = self.state.clone();
         let mut state = state.write();
         let now = now();
-        self.emit_due(&mut state, now);
+        let watermark = self.watermark.get();
+        let policy = &self.options.policy;
+        self.batcher.record_due(&mut state, now, watermark, policy);
         let mut next = job;
         let mut decided = 0;
         while let Some(job) = next.take() {
-            let desk = Desk::new(&mut state, &mut self.open, now);
             let mut sitting = Sitting {
-                desk,
-                policy: &self.options.policy,
+                desk: self.batcher.desk(&mut state, now),
+                policy,
                 closes: false,
             };
             let answer = job(&mut sitting);
-            self.closes |= sitting.closes;
-            self.answers.push(answer);
-            let full = self.open.len() >= self.options.max_batch_entries;
+            let closes = sitting.closes;
+            let takes_more = self.batcher.decided(answer, closes);
             decided += 1;
-            let over = decided == GROUP_JOBS || self.open.bytes() >= BATCH_BYTES;
-            if self.closes || full || over {
+            if !takes_more || decided == GROUP_JOBS {
                 break;
             }
             next = match self.jobs.try_recv() {
@@ -151,13 +122,6 @@ impl Decider {
                 Err(TryRecvError::Empty) => None,
             };
         }
-    }
-
-    fn emit_due(&mut self, state: &mut State, now: Timestamp) {
-        let mut desk = Desk::new(state, &mut self.open, now);
-        let max_hold = self.options.policy.max_hold;
-        let events = decide::due(desk.state(), desk.now(), self.watermark.get(), max_hold);
-        desk.record(&self.clock, events);
     }
 
     fn until_due(&self) -> Duration {
@@ -178,27 +142,18 @@ impl Decider {
     }
 
     fn hand_on(&mut self) -> Option<()> {
-        if !self.syncer_is_idle || (self.open.is_empty() && self.answers.is_empty()) {
-            return Some(());
+        match self.batcher.hand_on() {
+            Some(closed) => self.closed.send(closed).ok(),
+            None => Some(()),
         }
-        let closed = Closed {
-            entries: self.open.take(),
-            answers: std::mem::take(&mut self.answers),
-        };
-        self.closes = false;
-        self.syncer_is_idle = false;
-        self.closed.send(closed).ok()
     }
 
     fn finish(&mut self) {
-        while !(self.open.is_empty() && self.answers.is_empty()) {
-            if !self.syncer_is_idle && self.idle.recv().is_err() {
+        while !self.batcher.is_empty() {
+            if self.hand_on().is_none() || self.idle.recv().is_err() {
                 return;
             }
-            self.syncer_is_idle = true;
-            if self.hand_on().is_none() {
-                return;
-            }
+            self.batcher.synced();
         }
     }
 }

@@ -8,17 +8,17 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender};
 use quota_ledger::{
-    codec,
-    journal::{self, Durable, Error, Journal},
+    batcher::{Closed, Durably},
+    journal::{Durable, Error, Journal},
 };
 use tokio::sync::{broadcast, watch};
 
-use super::{Batch, decider::Closed};
+use super::{Answer, Batch};
 use crate::metrics;
 
 pub(super) struct Syncer<J> {
     pub(super) journal: J,
-    pub(super) batches: Receiver<Closed>,
+    pub(super) batches: Receiver<Closed<Answer>>,
     pub(super) idle: Sender<()>,
     pub(super) durable: watch::Sender<Durable>,
     pub(super) watchers: broadcast::Sender<Batch>,
@@ -29,8 +29,8 @@ impl<J: Journal> Syncer<J> {
     /// Runs until the decider is gone, or a write or fsync fails.
     pub(super) fn run(mut self, failed: impl FnOnce(&Error)) -> Result<J, Error> {
         while let Ok(closed) = self.batches.recv() {
-            let durable = match self.make_durable(&closed) {
-                Ok(durable) => durable,
+            let durably = match self.make_durable(closed) {
+                Ok(durably) => durably,
                 Err(error) => {
                     // The answers are dropped unsent: nobody may learn of what may be lost.
                     self.stopped.store(true, Ordering::Release);
@@ -40,41 +40,37 @@ impl<J: Journal> Syncer<J> {
             };
             // The decider may go on while the answers leave.
             let _ = self.idle.try_send(());
-            self.publish(closed, durable);
+            self.publish(durably);
         }
         Ok(self.journal)
     }
 
-    fn make_durable(&mut self, closed: &Closed) -> Result<Durable, Error> {
-        let (Some(first), Some(last)) = (closed.entries.first(), closed.entries.last()) else {
-            return Ok(*self.durable.borrow());
-        };
+    fn make_durable(&mut self, closed: Closed<Answer>) -> Result<Durably<Answer>, Error> {
         let started = Instant::now();
-        self.journal.append(journal::Batch {
-            first_sequence: first.sequence,
-            count: u32::try_from(closed.entries.len()).unwrap_or(u32::MAX),
-            time: last.time,
-            payload: codec::encode_entries(&closed.entries),
-        })?;
+        let entries = closed.len() as u64;
+        let appended = closed.append(&mut self.journal)?;
         let written = Instant::now();
-        let durable = self.journal.sync()?;
-        metrics::ledger_batch(
-            started.elapsed(),
-            written.elapsed(),
-            closed.entries.len() as u64,
-        );
-        Ok(durable)
+        let durably = appended.sync(&mut self.journal)?;
+        if entries > 0 {
+            metrics::ledger_batch(started.elapsed(), written.elapsed(), entries);
+        }
+        Ok(durably)
     }
 
-    fn publish(&self, closed: Closed, durable: Durable) {
-        if !closed.entries.is_empty() {
+    fn publish(&self, durably: Durably<Answer>) {
+        let Durably {
+            durable,
+            entries,
+            answers,
+        } = durably;
+        if !entries.is_empty() {
             self.durable.send_replace(durable);
-            metrics::recorded(&closed.entries);
+            metrics::recorded(&entries);
             if self.watchers.receiver_count() > 0 {
-                let _ = self.watchers.send(Arc::new(closed.entries));
+                let _ = self.watchers.send(Arc::new(entries));
             }
         }
-        for answer in closed.answers {
+        for answer in answers {
             answer(&durable);
         }
     }

@@ -235,6 +235,12 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
+    /// Where the snapshot will be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.info.path
+    }
+
     /// Puts the snapshot in place, durably.
     ///
     /// # Errors

@@ -5,7 +5,11 @@ use std::{iter::Peekable, ops::RangeInclusive};
 use async_nats::{HeaderMap, jetstream::Message};
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use quota_ledger::{Name, event::Cursor};
+use quota_ledger::{
+    Name,
+    event::Cursor,
+    source::{self, Follower},
+};
 
 use super::{Ended, Intake, identity::timestamp};
 use crate::{
@@ -21,12 +25,7 @@ use crate::{
 pub(super) struct Gather<'a> {
     intake: &'a Intake,
     incarnation: Name,
-    /// Whether every message of the stream is for us, so that a missing position is a lost message.
-    gapless: bool,
-    /// How many messages the consumer has delivered.
-    delivered: u64,
-    /// Position of the last message taken in.
-    position: u64,
+    follower: Follower,
     /// The message that is being read.
     reading: Option<Reading>,
     chunk: Chunk,
@@ -53,9 +52,7 @@ impl<'a> Gather<'a> {
         Self {
             intake,
             incarnation,
-            gapless,
-            delivered: 0,
-            position,
+            follower: Follower::new(gapless, position),
             reading: None,
             chunk: Chunk::default(),
             gaps: Vec::new(),
@@ -74,7 +71,7 @@ impl<'a> Gather<'a> {
 
     /// Positions up to here are known to hold nothing for us.
     pub(super) fn skip_to(&mut self, position: u64) {
-        self.position = self.position.max(position);
+        self.follower.skip_to(position);
     }
 
     /// Waits for a message, and takes in all that is there, as far as a chunk goes. Nothing is lost if it is
@@ -130,19 +127,16 @@ impl<'a> Gather<'a> {
         let info = message
             .info()
             .map_err(|error| Ended::Failed("read a message's place", error))?;
-        if info.consumer_sequence != self.delivered + 1 || info.stream_sequence <= self.position {
-            return Err(Ended::Incomplete);
-        }
-        self.delivered += 1;
-        let first = self.position + 1;
-        self.position = info.stream_sequence;
+        let gap = self
+            .follower
+            .take(info.consumer_sequence, info.stream_sequence)
+            .map_err(|source::Incomplete| Ended::Incomplete)?;
         let cursor = Cursor {
             incarnation: self.incarnation.clone(),
             position: info.stream_sequence,
             time: timestamp(info.published.unix_timestamp_nanos()),
-            checksum: crc32fast::hash(&message.payload),
+            checksum: source::checksum(&message.payload),
         };
-        let gap = (self.gapless && first < self.position).then(|| first..=self.position - 1);
         if let Some(gap) = &gap {
             tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
         }
@@ -183,7 +177,8 @@ impl<'a> Gather<'a> {
                 reason,
                 text: payload,
             };
-            self.chunk.add_rejected(source, self.position, rejected);
+            self.chunk
+                .add_rejected(source, self.follower.position(), rejected);
             return reader.read(Bytes::new(), now());
         }
         match message.headers.as_ref().and_then(cloud_event_type) {
@@ -208,8 +203,11 @@ impl<'a> Gather<'a> {
                     if rejected.line > 1 {
                         rejected.reason = format!("line {}: {}", rejected.line, rejected.reason);
                     }
-                    self.chunk
-                        .add_rejected(&self.intake.source, self.position, rejected);
+                    self.chunk.add_rejected(
+                        &self.intake.source,
+                        self.follower.position(),
+                        rejected,
+                    );
                 }
                 None => {}
             }

@@ -7,13 +7,13 @@ use async_nats::jetstream::{
     stream::{RawMessageErrorKind, Stream},
 };
 use futures::future::{BoxFuture, OptionFuture};
-use quota_ledger::{Name, Timestamp, decide};
+use quota_ledger::{Name, Timestamp, decide, source::Identity};
 use tokio::time::MissedTickBehavior;
 
 use super::{
     Ended, Intake,
     gather::{Gather, Piece},
-    identity::{Identity, identify, incarnation},
+    identity::{identify, incarnation},
     stream::{find, is_all_ours},
 };
 use crate::{
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
             ..
         } = self.intake;
         match identity {
-            Identity::Same => {}
+            Identity::Same | Identity::Held => {}
             Identity::New => tracing::info!(stream = %source, "consuming for the first time"),
             Identity::Renewed(why) => {
                 tracing::warn!(stream = %source, why, "the stream is not the one consumed before; reading it from its beginning");

@@ -1,8 +1,11 @@
 use bytes::Bytes;
+use std::ops::RangeInclusive;
+
 use quota_ledger::{
     Timestamp,
-    desk::Open,
-    event::{Entry, Observed},
+    decide::Sighting,
+    desk::{Desk, Open},
+    event::{Cursor, Entry, Observed},
     object::Footprint,
     state::State,
     uid::Uid,
@@ -52,7 +55,13 @@ fn decided(
 ) -> (Recorded, Vec<Entry>) {
     let mut open = Open::default();
     let mut desk = Desk::new(state, &mut open, Timestamp::EPOCH);
-    let recorded = decide(&mut desk, &Actor::named("test"), chunk, consumed);
+    let recorded = source::record(
+        &mut desk,
+        &Actor::named("test"),
+        &chunk.items,
+        chunk.ignored,
+        consumed,
+    );
     (recorded, open.take())
 }
 

@@ -1,0 +1,289 @@
+//! The order in which a decision becomes an answer: decided, handed on, appended, synced, told.
+//!
+//! Nothing here waits and nothing is started: the daemon's two threads drive it, and so does the simulation, call
+//! by call. The types hold the order: answers go into a [`Batcher`] and come out of a [`Durably`], and there is no
+//! way from the one to the other but through the journal's sync.
+
+use std::sync::Arc;
+
+use crate::{
+    Timestamp, codec,
+    decide::{self, Policy},
+    desk::{Desk, Open},
+    event::{Actor, Entry},
+    journal::{Batch, Durable, Error, Journal},
+    state::State,
+};
+
+/// A batch is closed at about this many bytes, well below what the journal takes.
+pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
+
+/// The deciding side: gathers decisions, while at most one batch before them is being made durable.
+#[derive(Debug)]
+pub struct Batcher<A> {
+    open: Open,
+    answers: Vec<A>,
+    max_entries: usize,
+    clock: Arc<Actor>,
+    syncer_is_idle: bool,
+    /// A decision wants its batch to end with it.
+    closes: bool,
+}
+
+impl<A> Batcher<A> {
+    /// Gathers batches of about `max_entries` entries at most: the last decision may pass that.
+    #[must_use]
+    pub fn new(max_entries: usize) -> Self {
+        Self {
+            open: Open::default(),
+            answers: Vec::new(),
+            max_entries,
+            clock: Actor::named("clock"),
+            syncer_is_idle: true,
+            closes: false,
+        }
+    }
+
+    /// Records what is due at `now`. Comes before the decisions that are made at that time.
+    pub fn record_due(
+        &mut self,
+        state: &mut State,
+        now: Timestamp,
+        watermark: Timestamp,
+        policy: &Policy,
+    ) {
+        let mut desk = Desk::new(state, &mut self.open, now);
+        let events = decide::due(desk.state(), desk.now(), watermark, policy.max_hold);
+        desk.record(&self.clock, events);
+    }
+
+    /// The desk for the next decision.
+    pub fn desk<'a>(&'a mut self, state: &'a mut State, now: Timestamp) -> Desk<'a> {
+        Desk::new(state, &mut self.open, now)
+    }
+
+    /// A decision was made at the desk: its answer leaves with the batch. `closes`: the batch shall end here.
+    /// Gives whether the batch takes another decision.
+    pub fn decided(&mut self, answer: A, closes: bool) -> bool {
+        self.answers.push(answer);
+        self.closes |= closes;
+        !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= BATCH_BYTES
+    }
+
+    /// Whether nothing more can be decided before what was handed on is durable.
+    #[must_use]
+    pub fn must_wait(&self) -> bool {
+        self.is_full() && !self.syncer_is_idle
+    }
+
+    /// The entries that wait to be handed on.
+    #[must_use]
+    pub fn waiting(&self) -> &[Entry] {
+        self.open.entries()
+    }
+
+    /// Whether nothing waits to be handed on.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.answers.is_empty()
+    }
+
+    /// What is to be made durable next; nothing while the batch before it is on its way.
+    pub fn hand_on(&mut self) -> Option<Closed<A>> {
+        if !self.syncer_is_idle || self.is_empty() {
+            return None;
+        }
+        self.closes = false;
+        self.syncer_is_idle = false;
+        Some(Closed {
+            entries: self.open.take(),
+            answers: std::mem::take(&mut self.answers),
+        })
+    }
+
+    /// What was handed on is durable.
+    pub const fn synced(&mut self) {
+        self.syncer_is_idle = true;
+    }
+}
+
+/// Entries, and the answers that rest on them and on what came before.
+#[derive(Debug)]
+#[must_use = "its answers are owed"]
+pub struct Closed<A> {
+    entries: Vec<Entry>,
+    answers: Vec<A>,
+}
+
+impl<A> Closed<A> {
+    /// How many entries there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are answers alone: they still rest on the batches before.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Appends the entries to the journal.
+    ///
+    /// # Errors
+    /// As [`Journal::append`]. The answers are gone: nobody may learn of what may be lost.
+    pub fn append(self, journal: &mut impl Journal) -> Result<Appended<A>, Error> {
+        if let (Some(first), Some(last)) = (self.entries.first(), self.entries.last()) {
+            journal.append(Batch {
+                first_sequence: first.sequence,
+                count: u32::try_from(self.entries.len()).unwrap_or(u32::MAX),
+                time: last.time,
+                payload: codec::encode_entries(&self.entries),
+            })?;
+        }
+        Ok(Appended(self))
+    }
+}
+
+/// A batch that the journal has taken, but that may still be lost.
+#[derive(Debug)]
+#[must_use = "its answers are owed"]
+pub struct Appended<A>(Closed<A>);
+
+impl<A> Appended<A> {
+    /// Makes the batch durable.
+    ///
+    /// # Errors
+    /// As [`Journal::sync`]: final. The answers are gone: nobody may learn of what may be lost.
+    pub fn sync(self, journal: &mut impl Journal) -> Result<Durably<A>, Error> {
+        let durable = journal.sync()?;
+        let Self(Closed { entries, answers }) = self;
+        Ok(Durably {
+            durable,
+            entries,
+            answers,
+        })
+    }
+}
+
+/// A batch that is durable: now its answers may leave.
+#[derive(Debug)]
+pub struct Durably<A> {
+    /// How far the ledger is durable.
+    pub durable: Durable,
+    /// What has become durable.
+    pub entries: Vec<Entry>,
+    /// Who was waiting for it.
+    pub answers: Vec<A>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Span, event::Event, uid::Uid};
+
+    /// Takes batches as long as it has room; notes what is asked of it.
+    #[derive(Default)]
+    struct Notes {
+        calls: Vec<&'static str>,
+        last: u64,
+        fails: bool,
+    }
+
+    impl Journal for Notes {
+        fn append(&mut self, batch: Batch) -> Result<(), Error> {
+            self.calls.push("append");
+            self.last = batch.last_sequence();
+            Ok(())
+        }
+
+        fn sync(&mut self) -> Result<Durable, Error> {
+            self.calls.push("sync");
+            if self.fails {
+                return Err(Error::Poisoned {
+                    why: "no room".to_owned(),
+                });
+            }
+            Ok(Durable {
+                sequence: self.last,
+                ..Durable::NOTHING
+            })
+        }
+    }
+
+    fn decide(batcher: &mut Batcher<u32>, state: &mut State, answer: u32, closes: bool) -> bool {
+        let deleted = Event::ObjectDeleted {
+            uid: Uid::from_uuid([7; 16]),
+            namespace: "team-a".into(),
+        };
+        let mut desk = batcher.desk(state, Timestamp::EPOCH.plus(Span::from_seconds(1)));
+        desk.record(&Actor::named("test"), [deleted]);
+        batcher.decided(answer, closes)
+    }
+
+    #[test]
+    fn answers_leave_behind_the_sync_and_in_order() {
+        let (mut batcher, mut state) = (Batcher::new(2), State::default());
+        let mut journal = Notes::default();
+        assert!(decide(&mut batcher, &mut state, 1, false));
+        let closed = batcher.hand_on().unwrap();
+        assert!(decide(&mut batcher, &mut state, 2, false));
+        assert!(batcher.hand_on().is_none(), "one batch at a time");
+        assert!(!batcher.must_wait());
+        assert!(!decide(&mut batcher, &mut state, 3, false));
+        assert!(batcher.must_wait(), "full, and the syncer is busy");
+        let durably = closed.append(&mut journal).unwrap();
+        let durably = durably.sync(&mut journal).unwrap();
+        assert_eq!((durably.durable.sequence, durably.answers), (1, vec![1]));
+        batcher.synced();
+        let closed = batcher.hand_on().unwrap();
+        let durably = closed.append(&mut journal).unwrap();
+        let durably = durably.sync(&mut journal).unwrap();
+        assert_eq!((durably.durable.sequence, durably.answers), (3, vec![2, 3]));
+        assert_eq!(journal.calls, ["append", "sync", "append", "sync"]);
+        assert!(batcher.is_empty());
+    }
+
+    #[test]
+    fn a_failed_sync_lets_no_answer_out_not_even_one_without_entries() {
+        let (mut batcher, mut state) = (Batcher::new(2), State::default());
+        let mut journal = Notes {
+            fails: true,
+            ..Notes::default()
+        };
+        decide(&mut batcher, &mut state, 1, true);
+        let closed = batcher.hand_on().unwrap();
+        assert!(
+            closed
+                .append(&mut journal)
+                .unwrap()
+                .sync(&mut journal)
+                .is_err()
+        );
+        batcher.synced();
+        batcher.decided(2, false);
+        let closed = batcher.hand_on().unwrap();
+        assert!(closed.is_empty());
+        assert!(
+            closed
+                .append(&mut journal)
+                .unwrap()
+                .sync(&mut journal)
+                .is_err()
+        );
+        assert_eq!(journal.calls, ["append", "sync", "sync"]);
+    }
+
+    #[test]
+    fn a_decision_can_end_its_batch() {
+        let (mut batcher, mut state) = (Batcher::new(100), State::default());
+        assert!(!decide(&mut batcher, &mut state, 1, true));
+        assert!(!batcher.must_wait());
+        assert_eq!(batcher.hand_on().unwrap().len(), 1);
+        assert!(decide(&mut batcher, &mut state, 2, false));
+    }
+}

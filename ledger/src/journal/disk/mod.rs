@@ -6,6 +6,7 @@ mod sled_database;
 mod untouched;
 
 use std::{
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -59,11 +60,36 @@ pub trait Disk: Send + Sync {
     /// [`Error::Io`].
     fn remove_directory(&self, path: &Path) -> Result<(), Error>;
 
-    /// Makes a directory and its parents, as far as they are missing.
+    /// Makes a directory in one that exists; gives whether it was missing.
     ///
     /// # Errors
     /// [`Error::Io`].
-    fn create_directory(&self, path: &Path) -> Result<(), Error>;
+    fn make_directory(&self, path: &Path) -> Result<bool, Error>;
+
+    /// Makes a directory and its parents, as far as they are missing, durably. One that is there may have been made
+    /// by a process that was killed before it synced, and its name would be lost with all that is put into it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn create_directory(&self, path: &Path) -> Result<(), Error> {
+        let above = parent(path);
+        let made = match self.make_directory(path) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                self.create_directory(above)?;
+                self.make_directory(path)?
+            }
+            made => made?,
+        };
+        match self.sync_directory(above) {
+            // That of somebody else, who does not let us look into it: he made this one.
+            Err(Error::Io { source, .. })
+                if !made && source.kind() == ErrorKind::PermissionDenied =>
+            {
+                Ok(())
+            }
+            synced => synced,
+        }
+    }
 
     /// What is in a directory, by name; nothing if there is no such directory.
     ///
@@ -102,7 +128,7 @@ pub trait Disk: Send + Sync {
     fn read(&self, path: &Path, limit: usize) -> Result<Option<Vec<u8>>, Error> {
         let file = match self.open(path) {
             Ok(file) => file,
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 return Ok(None);
             }
             Err(error) => return Err(error),

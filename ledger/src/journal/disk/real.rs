@@ -69,14 +69,12 @@ impl Disk for RealDisk {
         }
     }
 
-    fn create_directory(&self, path: &Path) -> Result<(), Error> {
-        let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
-        fs::create_dir_all(path).map_err(|source| Error::io(path, "create directory", source))?;
-        // A directory is only as durable as its name in the one above.
-        for made in missing {
-            self.sync_directory(parent(made))?;
+    fn make_directory(&self, path: &Path) -> Result<bool, Error> {
+        match fs::create_dir(path) {
+            Ok(()) => Ok(true),
+            Err(_) if path.is_dir() => Ok(false),
+            Err(source) => Err(Error::io(path, "create directory", source)),
         }
-        Ok(())
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {

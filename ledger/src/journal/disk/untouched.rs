@@ -69,8 +69,8 @@ impl Disk for Untouched {
         Ok(())
     }
 
-    fn create_directory(&self, _: &Path) -> Result<(), Error> {
-        Ok(())
+    fn make_directory(&self, _: &Path) -> Result<bool, Error> {
+        Ok(false)
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {

@@ -26,32 +26,60 @@ pub(super) struct Pairs {
 
 pub(super) struct SimDatabase {
     disk: SimDisk,
+    inode: u64,
     directory: PathBuf,
+}
+
+impl Pairs {
+    pub(super) fn is_empty(&self) -> bool {
+        self.now.is_empty()
+    }
+
+    /// Turns one bit of one value. sled would see that in a read, or not open; here the value is simply wrong.
+    pub(super) fn flip(&mut self, random: u64) {
+        let number = random % (self.now.len().max(1) as u64);
+        let key = self.now.keys().nth(usize::try_from(number).unwrap_or(0));
+        let Some(key) = key.cloned() else {
+            return;
+        };
+        for pairs in [&mut self.now, &mut self.durable] {
+            if let Some(value) = pairs.get_mut(&key).filter(|value| !value.is_empty()) {
+                let bit = (random >> 16) % (value.len() as u64 * 8);
+                value[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    pub(super) fn fingerprint(&self, hasher: &mut blake3::Hasher) {
+        for (key, value) in self.now.iter().chain(&self.durable) {
+            hasher.update(key);
+            hasher.update(value);
+        }
+    }
 }
 
 impl State {
     /// Of the puts that were not made durable, some first ones are left, also after a kill; and one
     /// database in eight that was open does not open again.
     pub(super) fn lose_pairs(&mut self, crash: Crash) {
-        let paths: Vec<PathBuf> = self.databases.keys().cloned().collect();
-        for path in paths {
-            let Some(mut pairs) = self.databases.remove(&path) else {
-                continue;
-            };
+        for (inode, mut pairs) in std::mem::take(&mut self.databases) {
             let unclean = !pairs.pending.is_empty();
             if unclean {
                 let kept = self.random() % (pairs.pending.len() as u64 + 1);
                 for (number, (key, value)) in (0u64..).zip(std::mem::take(&mut pairs.pending)) {
                     if number < kept {
                         pairs.durable.insert(key, value);
+                    } else {
+                        self.fired.lost_pairs += 1;
                     }
                 }
                 pairs.broken = self.random().is_multiple_of(8);
+                self.fired.broken_databases += u64::from(pairs.broken);
             }
             if unclean || crash == Crash::PowerLoss {
                 pairs.now = pairs.durable.clone();
             }
-            self.databases.insert(path, pairs);
+            self.databases.insert(inode, pairs);
         }
         self.open_databases.clear();
     }
@@ -60,17 +88,15 @@ impl State {
 impl SimDatabase {
     pub(super) fn open(disk: SimDisk, directory: &Path) -> Result<Self, Error> {
         let mut state = disk.state();
-        state
-            .step()
+        let inode = state
+            .open_database(directory)
             .map_err(|source| Error::io(directory, "open", source))?;
         assert!(
-            state.open_databases.insert(directory.to_path_buf()),
+            !state.open_databases.contains(&inode),
             "{} is open already",
             directory.display()
         );
-        let pairs = state.databases.entry(directory.to_path_buf()).or_default();
-        if pairs.broken {
-            state.open_databases.remove(directory);
+        if state.databases.get(&inode).is_none_or(|pairs| pairs.broken) {
             return Err(Error::Damaged(Damage {
                 file: directory.to_path_buf(),
                 offset: None,
@@ -78,9 +104,11 @@ impl SimDatabase {
                 why: "simulated corruption".to_owned(),
             }));
         }
+        state.open_databases.insert(inode);
         drop(state);
         Ok(Self {
             disk,
+            inode,
             directory: directory.to_path_buf(),
         })
     }
@@ -88,28 +116,28 @@ impl SimDatabase {
     fn with<T>(
         &self,
         operation: &'static str,
-        run: impl FnOnce(&mut Pairs, Fault) -> T,
+        run: impl FnOnce(&mut Pairs) -> T,
     ) -> Result<T, Error> {
+        let fail = |source| Error::io(&self.directory, operation, source);
         let mut state = self.disk.state();
-        state
-            .step()
-            .map_err(|source| Error::io(&self.directory, operation, source))?;
-        let fault = state.sync_fault();
-        let pairs = state.databases.entry(self.directory.clone()).or_default();
-        Ok(run(pairs, fault))
+        state.step().map_err(fail)?;
+        let pairs = state.databases.get_mut(&self.inode);
+        pairs
+            .map(run)
+            .ok_or_else(|| fail(std::io::ErrorKind::NotFound.into()))
     }
 }
 
 impl Drop for SimDatabase {
     fn drop(&mut self) {
         let mut state = self.disk.state();
-        state.open_databases.remove(&self.directory);
+        state.open_databases.remove(&self.inode);
     }
 }
 
 impl Database for SimDatabase {
     fn insert(&self, new: Vec<Pair>) -> Result<(), Error> {
-        self.with("write", |pairs, _| {
+        self.with("write", |pairs| {
             for (key, value) in new {
                 pairs.now.insert(key.clone(), value.clone());
                 pairs.pending.push((key, value));
@@ -118,24 +146,28 @@ impl Database for SimDatabase {
     }
 
     fn sync(&self) -> Result<(), Error> {
-        self.with("flush", |pairs, fault| match fault {
-            Fault::None => {
-                // Only what is still to be written is written: what a failed sync dropped stays lost.
-                pairs.durable.extend(std::mem::take(&mut pairs.pending));
-                Ok(())
-            }
-            Fault::Lies => Ok(()),
+        let fail = |source| Error::io(&self.directory, "fdatasync", source);
+        let mut state = self.disk.state();
+        state.step().map_err(fail)?;
+        let fault = state.sync_fault();
+        let Some(pairs) = state.databases.get_mut(&self.inode) else {
+            return Err(fail(std::io::ErrorKind::NotFound.into()));
+        };
+        match fault {
+            // Only what is still to be written is written: what a failed sync dropped stays lost.
+            Fault::None => pairs.durable.extend(std::mem::take(&mut pairs.pending)),
+            Fault::Lies => {}
             Fault::Fails => {
                 // What was put can be read, but will never be durable.
                 pairs.pending.clear();
-                Err(std::io::Error::other("simulated I/O error"))
+                return Err(fail(std::io::Error::other("simulated I/O error")));
             }
-        })?
-        .map_err(|source| Error::io(&self.directory, "fdatasync", source))
+        }
+        Ok(())
     }
 
     fn key_at_or_below(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        self.with("read", |pairs, _| {
+        self.with("read", |pairs| {
             pairs
                 .now
                 .range(..=key.to_vec())
@@ -145,7 +177,7 @@ impl Database for SimDatabase {
     }
 
     fn range(&self, from: &[u8], limit: usize) -> Result<Vec<Pair>, Error> {
-        self.with("read", |pairs, _| {
+        self.with("read", |pairs| {
             pairs
                 .now
                 .range(from.to_vec()..)

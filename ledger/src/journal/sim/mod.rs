@@ -24,18 +24,41 @@ pub struct SimDisk {
     state: Arc<Mutex<State>>,
 }
 
-/// What the disk does wrong, besides crashing.
+/// What the disk does wrong, besides crashing. Calls are counted from 1 since the faults were set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The process dies at this call (counted from 1 since the last reboot) and each one after it.
+    /// The process dies at this call and each one after it.
     pub crash_at: Option<u64>,
-    /// This sync (counted as calls are) fails once, and what it should have made durable never is,
+    /// The first sync at this call or after it fails, once, and what it should have made durable never is,
     /// although it can be read.
     pub fail_sync_at: Option<u64>,
+    /// The first write at this call or after it fails, once, and is done in part.
+    pub fail_write_at: Option<u64>,
     /// Bytes that fit on the disk.
     pub capacity: Option<u64>,
     /// Syncs answer without doing anything, as some disks do.
     pub syncs_lie: bool,
+}
+
+/// How often something went wrong, in the life of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// Syncs that failed.
+    pub failed_syncs: u64,
+    /// Writes that failed.
+    pub failed_writes: u64,
+    /// Writes that found no room.
+    pub no_space: u64,
+    /// Files of whose writes a power loss took some.
+    pub lost_writes: u64,
+    /// Files where a later write was left and an earlier one lost.
+    pub reordered_writes: u64,
+    /// Changes of names that a power loss took.
+    pub lost_names: u64,
+    /// Puts to a database that were lost.
+    pub lost_pairs: u64,
+    /// Databases that did not open any more.
+    pub broken_databases: u64,
 }
 
 impl SimDisk {
@@ -64,7 +87,30 @@ impl SimDisk {
         self.state().reboot(crash, faults);
     }
 
-    /// Calls since the last reboot.
+    /// Sets what goes wrong from now on.
+    pub fn inject(&self, faults: Faults) {
+        self.state().inject(faults);
+    }
+
+    /// Turns one bit of what is on the disk, in what is read and in what would survive; gives the file and the
+    /// offset in it, or nothing if there are no bytes.
+    pub fn flip(&self) -> Option<(PathBuf, u64)> {
+        self.state().flip()
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// What has gone wrong so far.
+    #[must_use]
+    pub fn fired(&self) -> Fired {
+        self.state().fired
+    }
+
+    /// Calls since the faults were set.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.state().calls()
@@ -110,8 +156,9 @@ impl Disk for SimDisk {
         fail(self.state().remove_tree(path), path, "remove")
     }
 
-    fn create_directory(&self, path: &Path) -> Result<(), Error> {
-        fail(self.state().step(), path, "create directory")
+    fn make_directory(&self, path: &Path) -> Result<bool, Error> {
+        let made = self.state().make_directory(path);
+        fail(made, path, "create directory")
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {

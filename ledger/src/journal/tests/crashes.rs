@@ -139,7 +139,7 @@ fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
                 crash_at: at.filter(|_| !fails_sync),
                 fail_sync_at: at.filter(|_| fails_sync),
                 capacity: (draw().is_multiple_of(6)).then(|| 10_000 + draw() % 60_000),
-                syncs_lie: false,
+                ..Faults::default()
             };
             disk.reboot(crash, faults);
             match live(&disk, &mut told, 1 + draw() % 30) {

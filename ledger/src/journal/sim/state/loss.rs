@@ -23,14 +23,27 @@ impl State {
             *count = self.below(*count + 1);
         }
         for change in &changes {
-            if let Some(left) = left.get_mut(change.directory()).filter(|left| **left > 0) {
-                *left -= 1;
-                apply(&mut self.durable_names, change);
+            match left.get_mut(change.directory()).filter(|left| **left > 0) {
+                Some(left) => {
+                    *left -= 1;
+                    apply(&mut self.durable_names, change);
+                }
+                None => self.fired.lost_names += 1,
             }
         }
-        self.names = self.durable_names.clone();
+        // What is in a directory goes with it. Directories come before what is in them.
+        let mut names: BTreeMap<PathBuf, u64> = BTreeMap::new();
+        for (path, inode) in &self.durable_names {
+            let parent = path.parent().unwrap_or(path);
+            if parent.parent().is_none() || names.contains_key(parent) {
+                names.insert(path.clone(), *inode);
+            }
+        }
+        self.names = names;
+        self.durable_names = self.names.clone();
         let used: BTreeSet<u64> = self.names.values().copied().collect();
         self.inodes.retain(|inode, _| used.contains(inode));
+        self.databases.retain(|inode, _| used.contains(inode));
     }
 
     /// Of the writes that were not synced, any sectors may have happened.
@@ -48,6 +61,7 @@ impl State {
                 .map(|(_, b)| b.len() / SECTOR_BYTES + 2)
                 .sum();
             let mut left = self.below(sectors + 1);
+            let (mut some_lost, mut kept_behind_lost) = (false, false);
             for (offset, bytes) in std::mem::take(&mut inode.pending) {
                 let mut at = 0;
                 while at < bytes.len() {
@@ -63,12 +77,16 @@ impl State {
                             left > 0
                         }
                     };
+                    some_lost |= !kept;
                     if kept {
+                        kept_behind_lost |= some_lost;
                         put(&mut inode.durable, here, &bytes[at..end]);
                     }
                     at = end;
                 }
             }
+            self.fired.lost_writes += u64::from(some_lost);
+            self.fired.reordered_writes += u64::from(kept_behind_lost);
             inode.content = inode.durable.clone();
             self.inodes.insert(id, inode);
         }

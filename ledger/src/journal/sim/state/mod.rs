@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     super::disk::{Listed, parent},
-    Faults,
+    Faults, Fired,
     database::Pairs,
 };
 
@@ -54,14 +54,16 @@ pub(super) struct State {
     dead: bool,
     faults: Faults,
     locked: bool,
+    pub(super) fired: Fired,
     next_inode: u64,
+    /// Files; what has a name and is no file is a directory or a database.
     inodes: BTreeMap<u64, Inode>,
+    pub(super) databases: BTreeMap<u64, Pairs>,
+    pub(super) open_databases: BTreeSet<u64>,
     names: BTreeMap<PathBuf, u64>,
     durable_names: BTreeMap<PathBuf, u64>,
+    /// Changes of names whose directory was not synced since, in order.
     pending_names: Vec<NameChange>,
-    /// Databases, by directory.
-    pub(super) databases: BTreeMap<PathBuf, Pairs>,
-    pub(super) open_databases: BTreeSet<PathBuf>,
 }
 
 fn error(text: &str) -> io::Error {
@@ -112,8 +114,9 @@ impl State {
     }
 
     /// What goes wrong with a sync at this call.
-    pub(super) fn sync_fault(&self) -> Fault {
-        if Some(self.calls) == self.faults.fail_sync_at {
+    pub(super) fn sync_fault(&mut self) -> Fault {
+        if due(&mut self.faults.fail_sync_at, self.calls) {
+            self.fired.failed_syncs += 1;
             Fault::Fails
         } else if self.faults.syncs_lie {
             Fault::Lies
@@ -143,12 +146,58 @@ impl State {
         self.locked = false;
     }
 
+    pub(super) fn inject(&mut self, faults: Faults) {
+        self.calls = 0;
+        self.faults = faults;
+    }
+
     pub(super) fn create(&mut self, path: &Path) -> io::Result<u64> {
         self.step()?;
+        self.parent_exists(path)?;
+        let inode = self.link(path);
+        self.inodes.insert(inode, Inode::default());
+        Ok(inode)
+    }
+
+    fn link(&mut self, path: &Path) -> u64 {
         let inode = self.next_inode;
         self.next_inode += 1;
-        self.inodes.insert(inode, Inode::default());
         self.change(NameChange::Link(path.to_path_buf(), inode));
+        inode
+    }
+
+    fn parent_exists(&self, path: &Path) -> io::Result<()> {
+        match path.parent() {
+            Some(parent) if !self.is_there(parent) => Err(ErrorKind::NotFound.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The root is always there.
+    fn is_there(&self, path: &Path) -> bool {
+        path.parent().is_none() || self.names.contains_key(path)
+    }
+
+    /// Makes a directory, if it is missing.
+    pub(super) fn make_directory(&mut self, path: &Path) -> io::Result<bool> {
+        self.step()?;
+        if self.is_there(path) {
+            return Ok(false);
+        }
+        self.parent_exists(path)?;
+        self.link(path);
+        Ok(true)
+    }
+
+    /// The database of a directory; it is made if there is none.
+    pub(super) fn open_database(&mut self, path: &Path) -> io::Result<u64> {
+        self.make_directory(parent(path))?;
+        self.step()?;
+        if let Some(inode) = self.names.get(path) {
+            return Ok(*inode);
+        }
+        let inode = self.link(path);
+        self.databases.insert(inode, Pairs::default());
         Ok(inode)
     }
 
@@ -176,19 +225,17 @@ impl State {
         Ok(())
     }
 
+    /// Removes what is in a directory in any order, then itself.
     pub(super) fn remove_tree(&mut self, directory: &Path) -> io::Result<()> {
-        let below: Vec<PathBuf> = self
-            .names
-            .keys()
-            .filter(|p| p.starts_with(directory))
-            .cloned()
-            .collect();
+        let below = self.names.keys().filter(|path| path.starts_with(directory));
+        let mut below: Vec<PathBuf> = below.cloned().collect();
+        below.sort_by_key(|path| std::cmp::Reverse(path.components().count()));
+        if below.len() > 2 && self.random().is_multiple_of(2) {
+            below.swap(0, 1);
+        }
         for path in below {
             self.remove(&path)?;
         }
-        self.step()?;
-        self.databases
-            .retain(|path, _| !path.starts_with(directory));
         Ok(())
     }
 
@@ -204,33 +251,22 @@ impl State {
 
     pub(super) fn list(&mut self, directory: &Path) -> io::Result<Vec<Listed>> {
         self.alive()?;
-        let mut found = BTreeMap::new();
-        let databases = self.databases.keys().map(|path| (path, true));
-        for (path, is_database) in self.names.keys().map(|path| (path, false)).chain(databases) {
-            let Ok(below) = path.strip_prefix(directory) else {
-                continue;
-            };
-            let mut parts = below.iter();
-            let Some(name) = parts.next() else {
-                continue;
-            };
-            let is_directory = is_database || parts.next().is_some();
-            let name = name.to_string_lossy().into_owned();
-            let inode = self
-                .names
-                .get(path)
-                .and_then(|inode| self.inodes.get(inode));
-            let length = inode.map_or(0, |inode| inode.content.len() as u64);
-            found.insert(
-                name.clone(),
-                Listed {
-                    name,
-                    is_directory,
-                    length: if is_directory { 0 } else { length },
-                },
-            );
-        }
-        Ok(found.into_values().collect())
+        let within = self.names.range(directory.to_path_buf()..);
+        let within = within.take_while(|(path, _)| path.starts_with(directory));
+        let children = within.filter(|(path, _)| path.parent() == Some(directory));
+        let listed = children.map(|(path, inode)| {
+            let file = self.inodes.get(inode);
+            Listed {
+                name: path
+                    .file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+                is_directory: file.is_none(),
+                length: file.map_or(0, |file| file.content.len() as u64),
+            }
+        });
+        Ok(listed.collect())
     }
 
     pub(super) fn sync_directory(&mut self, directory: &Path) -> io::Result<()> {
@@ -263,25 +299,29 @@ impl State {
     }
 
     pub(super) fn write(&mut self, inode: u64, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        self.alive()?;
         let died = self.step();
+        let failed = died.is_ok() && due(&mut self.faults.fail_write_at, self.calls);
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
         let fits = usize::try_from(self.free()).unwrap_or(usize::MAX);
         let grows = (offset + bytes.len()).saturating_sub(self.inode(inode)?.content.len());
         let full = grows > fits;
+        let room = bytes.len() - grows.saturating_sub(fits).min(bytes.len());
         // A write that is interrupted is done in part.
-        let part = if died.is_err() || full {
-            self.below(bytes.len() + 1)
-                .min(bytes.len() - grows.saturating_sub(fits).min(bytes.len()))
-        } else {
-            bytes.len()
+        let part = match died.is_err() || failed || full {
+            true => self.below(bytes.len() + 1).min(room),
+            false => bytes.len(),
         };
-        if self.calls > 0 && (died.is_ok() || Some(self.calls) == self.faults.crash_at) {
-            let inode = self.inode_mut(inode)?;
-            put(&mut inode.content, offset, &bytes[..part]);
-            inode.pending.push((offset, bytes[..part].to_vec()));
-        }
+        let file = self.inode_mut(inode)?;
+        put(&mut file.content, offset, &bytes[..part]);
+        file.pending.push((offset, bytes[..part].to_vec()));
         died?;
+        if failed {
+            self.fired.failed_writes += 1;
+            return Err(error("simulated I/O error"));
+        }
         if full {
+            self.fired.no_space += 1;
             return Err(ErrorKind::StorageFull.into());
         }
         Ok(())
@@ -325,16 +365,46 @@ impl State {
     }
 
     pub(super) fn free(&self) -> u64 {
-        let named: BTreeSet<u64> = self.names.values().copied().collect();
-        let used: u64 = named
-            .iter()
-            .filter_map(|inode| self.inodes.get(inode))
-            .map(|inode| inode.content.len() as u64)
-            .sum();
-        self.faults
-            .capacity
-            .unwrap_or(u64::MAX)
-            .saturating_sub(used)
+        match self.faults.capacity {
+            Some(capacity) => capacity.saturating_sub(self.used()),
+            None => u64::MAX,
+        }
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        let files = self
+            .names
+            .values()
+            .filter_map(|inode| self.inodes.get(inode));
+        files.map(|file| file.content.len() as u64).sum()
+    }
+
+    /// Turns one bit of what is on the disk; gives where.
+    pub(super) fn flip(&mut self) -> Option<(PathBuf, u64)> {
+        let names: Vec<(PathBuf, u64)> = self.names.clone().into_iter().collect();
+        let holds = |(_, inode): &&(PathBuf, u64)| {
+            let file = self.inodes.get(inode);
+            let database = self.databases.get(inode);
+            file.is_some_and(|file| !file.content.is_empty())
+                || database.is_some_and(|pairs| !pairs.is_empty())
+        };
+        let held: Vec<&(PathBuf, u64)> = names.iter().filter(holds).collect();
+        let chosen = self.below(held.len());
+        let (path, inode) = (*held.get(chosen)?).clone();
+        let random = self.random();
+        if let Some(pairs) = self.databases.get_mut(&inode) {
+            pairs.flip(random);
+            return Some((path, 0));
+        }
+        let file = self.inodes.get_mut(&inode)?;
+        let bit = random % (file.content.len() as u64 * 8);
+        let at = usize::try_from(bit / 8).unwrap_or(0);
+        for bytes in [&mut file.content, &mut file.durable] {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+        Some((path, bit / 8))
     }
 
     pub(super) fn fingerprint(&self) -> String {
@@ -345,9 +415,17 @@ impl State {
                 hasher.update(&inode.content);
                 hasher.update(&inode.durable);
             }
+            if let Some(pairs) = self.databases.get(inode) {
+                pairs.fingerprint(&mut hasher);
+            }
         }
         hasher.finalize().to_hex().to_string()
     }
+}
+
+/// Whether a fault is due at this call; it comes once.
+fn due(at: &mut Option<u64>, calls: u64) -> bool {
+    at.take_if(|at| *at <= calls).is_some()
 }
 
 impl NameChange {

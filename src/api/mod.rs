@@ -4,6 +4,7 @@
 //! shapes the answer. Every refusal leaves as a [`problem`].
 
 mod answer;
+mod backup;
 mod batch;
 mod body;
 mod caller;
@@ -44,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 use self::problem::{Problem, Reason};
 use crate::{config::Config, history::History, intake::payload, writer::Ledger};
 
+pub use backup::Backups;
 pub use caller::{Caller, actor};
 
 /// What is known of the sources of events.
@@ -74,6 +76,8 @@ pub struct Parts {
     pub ledger: Ledger,
     /// The entries.
     pub reader: Arc<dyn Reader>,
+    /// Copies of the ledger.
+    pub backups: Backups,
     /// The states of the past.
     pub past: History,
     /// What is known of the sources.
@@ -108,6 +112,7 @@ impl Parts {
     ) -> Self {
         Self {
             ledger,
+            backups: Backups::new(reader.clone()),
             past: History::new(
                 reader.clone(),
                 config.limits.replay_entries.get(),
@@ -189,7 +194,7 @@ impl Deref for App {
 }
 
 /// Where things are.
-const PATHS: [&str; 17] = [
+const PATHS: [&str; 18] = [
     "/v1/quotas",
     "/v1/namespaces/{namespace}/quotas",
     "/v1/namespaces/{namespace}/quotas/{name}",
@@ -206,6 +211,7 @@ const PATHS: [&str; 17] = [
     "/v1/entries",
     "/v1/denials",
     "/v1/dead-letters",
+    "/v1/backup",
     "/v1/watch",
 ];
 
@@ -213,7 +219,7 @@ const PATHS: [&str; 17] = [
 struct Index {
     name: &'static str,
     version: &'static str,
-    paths: [&'static str; 17],
+    paths: [&'static str; 18],
 }
 
 async fn index() -> Json<Index> {
@@ -260,6 +266,7 @@ pub fn router(app: App) -> Router {
         )
         .route("/v1/namespaces/{namespace}/explain", get(explain::explain))
         .route("/v1/namespaces/{namespace}/denials", get(denials::list))
+        .route("/v1/backup", get(backup::backup))
         .route("/v1/denials", get(denials::list_all))
         .route("/v1/namespaces/{namespace}/objects", get(objects::list))
         .route("/v1/events", post(events::accept))

@@ -152,6 +152,7 @@ pub const RULES: &[Rule] = &[
     rule("GET", "/v1/watch", &[Read], Scope::Query),
     // They hold whatever was sent, so nobody else is to see them.
     rule("GET", "/v1/dead-letters", &[Admin], Scope::Everywhere),
+    rule("GET", "/v1/backup", &[Admin], Scope::Everywhere),
     // Facts, limits among them while `quotas.adopt` is on.
     rule("POST", "/v1/events", &[Ingest], Scope::Everywhere),
     // A review names its namespace in the body, and one API server sends those of all namespaces.

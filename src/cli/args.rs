@@ -165,6 +165,11 @@ pub(crate) enum Online {
         /// The file; `-` is standard input.
         file: PathBuf,
     },
+    /// Take a consistent copy of the ledger from the daemon, while it serves.
+    Backup {
+        /// The directory to make, on this machine; it must not exist, or be empty.
+        directory: PathBuf,
+    },
     /// Print ledger entries as they become durable; of all namespaces unless one is given.
     Watch {
         /// The first entry to print, by sequence; without it, what happens from now on.

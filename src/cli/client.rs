@@ -155,6 +155,15 @@ impl Client {
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
+        self.open(request)
+    }
+
+    /// Downloads bytes, however many there are.
+    pub(crate) fn download(&self, address: &Address) -> Outcome<BufReader<impl Read + use<>>> {
+        self.open(self.request(Method::GET, address))
+    }
+
+    fn open(&self, request: http::request::Builder) -> Outcome<BufReader<impl Read + use<>>> {
         let timeout = self.agent.config().timeouts().global;
         let request = self
             .agent

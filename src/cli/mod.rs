@@ -6,6 +6,7 @@ mod address;
 mod age;
 mod apply;
 mod args;
+mod backup;
 mod check;
 mod client;
 mod describe;
@@ -119,6 +120,7 @@ fn is_flag(matches: &ArgMatches, name: &str) -> bool {
 
 fn online(session: &Session, command: &Online) -> Outcome {
     match command {
+        Online::Backup { directory } => backup::run(session, directory),
         Online::Get(what) => get::run(session, what),
         Online::Describe(Describe::Quota { name }) => describe::quotas(session, name.as_deref()),
         Online::Apply(files) => apply::apply(session, &files.files),

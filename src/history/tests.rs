@@ -316,3 +316,27 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
     let all = history.0.working.acquire_many(super::AT_ONCE as u32).await;
     assert!(all.is_ok(), "the place is free again");
 }
+
+#[tokio::test]
+async fn the_backup_of_a_compacted_ledger_answers_the_same() {
+    let recorded = Recorded::new(false);
+    let (_journal, reader) = recorded.open();
+    assert!(reader.kept_from() > 1);
+    let into = recorded.directory.path().join("backup");
+    let (mut bytes, disk) = (Vec::new(), Arc::new(RealDisk));
+    let made = quota_ledger::journal::write_backup(&reader, &mut bytes).unwrap();
+    assert_eq!(made.last, reader.durable());
+    quota_ledger::journal::read_backup(&mut bytes.as_slice(), &into, disk, &into).unwrap();
+    let found = quota_ledger::journal::verify(Arc::new(RealDisk), &into, None, &mut ()).unwrap();
+    assert_eq!(found.damages, []);
+    let (_copied, copy, _) =
+        FileJournal::open(Arc::new(RealDisk), &into, Options::default()).unwrap();
+    assert_eq!(copy.kept_from(), reader.kept_from());
+    let history = History::new(copy, u64::MAX, 8);
+    let oldest = reader.snapshots().list().unwrap().0[0].position.sequence;
+    for sequence in [oldest, oldest + 7, recorded.last()] {
+        let until = Until::Sequence(sequence);
+        let state = history.state(until).await.unwrap();
+        assert_eq!(state.digest(), recorded.fold(until).digest());
+    }
+}

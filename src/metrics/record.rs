@@ -129,6 +129,16 @@ pub fn checkpoint_failed() {
     counter!(table::CHECKPOINT_FAILURES.name).increment(1);
 }
 
+/// A backup up to this sequence was sent.
+pub fn backup_done(sequence: u64) {
+    gauge!(table::BACKUP_LAST_SEQUENCE.name).set(float(sequence));
+}
+
+/// A backup was not sent to its end.
+pub fn backup_failed() {
+    counter!(table::BACKUP_FAILURES.name).increment(1);
+}
+
 /// A configured bound was hit.
 pub fn limit_reached(limit: Limit) {
     counter!(table::LIMIT_REACHED.name, &[pair(limit)]).increment(1);

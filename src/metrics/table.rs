@@ -131,6 +131,10 @@ table! {
         "Sequence of the last checkpoint that was signed."
     CHECKPOINT_FAILURES Counter "quota_ledger_checkpoint_failures_total" []
         "Checkpoints that could not be stored or published."
+    BACKUP_LAST_SEQUENCE Gauge "quota_ledger_backup_last_sequence" []
+        "Sequence of the last entry that the last backup holds."
+    BACKUP_FAILURES Counter "quota_ledger_backup_failures_total" []
+        "Backups that were not sent to their end."
     LIMIT_REACHED Counter "quota_ledger_limit_reached_total" [closed::<Limit>()]
         "How often a configured bound was hit."
     POISONED Gauge "quota_ledger_poisoned" []

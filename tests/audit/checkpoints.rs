@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{daemon::Quotad, observe, set_quota};
 
-fn quotactl(directory: &Path, arguments: &[&str]) -> Output {
+pub(crate) fn quotactl(directory: &Path, arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_quotactl"))
         .current_dir(directory)
         .env_clear()

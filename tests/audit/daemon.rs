@@ -13,6 +13,7 @@ use serde_json::Value;
 pub(crate) struct Quotad {
     child: Child,
     api: String,
+    admin: String,
 }
 
 impl Quotad {
@@ -46,7 +47,8 @@ impl Quotad {
         // What nobody reads would block it in the end.
         std::thread::spawn(move || log.for_each(drop));
         let api = format!("http://{}", ready["api"].as_str().unwrap());
-        Ok(Self { child, api })
+        let admin = format!("http://{}", ready["admin"].as_str().unwrap());
+        Ok(Self { child, api, admin })
     }
 
     /// Stops it in order.
@@ -56,8 +58,16 @@ impl Quotad {
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 
+    pub(crate) fn url(&self) -> &str {
+        &self.api
+    }
+
     pub(crate) fn get(&self, path: &str) -> (u16, Value) {
         answer(agent().get(format!("{}{path}", self.api)).call().unwrap())
+    }
+
+    pub(crate) fn get_admin(&self, path: &str) -> (u16, Value) {
+        answer(agent().get(format!("{}{path}", self.admin)).call().unwrap())
     }
 
     pub(crate) fn post(&self, path: &str, body: &str) -> (u16, Value) {

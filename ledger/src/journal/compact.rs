@@ -85,12 +85,15 @@ pub(super) fn compact(
     retention: &Retention,
 ) -> Result<Compaction, Error> {
     let _alone = store.compacting();
-    roll_if_due(store, now, retention)?;
-    let sealed = store.sealed();
     let mut done = Compaction {
         kept_from: store.origin().sequence.saturating_add(1),
         ..Compaction::default()
     };
+    if store.keeps_everything() {
+        return Ok(done);
+    }
+    roll_if_due(store, now, retention)?;
+    let sealed = store.sealed();
     let (snapshots, _) = store.snapshots.list()?;
     let Some(needed) = needed(&snapshots) else {
         return Ok(done);

@@ -12,9 +12,9 @@ use super::{
     keeper::Keeper,
     log::Writer,
     reader::BatchReader,
-    recovery::{self, Recovery},
+    recovery::{self, Opened, Recovery},
     snapshot::{SnapshotInfo, Snapshots},
-    store::Store,
+    store::{Keep, Store},
 };
 
 /// Frames are moved into sled without further waiting, once so many bytes of them wait.
@@ -108,7 +108,21 @@ impl FileJournal {
         directory: &Path,
         options: Options,
     ) -> Result<(Self, FileReader, Recovery), Error> {
-        let opened = recovery::open(disk, directory, options)?;
+        Self::of(recovery::open(disk, directory, options)?)
+    }
+
+    /// Begins a journal in a directory of its own, behind a position in the chain. It is no ledger before the
+    /// state there is in it as a snapshot.
+    pub(super) fn begin(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        origin: &Durable,
+        options: Options,
+    ) -> Result<(Self, FileReader, Recovery), Error> {
+        Self::of(recovery::begin(disk, directory, origin, options)?)
+    }
+
+    fn of(opened: Opened) -> Result<(Self, FileReader, Recovery), Error> {
         let store = Arc::new(opened.store);
         if !writer(&store).has_segment() {
             store.prepare_segment();
@@ -230,7 +244,8 @@ impl FileReader {
 
     /// Removes what `retention` does not keep: whole epochs, archived first if there is an archive, and
     /// the snapshots from before what is kept. Never more than the second newest snapshot makes up for.
-    /// What is to go but is still in the epoch being filled goes at a later call.
+    /// What is to go but is still in the epoch being filled goes at a later call, and so does everything while a
+    /// backup is made.
     ///
     /// # Errors
     /// [`Error::Damaged`] if what is to be archived is not right, [`Error::Io`]; then nothing was
@@ -256,6 +271,20 @@ impl FileReader {
     #[must_use]
     pub fn kept_from(&self) -> u64 {
         self.store.origin().sequence.saturating_add(1)
+    }
+
+    /// The chain before the first entry in the data directory.
+    pub(super) fn origin(&self) -> Durable {
+        self.store.origin()
+    }
+
+    /// Nothing is compacted as long as this is held.
+    pub(super) fn keep_everything(&self) -> Keep {
+        self.store.keep_everything()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.store.directory
     }
 
     /// Why the journal has stopped, if it has.

@@ -23,7 +23,7 @@ const GROUP_START: u32 = 1;
 const HASHED_FROM: usize = 12;
 /// Where the payload stands in a frame.
 pub(super) const PAYLOAD_AT: usize = 36;
-const HEADER_BYTES: usize = PAYLOAD_AT;
+pub(super) const HEADER_BYTES: usize = PAYLOAD_AT;
 const HASH_BYTES: usize = 32;
 
 /// What the chain's hashes begin with, so that no other use of BLAKE3 gives the same hash.

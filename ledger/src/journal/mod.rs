@@ -6,6 +6,7 @@
 
 mod anchor;
 mod archive;
+mod backup;
 mod codec;
 mod compact;
 pub mod disk;
@@ -31,6 +32,7 @@ mod tests;
 mod verify;
 
 pub use archive::{Archive, ArchiveFile};
+pub use backup::{BackedUp, read_backup, write_backup};
 pub use compact::{Compaction, Retention};
 pub use epoch::Seal;
 pub use error::{Damage, Error};

@@ -20,7 +20,7 @@ pub(super) const DIRECTORY: &str = "snapshots";
 
 const MAGIC: [u8; 3] = *b"QLN";
 const ENDING: &str = ".snapshot";
-const HEADER_BYTES: usize = record_bytes(POSITION_BYTES + 8 + 32);
+pub(super) const HEADER_BYTES: usize = record_bytes(POSITION_BYTES + 8 + 32);
 
 /// Buffer of a snapshot that is being written or read, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
@@ -52,6 +52,10 @@ impl Snapshots {
             disk,
             directory: data.join(DIRECTORY),
         }
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Begins a snapshot of the state at `position`, which has to be durable and the end of a batch.
@@ -202,7 +206,7 @@ pub(super) fn surplus(sequences: &[u64], keep: usize) -> Vec<u64> {
     surplus
 }
 
-fn parse(bytes: &[u8], path: &Path) -> Result<SnapshotInfo, String> {
+pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<SnapshotInfo, String> {
     let mut fields = open_record(MAGIC, bytes)?;
     match (fields.position(), fields.u64(), fields.hash()) {
         (Some(position), Some(bytes), Some(content)) => Ok(SnapshotInfo {
@@ -266,7 +270,7 @@ impl SnapshotWriter {
     }
 }
 
-fn header(info: &SnapshotInfo) -> Vec<u8> {
+pub(super) fn header(info: &SnapshotInfo) -> Vec<u8> {
     Record::new(MAGIC)
         .position(&info.position)
         .u64(info.bytes)

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -62,6 +62,17 @@ pub(super) struct Store {
     poison: OnceLock<String>,
     closed: AtomicBool,
     compacting: Mutex<()>,
+    /// How many want everything to be kept.
+    kept_by: AtomicUsize,
+}
+
+/// Holds compaction off until it is dropped.
+pub(super) struct Keep(Arc<Store>);
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        self.0.kept_by.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// What recovery found.
@@ -102,6 +113,7 @@ impl Store {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             compacting: Mutex::new(()),
+            kept_by: AtomicUsize::new(0),
         }
     }
 
@@ -126,6 +138,18 @@ impl Store {
         self.compacting
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a compaction that runs; no other begins as long as the result is held.
+    pub(super) fn keep_everything(self: &Arc<Self>) -> Keep {
+        let _alone = self.compacting();
+        self.kept_by.fetch_add(1, Ordering::AcqRel);
+        Keep(Arc::clone(self))
+    }
+
+    /// Whether nothing may be compacted now. To be asked by whom [`Store::compacting`] is held.
+    pub(super) fn keeps_everything(&self) -> bool {
+        self.kept_by.load(Ordering::Acquire) > 0
     }
 
     pub(super) fn origin(&self) -> Durable {

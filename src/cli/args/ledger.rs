@@ -19,6 +19,20 @@ pub(crate) enum Ledger {
         #[arg(long, value_name = "FILE", requires = "checkpoint")]
         public_key: Option<PathBuf>,
     },
+    /// Make a data directory from a backup, once everything in it has been checked.
+    Restore {
+        /// The backup's directory.
+        backup: PathBuf,
+        /// The data directory to make; it must not exist, or be empty.
+        #[arg(long, value_name = "DIRECTORY")]
+        data_dir: PathBuf,
+        /// Signed checkpoints that the backup has to extend.
+        #[arg(long, value_name = "FILE", requires = "public_key")]
+        checkpoint: Option<PathBuf>,
+        /// The key that they have to be signed by.
+        #[arg(long, value_name = "FILE", requires = "checkpoint")]
+        public_key: Option<PathBuf>,
+    },
     /// Make the key pair that signs and verifies checkpoints.
     Keygen {
         /// The file of the private key; the public one goes to FILE.pub. Neither may exist.

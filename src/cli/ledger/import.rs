@@ -1,9 +1,9 @@
 //! `ledger import`: a data directory from an exported ledger.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufRead, BufReader, Read},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -13,13 +13,14 @@ use quota_ledger::{
     event::Entry,
     journal::{
         Batch, Durable, FileJournal, Hash, Journal as _, MAX_PAYLOAD_BYTES, Options, StoredBatch,
-        disk::{Disk as _, RealDisk},
+        disk::RealDisk,
     },
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
+    building::Building,
     decoded,
     export::{BatchLine, End, FORMAT, Head, Line, VERSION},
     unread,
@@ -37,25 +38,14 @@ const GROUP_BYTES: usize = 4 * 1024 * 1024;
 
 /// Makes a data directory. It appears when everything is in it, or not at all.
 pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
-    refuse_what_is_there(data_dir)?;
+    let building = Building::begin(data_dir)?;
     let source: Box<dyn Read> = if file == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
         Box::new(File::open(file).map_err(|error| Failure::from(error).about(file.display()))?)
     };
-    let building = building(data_dir)?;
-    let made = import(Lines::new(BufReader::new(source)), &building);
-    let end = match made {
-        Ok(end) => end,
-        Err(failure) => {
-            // What is left of it would only be in the way; that it failed is what matters.
-            let _ = fs::remove_dir_all(&building);
-            return Err(failure);
-        }
-    };
-    fs::rename(&building, data_dir)
-        .map_err(|error| Failure::from(error).about(data_dir.display()))?;
-    RealDisk.sync_directory(parent(data_dir)).map_err(unread)?;
+    let end = import(Lines::new(BufReader::new(source)), building.path())?;
+    building.finish()?;
     if output.is_structured() {
         return output.value(&end);
     }
@@ -63,42 +53,6 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
         "imported: entries 1 to {}, batches: {}, head: {}",
         end.last_sequence, end.batches, end.hash
     ))
-}
-
-fn refuse_what_is_there(data_dir: &Path) -> Outcome {
-    match fs::read_dir(data_dir) {
-        Ok(mut found) => match found.next() {
-            None => Ok(()),
-            Some(_) => Err(
-                Failure::new(Exit::Conflict, "there is something in it already")
-                    .about(data_dir.display())
-                    .hint("a ledger is imported into a directory of its own"),
-            ),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Failure::from(error).about(data_dir.display())),
-    }
-}
-
-/// Where the directory is made before it gets its name.
-fn building(data_dir: &Path) -> Outcome<PathBuf> {
-    let name = data_dir
-        .file_name()
-        .ok_or_else(|| Failure::usage(format!("--data-dir {}: no name", data_dir.display())))?;
-    let mut name = name.to_owned();
-    name.push(".importing");
-    let building = data_dir.with_file_name(name);
-    fs::create_dir(&building).map_err(|error| {
-        let failure = Failure::from(error).about(building.display());
-        failure.hint("an import that was cut off leaves such a directory: remove it")
-    })?;
-    Ok(building)
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
 }
 
 fn import(mut lines: Lines<impl BufRead>, directory: &Path) -> Outcome<End> {

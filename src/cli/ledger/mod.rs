@@ -1,11 +1,13 @@
 //! `ledger`: a data directory or an archive, read without a daemon and without changing it.
 
+mod building;
 mod checkpoints;
 mod dump;
 mod export;
 mod import;
 mod progress;
 mod replay;
+mod restore;
 mod stat;
 mod verify;
 mod view;
@@ -18,6 +20,10 @@ use quota_ledger::{
     journal::{self, BatchRef, Offline, disk::RealDisk},
     replay::Error,
 };
+
+use checkpoints::Claims;
+
+pub(super) use building::Building;
 
 use super::{
     args::{Ledger, Place},
@@ -33,12 +39,19 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
             place,
             checkpoint,
             public_key,
+        } => verify::run(
+            place,
+            claims(checkpoint.as_deref(), public_key.as_deref())?,
+            output,
+        ),
+        Ledger::Restore {
+            backup,
+            data_dir,
+            checkpoint,
+            public_key,
         } => {
-            let claims = match (checkpoint, public_key) {
-                (Some(file), Some(key)) => checkpoints::Claims::load(file, key)?,
-                _ => checkpoints::Claims::default(),
-            };
-            verify::run(place, claims, output)
+            let claims = claims(checkpoint.as_deref(), public_key.as_deref())?;
+            restore::run(backup, data_dir, claims, output)
         }
         Ledger::Keygen { file, origin } => checkpoints::keygen(file, origin, output),
         Ledger::Replay { place, until } => replay::run(&open(place)?, output, *until),
@@ -46,6 +59,13 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
         Ledger::Stat { place } => stat::run(&open(place)?, output),
         Ledger::Export { file, place } => export::run(&open(place)?, file),
         Ledger::Import { file, data_dir } => import::run(file, data_dir, output),
+    }
+}
+
+fn claims(file: Option<&Path>, key: Option<&Path>) -> Outcome<Claims> {
+    match (file, key) {
+        (Some(file), Some(key)) => Claims::load(file, key),
+        _ => Ok(Claims::default()),
     }
 }
 
@@ -71,7 +91,7 @@ fn unopened(error: journal::Error, directory: &Path) -> Failure {
 }
 
 /// The failure that an error of the journal means.
-fn unread(error: journal::Error) -> Failure {
+pub(super) fn unread(error: journal::Error) -> Failure {
     match &error {
         journal::Error::Damaged(_) => Failure::new(Exit::Damaged, error.to_string()),
         journal::Error::Locked { .. } => Failure::general(error.to_string())

@@ -23,6 +23,17 @@ use crate::cli::{
 
 /// Checks a ledger; fails with [`Exit::Damaged`] if something is wrong with it.
 pub(super) fn run(place: &Place, claims: Claims, output: &Output) -> Outcome {
+    let found = check(place, claims)?;
+    if output.is_structured() {
+        output.value(&told(&found))?;
+    } else if found.damages.is_empty() {
+        output.line(summary(&found))?;
+    }
+    refuse_damage(&found)
+}
+
+/// Checks a ledger, and says what is no damage.
+pub(super) fn check(place: &Place, claims: Claims) -> Outcome<Verified> {
     let directory = &place.data_dir;
     let archive = place.archive.as_deref();
     let mut bytes = Bytes {
@@ -41,11 +52,11 @@ pub(super) fn run(place: &Place, claims: Claims, output: &Output) -> Outcome {
     for what in &found.notes {
         note(format!("note: {what}"));
     }
-    if output.is_structured() {
-        output.value(&told(&found))?;
-    } else if found.damages.is_empty() {
-        output.line(summary(&found))?;
-    }
+    Ok(found)
+}
+
+/// Names all damage there is.
+pub(super) fn refuse_damage(found: &Verified) -> Outcome {
     for damage in &found.damages {
         let failure = journal::Error::Damaged(damage.clone()).to_string();
         note(Failure::general(failure).to_string());

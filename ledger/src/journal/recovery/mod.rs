@@ -54,6 +54,32 @@ pub(super) fn open(
     directory: &Path,
     options: Options,
 ) -> Result<Opened, Error> {
+    let mut opened = parts(disk, directory, options)?;
+    let (snapshot, damaged_snapshots) = snapshots::choose(&opened.store)?;
+    opened.recovery.snapshot = snapshot;
+    opened.recovery.damaged_snapshots = damaged_snapshots;
+    Ok(opened)
+}
+
+/// Makes a data directory that begins behind a position, with nothing in it yet, not even the state there.
+pub(super) fn begin(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    origin: &Durable,
+    options: Options,
+) -> Result<Opened, Error> {
+    disk.create_directory(directory)?;
+    if !disk.list(directory)?.is_empty() {
+        let source = std::io::ErrorKind::DirectoryNotEmpty.into();
+        return Err(Error::io(directory, "begin a ledger in", source));
+    }
+    Anchor::create(disk.as_ref(), directory, origin)?;
+    origin::write(disk.as_ref(), directory, origin)?;
+    parts(disk, directory, options)
+}
+
+/// Opens everything but the snapshots.
+fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Opened, Error> {
     disk.create_directory(directory)?;
     let lock = disk.lock(&directory.join(LOCK))?;
     let mut opening = Opening {
@@ -97,13 +123,12 @@ pub(super) fn open(
         durable,
         anchor,
     });
-    let (snapshot, damaged_snapshots) = snapshots::choose(&store)?;
     let recovery = Recovery {
         repaired,
         first_sequence: store.first_sequence(),
         durable,
-        snapshot,
-        damaged_snapshots,
+        snapshot: None,
+        damaged_snapshots: Vec::new(),
         checked_bytes,
     };
     Ok(Opened {

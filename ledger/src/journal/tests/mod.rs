@@ -1,5 +1,6 @@
 //! The journal as a whole: on this machine's disk, and on one that crashes.
 
+mod backups;
 mod crashes;
 mod damage;
 mod parts;

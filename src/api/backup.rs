@@ -1,0 +1,106 @@
+//! A backup, as one stream of bytes; what it holds is described in `quota_ledger::journal`.
+
+use std::{
+    io::{self, BufWriter, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    body::Body,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::header;
+use quota_ledger::journal::{self, BackedUp, FileReader};
+use tokio::sync::{Semaphore, mpsc};
+
+use super::{
+    App,
+    problem::{Problem, Reason},
+};
+use crate::metrics;
+
+/// Longest time that a backup may take: nothing is compacted as long as it goes on.
+const LONGEST: Duration = Duration::from_secs(4 * 3600);
+
+/// Bytes that are sent at a time.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// Pieces that wait to be sent.
+const PIECES: usize = 4;
+
+/// Makes backups, one at a time. Cheap to clone.
+#[derive(Clone)]
+pub struct Backups {
+    reader: FileReader,
+    turn: Arc<Semaphore>,
+}
+
+impl Backups {
+    /// Backups of this ledger.
+    pub(super) fn new(reader: FileReader) -> Self {
+        Self {
+            reader,
+            turn: Arc::new(Semaphore::new(1)),
+        }
+    }
+}
+
+/// `GET /v1/backup`: all that is durable now, while grants go on. A stream without its end is no backup.
+pub(super) async fn backup(State(app): State<App>) -> Result<Response, Problem> {
+    let Backups { reader, turn } = app.backups.clone();
+    let Ok(turn) = turn.try_acquire_owned() else {
+        let detail = "another backup is being made";
+        return Err(Problem::new(Reason::Overloaded, detail));
+    };
+    let (sender, mut receiver) = mpsc::channel(PIECES);
+    tokio::task::spawn_blocking(move || {
+        let mut output = BufWriter::with_capacity(PIECE_BYTES, Pieces(sender));
+        tell(journal::write_backup(&reader, &mut output));
+        drop(turn);
+    });
+    let stop = app.stop.clone();
+    let ended = async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(LONGEST) => {}
+        }
+    };
+    let pieces = stream::poll_fn(move |cx| receiver.poll_recv(cx))
+        .map(Ok::<Bytes, io::Error>)
+        .take_until(Box::pin(ended));
+    let content_type = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok((content_type, Body::from_stream(pieces)).into_response())
+}
+
+fn tell(made: Result<BackedUp, journal::Error>) {
+    match made {
+        Ok(made) => {
+            metrics::backup_done(made.last.sequence);
+            tracing::info!(sequence = made.last.sequence, "backup made");
+        }
+        Err(error) => {
+            metrics::backup_failed();
+            tracing::error!(%error, "no backup");
+        }
+    }
+}
+
+/// Sends what is written to it; fails when nobody listens any more.
+struct Pieces(mpsc::Sender<Bytes>);
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0
+            .blocking_send(Bytes::copy_from_slice(bytes))
+            .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

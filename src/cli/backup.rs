@@ -1,0 +1,50 @@
+//! `backup`: a consistent copy of the ledger, taken from the daemon while it serves.
+
+use std::{path::Path, sync::Arc};
+
+use quota_ledger::journal::{self, BackedUp, disk::RealDisk};
+use serde_json::json;
+
+use super::{
+    address::Address,
+    failure::{Failure, Outcome},
+    ledger::{Building, unread},
+    output::Output,
+    session::Session,
+};
+
+/// Takes the copy. The directory appears when everything is in it, checked and durable.
+pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
+    let building = Building::begin(directory)?;
+    let mut input = session.client.download(&Address::of(["v1", "backup"]))?;
+    let name = Path::new("the backup that the daemon sends");
+    let made = journal::read_backup(&mut input, name, Arc::new(RealDisk), building.path());
+    let made = made.map_err(|error| match error {
+        // Nothing is wrong with the ledger: the way from there was cut.
+        journal::Error::Damaged(damage) => Failure::general(damage.to_string())
+            .hint("the daemon's log says whether it was its doing: try again"),
+        error => unread(error),
+    })?;
+    building.finish()?;
+    tell(directory, &made, &session.output)
+}
+
+/// Says what is in a directory now.
+pub(crate) fn tell(directory: &Path, made: &BackedUp, output: &Output) -> Outcome {
+    let (last, hash) = (made.last.sequence, made.last.hash.to_string());
+    if output.is_structured() {
+        return output.value(&json!({
+            "directory": directory,
+            "firstSequence": made.first_sequence,
+            "lastSequence": last,
+            "head": hash,
+            "snapshots": made.snapshots,
+        }));
+    }
+    output.line(format!(
+        "{}: entries {} to {last}, snapshots: {}, head: {hash}",
+        directory.display(),
+        made.first_sequence,
+        made.snapshots,
+    ))
+}

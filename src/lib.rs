@@ -13,6 +13,7 @@ pub mod exit;
 pub mod history;
 pub mod intake;
 pub mod kube;
+pub mod load;
 pub mod metrics;
 pub mod reason;
 pub mod recovery;

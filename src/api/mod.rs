@@ -13,6 +13,7 @@ mod denials;
 mod entries;
 mod events;
 mod explain;
+pub mod floor;
 mod history;
 mod lifecycle;
 mod manifest;

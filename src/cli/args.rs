@@ -1,5 +1,6 @@
 //! The command line.
 
+mod bench;
 mod generate;
 mod ledger;
 mod token;
@@ -10,6 +11,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use quota_ledger::{Timestamp, quantity::Quantity};
 
+pub(crate) use bench::{Bench, Floor};
 pub(crate) use generate::{Certs, FailurePolicy, Generate, Webhook};
 pub(crate) use ledger::{Ledger, Place};
 pub(crate) use token::{CreateToken, Token};
@@ -34,7 +36,7 @@ pub(crate) struct Arguments {
 }
 
 /// What every command takes.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// The daemon's API.
@@ -114,6 +116,11 @@ pub(crate) enum Command {
     /// Make what an installation needs besides the daemon: the webhook's configuration, certificates.
     #[command(subcommand)]
     Generate(Generate),
+    /// Measure what a daemon can do: reservations and releases per second, and how long each takes.
+    Bench(Bench),
+    /// Serve what `bench --floor` measures, until standard input ends.
+    #[command(hide = true)]
+    ServeFloor(Floor),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

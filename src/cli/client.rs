@@ -189,6 +189,16 @@ impl Client {
         })
     }
 
+    /// The server's address.
+    pub(crate) fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// What the `Authorization` header says, if there is one.
+    pub(crate) fn authorization(&self) -> Option<&str> {
+        self.authorization.as_deref()
+    }
+
     fn request(&self, method: Method, address: &Address) -> http::request::Builder {
         let uri = format!("{}{}", self.server, address.as_str());
         let request = Request::builder().method(method).uri(uri);

@@ -7,6 +7,7 @@ mod age;
 mod apply;
 mod args;
 mod backup;
+mod bench;
 mod check;
 mod client;
 mod describe;
@@ -87,6 +88,11 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
             clap_complete::generate(*shell, &mut Arguments::command(), "quotactl", &mut script);
             output::written(io::Write::write_all(&mut io::stdout(), &script))
         }
+        Command::Bench(bench) => {
+            let scope = scope(global, matches);
+            bench::run(bench, global, &output, &scope)
+        }
+        Command::ServeFloor(floor) => bench::floor::serve(floor.listen),
         Command::Generate(command) => generate::run(command, &output),
         Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
         Command::Token(command) => token::run(command, &output, &scope(global, matches)),

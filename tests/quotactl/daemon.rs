@@ -29,14 +29,14 @@ fn pod(name: &str, uid: &str, cpu: &str) -> Value {
     })
 }
 
-struct Daemon {
+pub(super) struct Daemon {
     child: Child,
-    url: String,
+    pub(super) url: String,
     directory: TempDir,
 }
 
 impl Daemon {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_quotad"))
             .current_dir(&directory)

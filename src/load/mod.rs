@@ -1,0 +1,169 @@
+//! A load generator: connections that ask as fast as they are answered, or at a set rate.
+//!
+//! It knows no protocol: what is asked and how an answer is read is a [`Talk`]'s. So a daemon and what it is
+//! compared with are measured by the same code, at the same cost: one write and one read for each exchange.
+
+mod connection;
+mod course;
+mod events;
+pub mod http;
+mod render;
+mod reservations;
+mod tally;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    cell::RefCell,
+    io,
+    net::SocketAddr,
+    rc::Rc,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{net::TcpStream, runtime, task::LocalSet};
+use tokio_util::sync::CancellationToken;
+
+pub use events::Events;
+pub use reservations::Reservations;
+pub use tally::{Kind, Tally};
+
+use course::Course;
+
+/// What one connection says.
+pub trait Talk {
+    /// Appends the next request.
+    fn ask(&mut self, out: &mut Vec<u8>) -> Kind;
+
+    /// Reads the answer at the beginning of these bytes; none if it is not complete yet.
+    ///
+    /// # Errors
+    /// This is no answer to what was asked: the connection is given up.
+    fn hear(&mut self, bytes: &[u8]) -> io::Result<Option<Answer>>;
+
+    /// Appends a request that gives back something of what was taken; none if nothing is left. It is sent after
+    /// the measurement.
+    fn tidy(&mut self, out: &mut Vec<u8>) -> Option<Kind>;
+
+    /// The connection broke before there was an answer.
+    fn lost(&mut self) {}
+}
+
+/// What an answer says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// Bytes of the answer.
+    pub bytes: usize,
+    /// Its status, as in HTTP.
+    pub status: u16,
+    /// Operations that were carried out.
+    pub done: u64,
+    /// Operations that were refused for want of room.
+    pub denied: u64,
+    /// Whether the connection ends with it.
+    pub last: bool,
+}
+
+/// How a server is loaded.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The server.
+    pub address: SocketAddr,
+    /// Connections, each with one request at a time.
+    pub connections: usize,
+    /// Threads that drive them.
+    pub threads: usize,
+    /// How long it runs before anything counts.
+    pub warmup: Duration,
+    /// How long it is measured.
+    pub duration: Duration,
+    /// Requests per second of all connections together; none: each asks again when it was answered.
+    pub rate: Option<f64>,
+    /// How long answers are waited for after the end.
+    pub patience: Duration,
+}
+
+/// Runs a plan to its end, or until `stop`. `talk` makes the talk of the connection with this number.
+///
+/// # Errors
+/// A connection cannot be made.
+pub fn run<T: Talk + 'static>(
+    plan: &Plan,
+    stop: &CancellationToken,
+    talk: impl Fn(usize) -> T + Sync,
+) -> io::Result<Tally> {
+    let threads = plan.threads.clamp(1, plan.connections.max(1));
+    let course = Course::new(plan, stop.clone());
+    let start = Start {
+        all_there: Barrier::new(threads),
+        failed: AtomicBool::new(false),
+    };
+    thread::scope(|scope| {
+        let worker = |number| {
+            let mine = (number..plan.connections).step_by(threads);
+            let (course, start, talk) = (&course, &start, &talk);
+            scope.spawn(move || work(plan, course, start, mine.map(talk).collect()))
+        };
+        let workers: Vec<_> = (0..threads).map(worker).collect();
+        let mut sum = Tally::default();
+        for worker in workers {
+            let tally = worker
+                .join()
+                .map_err(|_| io::Error::other("a worker ended early"))?;
+            sum.add(&tally?);
+        }
+        Ok(sum)
+    })
+}
+
+/// The moment when all are connected.
+struct Start {
+    all_there: Barrier,
+    failed: AtomicBool,
+}
+
+fn work<T: Talk + 'static>(
+    plan: &Plan,
+    course: &Course,
+    start: &Start,
+    talks: Vec<T>,
+) -> io::Result<Tally> {
+    let made = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .and_then(|runtime| {
+            let streams = runtime.block_on(connect(plan.address, talks.len()))?;
+            Ok((runtime, streams))
+        });
+    if made.is_err() {
+        start.failed.store(true, Ordering::SeqCst);
+    }
+    start.all_there.wait();
+    let (runtime, streams) = made?;
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    if start.failed.load(Ordering::SeqCst) {
+        return Ok(tally.take());
+    }
+    let course = Rc::new(course.begin());
+    let tasks = LocalSet::new();
+    for (talk, stream) in talks.into_iter().zip(streams) {
+        let (course, tally) = (course.clone(), tally.clone());
+        tasks.spawn_local(connection::drive(course, talk, stream, tally));
+    }
+    runtime.block_on(tasks);
+    Ok(tally.take())
+}
+
+async fn connect(address: SocketAddr, count: usize) -> io::Result<Vec<TcpStream>> {
+    let mut streams = Vec::with_capacity(count);
+    for _ in 0..count {
+        streams.push(connection::connect(address).await?);
+    }
+    Ok(streams)
+}

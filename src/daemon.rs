@@ -285,7 +285,14 @@ async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
         age: config.denials.max_age.get(),
     };
     let file = config.data_dir.join("denials.ndjson");
-    let (denials, denials_thread) = denials::start(&file, bounds).context("cannot keep denials")?;
+    let kept = denials::start(&file, bounds);
+    let (denials, denials_thread) = kept.map_err(|source| {
+        let error = journal::Error::io(file, "keep denials in", source);
+        Failure {
+            exit: exit_of_journal(&error),
+            error: error.into(),
+        }
+    })?;
     let (ledger, threads) = writer::start(
         recovered.state,
         recovered.journal,
@@ -346,7 +353,7 @@ fn exit_of(error: &replay::Error) -> Exit {
 fn exit_of_journal(error: &journal::Error) -> Exit {
     match error {
         journal::Error::Damaged(_) => Exit::Damaged,
-        journal::Error::Poisoned { .. } => Exit::Poisoned,
+        error if error.is_failed_write() => Exit::Poisoned,
         _ => Exit::Failure,
     }
 }

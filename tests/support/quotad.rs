@@ -24,6 +24,13 @@ pub(crate) struct Quotad {
     pub(crate) admin: String,
 }
 
+/// How a daemon ended that did not get as far as serving, and what it said.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) said: String,
+}
+
 /// A daemon as it is started: in this directory, with its ledger in `data`, on free ports.
 pub(crate) fn command(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
@@ -44,19 +51,28 @@ pub(crate) fn command(directory: &Path) -> Command {
 impl Quotad {
     /// Starts it with these further arguments, and waits until it serves. What it logs is in `quotad.log`.
     pub(crate) fn start(directory: &Path, arguments: &[String]) -> Self {
-        let mut child = command(directory).args(arguments).spawn().unwrap();
+        let mut command = command(directory);
+        command.args(arguments);
+        Self::try_start(directory, &mut command).unwrap_or_else(|ended| panic!("{ended:?}"))
+    }
+
+    /// Starts what [`command`] made; if it does not get as far as serving, how it ended.
+    pub(crate) fn try_start(directory: &Path, command: &mut Command) -> Result<Self, Ended> {
+        let mut child = command.spawn().unwrap();
         let log = directory.join("quotad.log");
         let mut log = File::options().append(true).create(true).open(log).unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = Vec::new();
-        let ready = lines.by_ref().map(Result::unwrap).find_map(|line| {
+        let ready = lines.by_ref().map_while(Result::ok).find_map(|line| {
             writeln!(log, "{line}").unwrap();
             let value: Value = serde_json::from_str(&line).unwrap_or_default();
             said.push(line);
             (value["message"] == "ready").then_some(value)
         });
         let Some(ready) = ready else {
-            panic!("{}: {}", child.wait().unwrap(), said.join("\n"));
+            let status = child.wait().unwrap();
+            let said = said.join("\n");
+            return Err(Ended { status, said });
         };
         // Somebody has to read what it goes on to say.
         std::thread::spawn(move || {
@@ -65,11 +81,26 @@ impl Quotad {
             }
         });
         let address = |key: &str| format!("http://{}", ready[key].as_str().unwrap());
-        Self {
+        Ok(Self {
             child,
             api: address("api"),
             admin: address("admin"),
-        }
+        })
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Waits for the end that it comes to by itself.
+    pub(crate) fn wait(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// How it ended, if it did.
+    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// Whether `/readyz` says that it is.
@@ -129,7 +160,8 @@ impl Quotad {
 
     /// Asks it to stop, and waits for the end.
     pub(crate) fn stop(mut self) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        // It may have ended already.
+        let _ = kill_process(self.pid(), Signal::TERM);
         self.child.wait().unwrap()
     }
 }

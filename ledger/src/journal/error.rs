@@ -77,6 +77,47 @@ impl Error {
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Damaged(_))
     }
+
+    /// Whether a write or a sync failed, so that what is on the disk is not known before it is recovered (and the
+    /// daemon should exit with code 5). That something may not be written, or is not there, is none of these.
+    #[must_use]
+    pub fn is_failed_write(&self) -> bool {
+        use io::ErrorKind::{
+            AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+            ReadOnlyFilesystem,
+        };
+        match self {
+            Self::Poisoned { .. } => true,
+            Self::Io {
+                operation, source, ..
+            } => {
+                let writes = !["read", "list", "stat"].contains(operation);
+                let permitted = !matches!(
+                    source.kind(),
+                    PermissionDenied
+                        | ReadOnlyFilesystem
+                        | NotFound
+                        | NotADirectory
+                        | IsADirectory
+                        | AlreadyExists
+                );
+                writes && permitted
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the disk is full.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ),
+            _ => false,
+        }
+    }
 }
 
 impl From<Damage> for Error {

@@ -191,7 +191,14 @@ impl Store {
     /// Moves the beginning of the ledger forward, durably; gives the epochs that lie before it, which
     /// are to be removed.
     pub(super) fn advance_origin(&self, to: Durable) -> Result<Vec<Sealed>, Error> {
-        origin::write(self.disk.as_ref(), &self.directory, &to)?;
+        let written = origin::write(self.disk.as_ref(), &self.directory, &to);
+        // It may have got its name, or not: nobody knows before it is read again.
+        if let Err(error @ Error::Io { operation, .. }) = &written
+            && ["rename", "fsync"].contains(operation)
+        {
+            self.poison(error);
+        }
+        written?;
         let mut sealed = self.sealed.write().unwrap_or_else(PoisonError::into_inner);
         let kept = sealed.partition_point(|sealed| sealed.seal.last.sequence <= to.sequence);
         let removed = sealed.drain(..kept).collect();

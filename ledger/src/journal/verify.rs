@@ -12,7 +12,7 @@ use std::{
 use super::{
     Archive, BatchRef, Damage, Durable, Error,
     disk::{Disk, Untouched},
-    offline,
+    offline, origin,
 };
 use parts::Verifier;
 
@@ -75,18 +75,35 @@ pub fn verify(
         (None, false) => Some(directory.to_path_buf()),
         (None, true) => None,
     };
+    let archive = match archive {
+        Some(path) => Some(Archive::open(Arc::clone(&disk), &path)?),
+        None => None,
+    };
+    let mut files = archive.as_ref().map(Archive::files).unwrap_or_default();
+    if files.is_empty() && !is_data {
+        let source = std::io::ErrorKind::NotFound.into();
+        return Err(Error::io(directory, "find a ledger in", source));
+    }
+    let _lock = match is_data {
+        true => Some(disk.lock(&directory.join(super::recovery::LOCK))?),
+        false => None,
+    };
+    // That it cannot be read is found out below.
+    let origin = origin::read(disk.as_ref(), directory).ok().flatten();
+    let removed = match origin.filter(|_| is_data) {
+        Some(origin) => files.partition_point(|file| file.first_sequence <= origin.sequence),
+        None => files.len(),
+    };
+    let early = files.split_off(removed);
     let mut verifier = Verifier::new(disk.as_ref(), directory, watch);
-    if let Some(path) = archive {
-        let archive = Archive::open(Arc::clone(&disk), &path)?;
-        if archive.files().is_empty() && !is_data {
-            let source = std::io::ErrorKind::NotFound.into();
-            return Err(Error::io(directory, "find a ledger in", source));
-        }
-        verifier.archive(&archive)?;
+    if let Some(archive) = &archive {
+        verifier.archive(archive, &files)?;
     }
     if is_data {
-        let _lock = disk.lock(&directory.join(super::recovery::LOCK))?;
-        verifier.data(&disk)?;
+        verifier.data(&disk, &early)?;
+    }
+    if let Some(archive) = &archive {
+        verifier.archived_early(archive, &early)?;
     }
     Ok(verifier.finish())
 }

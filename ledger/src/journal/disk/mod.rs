@@ -217,6 +217,14 @@ pub trait Database: Send + Sync {
     /// # Errors
     /// [`Error::Damaged`], [`Error::Io`].
     fn range(&self, from: &[u8], limit: usize) -> Result<Vec<Pair>, Error>;
+
+    /// Closes it. Only if that succeeds, what it has written on the way is durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// Ending of files that were not finished; they mean nothing and are removed on open.

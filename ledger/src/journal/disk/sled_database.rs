@@ -60,8 +60,13 @@ impl SledDatabase {
             directory: directory.to_path_buf(),
             log,
         };
-        opened.sync_names()?;
-        Ok(opened)
+        match opened.sync_names() {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                let _ = Box::new(opened).close();
+                Err(error)
+            }
+        }
     }
 
     /// sled never syncs what it creates: its configuration and the names of its files.
@@ -118,6 +123,24 @@ impl Database for SledDatabase {
                 .collect()
         })
     }
+
+    /// sled writes and syncs once more, and panics where that fails.
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        let Self {
+            database,
+            directory,
+            log,
+        } = *self;
+        let path = directory.join("db");
+        guard(&directory, "close", || {
+            drop(database);
+            Ok(())
+        })?;
+        // The last of it may happen on a thread of sled's. What failed there, this descriptor is told as well.
+        wait_until_closed(&path)?;
+        log.sync_data()
+            .map_err(|source| Error::io(path, "fdatasync", source))
+    }
 }
 
 fn fsync(path: &Path) -> Result<(), Error> {
@@ -165,6 +188,11 @@ fn guard<T>(
             Err(Error::io(directory, operation, source))
         }
         Ok(Err(error)) => Err(damaged(format!("sled cannot {operation}: {error}"))),
+        // Its file is not read then: it can only be that it could not be written.
+        Err(_) if operation == "close" => {
+            let source = std::io::Error::other("sled panicked");
+            Err(Error::io(directory, operation, source))
+        }
         Err(_) => Err(damaged(format!("sled panicked at {operation}"))),
     }
 }

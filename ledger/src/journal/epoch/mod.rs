@@ -101,23 +101,27 @@ impl Epoch {
         }
     }
 
-    /// Closes the database, once nobody reads from it any more.
+    /// Closes the database, once nobody reads from it any more. Whether that succeeds matters to nobody.
     pub(super) fn close(&self) {
-        *self.opened_mut() = None;
+        let _ = self.try_close();
+    }
+
+    fn try_close(&self) -> Result<(), Error> {
+        self.opened_mut().take().map_or(Ok(()), Database::close)
     }
 
     /// Closes the database and removes everything.
     pub(super) fn remove(&self, disk: &dyn Disk) -> Result<(), Error> {
         let mut slot = self.opened_mut();
         *self.removed.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        *slot = None;
+        let _ = slot.take().map(Database::close);
         disk.remove_directory(&self.directory)
     }
 
     /// Throws an unsealed database away, so that it is made again.
     pub(super) fn reset(&self, disk: &dyn Disk) -> Result<(), Error> {
         let mut slot = self.opened_mut();
-        *slot = None;
+        let _ = slot.take().map(Database::close);
         disk.remove_directory(&self.directory)
     }
 
@@ -254,7 +258,7 @@ impl Epoch {
     /// seal. The database stays open.
     pub(super) fn seal(&self, disk: &dyn Disk, last: &Durable) -> Result<Seal, Error> {
         self.sync(disk)?;
-        self.close();
+        self.try_close()?;
         let mut seal = Seal {
             before: self.before,
             last: *last,
@@ -290,7 +294,7 @@ impl Epoch {
             return Ok(());
         }
         self.sync(disk)?;
-        self.close();
+        self.try_close()?;
         let record = Record::new(CLOSED_MAGIC).position(moved).finish();
         disk.replace(&self.directory.join(CLOSED), &record)
     }
@@ -318,6 +322,12 @@ impl Epoch {
         disk.open(&self.directory.join(seal::FILE))?.sync()?;
         disk.sync_directory(&self.directory)?;
         disk.sync_directory(parent(&self.directory))
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -5,6 +5,11 @@ use crate::journal::{BatchRef, Offline, Retention, Verified, Watch, verify};
 
 /// A ledger with archive, sealed epochs, an epoch being filled, a log and snapshots, killed.
 fn ledger() -> (tempfile::TempDir, Durable) {
+    ledger_seen(|_| {})
+}
+
+/// The same, looked at before compaction removes anything.
+fn ledger_seen(look: impl FnOnce(&Path)) -> (tempfile::TempDir, Durable) {
     let directory = scratch();
     let options = Options {
         archive: Some(directory.path().join("archive")),
@@ -15,6 +20,7 @@ fn ledger() -> (tempfile::TempDir, Durable) {
         let position = fill_and_work(&mut journal, sequence, 250);
         snapshot(&reader, position);
     }
+    look(directory.path());
     let age = Some(Span::from_seconds(60));
     let retention = Retention {
         max_age: age,
@@ -64,6 +70,26 @@ fn a_whole_ledger_is_right_and_stays_as_it_is() {
         assert_eq!((found.last, found.snapshots), (Some(durable), 2));
     }
     assert!(contents(directory.path()) == before);
+}
+
+#[test]
+fn what_was_archived_and_not_removed_yet_is_no_damage() {
+    let before = scratch();
+    let (directory, _) = ledger_seen(|ledger| copy(ledger, before.path()));
+    let archive = before.path().join("archive");
+    copy(&directory.path().join("archive"), &archive);
+    let found = check(before.path());
+    assert_eq!(found.damages, []);
+    assert_eq!((found.first_sequence, found.entries), (1, 130));
+    let early = |note: &String| note.contains("not removed yet");
+    assert!(found.notes.iter().any(early), "{:?}", found.notes);
+
+    let file = files(&archive).remove(0);
+    let mut bytes = fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&file, bytes).unwrap();
+    assert_eq!(check(before.path()).damages.len(), 1);
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub(super) struct Verifier<'a> {
     watch: &'a mut dyn Watch,
     found: Verified,
     total: u64,
-    /// Chain ends at the sequences that snapshots were taken at, as far as they have been met.
-    snapshots: Vec<(u64, Option<Durable>)>,
+    /// The chain at the sequences that snapshots and files of the archive end at, as far as it has been met.
+    ends: Vec<(u64, Option<Durable>)>,
 }
 
 impl<'a> Verifier<'a> {
@@ -33,7 +33,7 @@ impl<'a> Verifier<'a> {
             watch,
             found: Verified::default(),
             total: 0,
-            snapshots: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
@@ -73,7 +73,7 @@ impl<'a> Verifier<'a> {
         if self.found.first_sequence == 0 {
             self.found.first_sequence = frame.first_sequence;
         }
-        for (sequence, position) in &mut self.snapshots {
+        for (sequence, position) in &mut self.ends {
             if *sequence == frame.last_sequence() {
                 *position = Some(frame.end());
             }
@@ -92,17 +92,53 @@ impl<'a> Verifier<'a> {
     }
 
     /// The files of an archive, and whether they continue each other.
-    pub(super) fn archive(&mut self, archive: &Archive) -> Result<(), Error> {
-        let files = archive.files();
+    pub(super) fn archive(
+        &mut self,
+        archive: &Archive,
+        files: &[ArchiveFile],
+    ) -> Result<(), Error> {
         let bytes: u64 = files.iter().map(|file| file.bytes).sum();
         self.total = self.total.saturating_add(bytes);
         for file in files {
             self.begin(&file.path.display().to_string());
-            if let Err(error) = self.archive_file(archive, &file) {
+            if let Err(error) = self.archive_file(archive, file) {
                 self.report(error)?;
             }
         }
         Ok(())
+    }
+
+    /// Files of an archive that hold what the data directory, just checked, has as well: the compaction that wrote
+    /// them did not get to remove it.
+    pub(super) fn archived_early(
+        &mut self,
+        archive: &Archive,
+        files: &[ArchiveFile],
+    ) -> Result<(), Error> {
+        for file in files {
+            let path = file.path.display();
+            self.found
+                .notes
+                .push(format!("{path}: archived, and not removed yet"));
+            let last = match archive.verify(file, |_, _| {}) {
+                Ok((_, last)) => last,
+                Err(error) => {
+                    self.report(error)?;
+                    continue;
+                }
+            };
+            if self.end_at(last.sequence) != Some(last) {
+                let sequence = last.sequence;
+                let why = format!("the chain does not have its hash at sequence {sequence}");
+                self.damage(&file.path, Some(sequence), why);
+            }
+        }
+        Ok(())
+    }
+
+    fn end_at(&self, sequence: u64) -> Option<Durable> {
+        let met = self.ends.iter().find(|(met, _)| *met == sequence);
+        met.and_then(|(_, position)| *position)
     }
 
     fn archive_file(&mut self, archive: &Archive, file: &ArchiveFile) -> Result<(), Error> {
@@ -126,14 +162,20 @@ impl<'a> Verifier<'a> {
         self.damage(file, Some(last.sequence.saturating_add(1)), why);
     }
 
-    /// A data directory.
-    pub(super) fn data(&mut self, disk: &Arc<dyn Disk>) -> Result<(), Error> {
+    /// A data directory. `early`: the files of the archive that hold what it holds.
+    pub(super) fn data(
+        &mut self,
+        disk: &Arc<dyn Disk>,
+        early: &[ArchiveFile],
+    ) -> Result<(), Error> {
         let snapshots = Snapshots::new(Arc::clone(disk), self.directory);
         let (taken, damaged) = snapshots.list()?;
         self.found.damages.extend(damaged);
-        self.snapshots = taken
-            .iter()
-            .map(|info| (info.position.sequence, None))
+        let of_snapshots = taken.iter().map(|info| info.position.sequence);
+        let of_files = early.iter().map(|file| file.last_sequence);
+        self.ends = of_snapshots
+            .chain(of_files)
+            .map(|end| (end, None))
             .collect();
         let origin = match origin::read(self.disk, self.directory) {
             Ok(origin) => origin,
@@ -154,8 +196,7 @@ impl<'a> Verifier<'a> {
         for info in taken {
             let sequence = info.position.sequence;
             self.begin(&info.path.display().to_string());
-            let met = self.snapshots.iter().find(|(met, _)| *met == sequence);
-            let in_chain = met.and_then(|(_, position)| *position);
+            let in_chain = self.end_at(sequence);
             if end.is_some_and(|end| end.sequence < sequence) {
                 let why = format!("it was taken of sequence {sequence}, which the ledger lacks");
                 self.damage(&info.path, Some(sequence), why);
@@ -172,7 +213,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn meet(&mut self, position: &Durable) {
-        for (sequence, met) in &mut self.snapshots {
+        for (sequence, met) in &mut self.ends {
             if *sequence == position.sequence {
                 *met = Some(*position);
             }

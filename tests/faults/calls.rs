@@ -1,0 +1,246 @@
+//! Every call to the disk in turn is where the process is killed, or fails.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    scratch,
+    session::{End, Step, Told, ask, daemon, missing, script, verify},
+    shim::{Fault, inject},
+    support::quotad::Quotad,
+};
+
+/// Sessions that run at a time; they wait more than they work.
+const WORKERS: usize = 6;
+
+/// Between the calls that are tried by default, of one kind of fault.
+const STEP: u64 = 31;
+
+const FILLING: usize = 130;
+
+/// The beginning of a session: a ledger with sealed epochs, snapshots and a tail that nobody closed, or nothing.
+struct Before {
+    directory: TempDir,
+    told: Told,
+}
+
+impl Before {
+    fn nothing() -> Self {
+        Self {
+            directory: scratch(),
+            told: Told::default(),
+        }
+    }
+
+    fn some_life() -> Self {
+        let mut before = Self::nothing();
+        let path = before.directory.path().to_owned();
+        for (name, filling) in [("one", 140), ("two", 60)] {
+            let started = Quotad::try_start(&path, &mut daemon(&path)).unwrap();
+            let steps = script(name, filling);
+            assert!(ask(&started, &steps, &mut before.told, |_| {}));
+            match name {
+                "one" => assert_eq!(started.stop().code(), Some(0)),
+                _ => started.kill(),
+            }
+        }
+        before
+    }
+}
+
+/// One session with a fault at one call.
+struct Run {
+    fault: Fault,
+    n: u64,
+    /// Where it fired: the operation, and the file.
+    fired: Option<(String, String)>,
+    end: End,
+}
+
+impl Run {
+    fn of(before: &Before, fault: Fault, n: u64) -> (Self, Vec<String>) {
+        let place = scratch();
+        let path = place.path();
+        copy(before.directory.path(), path);
+        let said = path.join("said");
+        let mut command = daemon(path);
+        inject(&mut command, path, fault, n, &said);
+        let mut told = before.told.clone();
+        let steps = script("now", FILLING);
+        let mut answered = 0;
+        let end = match Quotad::try_start(path, &mut command) {
+            Err(ended) => ended.status.into(),
+            Ok(started) => {
+                ask(&started, &steps, &mut told, |_| answered += 1);
+                started.stop().into()
+            }
+        };
+        let fired = std::fs::read_to_string(&said).ok().map(|line| {
+            let mut words = line.split_whitespace().skip(1);
+            let operation = words.next().unwrap().to_owned();
+            let file = words
+                .next()
+                .unwrap_or_default()
+                .replace(path.to_str().unwrap(), "");
+            (operation, file)
+        });
+        let run = Self {
+            fault,
+            n,
+            fired,
+            end,
+        };
+        let mut wrong = run.wrong_end(answered == steps.len());
+        wrong.extend(look(path, &told, steps.get(answered)));
+        if !wrong.is_empty() && std::env::var_os("QUOTAD_FAULTS_KEEP").is_some() {
+            wrong.push(format!("kept in {}", place.keep().display()));
+        }
+        (run, wrong)
+    }
+
+    fn name(&self) -> String {
+        let Self {
+            fault, n, fired, ..
+        } = self;
+        format!("{fault:?} at call {n}, {fired:?}")
+    }
+
+    /// A process that is not killed stops in order, or exits with 5.
+    fn wrong_end(&self, all_answered: bool) -> Vec<String> {
+        let right = match (&self.end, &self.fired) {
+            (End::Code(0), None) => all_answered,
+            (End::Signal(9), Some(_)) => self.fault.kills(),
+            (End::Code(5), Some(_)) => !self.fault.kills(),
+            // What is not needed for durability may fail.
+            (End::Code(0), Some((operation, file))) => all_answered && !is_vital(operation, file),
+            _ => false,
+        };
+        if right {
+            return Vec::new();
+        }
+        vec![format!("ended with {:?}", self.end)]
+    }
+}
+
+/// Whether answers depend on what fails there.
+fn is_vital(operation: &str, file: &str) -> bool {
+    let spare = [
+        "/data/log/next.tmp",
+        "/data/snapshots",
+        "/data/denials",
+        "/archive",
+    ];
+    // Compaction goes through the epochs that are at rest, and gives up.
+    let at_rest = ["/data/epochs", "/data/LEDGER.tmp"];
+    let is_of = |files: &[&str]| files.iter().any(|of| file.starts_with(of));
+    !(is_of(&spare) || is_of(&at_rest) || operation == "unlink" || file.is_empty())
+}
+
+/// Starts a daemon on what the session left, on a sound disk.
+fn look(path: &Path, told: &Told, unanswered: Option<&Step>) -> Vec<String> {
+    let started = match Quotad::try_start(path, &mut daemon(path)) {
+        Ok(started) => started,
+        Err(ended) => return vec![format!("it does not start: {ended:?}")],
+    };
+    let mut wrong = missing(&started, told, unanswered);
+    let end = started.stop();
+    if !end.success() {
+        wrong.push(format!("then ended with {end}"));
+    }
+    if let Err(damage) = verify(path) {
+        wrong.push(damage);
+    }
+    wrong
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            std::fs::create_dir(&to).unwrap();
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// Tries the calls of a session in turn, `step` apart, until one is not reached any more.
+fn try_calls(before: &Before, fault: Fault, first: u64, step: u64) -> (Vec<Run>, Vec<String>) {
+    let (next, stop) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+    let runs = Mutex::new(Vec::new());
+    let wrong = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let n = first + step * next.fetch_add(1, Ordering::Relaxed);
+                    if n > stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let (run, found) = Run::of(before, fault, n);
+                    if run.fired.is_none() {
+                        stop.fetch_min(n, Ordering::Relaxed);
+                    }
+                    let found = found
+                        .into_iter()
+                        .map(|what| format!("{}: {what}", run.name()));
+                    wrong.lock().unwrap().extend(found);
+                    runs.lock().unwrap().push(run);
+                }
+            });
+        }
+    });
+    (runs.into_inner().unwrap(), wrong.into_inner().unwrap())
+}
+
+#[test]
+fn whatever_call_to_the_disk_is_the_last_or_fails_nothing_acknowledged_is_lost() {
+    let all = std::env::var("QUOTAD_FAULTS").is_ok_and(|asked| asked == "all");
+    let mut wrong = Vec::new();
+    let mut tried = 0;
+    let mut ends: BTreeMap<(Fault, End), u64> = BTreeMap::new();
+    let mut files: BTreeMap<(String, End), u64> = BTreeMap::new();
+    for (name, before) in [
+        ("nothing", Before::nothing()),
+        ("some life", Before::some_life()),
+    ] {
+        for (place, fault) in Fault::ALL.into_iter().enumerate() {
+            let (first, step) = match all {
+                true => (1, 1),
+                // Each kind looks at other calls.
+                false => (1 + place as u64 * 7 % STEP, STEP),
+            };
+            let (runs, found) = try_calls(&before, fault, first, step);
+            wrong.extend(
+                found
+                    .into_iter()
+                    .map(|what| format!("after {name}: {what}")),
+            );
+            let fired = runs.iter().filter(|run| run.fired.is_some());
+            assert!(fired.clone().count() > 0, "{fault:?} never fired");
+            for run in fired {
+                tried += 1;
+                *ends.entry((fault, run.end.clone())).or_default() += 1;
+                let (operation, file) = run.fired.as_ref().unwrap();
+                let kind: String = file.chars().filter(|char| !char.is_ascii_digit()).collect();
+                let key = (format!("{operation} {kind}"), run.end.clone());
+                *files.entry(key).or_default() += 1;
+            }
+        }
+    }
+    println!("{tried} faults fired: {ends:#?}");
+    if all {
+        println!("{files:#?}");
+    }
+    assert!(wrong.is_empty(), "{} of {tried}: {wrong:#?}", wrong.len());
+}

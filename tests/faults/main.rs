@@ -1,0 +1,22 @@
+//! The real daemon on a disk that fails: every call that changes a file may be the last one, may fail, or may be
+//! forgotten by a power cut. What was acknowledged is there again, or the daemon says what is damaged.
+//!
+//! By default some calls are tried; `QUOTAD_FAULTS=all` tries each of them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod calls;
+mod session;
+mod shim;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// A directory in memory, where there is one: what is synced there does not wait for a disk.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    TempDir::new_in(memory).unwrap_or_else(|_| TempDir::new().unwrap())
+}

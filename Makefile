@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test doc deny advisories build run bench metrics-doc
+.PHONY: verify fmt fmt-check lint test doc deny advisories build run bench fuzz metrics-doc
 
 verify: fmt-check lint test doc deny
 
@@ -35,6 +35,10 @@ run:
 
 bench:
 	cargo bench --workspace --locked
+
+# Each fuzz target for FUZZ_SECONDS (default 30). Needs a nightly toolchain and cargo-fuzz.
+fuzz:
+	fuzz/run
 
 # Writes docs/metrics.md anew after a change of src/metrics/table.rs.
 metrics-doc:

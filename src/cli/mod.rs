@@ -30,6 +30,8 @@ mod tls;
 mod token;
 mod watch;
 
+pub use ledger::import_from;
+
 use std::{ffi::OsString, io, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, parser::ValueSource};

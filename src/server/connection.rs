@@ -65,8 +65,14 @@ pub(super) async fn serve(
     }
 }
 
-async fn requests<S>(stream: S, peer: Peer, router: Router, options: &Options, watcher: Watcher)
-where
+/// Serves the requests of a stream, once it is known who sends them.
+pub(super) async fn requests<S>(
+    stream: S,
+    peer: Peer,
+    router: Router,
+    options: &Options,
+    watcher: Watcher,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let address = peer.address;

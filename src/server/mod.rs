@@ -18,6 +18,7 @@ use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 use axum::{Router, extract::DefaultBodyLimit, middleware};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
 };
@@ -140,8 +141,7 @@ impl Bound {
         stop: CancellationToken,
     ) {
         let options = Arc::new(options);
-        let guard = middleware::from_fn_with_state(options.clone(), guard::guard);
-        let router = router.layer(DefaultBodyLimit::disable()).layer(guard);
+        let router = guarded(router, &options);
         let slots = Arc::new(Semaphore::new(options.connections));
         let open = GracefulShutdown::new();
         let cut_off = CancellationToken::new();
@@ -166,6 +166,22 @@ impl Bound {
         drop(self.listener);
         drain(open.shutdown(), options.grace, &cut_off).await;
     }
+}
+
+/// Serves one connection that no listener accepted, to its end: a stream in memory, say.
+pub async fn serve_stream<S>(stream: S, peer: Peer, router: Router, options: Options)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let options = Arc::new(options);
+    let router = guarded(router, &options);
+    let open = GracefulShutdown::new();
+    connection::requests(stream, peer, router, &options, open.watcher()).await;
+}
+
+fn guarded(router: Router, options: &Arc<Options>) -> Router {
+    let guard = middleware::from_fn_with_state(options.clone(), guard::guard);
+    router.layer(DefaultBodyLimit::disable()).layer(guard)
 }
 
 /// The next connection; none when it is time to stop.

@@ -8,6 +8,7 @@
 mod history;
 mod model;
 mod steps;
+mod strategy;
 mod things;
 
 use std::collections::BTreeMap;
@@ -23,7 +24,8 @@ use quota_ledger::{
 };
 
 use history::World;
-use steps::{Step, steps};
+use steps::Step;
+use strategy::steps;
 
 fn fold(entries: &[Entry]) -> State {
     let mut state = State::default();

@@ -13,7 +13,7 @@ use quota_ledger::{
     event::Entry,
     journal::{
         Batch, Durable, FileJournal, Hash, Journal as _, MAX_PAYLOAD_BYTES, Options, StoredBatch,
-        disk::RealDisk,
+        disk::{Disk, RealDisk},
     },
 };
 use serde::de::DeserializeOwned;
@@ -44,7 +44,7 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
     } else {
         Box::new(File::open(file).map_err(|error| Failure::from(error).about(file.display()))?)
     };
-    let end = import(Lines::new(BufReader::new(source)), building.path())?;
+    let end = import(BufReader::new(source), Arc::new(RealDisk), building.path())?;
     building.finish()?;
     if output.is_structured() {
         return output.value(&end);
@@ -55,7 +55,23 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
     ))
 }
 
-fn import(mut lines: Lines<impl BufRead>, directory: &Path) -> Outcome<End> {
+/// Reads an exported ledger into a directory of a disk, and tells its last entry and chain hash.
+///
+/// # Errors
+/// What is wrong with the text, and in which line; or why nothing can be written.
+pub fn import_from(
+    input: impl BufRead,
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+) -> Result<(u64, String), String> {
+    match import(input, disk, directory) {
+        Ok(end) => Ok((end.last_sequence, end.hash)),
+        Err(failure) => Err(failure.to_string()),
+    }
+}
+
+fn import(input: impl BufRead, disk: Arc<dyn Disk>, directory: &Path) -> Outcome<End> {
+    let mut lines = Lines::new(input);
     let head: Head = lines.expect("the head")?;
     if head.format != FORMAT || head.version != VERSION {
         return Err(lines.wrong(format!("not a {FORMAT} of version {VERSION}")));
@@ -72,8 +88,7 @@ fn import(mut lines: Lines<impl BufRead>, directory: &Path) -> Outcome<End> {
         background: false,
         ..Options::default()
     };
-    let (mut journal, _, _) =
-        FileJournal::open(Arc::new(RealDisk), directory, options).map_err(unread)?;
+    let (mut journal, _, _) = FileJournal::open(disk, directory, options).map_err(unread)?;
     let mut end = End {
         batches: 0,
         entries: 0,

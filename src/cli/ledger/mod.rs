@@ -12,6 +12,8 @@ mod stat;
 mod verify;
 mod view;
 
+pub use import::import_from;
+
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
 use quota_ledger::{

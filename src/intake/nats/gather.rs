@@ -1,12 +1,12 @@
 //! From messages to chunks of events, with the cursor behind them.
 
-use std::{iter::Peekable, ops::RangeInclusive};
+use std::{iter::Peekable, ops::RangeInclusive, sync::Arc};
 
 use async_nats::{HeaderMap, jetstream::Message};
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use quota_ledger::{
-    Name,
+    Name, Timestamp,
     event::Cursor,
     source::{self, Follower},
 };
@@ -14,7 +14,7 @@ use quota_ledger::{
 use super::{Ended, Intake, identity::timestamp};
 use crate::{
     intake::{
-        payload::{Events, Rejected},
+        payload::{Events, Reader, Rejected},
         record::{Chunk, Consumed},
     },
     metrics::{Limit, Rejection, limit_reached},
@@ -181,10 +181,7 @@ impl<'a> Gather<'a> {
                 .add_rejected(source, self.follower.position(), rejected);
             return reader.read(Bytes::new(), now());
         }
-        match message.headers.as_ref().and_then(cloud_event_type) {
-            Some(event_type) => reader.read_cloud_event(event_type, payload, now()),
-            None => reader.read(payload, now()),
-        }
+        events(reader, message.headers.as_ref(), payload, now())
     }
 
     /// Reads on in the open message as far as the chunk goes. It is looked ahead, so that the cursor goes with the
@@ -215,6 +212,20 @@ impl<'a> Gather<'a> {
         self.gaps.extend(reading.gap.take());
         self.cursor = Some(std::mem::take(&mut reading.cursor));
         self.reading = None;
+    }
+}
+
+/// Reads the events of a message. Pods that are to be gone by `now` have ceased to count.
+#[must_use]
+pub fn events(
+    reader: &Arc<Reader>,
+    headers: Option<&HeaderMap>,
+    payload: Bytes,
+    now: Timestamp,
+) -> Events {
+    match headers.and_then(cloud_event_type) {
+        Some(event_type) => reader.read_cloud_event(event_type, payload, now),
+        None => reader.read(payload, now),
     }
 }
 

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use connect::SetupError;
 pub(crate) use connect::plain;
+pub use gather::events;
 pub use status::{Standing, Status};
 
 use super::payload::Reader;

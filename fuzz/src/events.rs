@@ -1,0 +1,100 @@
+//! Events, as messages and bodies bring them.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use quota_ledger::{
+    Span, Timestamp,
+    admission::Charging,
+    audit::Naive,
+    codec,
+    decide::{self, Verdict},
+    desk::{Desk, Open},
+    event::Actor,
+    state::State,
+};
+use quotad::intake::{nats, payload::Reader};
+
+/// Reads the input as a message. Its first line are headers, `NAME: VALUE` with tabs between them; a body by HTTP
+/// is a message without. Every event gets its place, what is understood becomes entries, and the naive fold of these
+/// comes to the same.
+pub fn run(data: &[u8]) {
+    let (head, body) = match data.iter().position(|byte| *byte == b'\n') {
+        Some(end) => (&data[..end], &data[end + 1..]),
+        None => (data, &[][..]),
+    };
+    let headers = headers(&String::from_utf8_lossy(head));
+    let now = Timestamp::EPOCH.plus(Span::from_seconds(1_800_000_000));
+    let body = Bytes::copy_from_slice(body);
+    let length = body.len();
+    let actor = Actor::named("fuzz");
+    let (mut state, mut open, mut naive) = (State::default(), Open::default(), Naive::default());
+    let mut line = 0;
+    for event in nats::events(reader(), Some(&headers), body, now) {
+        match event {
+            Err(rejected) => {
+                assert!(rejected.line > line && rejected.text.len() <= length);
+                assert!(
+                    (1..=600).contains(&rejected.reason.len()),
+                    "{}",
+                    rejected.reason
+                );
+                line = rejected.line;
+            }
+            Ok(incoming) => {
+                let Some(sighting) = incoming.sighting else {
+                    continue;
+                };
+                if let Verdict::Accepted(events) = decide::observe(&state, &sighting) {
+                    Desk::new(&mut state, &mut open, now).record(&actor, events);
+                }
+                // The same again is no news.
+                assert!(
+                    matches!(decide::observe(&state, &sighting), Verdict::Ignored),
+                    "{sighting:?}"
+                );
+            }
+        }
+    }
+    let estimated = open.bytes();
+    let entries = open.take();
+    let encoded = codec::encode_entries(&entries);
+    assert!(
+        encoded.len() <= 2 * estimated + 64,
+        "{} bytes, not about {estimated}",
+        encoded.len()
+    );
+    let count = u32::try_from(entries.len()).unwrap();
+    assert_eq!(codec::decode_entries(1, count, &encoded).unwrap(), entries);
+    for entry in &entries {
+        naive.apply(entry);
+    }
+    assert_eq!(naive.differences(&state), Vec::<String>::new());
+}
+
+fn reader() -> &'static Arc<Reader> {
+    static READER: OnceLock<Arc<Reader>> = OnceLock::new();
+    READER.get_or_init(|| {
+        let kinds = BTreeMap::from([("Widget.example.com".to_owned(), "widgetry".to_owned())]);
+        let charging = Charging::new(["deployments.apps", "jobs.batch"]).unwrap();
+        Arc::new(Reader::new(&kinds, true).with_charging(charging))
+    })
+}
+
+fn headers(text: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in text.split('\t').filter_map(|field| field.split_once(": ")) {
+        let (Ok(name), Ok(value)) = (
+            name.parse::<async_nats::HeaderName>(),
+            value.parse::<async_nats::HeaderValue>(),
+        ) else {
+            continue;
+        };
+        headers.append(name, value);
+    }
+    headers
+}

@@ -1,0 +1,196 @@
+//! Histories: the fold, the naive fold, a model that recounts, and what is stored of them, all against each other.
+
+// The very worlds of the laws, so that there is one model of a history.
+#[path = "../../ledger/tests/laws/history.rs"]
+#[allow(dead_code, reason = "the laws ask for more")]
+mod history;
+#[path = "../../ledger/tests/laws/model.rs"]
+#[allow(dead_code, reason = "the laws ask for more")]
+mod model;
+#[path = "../../ledger/tests/laws/steps.rs"]
+mod steps;
+#[path = "../../ledger/tests/laws/things.rs"]
+mod things;
+
+use arbitrary::{Result, Unstructured};
+use quota_ledger::{audit::Naive, codec, state::State};
+
+use history::World;
+use steps::Step;
+
+/// Steps of one history.
+const STEPS_MAX: usize = 200;
+
+/// Reads the input as steps, and goes them. No grant passes a limit, every sum is that of a recount, and the entries
+/// come to the same in every way there is to come by them.
+pub fn run(data: &[u8]) {
+    let mut input = Unstructured::new(data);
+    let mut steps = Vec::new();
+    while !input.is_empty() && steps.len() < STEPS_MAX {
+        match step(&mut input) {
+            Ok(step) => steps.push(step),
+            Err(_) => break,
+        }
+    }
+    let mut naive = Naive::default();
+    let mut seen = 0;
+    let mut world = World::default();
+    for step in &steps {
+        world.step(step);
+        for entry in &world.entries[seen..] {
+            naive.apply(entry);
+        }
+        seen = world.entries.len();
+        assert_eq!(
+            naive.differences(&world.state),
+            Vec::<String>::new(),
+            "{steps:?}"
+        );
+        never_over_hard(&world);
+        sums(&world);
+    }
+    stored(&world);
+}
+
+fn never_over_hard(world: &World) {
+    let Some(granted) = &world.granted else {
+        return;
+    };
+    for (name, resource, hard) in world.model.limits_on(granted) {
+        let (used, reserved) = world.model.count(&granted.namespace, &name, &resource);
+        let mut counted = used;
+        counted.add_assign(&reserved);
+        assert!(counted <= hard, "{name} {resource}: {counted} > {hard}");
+    }
+}
+
+fn sums(world: &World) {
+    for (namespace, name) in world.model.quota_names() {
+        for figure in world.state.quota(&namespace, &name).unwrap().figures {
+            let (used, reserved) = world.model.count(&namespace, &name, &figure.resource);
+            assert_eq!(figure.used.unwrap_or_default(), used);
+            assert_eq!(figure.reserved, reserved);
+        }
+    }
+}
+
+/// Written and read again, as entries and as a snapshot with a tail, it is the same.
+fn stored(world: &World) {
+    let digest = world.state.digest();
+    let bytes = codec::encode_entries(&world.entries);
+    let count = u32::try_from(world.entries.len()).unwrap();
+    let entries = codec::decode_entries(1, count, &bytes).unwrap();
+    assert_eq!(entries, world.entries);
+    let mut state = State::default();
+    for (index, entry) in entries.iter().enumerate() {
+        if index == entries.len() / 2 {
+            let mut image = Vec::new();
+            state.image().write(&mut image).unwrap();
+            state = State::read(&mut image.as_slice()).unwrap();
+        }
+        state.apply(entry);
+    }
+    assert_eq!(state.digest(), digest);
+}
+
+/// One step; small numbers, so that things meet.
+fn step(input: &mut Unstructured<'_>) -> Result<Step> {
+    let kind = input.int_in_range(0..=14_u8)?;
+    let namespace = input.int_in_range(0..=1_u8)?;
+    let mut uid = |most| input.int_in_range(0..=most);
+    Ok(match kind {
+        0 => Step::SetQuota {
+            namespace,
+            quota: uid(2)?,
+            hard: input.int_in_range(0..=12)?,
+            scope: input.int_in_range(0..=3)?,
+        },
+        1 => Step::DeleteQuota {
+            namespace,
+            quota: uid(2)?,
+        },
+        2 | 3 => Step::Reserve {
+            namespace,
+            uid: uid(5)?,
+            name: optional(input, 2)?.map(|name| name as u8),
+            amount: input.int_in_range(0..=5)?,
+            pod: input.arbitrary()?,
+            ttl: input.int_in_range(1..=90)?,
+        },
+        4 => Step::Update {
+            namespace,
+            uid: uid(5)?,
+            amount: input.int_in_range(0..=6)?,
+            terminating: input.arbitrary()?,
+            version: input.int_in_range(0..=5)?,
+        },
+        5 => Step::Admit {
+            namespace,
+            uid: uid(5)?,
+            name: input.int_in_range(0..=5)?,
+            amount: input.int_in_range(0..=5)?,
+            version: optional(input, 4)?,
+            payer: optional(input, 2)?.map(|payer| payer as u8 + 10),
+            holds: input.ratio(4, 5)?,
+        },
+        6 => Step::AdmitWorkload {
+            namespace,
+            uid: uid(2)? + 10,
+            amount: input.int_in_range(0..=4)?,
+            replicas: input.int_in_range(0..=5)?,
+            scales: input.arbitrary()?,
+        },
+        7 => Step::ObserveWorkload {
+            namespace,
+            uid: uid(2)? + 10,
+            amount: input.int_in_range(0..=4)?,
+            replicas: input.int_in_range(0..=5)?,
+            version: input.int_in_range(0..=6)?,
+        },
+        8 => Step::Release {
+            namespace,
+            uid: uid(5)?,
+        },
+        9 => Step::Extend {
+            namespace,
+            uid: uid(5)?,
+            ttl: input.int_in_range(1..=90)?,
+        },
+        10 => Step::Commit {
+            namespace,
+            uid: uid(5)?,
+            amount: optional(input, 5)?,
+        },
+        11 => Step::Observe {
+            namespace,
+            uid: uid(5)?,
+            version: input.int_in_range(0..=6)?,
+            amount: input.int_in_range(0..=5)?,
+            pod: input.arbitrary()?,
+            terminating: input.arbitrary()?,
+            lapse: optional(input, 120)?.map(|lapse| i64::try_from(lapse).unwrap_or_default() - 60),
+        },
+        12 => Step::Adopt {
+            namespace,
+            quota: uid(2)?,
+            uid: input.int_in_range(20..=22)?,
+            version: input.int_in_range(0..=6)?,
+            hard: input.int_in_range(0..=12)?,
+        },
+        13 => Step::Delete {
+            namespace,
+            uid: uid(12)?,
+        },
+        _ => Step::Pass {
+            seconds: input.int_in_range(-20..=60)?,
+            behind: input.int_in_range(0..=100)?,
+        },
+    })
+}
+
+fn optional(input: &mut Unstructured<'_>, most: u64) -> Result<Option<u64>> {
+    match input.arbitrary()? {
+        true => input.int_in_range(0..=most).map(Some),
+        false => Ok(None),
+    }
+}

@@ -1,0 +1,25 @@
+//! A ledger that was exported, on its way back.
+
+use std::{path::Path, sync::Arc};
+
+use quota_ledger::journal::{self, sim::SimDisk};
+use quotad::cli::import_from;
+
+/// Imports the input. What was taken in is a whole ledger with the end that was told.
+pub fn run(data: &[u8]) {
+    let disk = SimDisk::new(1);
+    let directory = Path::new("/data");
+    match import_from(data, Arc::new(disk.clone()), directory) {
+        Err(why) => assert!(!why.is_empty()),
+        Ok((last, hash)) => {
+            let verified = journal::verify(Arc::new(disk), directory, None, &mut ()).unwrap();
+            assert_eq!(verified.damages, []);
+            assert_eq!(verified.entries, last);
+            let end = verified.last.map_or_else(
+                || journal::Hash::GENESIS.to_string(),
+                |end| end.hash.to_string(),
+            );
+            assert_eq!(end, hash);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Quantities, against arithmetic that knows nothing of how they are kept.
+
+use num_bigint::BigInt;
+use quota_ledger::quantity::{Format, Mantissa, Quantity};
+
+/// Reads the lines of the input as quantities, and adds them up.
+pub fn run(data: &[u8]) {
+    let mut sum = Quantity::ZERO;
+    let mut expected = BigInt::ZERO;
+    for text in String::from_utf8_lossy(data).lines().take(16) {
+        let Ok(quantity) = text.parse::<Quantity>() else {
+            continue;
+        };
+        let nanos = nanos(&quantity);
+        assert_eq!(nanos, meant(text), "{text}");
+        assert_eq!(Quantity::from_parts(quantity.to_parts()), quantity);
+        reads_back(&quantity);
+        sum.add_assign(&quantity);
+        expected += &nanos;
+        assert_eq!(self::nanos(&sum), expected, "sum with {text}");
+        let mut rest = sum.clone();
+        rest.sub_assign(&quantity);
+        assert_eq!(
+            self::nanos(&rest),
+            &expected - &nanos,
+            "difference with {text}"
+        );
+        assert_eq!(
+            rest.cmp(&sum),
+            self::nanos(&rest).cmp(&expected),
+            "order with {text}"
+        );
+    }
+}
+
+/// What is printed means the same. But beyond 64 bits Kubernetes prints the decimal family without a suffix.
+fn reads_back(quantity: &Quantity) {
+    let printed = quantity.to_string();
+    let json = serde_json::to_string(quantity).unwrap();
+    assert_eq!(serde_json::from_str::<String>(&json).unwrap(), printed);
+    let bound = BigInt::from(i64::MAX) * 1_000_000_000;
+    let small = (-&bound..=bound).contains(&nanos(quantity));
+    if small || quantity.format() == Format::DecimalExponent {
+        let again: Quantity = printed.parse().unwrap();
+        assert_eq!((&again, again.to_string()), (quantity, printed));
+    }
+}
+
+fn nanos(quantity: &Quantity) -> BigInt {
+    match quantity.to_parts().mantissa {
+        Mantissa::Scaled { digits, power } => {
+            BigInt::from(digits) * ten_to(u32::try_from(power + 9).unwrap())
+        }
+        Mantissa::Nanos(bytes) => BigInt::from_signed_bytes_le(&bytes),
+    }
+}
+
+fn ten_to(power: u32) -> BigInt {
+    BigInt::from(10).pow(power)
+}
+
+/// What a text means, in billionths: digits times the suffix, rounded away from zero, binary ones up to `i64::MAX`.
+fn meant(text: &str) -> BigInt {
+    let unsigned = text.trim_start_matches(['+', '-']);
+    let end = unsigned
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(unsigned.len());
+    let (number, suffix) = unsigned.split_at(end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits: BigInt = format!("0{whole}{fraction}").parse().unwrap();
+    if digits == BigInt::ZERO {
+        return digits;
+    }
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
+        .iter()
+        .position(|known| *known == suffix);
+    let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]
+        .iter()
+        .position(|known| *known == suffix);
+    let factor = binary.map_or(BigInt::from(1), |place| {
+        BigInt::from(2).pow(10 * (place as u32 + 1))
+    });
+    let power = match (binary, decimal) {
+        (Some(_), _) => 0,
+        (None, Some(place)) => place as i64 * 3 - 9,
+        // An exponent of more than 32 bits is cut to these.
+        (None, None) => i64::from(suffix[1..].parse::<i64>().unwrap() as i32),
+    };
+    let power = power - fraction.len() as i64 + 9;
+    let mut nanos = if let Ok(power) = u32::try_from(power) {
+        digits * factor * ten_to(power)
+    } else if power < -2000 {
+        BigInt::from(1)
+    } else {
+        let divisor = ten_to(u32::try_from(-power).unwrap());
+        (digits * factor + &divisor - 1_u8) / divisor
+    };
+    if binary.is_some() {
+        nanos = nanos.min(BigInt::from(i64::MAX) * 1_000_000_000);
+    }
+    if text.starts_with('-') { -nanos } else { nanos }
+}

@@ -1,0 +1,205 @@
+//! A ledger on a disk in memory, behind the daemon's routes.
+
+use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Limited};
+use quota_ledger::{
+    admission::Charging,
+    decide::Policy,
+    journal::{FileJournal, Options, sim::SimDisk},
+    state::State,
+};
+use quotad::{
+    admission::{self, Hook, Rules},
+    api::{self, App, NoSources, Parts},
+    config::Config,
+    intake::payload,
+    kube::{self, Kube},
+    writer::{self, Ledger, Threads, Watermark},
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+/// A ledger with more entries than this is put away, so that memory stays bounded and inputs stand nearly by
+/// themselves.
+const ENTRIES_MAX: u64 = 256;
+
+/// What may take no longer: answers come within milliseconds.
+const HANG: Duration = Duration::from_secs(4);
+
+/// An answer that is longer is not read to its end.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+pub struct World {
+    pub runtime: Runtime,
+    pub router: Router,
+    pub ledger: Ledger,
+    stop: CancellationToken,
+    threads: Option<Threads<FileJournal>>,
+}
+
+thread_local! {
+    static WORLD: RefCell<Option<World>> = const { RefCell::new(None) };
+}
+
+/// Does something with a ledger that has few entries.
+pub fn with(act: impl FnOnce(&World)) {
+    WORLD.with_borrow_mut(|world| {
+        if world
+            .as_ref()
+            .is_some_and(|world| world.ledger.durable().sequence > ENTRIES_MAX)
+        {
+            *world = None;
+        }
+        act(world.get_or_insert_with(World::new));
+    });
+}
+
+/// A quota with room, one without, and an object that counts.
+const QUOTAS: [(&str, &str); 2] = [
+    (
+        "a",
+        r#"{"pods":"10","requests.cpu":"4","count/deployments.apps":"3"}"#,
+    ),
+    ("full", r#"{"pods":"0"}"#),
+];
+
+const EVENT: &str = r#"{"type":"ADDED","namespace":"a","resource":"widgets.example.com","name":"w","uid":"w-1","resourceVersion":"4","usage":{"requests.cpu":"1"}}"#;
+
+impl World {
+    fn new() -> Self {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let (ledger, stop, threads, router) = {
+            let _inside = runtime.enter();
+            start()
+        };
+        let world = Self {
+            runtime,
+            router,
+            ledger,
+            stop,
+            threads: Some(threads),
+        };
+        for (namespace, hard) in QUOTAS {
+            let path = format!("/v1/namespaces/{namespace}/quotas/q");
+            let body = format!(r#"{{"spec":{{"hard":{hard}}}}}"#);
+            assert_eq!(
+                world
+                    .call("PUT", &path, "application/json", body.into_bytes())
+                    .0,
+                201
+            );
+        }
+        let events = world.call(
+            "POST",
+            "/v1/events",
+            "application/json",
+            EVENT.as_bytes().to_vec(),
+        );
+        assert_eq!(events.0, 200);
+        world
+    }
+
+    /// How many entries there are, durable or not.
+    pub fn head(&self) -> u64 {
+        self.ledger.peek(|state| state.head().sequence)
+    }
+
+    /// Calls, and reads the answer.
+    pub fn call(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> (u16, Vec<u8>) {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type)
+            .body(Body::from(body))
+            .unwrap();
+        self.within(async {
+            let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
+            let status = response.status().as_u16();
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
+                .collect()
+                .await;
+            (status, body.unwrap().to_bytes().to_vec())
+        })
+    }
+
+    /// Waits for what must not hang.
+    pub fn within<T>(&self, what: impl Future<Output = T>) -> T {
+        let answer = self
+            .runtime
+            .block_on(async { tokio::time::timeout(HANG, what).await });
+        answer.expect("it hangs")
+    }
+}
+
+fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
+    let options = Options {
+        segment_bytes: 256 << 10,
+        ..Options::default()
+    };
+    let disk = Arc::new(SimDisk::new(1));
+    let (journal, reader, recovery) = FileJournal::open(disk, Path::new("/data"), options).unwrap();
+    let policy = Policy::default();
+    let config = Config::default();
+    let (ledger, threads) = writer::start(
+        State::default(),
+        journal,
+        recovery.durable,
+        Arc::new(Watermark::without_sources()),
+        writer::Options {
+            policy: policy.clone(),
+            queue: 64,
+            max_batch_entries: 4096,
+        },
+        |error| panic!("{error}"),
+    )
+    .unwrap();
+    let stop = CancellationToken::new();
+    let charging = Charging::new(["deployments.apps"]).unwrap();
+    let events = payload::Reader::new(&BTreeMap::new(), true).with_charging(charging.clone());
+    let app = App::new(Parts::new(
+        &config,
+        ledger.clone(),
+        reader,
+        Arc::new(NoSources),
+        policy.clone(),
+        Arc::new(events),
+        stop.clone(),
+    ));
+    let rules = Rules {
+        policy,
+        charging,
+        warn_ratio: 0.9,
+        allow_when_behind: false,
+        request_timeout: Duration::from_secs(2),
+    };
+    let router = api::router(app)
+        .merge(admission::router(Hook::new(ledger.clone(), rules)))
+        .merge(kube::router(Kube::start(
+            ledger.clone(),
+            (&config).into(),
+            stop.clone(),
+        )));
+    (ledger, stop, threads, router)
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.ledger.close();
+        if let Some(threads) = self.threads.take()
+            && !std::thread::panicking()
+        {
+            threads.join().unwrap().close().unwrap();
+        }
+    }
+}

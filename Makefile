@@ -33,8 +33,10 @@ build:
 run:
 	cargo run --release --locked
 
+# Needs redis-server and postgresql, as Debian packages them. Writes the tables of docs/performance.md.
 bench:
-	cargo bench --workspace --locked
+	cargo bench --locked --bench core --bench journal --bench intake
+	cargo bench --locked --bench peers
 
 # Each fuzz target for FUZZ_SECONDS (default 30). Needs a nightly toolchain and cargo-fuzz.
 fuzz:

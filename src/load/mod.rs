@@ -7,7 +7,7 @@ mod connection;
 mod course;
 mod events;
 pub mod http;
-mod render;
+pub mod render;
 mod reservations;
 mod tally;
 

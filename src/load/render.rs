@@ -2,15 +2,17 @@
 
 /// Random uids, and choices: a different row for each seed.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64, connection: usize) -> Self {
+    /// The row of a connection, in the run with this seed.
+    #[must_use]
+    pub fn new(seed: u64, connection: usize) -> Self {
         Self(seed ^ (connection as u64).wrapping_mul(0xD1B5_4A32_D192_ED03))
     }
 
     /// The next number: SplitMix64.
-    pub(super) fn next(&mut self) -> u64 {
+    fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -19,18 +21,19 @@ impl Random {
     }
 
     /// A number below another.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % (end.max(1) as u64)).unwrap_or(0)
+    pub fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.number() % (end.max(1) as u64)).unwrap_or(0)
     }
 }
 
 /// A uid as Kubernetes writes it.
-pub(super) type UidText = [u8; 36];
+pub type UidText = [u8; 36];
 
 /// A random UUID of version 4.
-pub(super) fn uid(random: &mut Random) -> UidText {
+#[must_use]
+pub fn uid(random: &mut Random) -> UidText {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut bytes = (u128::from(random.next()) << 64 | u128::from(random.next())).to_be_bytes();
+    let mut bytes = (u128::from(random.number()) << 64 | u128::from(random.number())).to_be_bytes();
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut text = [b'-'; 36];
@@ -47,14 +50,14 @@ pub(super) fn uid(random: &mut Random) -> UidText {
 }
 
 /// Appends pieces.
-pub(super) fn append(out: &mut Vec<u8>, pieces: &[&[u8]]) {
+pub fn append(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     for piece in pieces {
         out.extend_from_slice(piece);
     }
 }
 
 /// Appends a number.
-pub(super) fn append_number(out: &mut Vec<u8>, mut number: usize) {
+pub fn append_number(out: &mut Vec<u8>, mut number: usize) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {

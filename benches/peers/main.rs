@@ -1,0 +1,74 @@
+//! Side by side: the daemon, what could be used instead of it, and what no daemon can beat.
+//!
+//! Each system is started anew for each measurement, with an empty directory on the same disk, and measured by the
+//! same generator, in turn: so what the neighbours of a shared machine do falls on all alike. Several rounds,
+//! medians. Needs redis-server and postgresql, as Debian packages them.
+//!
+//! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say.
+
+#![allow(missing_docs, unreachable_pub, reason = "a program")]
+
+mod plan;
+mod postgres;
+mod redis;
+mod report;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::BTreeMap;
+
+use plan::{Bench, Case, System};
+use support::measured::Measured;
+
+/// All runs of a case of a system.
+type Runs = BTreeMap<(Case, System), Vec<Measured>>;
+
+fn main() {
+    if !support::is_wanted() {
+        return;
+    }
+    let missing = plan::missing();
+    if !missing.is_empty() {
+        eprintln!(
+            "peers: not measured, since there is no {}",
+            missing.join(", no ")
+        );
+        eprintln!("peers: on Debian: apt-get install redis-server postgresql");
+        std::process::exit(1);
+    }
+    let bench = Bench::new();
+    let mut runs = Runs::new();
+    let mut disk = Vec::new();
+    for round in 1..=bench.rounds {
+        disk.push(bench.disk());
+        for case in Case::all() {
+            for system in System::ALL.into_iter().filter(|system| system.does(case)) {
+                let measured = bench.measure(system, case);
+                eprintln!(
+                    "round {round}: {}, {}: {:.0}/s, p50 {:.0} us, p99 {:.0} us",
+                    case.name(),
+                    system.name(),
+                    measured.rate,
+                    measured.p50,
+                    measured.p99
+                );
+                runs.entry((case, system)).or_default().push(measured);
+            }
+        }
+    }
+    let medians = runs
+        .iter()
+        .map(|(key, runs)| (*key, Measured::median(runs)))
+        .collect();
+    let text = report::text(&medians, support::measured::median(&mut disk), &bench);
+    support::document::replace("peers", &text);
+    println!("{text}");
+}
+
+/// The namespaces that a connection works on: those of all connections together are all of them.
+fn slots(connection: usize, connections: usize, namespaces: usize) -> Vec<usize> {
+    let count = namespaces.div_ceil(connections);
+    (0..count)
+        .map(|slot| (connection + slot * connections) % namespaces)
+        .collect()
+}

@@ -1,0 +1,180 @@
+//! Processes on loopback, each in a directory of its own; all end with what started them.
+
+use std::{
+    fs::File,
+    io::{BufRead as _, BufReader, Read as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// How long a start may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A process that is killed when it is dropped.
+pub struct Process {
+    child: Child,
+}
+
+impl Process {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end, and waits.
+    pub fn stop(mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nothing listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is there");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// Where a server on this port is.
+pub fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// Starts a server, and waits until it accepts connections.
+pub fn spawn(command: &mut Command, directory: &Path, address: SocketAddr) -> Process {
+    let log = directory.join("log");
+    let output = File::options().create(true).append(true).open(&log);
+    let output = output.expect("the directory can be written to");
+    let child = command
+        .stdin(Stdio::null())
+        .stderr(output.try_clone().expect("a file can be shared"))
+        .stdout(output)
+        .spawn()
+        .unwrap_or_else(|error| panic!("{:?}: {error}", command.get_program()));
+    let mut process = Process { child };
+    let deadline = Instant::now() + PATIENCE;
+    while TcpStream::connect(address).is_err() {
+        if let Some(status) = process.child.try_wait().expect("it is our child") {
+            let mut said = String::new();
+            let _ = File::open(&log).and_then(|mut log| log.read_to_string(&mut said));
+            panic!("{:?} ended, {status}: {said}", command.get_program());
+        }
+        assert!(
+            Instant::now() < deadline,
+            "{:?} does not answer",
+            command.get_program()
+        );
+        thread::sleep(Duration::from_millis(2));
+    }
+    process
+}
+
+/// A daemon.
+pub struct Quotad {
+    process: Process,
+    /// The API, as `http://address`.
+    pub api: String,
+    /// Health and metrics, as `http://address`.
+    pub admin: String,
+    /// From the start of the process until it served.
+    pub started_in: Duration,
+}
+
+impl Quotad {
+    /// Starts it with these further arguments and its ledger in `data`, and waits until it serves.
+    pub fn start(directory: &Path, arguments: &[&str]) -> Self {
+        let begin = Instant::now();
+        let child = Command::new(env!("CARGO_BIN_EXE_quotad"))
+            .current_dir(directory)
+            .env_clear()
+            .args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"])
+            .args(["--data-dir=data", "--log.format=json"])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("quotad is built");
+        let mut process = Process { child };
+        let errors = process.child.stderr.take().expect("it is piped");
+        let mut lines = BufReader::new(errors).lines().map_while(Result::ok);
+        let mut said = Vec::new();
+        let ready = lines.by_ref().find_map(|line| {
+            let value: Value = serde_json::from_str(&line).unwrap_or_default();
+            said.push(line);
+            (value["message"] == "ready").then_some(value)
+        });
+        let ready = ready.unwrap_or_else(|| panic!("quotad did not start: {}", said.join("\n")));
+        let started_in = begin.elapsed();
+        // Somebody has to read what it goes on to say.
+        thread::spawn(move || lines.for_each(drop));
+        let address = |key: &str| format!("http://{}", ready[key].as_str().unwrap_or_default());
+        Self {
+            process,
+            api: address("api"),
+            admin: address("admin"),
+            started_in,
+        }
+    }
+
+    /// Bytes of memory that it has.
+    pub fn memory(&self) -> u64 {
+        self.figure("status", "VmRSS:") * 1024
+    }
+
+    /// Bytes that it has handed to the disk.
+    pub fn written(&self) -> u64 {
+        self.figure("io", "write_bytes:")
+    }
+
+    fn figure(&self, file: &str, name: &str) -> u64 {
+        let path = format!("/proc/{}/{file}", self.process.id());
+        let text = std::fs::read_to_string(&path).expect("it is running");
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        number.unwrap_or_else(|| panic!("{path} has no {name}"))
+    }
+
+    /// The sum of all series of a metric.
+    pub fn metric(&self, name: &str) -> f64 {
+        let url = format!("{}/metrics", self.admin);
+        let mut response = ureq::get(&url).call().expect("the daemon answers");
+        let text = response.body_mut().read_to_string().expect("text");
+        let value = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            rest.starts_with([' ', '{'])
+                .then(|| rest.rsplit_once(' ')?.1.parse::<f64>().ok())?
+        };
+        text.lines().filter_map(value).sum()
+    }
+
+    /// Asks it to stop, and waits for the end.
+    pub fn stop(self) {
+        self.process.stop();
+    }
+}
+
+/// The HTTP floor, as a process like the daemon, and where it is.
+pub fn floor() -> (Process, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+        .arg("serve-floor")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("quotactl is built");
+    let mut line = String::new();
+    let output = child.stdout.take().expect("it is piped");
+    let read = BufReader::new(output).read_line(&mut line);
+    assert!(read.is_ok(), "the floor did not start");
+    (Process { child }, format!("http://{}", line.trim()))
+}

@@ -1,7 +1,8 @@
 //! Backup: a ledger as one stream of bytes, and a data directory made of it.
 //!
 //! ```text
-//! record QLK   position of the chain before the first batch, position behind the last one
+//! record QLK   position of the chain before the first batch, position behind the last one, from where on
+//!              the archive has what was before (0: nothing was archived)
 //! frames       the batches between the two, as in the commit log
 //! snapshots    as their files are: record QLN, content
 //! record QLO   position behind the last batch, number of snapshots
@@ -23,12 +24,13 @@ use super::{
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::Disk,
     frame::{self, Parsed},
+    origin::Origin,
     snapshot::{self, SnapshotReader, Snapshots},
 };
 
 const HEAD: [u8; 3] = *b"QLK";
 const FOOT: [u8; 3] = *b"QLO";
-const HEAD_BYTES: usize = record_bytes(2 * POSITION_BYTES);
+const HEAD_BYTES: usize = record_bytes(2 * POSITION_BYTES + 8);
 const FOOT_BYTES: usize = record_bytes(POSITION_BYTES + 8);
 
 /// Batches are made durable together once they have so many bytes.
@@ -55,13 +57,15 @@ pub struct BackedUp {
 /// [`Error::Damaged`] if the ledger is; [`Error::Io`] if it cannot be read, or the output not written.
 pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<BackedUp, Error> {
     let _kept = reader.keep_everything();
-    let (origin, end) = (reader.origin(), reader.durable());
+    let (begin, end) = (reader.origin(), reader.durable());
+    let origin = begin.position;
     let opened = open_snapshots(&reader.snapshots(), &origin, &end)?;
     let mut put = |bytes: &[u8]| {
         let written = output.write_all(bytes);
         written.map_err(|source| Error::io("the backup", "write", source))
     };
-    put(&Record::new(HEAD).position(&origin).position(&end).finish())?;
+    let head = Record::new(HEAD).position(&origin).position(&end);
+    put(&head.u64(begin.archived_from.unwrap_or(0)).finish())?;
     let mut batches = reader.batches(origin.sequence.saturating_add(1));
     let mut position = origin;
     let mut frame = Vec::new();
@@ -156,11 +160,16 @@ pub fn read_backup(
     };
     let head = input.record(HEAD, HEAD_BYTES)?;
     let mut fields = open_record(HEAD, &head).map_err(|why| input.wrong(why))?;
-    let (Some(origin), Some(end)) = (fields.position(), fields.position()) else {
+    let (Some(origin), Some(end), Some(archived_from)) =
+        (fields.position(), fields.position(), fields.u64())
+    else {
         return Err(input.wrong("a head that is too short".to_owned()));
     };
-    let (mut journal, reader, _) =
-        FileJournal::begin(disk, directory, &origin, Options::default())?;
+    let begin = Origin {
+        position: origin,
+        archived_from: Some(archived_from).filter(|first| *first > 0),
+    };
+    let (mut journal, reader, _) = FileJournal::begin(disk, directory, &begin, Options::default())?;
     let mut position = origin;
     let mut group = 0_usize;
     while position.sequence < end.sequence {

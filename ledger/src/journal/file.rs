@@ -11,6 +11,7 @@ use super::{
     disk::{Disk, Lock},
     keeper::Keeper,
     log::Writer,
+    origin::Origin,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
     snapshot::{SnapshotInfo, Snapshots},
@@ -116,7 +117,7 @@ impl FileJournal {
     pub(super) fn begin(
         disk: Arc<dyn Disk>,
         directory: &Path,
-        origin: &Durable,
+        origin: &Origin,
         options: Options,
     ) -> Result<(Self, FileReader, Recovery), Error> {
         Self::of(recovery::begin(disk, directory, origin, options)?)
@@ -273,9 +274,9 @@ impl FileReader {
         self.store.origin().sequence.saturating_add(1)
     }
 
-    /// The chain before the first entry in the data directory.
-    pub(super) fn origin(&self) -> Durable {
-        self.store.origin()
+    /// Where the data directory begins.
+    pub(super) fn origin(&self) -> Origin {
+        self.store.beginning()
     }
 
     /// Nothing is compacted as long as this is held.

@@ -97,7 +97,11 @@ impl Offline {
 /// Whether a directory is a data directory.
 pub(super) fn exists(disk: &dyn Disk, directory: &Path) -> Result<bool, Error> {
     let listed = disk.list(directory)?;
-    Ok(listed.iter().any(|listed| listed.name == origin::FILE))
+    if listed.iter().any(|listed| listed.name == origin::FILE) {
+        return Ok(true);
+    }
+    // Without it there may still be enough of a ledger to miss it.
+    Ok(origin::read(disk, directory)?.is_some())
 }
 
 impl OfflineData {

@@ -17,7 +17,7 @@ use super::{
     epoch::{self, Epoch, Seal},
     keeper::Signal,
     log::{self, Log, Writer, prepare::Prepared},
-    origin,
+    origin::{self, Origin},
     reader::{Chunk, Source},
     snapshot::Snapshots,
 };
@@ -53,7 +53,7 @@ pub(super) struct Store {
     pub(super) signal: Signal,
     /// Closed segments up to here are to be sealed, whatever their size.
     seal_through: AtomicU64,
-    origin: RwLock<Durable>,
+    origin: RwLock<Origin>,
     sealed: RwLock<Vec<Sealed>>,
     current: RwLock<Current>,
     recent: Mutex<VecDeque<Arc<Epoch>>>,
@@ -83,7 +83,7 @@ pub(super) struct Parts {
     pub(super) log: Log,
     pub(super) archive: Option<Arc<Archive>>,
     pub(super) snapshots: Snapshots,
-    pub(super) origin: Durable,
+    pub(super) origin: Origin,
     pub(super) sealed: Vec<Sealed>,
     pub(super) current: Current,
     pub(super) durable: Durable,
@@ -153,6 +153,10 @@ impl Store {
     }
 
     pub(super) fn origin(&self) -> Durable {
+        self.beginning().position
+    }
+
+    pub(super) fn beginning(&self) -> Origin {
         *self.origin.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -189,9 +193,18 @@ impl Store {
     }
 
     /// Moves the beginning of the ledger forward, durably; gives the epochs that lie before it, which
-    /// are to be removed.
+    /// are to be removed, and were archived if there is an archive.
     pub(super) fn advance_origin(&self, to: Durable) -> Result<Vec<Sealed>, Error> {
-        let written = origin::write(self.disk.as_ref(), &self.directory, &to);
+        let archived_from = self.archive.as_ref().and_then(|archive| {
+            // What it held once it has to hold for ever.
+            let known = self.beginning().archived_from;
+            known.or_else(|| archive.reaches_back_to(to.sequence))
+        });
+        let advanced = Origin {
+            position: to,
+            archived_from,
+        };
+        let written = origin::write(self.disk.as_ref(), &self.directory, &advanced);
         // It may have got its name, or not: nobody knows before it is read again.
         if let Err(error @ Error::Io { operation, .. }) = &written
             && ["rename", "fsync"].contains(operation)
@@ -202,7 +215,7 @@ impl Store {
         let mut sealed = self.sealed.write().unwrap_or_else(PoisonError::into_inner);
         let kept = sealed.partition_point(|sealed| sealed.seal.last.sequence <= to.sequence);
         let removed = sealed.drain(..kept).collect();
-        *self.origin.write().unwrap_or_else(PoisonError::into_inner) = to;
+        *self.origin.write().unwrap_or_else(PoisonError::into_inner) = advanced;
         Ok(removed)
     }
 

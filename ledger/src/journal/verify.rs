@@ -91,7 +91,9 @@ pub fn verify(
     // That it cannot be read is found out below.
     let origin = origin::read(disk.as_ref(), directory).ok().flatten();
     let removed = match origin.filter(|_| is_data) {
-        Some(origin) => files.partition_point(|file| file.first_sequence <= origin.sequence),
+        Some(origin) => {
+            files.partition_point(|file| file.first_sequence <= origin.position.sequence)
+        }
         None => files.len(),
     };
     let early = files.split_off(removed);
@@ -104,6 +106,7 @@ pub fn verify(
     }
     if let Some(archive) = &archive {
         verifier.archived_early(archive, &early)?;
+        verifier.missing(origin.and_then(|origin| origin.missing_in(archive)));
     }
     Ok(verifier.finish())
 }

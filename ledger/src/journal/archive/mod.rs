@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Durable, Error,
+    Damage, Durable, Error,
     disk::{Disk, temporary},
     frame::Frame,
     reader::{BatchReader, Chunk, Source},
@@ -52,6 +52,10 @@ impl Archive {
         Ok(archive)
     }
 
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Its files, oldest first.
     #[must_use]
     pub fn files(&self) -> Vec<ArchiveFile> {
@@ -73,6 +77,26 @@ impl Archive {
             }
         }
         first
+    }
+
+    /// Refuses a ledger that ends before what was archived of it.
+    pub(super) fn is_not_ahead_of(&self, durable: &Durable) -> Result<(), Error> {
+        let files = self.files();
+        let ahead = files
+            .iter()
+            .find(|file| file.last_sequence > durable.sequence);
+        match ahead {
+            None => Ok(()),
+            Some(file) => Err(Error::Damaged(Damage {
+                file: file.path.clone(),
+                offset: None,
+                sequence: Some(durable.sequence.saturating_add(1)),
+                why: format!(
+                    "the ledger ends at sequence {}, but {} was archived",
+                    durable.sequence, file.last_sequence
+                ),
+            })),
+        }
     }
 
     /// Reads batches from the archive alone, from the one on that holds `from`.

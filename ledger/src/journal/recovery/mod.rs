@@ -18,7 +18,7 @@ use super::{
     disk::{Disk, Lock, TEMPORARY},
     epoch::{self, Epoch},
     log::{self as commit_log, Log, Writer},
-    origin,
+    origin::{self, Origin},
     snapshot::{self, Snapshots},
     store::{Current, Parts, Store},
 };
@@ -39,6 +39,8 @@ pub struct Recovery {
     pub snapshot: Option<SnapshotInfo>,
     /// Snapshots that are not right, and are not used.
     pub damaged_snapshots: Vec<Damage>,
+    /// What was archived and is not in the archive.
+    pub missing_archive: Option<Damage>,
     /// Bytes of frames in sealed epochs that were checked; the others are checked when they are read.
     pub checked_bytes: u64,
 }
@@ -65,7 +67,7 @@ pub(super) fn open(
 pub(super) fn begin(
     disk: Arc<dyn Disk>,
     directory: &Path,
-    origin: &Durable,
+    origin: &Origin,
     options: Options,
 ) -> Result<Opened, Error> {
     disk.create_directory(directory)?;
@@ -73,7 +75,7 @@ pub(super) fn begin(
         let source = std::io::ErrorKind::DirectoryNotEmpty.into();
         return Err(Error::io(directory, "begin a ledger in", source));
     }
-    Anchor::create(disk.as_ref(), directory, origin)?;
+    Anchor::create(disk.as_ref(), directory, &origin.position)?;
     origin::write(disk.as_ref(), directory, origin)?;
     parts(disk, directory, options)
 }
@@ -90,9 +92,11 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
     let origin = opening.origin()?;
     opening.remove_temporary_files()?;
     let noted = opening.anchor()?;
-    let sealed = opening.sealed_epochs(&origin)?;
+    let sealed = opening.sealed_epochs(&origin.position)?;
     let checked_bytes = opening.check_sealed(&sealed, &options)?;
-    let base = sealed.last().map_or(origin, |sealed| sealed.seal.last);
+    let base = sealed
+        .last()
+        .map_or(origin.position, |sealed| sealed.seal.last);
     let read = opening.log(sealed.last(), &base, noted.as_ref())?;
     let durable = read.position;
     let snapshots = Snapshots::new(Arc::clone(&disk), directory);
@@ -100,6 +104,12 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         Some(path) => Some(Arc::new(Archive::open(Arc::clone(&disk), path)?)),
         None => None,
     };
+    if let Some(archive) = &archive {
+        archive.is_not_ahead_of(&durable)?;
+    }
+    let missing_archive = archive
+        .as_ref()
+        .and_then(|archive| origin.missing_in(archive));
     opening.sync_names()?;
     let anchor = Anchor::create(disk.as_ref(), directory, &durable)?;
     let log = Log::new(directory.join(commit_log::DIRECTORY), read.segments);
@@ -129,6 +139,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         durable,
         snapshot: None,
         damaged_snapshots: Vec::new(),
+        missing_archive,
         checked_bytes,
     };
     Ok(Opened {
@@ -156,35 +167,23 @@ impl Opening<'_> {
     }
 
     /// Where the ledger begins. A directory without ledger gets an empty one.
-    fn origin(&self) -> Result<Durable, Error> {
-        if let Some(origin) = origin::read(self.disk, self.directory)? {
+    fn origin(&self) -> Result<Origin, Error> {
+        let found = origin::read(self.disk, self.directory)?;
+        if found.is_some() {
             // What lies before it will be removed: it must not come back without it.
             self.disk.open(&self.directory.join(origin::FILE))?.sync()?;
             self.disk.sync_directory(self.directory)?;
-            for directory in self.subdirectories() {
-                self.disk.create_directory(&directory)?;
-            }
-            return Ok(origin);
         }
         for directory in self.subdirectories() {
-            for listed in self.disk.list(&directory)? {
-                if !listed.name.ends_with(TEMPORARY) {
-                    return Err(Error::Damaged(Damage {
-                        file: self.directory.join(origin::FILE),
-                        offset: None,
-                        sequence: None,
-                        why: format!(
-                            "missing, although there is {}",
-                            directory.join(&listed.name).display()
-                        ),
-                    }));
-                }
-            }
             self.disk.create_directory(&directory)?;
         }
-        Anchor::create(self.disk, self.directory, &Durable::NOTHING)?;
-        origin::write(self.disk, self.directory, &Durable::NOTHING)?;
-        Ok(Durable::NOTHING)
+        if let Some(origin) = found {
+            return Ok(origin);
+        }
+        let nothing = Origin::at(Durable::NOTHING);
+        Anchor::create(self.disk, self.directory, &nothing.position)?;
+        origin::write(self.disk, self.directory, &nothing)?;
+        Ok(nothing)
     }
 
     fn remove_temporary_files(&self) -> Result<(), Error> {

@@ -26,6 +26,41 @@ fn ledger() -> (tempfile::TempDir, FileJournal, FileReader, Durable) {
     (directory, journal, reader, durable)
 }
 
+#[test]
+fn a_restored_ledger_misses_its_archive_too() {
+    let directory = scratch();
+    let archive = directory.path().join("archive");
+    let options = Options {
+        archive: Some(archive.clone()),
+        ..small()
+    };
+    let data = directory.path().join("data");
+    let (mut journal, reader, _) = try_open(&data, options.clone()).unwrap();
+    for sequence in [100, 130] {
+        let position = fill_and_work(&mut journal, sequence, 250);
+        snapshot(&reader, position);
+    }
+    assert!(reader.compact(time(140), &EVERYTHING).unwrap().archived > 0);
+    let mut bytes = Vec::new();
+    write_backup(&reader, &mut bytes).unwrap();
+    let copy = directory.path().join("copy");
+    restore(&bytes, &copy).unwrap();
+    let (_journal, copied, recovery) = try_open(&copy, options.clone()).unwrap();
+    assert_eq!(
+        (recovery.missing_archive, copied.first_sequence()),
+        (None, 1)
+    );
+    drop((_journal, copied));
+    fs::remove_file(&files(&archive)[0]).unwrap();
+    assert!(
+        try_open(&copy, options)
+            .unwrap()
+            .2
+            .missing_archive
+            .is_some()
+    );
+}
+
 fn restore(mut bytes: &[u8], directory: &Path) -> Result<BackedUp, Error> {
     read_backup(
         &mut bytes,

@@ -136,6 +136,11 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
+    /// What was archived, and is not there.
+    pub(super) fn missing(&mut self, archived: Option<Damage>) {
+        self.found.damages.extend(archived);
+    }
+
     fn end_at(&self, sequence: u64) -> Option<Durable> {
         let met = self.ends.iter().find(|(met, _)| *met == sequence);
         met.and_then(|(_, position)| *position)
@@ -184,6 +189,7 @@ impl<'a> Verifier<'a> {
                 None
             }
         };
+        let origin = origin.map(|origin| origin.position);
         if let Some(origin) = origin {
             self.continues(&self.directory.join(origin::FILE), &origin);
             self.found.last = Some(origin);

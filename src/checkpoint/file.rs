@@ -15,7 +15,7 @@ const EMPTY_LINE: &str = "\n\n";
 /// How signatures begin.
 const SIGNATURES: &str = "\u{2014} ";
 
-/// The notes of a text.
+/// The notes of the end of a file, which may begin in the midst of one.
 fn notes(text: &str) -> Vec<String> {
     let paragraphs: Vec<&str> = text
         .split(EMPTY_LINE)
@@ -28,12 +28,45 @@ fn notes(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The notes of a file, oldest first.
+/// What a file of checkpoints holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The signed notes, oldest first.
+    pub notes: Vec<String>,
+    /// Whether something stands behind them that is only the beginning of a note, as a kill leaves it.
+    pub is_cut_off: bool,
+}
+
+/// Reads a file of checkpoints, in which nothing else may stand.
 ///
 /// # Errors
-/// Those of the operating system; invalid data, if it is not UTF-8.
-pub fn read_all(path: &Path) -> io::Result<Vec<String>> {
-    Ok(notes(&std::fs::read_to_string(path)?))
+/// Those of the operating system; invalid data, with the line, if something in it is no note.
+pub fn read_all(path: &Path) -> io::Result<Stored> {
+    let text = std::fs::read_to_string(path)?;
+    let mut stored = Stored::default();
+    let mut rest = text.as_str();
+    while let Some((body, behind)) = rest.split_once(EMPTY_LINE) {
+        let next = match behind.split_once(EMPTY_LINE) {
+            Some(next) => Some(next),
+            // One that somebody has stored alone has no empty line behind it.
+            None => behind.strip_suffix('\n').map(|signatures| (signatures, "")),
+        };
+        let Some((signatures, next)) = next else {
+            break;
+        };
+        if !signatures.starts_with(SIGNATURES) {
+            let before = text.len().saturating_sub(rest.len());
+            let line = 1 + text[..before].matches('\n').count();
+            let why = format!("line {line}: what begins there is no checkpoint");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        stored
+            .notes
+            .push(format!("{body}{EMPTY_LINE}{signatures}\n"));
+        rest = next;
+    }
+    stored.is_cut_off = !rest.is_empty();
+    Ok(stored)
 }
 
 /// The file, to append to.

@@ -19,7 +19,7 @@ use quota_ledger::{
     journal::{self, Durable, FileReader, Hash, Reader as _},
 };
 
-pub use file::read_all;
+pub use file::{Stored, read_all};
 pub use signer::{Publisher, Settings, Signer, StartError};
 
 /// What is signed.

@@ -136,8 +136,41 @@ fn what_a_kill_leaves_of_a_note_is_removed() {
         notes.append(&all[2]).unwrap();
         let mut expected = all[..kept].to_vec();
         expected.push(all[2].clone());
-        assert_eq!(read_all(&path).unwrap(), expected, "{length}");
+        let stored = read_all(&path).unwrap();
+        assert_eq!(
+            (stored.notes, stored.is_cut_off),
+            (expected, false),
+            "{length}"
+        );
     }
+}
+
+#[test]
+fn what_is_no_note_is_not_passed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("checkpoints");
+    let all: Vec<String> = (1..=3)
+        .map(|number| note::sign(&checkpoint(number), &key()))
+        .collect();
+    let whole = format!("{}\n{}\n{}\n", all[0], all[1], all[2]);
+    for at in 0..whole.len() {
+        let mut bytes = whole.clone().into_bytes();
+        bytes[at] ^= 2;
+        std::fs::write(&path, bytes).unwrap();
+        let right = |note: &String| note::verify(note, key().public()).is_ok();
+        match read_all(&path) {
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidData),
+            Ok(stored) => {
+                let noticed = stored.is_cut_off || !stored.notes.iter().all(right);
+                assert!(noticed, "byte {at}: {stored:?}");
+            }
+        }
+    }
+    std::fs::write(&path, &all[0]).unwrap();
+    assert_eq!(read_all(&path).unwrap().notes, all[..1]);
+    std::fs::write(&path, &whole[..whole.len() - 4]).unwrap();
+    let stored = read_all(&path).unwrap();
+    assert_eq!((stored.notes.len(), stored.is_cut_off), (2, true));
 }
 
 #[test]
@@ -154,7 +187,7 @@ fn the_last_of_many_notes_is_found() {
     assert!(std::fs::metadata(&path).unwrap().len() > super::file::TAIL_BYTES);
     let (_, last) = Notes::open(&path).unwrap();
     assert_eq!(last, Some(note::sign(&checkpoint(400), &key())));
-    assert_eq!(read_all(&path).unwrap().len(), 400);
+    assert_eq!(read_all(&path).unwrap().notes.len(), 400);
 }
 
 fn ledger(directory: &Path, batches: u64, salt: u8) -> FileReader {

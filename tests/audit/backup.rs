@@ -38,8 +38,8 @@ const QUESTIONS: [&str; 5] = [
     "explain?resource=requests.example.com/units&quota=compute",
 ];
 
-/// What it answers to everything, as of now or of an entry.
-fn answers(quotad: &Quotad) -> Vec<Value> {
+/// What it answers to everything.
+pub(crate) fn answers(quotad: &Quotad) -> Vec<Value> {
     let ask = |question: &&str| quotad.get(&format!("/v1/namespaces/team-a/{question}"));
     QUESTIONS.iter().map(|question| ask(question).1).collect()
 }

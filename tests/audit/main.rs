@@ -5,6 +5,10 @@
 mod backup;
 mod checkpoints;
 mod daemon;
+mod exported;
+mod published;
+#[path = "../support/mod.rs"]
+mod support;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -401,6 +401,14 @@ fn an_export_that_was_changed_is_refused() {
             exported.replacen("quota-ledger-export", "something", 1),
             "line 1: not a quota-ledger-export",
         ),
+        (
+            format!("{exported}{}\n", lines[1]),
+            "line 14: nothing may stand behind the end",
+        ),
+        (
+            exported.replacen("\"count\":3", "\"count\":3,\"more\":3", 1),
+            "line 2: not a batch or the end: unknown field `more`",
+        ),
         (String::new(), "line 1: it ends where the head should be"),
     ];
     for (text, why) in cases {

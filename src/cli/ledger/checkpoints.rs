@@ -16,7 +16,7 @@ use super::super::{
 };
 use crate::checkpoint::{
     key::{PrivateKey, PublicKey},
-    note, read_all,
+    note as signed, read_all,
 };
 
 /// What checkpoints say of a ledger, and what has been found of it.
@@ -34,16 +34,27 @@ impl Claims {
         let key = std::fs::read_to_string(public_key);
         let key = key.map_err(|error| unusable(public_key, &error))?;
         let key: PublicKey = key.parse().map_err(|error| unusable(public_key, &error))?;
-        let notes = read_all(file).map_err(|error| unusable(file, &error))?;
-        if notes.is_empty() {
+        let stored = read_all(file).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => {
+                Failure::new(Exit::Damaged, error.to_string()).about(file.display())
+            }
+            _ => unusable(file, &error),
+        })?;
+        if stored.is_cut_off {
+            note(format!(
+                "warning: {}: the last checkpoint is cut off",
+                file.display()
+            ));
+        }
+        if stored.notes.is_empty() {
             return Err(unusable(file, &"it holds no checkpoint"));
         }
         let mut claims = Self {
             file: file.to_path_buf(),
             ..Self::default()
         };
-        for text in notes {
-            let checkpoint = note::verify(&text, &key).map_err(|error| {
+        for text in stored.notes {
+            let checkpoint = signed::verify(&text, &key).map_err(|error| {
                 Failure::new(Exit::Damaged, error.to_string()).about(file.display())
             })?;
             let (sequence, hash) = (checkpoint.sequence, checkpoint.hash);

@@ -34,7 +34,7 @@ pub(super) const VERSION: u32 = 1;
 
 /// The first line.
 #[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Head {
     pub(super) format: String,
     pub(super) version: u32,
@@ -54,7 +54,7 @@ pub(super) enum Line<E = Value> {
 
 /// A batch without its entries.
 #[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct BatchLine {
     pub(super) first_sequence: u64,
     pub(super) count: u32,
@@ -67,7 +67,7 @@ pub(super) struct BatchLine {
 
 /// The last line.
 #[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct End {
     pub(super) batches: u64,
     pub(super) entries: u64,

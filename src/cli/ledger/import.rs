@@ -84,6 +84,9 @@ fn import(input: impl BufRead, disk: Arc<dyn Disk>, directory: &Path) -> Outcome
         return Err(Failure::general(why)
             .hint("only a whole ledger can be imported: export with --archive"));
     }
+    if head.previous != Hash::GENESIS.to_string() {
+        return Err(lines.wrong("there is no batch before the first entry"));
+    }
     let options = Options {
         background: false,
         ..Options::default()
@@ -123,6 +126,7 @@ fn import(input: impl BufRead, disk: Arc<dyn Disk>, directory: &Path) -> Outcome
             journal.sync().map_err(unread)?;
         }
     }
+    lines.end()?;
     let durable = journal.close().map_err(unread)?;
     if durable != position {
         return Err(lines.wrong("what was written is not what was read"));
@@ -156,6 +160,14 @@ impl<R: BufRead> Lines<R> {
         }
         serde_json::from_slice(&self.text)
             .map_err(|error| self.wrong(format!("not {what}: {error}")))
+    }
+
+    fn end(&mut self) -> Outcome {
+        self.number += 1;
+        match self.input.fill_buf()? {
+            [] => Ok(()),
+            _ => Err(self.wrong("nothing may stand behind the end")),
+        }
     }
 
     /// Reads the entries of a batch, and checks that everything that is said about it is true.

@@ -29,6 +29,7 @@ use crate::{
     recovery::recover,
     server::{Bound, Options, tls::Tls},
     shutdown::{self, Signals},
+    space,
     upkeep::{Quotas, Upkeep},
     writer::{self, Ledger, Threads, Watermark},
 };
@@ -60,6 +61,15 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
+    let room = readiness.register("disk", "not looked at yet");
+    let watched = space::watch(
+        config.data_dir.clone(),
+        config.disk.min_free,
+        opened.ledger.clone(),
+        room,
+        stop.clone(),
+    );
+    tokio::spawn(watched);
     let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
@@ -313,6 +323,7 @@ async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
 /// The last snapshot makes the next start quick; without it nothing is lost.
 async fn close(opened: Opened, upkeep: &Upkeep) -> Result<(), Failure> {
     if upkeep.has_news()
+        && !opened.ledger.is_disk_low()
         && let Err(error) = upkeep.snapshot().await
     {
         tracing::warn!(%error, "no snapshot at the end");

@@ -20,6 +20,7 @@ pub mod recovery;
 pub mod run;
 pub mod server;
 pub mod shutdown;
+pub mod space;
 pub mod telemetry;
 pub mod upkeep;
 pub mod writer;

@@ -94,6 +94,8 @@ reasons! {
     TooManyWatches 503 "Too many watches are open"
     /// Too many requests wait for the ledger.
     Overloaded 503 "Too many requests are waiting"
+    /// There is too little room on the disk for what adds to the ledger.
+    DiskLow 503 "The disk is low"
     /// The sources of events have not been caught up with since the start.
     NotReady 503 "The ledger is not ready"
     /// The ledger takes no more entries.

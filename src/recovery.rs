@@ -10,7 +10,7 @@ use quota_ledger::{
     state::State,
 };
 
-use crate::config::Config;
+use crate::{config::Config, space};
 
 /// A ledger that is open and up to date, before anybody serves it.
 pub struct Recovered {
@@ -38,7 +38,7 @@ pub fn recover(config: &Config) -> Result<Recovered, replay::Error> {
         recovery,
         loaded,
         unusable,
-    } = replay::recover(Arc::new(RealDisk), directory, options(config))?;
+    } = open(config, directory)?;
     for repaired in &recovery.repaired {
         tracing::warn!(repaired, "put right what an unclean stop left behind");
     }
@@ -65,6 +65,23 @@ pub fn recover(config: &Config) -> Result<Recovered, replay::Error> {
         reader,
         durable,
     })
+}
+
+/// On a full disk the ballast is given up.
+fn open(config: &Config, directory: &Path) -> Result<replay::Recovered, replay::Error> {
+    let open = || replay::recover(Arc::new(RealDisk), directory, options(config));
+    match open() {
+        Err(replay::Error::Journal(error)) if error.is_disk_full() => {
+            match space::release_ballast(directory) {
+                Ok(true) => {
+                    tracing::warn!(%error, "the disk is full; the ballast is given up to open the ledger");
+                    open()
+                }
+                _ => Err(error.into()),
+            }
+        }
+        opened => opened,
+    }
 }
 
 fn options(config: &Config) -> journal::Options {

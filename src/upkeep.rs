@@ -24,6 +24,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often compaction looks for something to remove, besides after each snapshot.
 const COMPACTION: Duration = Duration::from_secs(60);
 
+/// How long after a snapshot could not be stored it is tried again.
+const SNAPSHOT_RETRY: Duration = Duration::from_secs(60);
+
 /// Why a snapshot was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -64,6 +67,8 @@ impl Upkeep {
             at: Instant::now(),
         };
         let mut compacted = Instant::now();
+        let mut failed: Option<Instant> = None;
+        let mut was_low = false;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -71,22 +76,28 @@ impl Upkeep {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let mut compaction_due = compacted.elapsed() >= COMPACTION;
-            if self.is_due(&last) {
+            let is_low = self.ledger.is_disk_low();
+            // It may make room.
+            let has_become_low = is_low && !was_low;
+            was_low = is_low;
+            let mut compaction_due = has_become_low || compacted.elapsed() >= COMPACTION;
+            // What went wrong will go on for a while.
+            let waits = failed.is_some_and(|failed| failed.elapsed() < SNAPSHOT_RETRY);
+            if !is_low && !waits && self.is_due(&last) {
                 match self.snapshot().await {
                     Ok(sequence) => {
                         last = Snapshotted {
                             sequence,
                             at: Instant::now(),
                         };
+                        failed = None;
                         // Only what a snapshot makes up for can go.
                         compaction_due = true;
                     }
                     Err(error) => {
                         tracing::error!(%error, "no snapshot");
                         metrics::snapshot_failed();
-                        // Not again at once: what went wrong will go on for a while.
-                        last.at = Instant::now();
+                        failed = Some(Instant::now());
                     }
                 }
             }

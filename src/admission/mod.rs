@@ -153,6 +153,7 @@ impl Failure {
             Self::Unavailable(unavailable) => {
                 let reason = match unavailable {
                     Unavailable::Overloaded => Reason::Overloaded,
+                    Unavailable::DiskLow => Reason::DiskLow,
                     Unavailable::Stopped => Reason::Stopped,
                 };
                 (reason, unavailable.to_string(), Label::from(unavailable))

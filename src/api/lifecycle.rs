@@ -132,7 +132,7 @@ async fn change(
 ) -> Result<Changed, Problem> {
     let (changed, head) = app
         .ledger
-        .decide(move |sitting| {
+        .decide_always(move |sitting| {
             let desk = &mut sitting.desk;
             let events = decision(desk.state(), &uid, desk.now(), sitting.policy);
             let changed = events.map(|events| {

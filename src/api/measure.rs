@@ -42,6 +42,7 @@ pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
         Reason::CrossOrigin => (Decision::Error, Label::Forbidden),
         Reason::NotReady => (Decision::Error, Label::Behind),
         Reason::Overloaded => (Decision::Error, Label::Overloaded),
+        Reason::DiskLow => (Decision::Error, Label::DiskLow),
         Reason::Stopped => (Decision::Error, Label::Stopped),
         _ => (Decision::Error, Label::Invalid),
     };

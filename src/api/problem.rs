@@ -271,6 +271,7 @@ impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
         let reason = match unavailable {
             Unavailable::Overloaded => Reason::Overloaded,
+            Unavailable::DiskLow => Reason::DiskLow,
             Unavailable::Stopped => Reason::Stopped,
         };
         Self::new(reason, unavailable.to_string())

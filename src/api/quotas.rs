@@ -227,7 +227,7 @@ pub(super) async fn delete(
     let deleted = measured(Operation::Quota, async {
         body::refuse_foreign_pages(&headers)?;
         let precondition = precondition::of(&headers)?;
-        let decision = app.ledger.decide(move |sitting| {
+        let decision = app.ledger.decide_always(move |sitting| {
             let desk = &mut sitting.desk;
             let (namespace, name) = (Name::from(namespace), Name::from(name));
             let events = decide::delete_quota(desk.state(), &namespace, &name, precondition);

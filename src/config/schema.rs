@@ -36,6 +36,8 @@ pub struct Config {
     pub retention: Retention,
     /// Shape of the ledger on disk.
     pub journal: Journal,
+    /// Room on the disk.
+    pub disk: Disk,
     /// Bounds of what callers can ask for.
     pub limits: Limits,
     /// Signed statements of how far the ledger has come.
@@ -67,6 +69,7 @@ impl Default for Config {
             snapshot: Snapshot::default(),
             retention: Retention::default(),
             journal: Journal::default(),
+            disk: Disk::default(),
             limits: Limits::default(),
             checkpoint: Checkpoint::default(),
             denials: Denials::default(),
@@ -265,6 +268,22 @@ impl Default for Journal {
             segment_bytes: Size::from_mib(16),
             epoch_bytes: Size::from_mib(64),
             max_batch_entries: NonZeroUsize::new(4096).expect("4096 is not zero"),
+        }
+    }
+}
+
+/// `disk.*`: room on the disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disk {
+    /// Below so much free space nothing is granted.
+    pub min_free: Size,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            min_free: Size::from_mib(64),
         }
     }
 }

@@ -23,7 +23,7 @@ pub use quota_ledger::source::{Consumed, Recorded};
 /// A chunk is full at this size, in bytes, so that its entries fit into one batch with those of others.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
-/// First and longest wait before a full queue is tried again.
+/// First and longest wait before a full queue, or a low disk, is tried again.
 const PATIENCE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
 
 /// Events that become entries together.
@@ -94,7 +94,8 @@ pub async fn record(
 }
 
 /// As [`record`], in one batch with how far a source is consumed; if it is known to be consumed as far already,
-/// nothing happens. While the queue is full it waits and tries again.
+/// nothing happens. While the queue is full or the disk is low it waits and tries
+/// again.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -109,7 +110,8 @@ pub async fn record_patiently(
     patiently(|| record_shared(ledger, actor, from, shared.clone())).await
 }
 
-/// Records events that stand by themselves. While the queue is full it waits and tries again.
+/// Records events that stand by themselves. While the queue is full or the disk is low it waits and tries
+/// again.
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
@@ -129,7 +131,7 @@ async fn patiently<R, F: Future<Output = Result<R, Unavailable>>>(
     let [mut wait, longest] = PATIENCE;
     loop {
         match attempt().await {
-            Err(Unavailable::Overloaded) => tokio::time::sleep(wait).await,
+            Err(Unavailable::Overloaded | Unavailable::DiskLow) => tokio::time::sleep(wait).await,
             answer => return answer,
         }
         wait = (wait * 2).min(longest);

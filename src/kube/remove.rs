@@ -122,7 +122,7 @@ impl Removal {
             }
             let decision = Decision::new(&live, waits)?;
             let actor = self.actor.clone();
-            let decided = self.kube.0.ledger.decide(move |sitting| {
+            let decided = self.kube.0.ledger.decide_always(move |sitting| {
                 let desk = &mut sitting.desk;
                 let events = decision.decide(desk.state(), desk.now())?;
                 Ok(desk.record(&actor, events))

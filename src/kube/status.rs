@@ -251,7 +251,7 @@ impl From<Unavailable> for Failure {
         let message = unavailable.to_string();
         match unavailable {
             Unavailable::Overloaded => Self::too_many(message),
-            Unavailable::Stopped => Self::new(
+            Unavailable::DiskLow | Unavailable::Stopped => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "ServiceUnavailable",
                 message,

@@ -90,6 +90,7 @@ impl From<Unavailable> for Reason {
     fn from(unavailable: Unavailable) -> Self {
         match unavailable {
             Unavailable::Overloaded => Self::Overloaded,
+            Unavailable::DiskLow => Self::DiskLow,
             Unavailable::Stopped => Self::Stopped,
         }
     }

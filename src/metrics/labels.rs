@@ -87,6 +87,8 @@ labels! {
         Behind = "Behind",
         /// The writer's queue is full.
         Overloaded = "Overloaded",
+        /// There is too little room on the disk.
+        DiskLow = "DiskLow",
         /// The daemon stops, or cannot write.
         Stopped = "Stopped",
     }
@@ -183,6 +185,8 @@ labels! {
         BodyTimeout = "limits.body_timeout",
         /// Size of a request's body.
         RequestBodyBytes = "limits.request_body_bytes",
+        /// Room on the disk.
+        MinFree = "disk.min_free",
         /// Commands that wait.
         Queue = "limits.queue",
         /// Open watches.

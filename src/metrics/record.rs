@@ -144,6 +144,12 @@ pub fn limit_reached(limit: Limit) {
     counter!(table::LIMIT_REACHED.name, &[pair(limit)]).increment(1);
 }
 
+/// How many bytes are free on the disk, and whether that is too little.
+pub fn disk(free: u64, low: bool) {
+    gauge!(table::DISK_FREE.name).set(free as f64);
+    gauge!(table::DISK_LOW.name).set(f64::from(u8::from(low)));
+}
+
 /// A write or fsync failed.
 pub fn poisoned() {
     gauge!(table::POISONED.name).set(1.0);

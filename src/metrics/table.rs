@@ -137,6 +137,10 @@ table! {
         "Backups that were not sent to their end."
     LIMIT_REACHED Counter "quota_ledger_limit_reached_total" [closed::<Limit>()]
         "How often a configured bound was hit."
+    DISK_FREE Gauge "quota_ledger_disk_free_bytes" []
+        "Bytes that are free where the data directory is."
+    DISK_LOW Gauge "quota_ledger_disk_low" []
+        "1 while fewer bytes are free than disk.min_free says: nothing is granted, no events are taken in."
     POISONED Gauge "quota_ledger_poisoned" []
         "1 after a failed write or fsync: nothing is answered any more."
     BUILD_INFO Gauge "quota_ledger_build_info" [open("version"), open("revision")]

@@ -48,6 +48,11 @@ pub enum Unavailable {
     /// The queue is full: try again later.
     #[error("too many requests are waiting for the ledger")]
     Overloaded,
+    /// There is too little room on the disk for what adds to the ledger.
+    #[error(
+        "the disk is low: nothing is granted, and no events are taken in, until there is room again"
+    )]
+    DiskLow,
     /// A write or fsync failed, or the daemon is stopping: there will be no answer.
     #[error("the ledger takes no more entries")]
     Stopped,
@@ -81,6 +86,7 @@ pub struct Ledger {
     watermark: Arc<Watermark>,
     stopped: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
+    disk_low: Arc<AtomicBool>,
     denials: Option<Denials>,
 }
 
@@ -149,6 +155,7 @@ pub fn start<J: Journal + 'static>(
         watermark,
         stopped,
         ended,
+        disk_low: Arc::new(AtomicBool::new(false)),
         denials: None,
     };
     Ok((ledger, Threads { decider, syncer }))
@@ -188,6 +195,22 @@ impl Ledger {
     /// # Errors
     /// [`Unavailable`]; when stopped, whether the decision became durable is not known.
     pub async fn decide<R: Send + 'static>(
+        &self,
+        decision: impl FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+    ) -> Result<R, Unavailable> {
+        if self.is_disk_low() {
+            metrics::limit_reached(metrics::Limit::MinFree);
+            return Err(Unavailable::DiskLow);
+        }
+        self.decide_always(decision).await
+    }
+
+    /// As [`Ledger::decide`], also while the disk is low: for what goes on with reservations that stand, and for
+    /// what ends something.
+    ///
+    /// # Errors
+    /// [`Unavailable`], but not for want of room.
+    pub async fn decide_always<R: Send + 'static>(
         &self,
         decision: impl FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
     ) -> Result<R, Unavailable> {
@@ -287,6 +310,17 @@ impl Ledger {
     pub fn close(&self) {
         // Closed already, if this fails.
         let _ = self.jobs.send(None);
+    }
+
+    /// From now on there is too little room on the disk, or enough again.
+    pub fn set_disk_low(&self, low: bool) {
+        self.disk_low.store(low, Ordering::Release);
+    }
+
+    /// Whether there is too little room on the disk for what adds to the ledger.
+    #[must_use]
+    pub fn is_disk_low(&self) -> bool {
+        self.disk_low.load(Ordering::Acquire)
     }
 
     /// Whether a failed write or fsync has ended all writing.

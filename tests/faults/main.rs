@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod calls;
+mod full;
 mod session;
 mod shim;
 #[path = "../support/mod.rs"]

@@ -10,7 +10,7 @@ use ureq::Agent;
 
 use crate::support::quotad::{Quotad, agent, command};
 
-const UNITS: &str = "requests.example.com/units";
+pub(crate) const UNITS: &str = "requests.example.com/units";
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(20);

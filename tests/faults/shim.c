@@ -8,7 +8,8 @@
  *   FAULT_ERRNO   the error of a failing call
  *   FAULT_STICKY  1: every later call fails as well
  *   FAULT_ONLY    sync: only syncs are counted, and fail
- *   FAULT_FREE    a file with a number: bytes that statvfs says are free
+ *   FAULT_ROOM    a file with a number: bytes that there is room for; more do not go in
+ *   FAULT_SIZE    bytes that the file system is said to have
  *   FAULT_CLOCK   a file with a number: seconds that the wall clock is ahead
  *   FAULT_SAID    a file that gets a line when the fault fires
  *   FAULT_TAPE    a file that gets a record of every call, with what it wrote; calls then happen one after the other
@@ -17,6 +18,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
@@ -36,7 +38,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const char *dir, *action, *said_path, *tape_path, *free_path, *clock_path;
+static const char *dir, *action, *said_path, *tape_path, *room_path, *clock_path;
+static long used, disk_size;
 static char cwd[PATH_MAX];
 static size_t dir_length;
 static long at, count;
@@ -47,6 +50,29 @@ static uint32_t next_id;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
+static long number_in(const char *path, long otherwise) {
+    char text[32] = {0};
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return otherwise;
+    long length = syscall(SYS_read, fd, text, sizeof text - 1);
+    syscall(SYS_close, fd);
+    return length > 0 ? atol(text) : otherwise;
+}
+
+static int measure(const char *path, const struct stat *about, int kind, struct FTW *place) {
+    (void)path, (void)place;
+    if (kind == FTW_F) used += about->st_size;
+    return 0;
+}
+
+static long room(void) { return room_path ? number_in(room_path, LONG_MAX) : LONG_MAX; }
+
+/* A file of this name goes away, or is emptied. */
+static void give_back(const char *path) {
+    struct stat about;
+    if (!stat(path, &about) && S_ISREG(about.st_mode)) used -= about.st_size;
+}
+
 static void read_environment(void) {
     dir = getenv("FAULT_DIR");
     if (!getcwd(cwd, sizeof cwd)) cwd[0] = 0;
@@ -54,8 +80,9 @@ static void read_environment(void) {
     action = getenv("FAULT_DO");
     said_path = getenv("FAULT_SAID");
     tape_path = getenv("FAULT_TAPE");
-    free_path = getenv("FAULT_FREE");
+    room_path = getenv("FAULT_ROOM");
     clock_path = getenv("FAULT_CLOCK");
+    disk_size = getenv("FAULT_SIZE") ? atol(getenv("FAULT_SIZE")) : 0;
     const char *text = getenv("FAULT_AT");
     at = text ? atol(text) : 0;
     text = getenv("FAULT_ERRNO");
@@ -65,6 +92,7 @@ static void read_environment(void) {
     only_syncs = text && !strcmp(text, "sync");
     if (tape_path)
         tape = (int)syscall(SYS_openat, AT_FDCWD, tape_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (dir && room_path) nftw(dir, measure, 16, FTW_PHYS);
 }
 
 static int is_ours(const char *path) {
@@ -80,7 +108,7 @@ static const char *at_path(int fd, const char *name, char *into) {
     pthread_once(&once, read_environment);
     const char *above = fd == AT_FDCWD ? cwd : path_of(fd);
     if (!above) return NULL;
-    snprintf(into, PATH_MAX, "%s/%s", above, name);
+    if (snprintf(into, PATH_MAX, "%s/%s", above, name) >= PATH_MAX) return NULL;
     return into;
 }
 
@@ -154,6 +182,7 @@ static int open_as(int directory, const char *name, int flags, mode_t mode) {
     pthread_mutex_lock(&lock);
     int fd = -1;
     if (!writes || decide("open", path, 0, 0) == GO) {
+        if (flags & O_TRUNC) give_back(path);
         fd = (int)syscall(SYS_openat, directory, name, flags, mode);
         if (fd < 0) { int kept = errno; pthread_mutex_unlock(&lock); errno = kept; return fd; }
         opened(fd, path, flags);
@@ -190,12 +219,21 @@ static ssize_t write_at(int fd, const void *data, size_t size, off64_t offset, i
     size_t length = what == HALF ? size / 2 : size;
     ssize_t done = -1;
     if (what != FAIL) {
+        struct stat64 about;
+        fstat64(fd, &about);
         off64_t place = offset;
-        if (moves) {
-            struct stat64 about;
-            int appends = fcntl(fd, F_GETFL) & O_APPEND;
-            place = appends && !fstat64(fd, &about) ? about.st_size : lseek64(fd, 0, SEEK_CUR);
+        if (moves) place = fcntl(fd, F_GETFL) & O_APPEND ? about.st_size : lseek64(fd, 0, SEEK_CUR);
+        long left = room() - used, more = (long)(place + (off64_t)length - about.st_size);
+        if (more > 0 && more > left) {
+            if (left <= 0 || (size_t)(more - left) >= length) {
+                pthread_mutex_unlock(&lock);
+                errno = ENOSPC;
+                return -1;
+            }
+            length -= (size_t)(more - left);
+            more = left;
         }
+        if (more > 0) used += more;
         done = moves ? syscall(SYS_write, fd, data, length) : syscall(SYS_pwrite64, fd, data, length, offset);
         if (done > 0) record('w', ids[fd], (uint64_t)place, path, NULL, data, (size_t)done);
         if (what == HALF && !strcmp(action, "tear")) end();
@@ -258,8 +296,11 @@ static int truncate_file(int fd, off64_t size) {
     if (!path_of(fd)) return (int)syscall(SYS_ftruncate, fd, size);
     pthread_mutex_lock(&lock);
     int done = -1;
+    struct stat before = {0};
+    fstat(fd, &before);
     if (decide("truncate", paths[fd], 0, 0) == GO) {
         done = (int)syscall(SYS_ftruncate, fd, size);
+        if (!done && room_path) used += size - before.st_size;
         if (!done) record('t', ids[fd], (uint64_t)size, paths[fd], NULL, NULL, 0);
     }
     int kept = errno;
@@ -283,6 +324,7 @@ static int change(char kind, const char *operation, const char *path, const char
     pthread_mutex_lock(&lock);
     int done = -1;
     if (decide(operation, path, 0, 0) == GO) {
+        if (kind == 'u') give_back(path);
         done = (int)syscall(call, a, b, c, d);
         if (!done) record(kind, 0, 0, path, other, NULL, 0);
     }
@@ -299,6 +341,7 @@ int rename(const char *old, const char *new) {
     pthread_mutex_lock(&lock);
     int done = -1;
     if (decide("rename", to, 0, 0) == GO) {
+        give_back(to);
         done = (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
         if (!done) record('r', 0, 0, from, to, NULL, 0);
     }
@@ -324,22 +367,14 @@ int mkdir(const char *name, mode_t mode) {
     return change('m', "mkdir", path, NULL, SYS_mkdirat, AT_FDCWD, (long)path, mode, 0);
 }
 
-static long number_in(const char *path, long otherwise) {
-    char text[32] = {0};
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return otherwise;
-    long length = syscall(SYS_read, fd, text, sizeof text - 1);
-    syscall(SYS_close, fd);
-    return length > 0 ? atol(text) : otherwise;
-}
-
 int statvfs(const char *name, struct statvfs *into) {
     char buffer[PATH_MAX];
     const char *path = at_path(AT_FDCWD, name, buffer);
     int done = REAL(statvfs)(name, into);
-    if (!done && is_ours(path) && free_path) {
-        long bytes = number_in(free_path, -1);
-        if (bytes >= 0) into->f_bavail = into->f_bfree = (fsblkcnt_t)bytes / into->f_frsize;
+    if (!done && is_ours(path) && room_path) {
+        long all = room(), left = all > used ? all - used : 0;
+        into->f_blocks = (fsblkcnt_t)disk_size / into->f_frsize;
+        into->f_bavail = into->f_bfree = (fsblkcnt_t)left / into->f_frsize;
     }
     return done;
 }
@@ -347,9 +382,10 @@ int statvfs64(const char *name, struct statvfs64 *into) {
     char buffer[PATH_MAX];
     const char *path = at_path(AT_FDCWD, name, buffer);
     int done = REAL(statvfs64)(name, into);
-    if (!done && is_ours(path) && free_path) {
-        long bytes = number_in(free_path, -1);
-        if (bytes >= 0) into->f_bavail = into->f_bfree = (fsblkcnt64_t)bytes / into->f_frsize;
+    if (!done && is_ours(path) && room_path) {
+        long all = room(), left = all > used ? all - used : 0;
+        into->f_blocks = (fsblkcnt64_t)disk_size / into->f_frsize;
+        into->f_bavail = into->f_bfree = (fsblkcnt64_t)left / into->f_frsize;
     }
     return done;
 }

@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -64,7 +64,8 @@ impl Quotad {
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = Vec::new();
         let ready = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            writeln!(log, "{line}").unwrap();
+            // Its disk may be full.
+            let _ = writeln!(log, "{line}");
             let value: Value = serde_json::from_str(&line).unwrap_or_default();
             said.push(line);
             (value["message"] == "ready").then_some(value)
@@ -95,7 +96,14 @@ impl Quotad {
 
     /// Waits for the end that it comes to by itself.
     pub(crate) fn wait(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+        let deadline = Instant::now() + REQUEST;
+        loop {
+            if let Some(status) = self.ended() {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// How it ended, if it did.

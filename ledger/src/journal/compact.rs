@@ -173,6 +173,12 @@ fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
         return Ok(0);
     };
     for sealed in going {
+        // What it takes must not be what the commit log needs meanwhile.
+        let free = store.disk.free_space(&store.directory)?;
+        if free / 2 < sealed.seal.stored_bytes {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(Error::io(&store.directory, "archive from", source));
+        }
         archive.store(&sealed.seal.before, &sealed.seal.last, store)?;
     }
     Ok(going.len())

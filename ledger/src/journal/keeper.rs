@@ -17,19 +17,19 @@ use super::{
 const MOVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Store {
-    /// Makes the next segment, if there is none. That it cannot be made is no failure: the log goes on
-    /// in a segment that was not prepared.
+    /// Makes the next segment, if there is none and room for two. That it cannot be made is no failure: the
+    /// log goes on in a segment that was not prepared.
     pub(super) fn prepare_segment(&self) -> bool {
         let slot = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         if slot().is_some() {
             return false;
         }
-        let made = prepare::prepare(
-            self.disk.as_ref(),
-            self.log.directory(),
-            self.options.segment_bytes,
-        );
-        *slot() = made.ok();
+        let size = self.options.segment_bytes;
+        // What it takes must not be what the segment that is written to needs meanwhile.
+        let free = self.disk.free_space(self.log.directory());
+        let has_room = free.is_ok_and(|free| free / 2 >= size);
+        let prepare = || prepare::prepare(self.disk.as_ref(), self.log.directory(), size).ok();
+        *slot() = has_room.then(prepare).flatten();
         true
     }
 

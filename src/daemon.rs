@@ -1,6 +1,6 @@
 //! Puts the daemon together, and takes it down in order.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::Router;
@@ -27,7 +27,7 @@ use crate::{
     kube::{self, Kube},
     metrics::{self, Listener, Metrics},
     recovery::recover,
-    server::{Bound, Options, tls::Tls},
+    server::{Bound, Options, descriptors, tls::Tls},
     shutdown::{self, Signals},
     space,
     upkeep::{Quotas, Upkeep},
@@ -36,7 +36,7 @@ use crate::{
 
 /// Serves until a signal says otherwise.
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
-    let config = Arc::new(config);
+    let config = Arc::new(within_descriptors(config));
     let signals = shutdown::listen().context("cannot listen for signals")?;
     let stop = signals.stop.clone();
     let readiness = Readiness::default();
@@ -91,7 +91,8 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let routes = auth::guarded(routes(app, hook.clone(), kube), authenticator);
     let options = Options::new(Listener::Api, &config)
         .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes())
-        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64);
+        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64)
+        .never_repeating(admission::ROUTE);
     let served = tokio::spawn(api.serve(routes, options, tls, stop.clone()));
     let reviewed = review(&config, hook, &signals)?;
     draining.pass();
@@ -114,6 +115,15 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     admin.await.context("the admin listener failed")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The configuration, with as many connections as there are file descriptors for.
+fn within_descriptors(mut config: Config) -> Config {
+    let listeners = 2 + usize::from(config.admission.listen.is_some());
+    let connections = &mut config.limits.connections;
+    let fit = descriptors::connections(listeners, connections.get());
+    *connections = NonZeroUsize::new(fit).unwrap_or(*connections);
+    config
 }
 
 /// All that the API's listener offers. What callers need for each path stands in [`auth::access`].

@@ -5,9 +5,9 @@ use std::{future::Future, time::Instant};
 pub(super) use crate::metrics::Operation;
 
 use super::problem::{Problem, Reason};
-use crate::metrics::{self, Decision, Limit, Reason as Label};
+use crate::metrics::{self, Decision, Reason as Label};
 
-/// Carries out an operation; records how long it took, and the bound that it hit, if any.
+/// Carries out an operation; records how long it took.
 pub(super) async fn measured<T>(
     operation: Operation,
     work: impl Future<Output = Result<T, Problem>>,
@@ -15,12 +15,6 @@ pub(super) async fn measured<T>(
     let began = Instant::now();
     let result = work.await;
     metrics::decision_duration(operation, began.elapsed());
-    match &result {
-        Err(problem) if problem.reason() == Reason::Overloaded => {
-            metrics::limit_reached(Limit::Queue);
-        }
-        _ => {}
-    }
     result
 }
 

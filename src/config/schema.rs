@@ -296,6 +296,8 @@ pub struct Limits {
     pub request_body_bytes: Size,
     /// Largest body of `POST /v1/events`.
     pub events_body_bytes: Size,
+    /// Bytes of bodies, of requests and of answers, that a listener holds at once.
+    pub bodies_bytes: Size,
     /// Open connections per listener.
     pub connections: NonZeroUsize,
     /// How long a request's head may take to arrive.
@@ -325,6 +327,7 @@ impl Default for Limits {
         Self {
             request_body_bytes: Size::from_mib(1),
             events_body_bytes: Size::from_mib(32),
+            bodies_bytes: Size::from_mib(256),
             connections: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
             header_timeout: Period::from_secs(5),
             request_timeout: Period::from_secs(10),

@@ -136,7 +136,7 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
     const KIB: Size = Size::from_bytes(1024);
     const MIB: Size = Size::from_mib(1);
     const GIB: Size = Size::from_mib(1024);
-    let ranges: [(&'static str, Size, Size, Size); 5] = [
+    let ranges: [(&'static str, Size, Size, Size); 6] = [
         (
             "nats.max_message_bytes",
             config.nats.max_message_bytes,
@@ -154,6 +154,17 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
             config.limits.events_body_bytes,
             KIB,
             GIB,
+        ),
+        (
+            "limits.bodies_bytes",
+            config.limits.bodies_bytes,
+            // The webhook's bound is the least that has to fit.
+            config
+                .limits
+                .request_body_bytes
+                .max(config.limits.events_body_bytes)
+                .max(Size::from_mib(8)),
+            Size::from_mib(64 * 1024),
         ),
         (
             "journal.segment_bytes",

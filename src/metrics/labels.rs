@@ -187,6 +187,8 @@ labels! {
         RequestBodyBytes = "limits.request_body_bytes",
         /// Room on the disk.
         MinFree = "disk.min_free",
+        /// Bytes of all bodies that are held at once.
+        BodiesBytes = "limits.bodies_bytes",
         /// Commands that wait.
         Queue = "limits.queue",
         /// Open watches.

@@ -16,36 +16,50 @@ use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-use super::timed::Phase;
+use super::{
+    room::{Room, Share},
+    timed::Phase,
+};
 
-/// How far a request's body has got.
+/// How far a request's body has got. What has arrived of it has its room as long as this is held.
 #[derive(Clone, Debug)]
-pub(super) struct Progress(Arc<AtomicU8>);
+pub(super) struct Progress(Arc<Arriving>);
+
+#[derive(Debug)]
+struct Arriving {
+    state: AtomicU8,
+    share: Share,
+}
 
 const ARRIVING: u8 = 0;
 const COMPLETE: u8 = 1;
 const TOO_LARGE: u8 = 2;
 const STALLED: u8 = 3;
+const CROWDED_OUT: u8 = 4;
 
 impl Progress {
     pub(super) fn is_arriving(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == ARRIVING
+        self.0.state.load(Ordering::Relaxed) == ARRIVING
     }
 
     pub(super) fn is_too_large(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == TOO_LARGE
+        self.0.state.load(Ordering::Relaxed) == TOO_LARGE
     }
 
     pub(super) fn has_stalled(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == STALLED
+        self.0.state.load(Ordering::Relaxed) == STALLED
+    }
+
+    pub(super) fn is_crowded_out(&self) -> bool {
+        self.0.state.load(Ordering::Relaxed) == CROWDED_OUT
     }
 
     fn set(&self, state: u8) {
-        self.0.store(state, Ordering::Relaxed);
+        self.0.state.store(state, Ordering::Relaxed);
     }
 }
 
-/// A request's body that fails when it is too large or pauses for too long.
+/// A request's body that fails when it is too large, pauses for too long, or finds no room.
 pub(super) struct Bounded {
     body: Body,
     bytes_left: u64,
@@ -56,13 +70,16 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    pub(super) fn new(body: Body, bytes: u64, pause: Duration) -> (Self, Progress) {
+    pub(super) fn new(body: Body, bytes: u64, pause: Duration, room: &Room) -> (Self, Progress) {
         let state = if body.is_end_stream() {
             COMPLETE
         } else {
             ARRIVING
         };
-        let progress = Progress(Arc::new(AtomicU8::new(state)));
+        let progress = Progress(Arc::new(Arriving {
+            state: AtomicU8::new(state),
+            share: Share::of(room),
+        }));
         let bounded = Self {
             body,
             bytes_left: bytes,
@@ -83,6 +100,11 @@ struct Stalled;
 #[derive(Debug, thiserror::Error)]
 #[error("the body is too large")]
 struct TooLarge;
+
+/// Other bodies take all the room.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no room for the body")]
+struct CrowdedOut;
 
 impl HttpBody for Bounded {
     type Data = Bytes;
@@ -114,6 +136,10 @@ impl HttpBody for Bounded {
                 self.progress.set(TOO_LARGE);
                 return Poll::Ready(Some(Err(TooLarge.into())));
             }
+        }
+        if !self.progress.0.share.grow(length as u64) {
+            self.progress.set(CROWDED_OUT);
+            return Poll::Ready(Some(Err(CrowdedOut.into())));
         }
         if self.body.is_end_stream() {
             self.progress.set(COMPLETE);

@@ -18,6 +18,7 @@ use super::{
     Options,
     body::{Bounded, Progress},
     problem::{last_problem, problem},
+    room::{Room, house},
 };
 use crate::{
     metrics::{self, Limit},
@@ -60,7 +61,7 @@ pub(super) async fn guard(
         .await;
     response.headers_mut().insert(REQUEST_ID, id.0);
     let status = response.status();
-    if status == StatusCode::SERVICE_UNAVAILABLE && !options.retry_after {
+    if status == StatusCode::SERVICE_UNAVAILABLE && !options.may_be_repeated(route) {
         response.headers_mut().remove(header::RETRY_AFTER);
     }
     let took = began.elapsed();
@@ -83,13 +84,18 @@ async fn answer(options: &Options, route: &str, request: Request, next: Next) ->
         return too_large(most);
     }
     let (parts, body) = request.into_parts();
-    let (body, progress) = Bounded::new(body, most, options.body_timeout);
+    let (body, progress) = Bounded::new(body, most, options.body_timeout, &options.room);
     let request = Request::from_parts(parts, Body::new(body));
     let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(options.request_timeout, answered).await {
         Ok(Ok(_)) if progress.is_too_large() => too_large(most),
         Ok(Ok(_)) if progress.has_stalled() => body_timed_out(),
-        Ok(Ok(response)) => response,
+        Ok(Ok(_)) if progress.is_crowded_out() => {
+            metrics::limit_reached(Limit::BodiesBytes);
+            let detail = "other bodies take all the room";
+            to_be_repeated(last_problem(Reason::Overloaded, detail))
+        }
+        Ok(Ok(response)) => housed(response, &options.room),
         Ok(Err(_)) => last_problem(
             Reason::Internal,
             "the request could not be handled; the log says why",
@@ -98,15 +104,32 @@ async fn answer(options: &Options, route: &str, request: Request, next: Next) ->
     }
 }
 
+/// The answer, if there is room for its body.
+fn housed(response: Response, room: &Room) -> Response {
+    let (parts, body) = response.into_parts();
+    match house(body, room) {
+        Some(body) => Response::from_parts(parts, body),
+        None => {
+            metrics::limit_reached(Limit::BodiesBytes);
+            let detail =
+                "other answers take all the room; what the request asked for may have happened";
+            to_be_repeated(problem(Reason::Overloaded, detail))
+        }
+    }
+}
+
 fn timed_out(progress: &Progress) -> Response {
     if progress.is_arriving() {
         return body_timed_out();
     }
     metrics::limit_reached(Limit::RequestTimeout);
-    let mut response = problem(
+    to_be_repeated(problem(
         Reason::Timeout,
         "the request was not answered in time; what it asked for may still happen",
-    );
+    ))
+}
+
+fn to_be_repeated(mut response: Response) -> Response {
     response
         .headers_mut()
         .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

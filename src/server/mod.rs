@@ -5,8 +5,10 @@
 
 mod body;
 mod connection;
+pub mod descriptors;
 mod guard;
 mod problem;
+mod room;
 mod timed;
 pub mod tls;
 
@@ -27,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 pub use connection::Peer;
 pub use guard::RequestId;
 pub use problem::problem;
+use problem::turned_away;
+pub use room::Room;
 use tls::Tls;
 
 use crate::{
@@ -55,9 +59,13 @@ pub struct Options {
     pub body_bytes: u64,
     /// Bytes of a request's body, for routes that differ.
     pub route_body_bytes: Vec<(&'static str, u64)>,
+    /// For the bodies of all requests and answers at once.
+    pub room: Room,
     /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
     /// ten times, which multiplies an overload.
     pub retry_after: bool,
+    /// Routes for which it may not, wherever they are served.
+    pub never_repeated: Vec<&'static str>,
 }
 
 impl Options {
@@ -75,7 +83,9 @@ impl Options {
             grace: config.shutdown.grace.get(),
             body_bytes: limits.request_body_bytes.bytes(),
             route_body_bytes: Vec::new(),
+            room: Room::new(limits.bodies_bytes.bytes()),
             retry_after: !matches!(listener, Listener::Admission),
+            never_repeated: Vec::new(),
         }
     }
 
@@ -84,6 +94,17 @@ impl Options {
     pub fn with_route_body_bytes(mut self, route: &'static str, bytes: u64) -> Self {
         self.route_body_bytes.push((route, bytes));
         self
+    }
+
+    /// With a route whose 503 never bears `Retry-After`.
+    #[must_use]
+    pub fn never_repeating(mut self, route: &'static str) -> Self {
+        self.never_repeated.push(route);
+        self
+    }
+
+    fn may_be_repeated(&self, route: &str) -> bool {
+        self.retry_after && !self.never_repeated.contains(&route)
     }
 
     fn body_bytes_of(&self, route: &str) -> u64 {
@@ -143,11 +164,16 @@ impl Bound {
         let options = Arc::new(options);
         let router = guarded(router, &options);
         let slots = Arc::new(Semaphore::new(options.connections));
+        let full = turned_away(options.retry_after);
         let open = GracefulShutdown::new();
         let cut_off = CancellationToken::new();
         while let Some((stream, peer)) = next(&self.listener, &stop).await {
             let Ok(slot) = slots.clone().try_acquire_owned() else {
-                turn_away(&stream, tls.is_some());
+                metrics::limit_reached(Limit::Connections);
+                if tls.is_none() {
+                    // A fresh socket takes these few bytes at once; if not, the connection just ends.
+                    let _ = stream.try_write(full.as_bytes());
+                }
                 continue;
             };
             let counted = metrics::http_connection(options.listener);
@@ -210,17 +236,6 @@ fn is_of_one_connection(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset
     )
-}
-
-/// Ends a connection that is one too many, without spending anything on it.
-fn turn_away(stream: &TcpStream, tls: bool) {
-    metrics::limit_reached(Limit::Connections);
-    if !tls {
-        // A fresh socket takes these few bytes at once; if not, the connection just ends.
-        let _ = stream.try_write(
-            b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n",
-        );
-    }
 }
 
 async fn drain(ended: impl Future<Output = ()>, grace: Duration, cut_off: &CancellationToken) {

@@ -28,7 +28,9 @@ pub(super) fn options() -> Options {
         grace: LONG,
         body_bytes: 1000,
         route_body_bytes: vec![("/large", 3000)],
+        room: Room::new(1 << 20),
         retry_after: true,
+        never_repeated: vec!["/never"],
     }
 }
 
@@ -280,13 +282,93 @@ async fn connections_are_bounded() {
     first.write_all(GET.as_bytes()).await.unwrap();
     assert!(one_answer(&mut first).await.ends_with("hello"));
     let mut second = server.connect().await;
-    assert_status(&rest(&mut second).await, 503);
+    let answer = rest(&mut second).await;
+    assert_status(&answer, 503);
+    assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
+    assert!(answer.contains("\"reason\":\"Overloaded\""), "{answer}");
     drop(first);
     within(async {
         // The slot is free once the server has seen the end of the first.
         while !server.exchange(LAST_GET).await.ends_with("hello") {}
     })
     .await;
+}
+
+/// Far more than a body may have without taking room.
+const LARGE: usize = 100_000;
+
+#[tokio::test]
+async fn the_bodies_of_requests_share_a_room() {
+    let bounds = Options {
+        body_bytes: 1 << 20,
+        room: Room::new(LARGE as u64),
+        ..options()
+    };
+    let server = Server::start(length_of(), bounds, None);
+    let head = |length: usize| {
+        format!("POST /body HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n")
+    };
+    let mut first = server.connect().await;
+    first.write_all(head(LARGE).as_bytes()).await.unwrap();
+    first.write_all(&vec![b'x'; LARGE - 1]).await.unwrap();
+    // The rest of the room is too small, once the first has arrived.
+    let last = format!("{}{}", head(LARGE), "x".repeat(LARGE));
+    let last = last.replace("host: x", "host: x\r\nconnection: close");
+    let crowded_out = within(async {
+        loop {
+            let answer = server.exchange(&last).await;
+            if answer.starts_with("HTTP/1.1 503") {
+                return answer;
+            }
+        }
+    });
+    let answer = crowded_out.await;
+    assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
+    assert!(answer.contains("\"reason\":\"Overloaded\""), "{answer}");
+    // Small ones always find a place.
+    let small = format!("{}{}", head(1000), "x".repeat(1000));
+    let mut third = server.connect().await;
+    third.write_all(small.as_bytes()).await.unwrap();
+    assert!(one_answer(&mut third).await.ends_with("1000"));
+    // Nobody is held up for long: the first one's end makes room.
+    first.write_all(b"x").await.unwrap();
+    assert!(one_answer(&mut first).await.ends_with(&LARGE.to_string()));
+    let mut fourth = server.connect().await;
+    let again = format!("{}{}", head(LARGE), "x".repeat(LARGE));
+    fourth.write_all(again.as_bytes()).await.unwrap();
+    assert!(one_answer(&mut fourth).await.ends_with(&LARGE.to_string()));
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_share_the_room() {
+    const HUGE: usize = 32 << 20;
+    let router = Router::new()
+        .route("/", get(|| async { vec![b'x'; HUGE] }))
+        .route("/never", get(|| async { vec![b'x'; HUGE] }))
+        .route("/small", get(|| async { "hello" }));
+    let bounds = Options {
+        room: Room::new(HUGE as u64 + 1000),
+        ..options()
+    };
+    let server = Server::start(router, bounds, None);
+    let mut reluctant = server.connect().await;
+    reluctant.write_all(GET.as_bytes()).await.unwrap();
+    // Its answer is there, and is not taken.
+    reluctant.read_exact(&mut [0; 8]).await.unwrap();
+    let answer = server.exchange(LAST_GET).await;
+    assert_status(&answer, 503);
+    assert!(answer.contains("retry-after: 1\r\n"), "{answer}");
+    let never = server
+        .exchange(&LAST_GET.replace("GET /", "GET /never"))
+        .await;
+    assert_status(&never, 503);
+    assert!(!never.contains("retry-after"), "{never}");
+    let small = server
+        .exchange(&LAST_GET.replace("GET /", "GET /small"))
+        .await;
+    assert!(small.ends_with("hello"), "{small}");
+    drop(reluctant);
+    within(async { while server.exchange(LAST_GET).await.len() < HUGE {} }).await;
 }
 
 /// A router whose `/` answers when it is told to, and a channel that tells when it was asked.

@@ -111,6 +111,11 @@ impl Quotad {
         self.child.try_wait().unwrap()
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether `/readyz` says that it is.
     pub(crate) fn is_ready(&self) -> bool {
         let response = agent(REQUEST).get(format!("{}/readyz", self.admin)).call();

@@ -172,6 +172,9 @@ fn a_whole_ledger_is_found_to_be_whole() {
         "{}",
         run.out
     );
+    let more = offline("verify --jobs 4", directory.path());
+    assert_eq!((more.code, more.out), (0, run.out));
+    assert_eq!(offline("verify --jobs 0", directory.path()).code, 2);
     let json = offline("verify -o json", directory.path()).out;
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["whole"], true);
 }

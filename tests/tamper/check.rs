@@ -144,7 +144,7 @@ pub(crate) fn open(ledger: &Ledger, directory: &Path) -> Found {
 struct Entries;
 
 impl Watch for Entries {
-    fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
+    fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
         codec::decode_entries(batch.first_sequence, batch.count, batch.payload)
             .map(drop)
             .map_err(|error| error.to_string())
@@ -154,7 +154,7 @@ impl Watch for Entries {
 /// Checks it as `ledger verify` does.
 pub(crate) fn verify(ledger: &Ledger, directory: &Path) -> Found {
     let (data, archive) = (directory.join(DATA), directory.join(ARCHIVE));
-    let found = journal::verify(Arc::new(RealDisk), &data, Some(&archive), &mut Entries);
+    let found = journal::verify(Arc::new(RealDisk), &data, Some(&archive), &Entries);
     let found = match found {
         Ok(found) => found,
         Err(wrong) => return error(directory, &wrong),

@@ -42,7 +42,7 @@ pub use offline::{Offline, OfflineData};
 pub use reader::{BatchReader, BatchRef};
 pub use recovery::Recovery;
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
-pub use verify::{Verified, Watch, verify};
+pub use verify::{Verified, Watch, verify, verify_with};
 
 use crate::Timestamp;
 

@@ -2,6 +2,7 @@
 //! chain and with the others. Unlike recovery it goes on behind damage and tells all of it, and it changes
 //! nothing.
 
+mod frames;
 mod parts;
 
 use std::{
@@ -16,18 +17,18 @@ use super::{
 };
 use parts::Verifier;
 
-/// Follows a check while it goes on.
-pub trait Watch {
+/// Follows a check while it goes on, from as many threads as check.
+pub trait Watch: Sync {
     /// A part has been begun: what it is, and how many bytes have been checked, of how many.
-    fn progress(&mut self, part: &str, checked: u64, total: u64) {
+    fn progress(&self, part: &str, checked: u64, total: u64) {
         let _ = (part, checked, total);
     }
 
-    /// A batch that is right so far. What is found to be wrong with its payload is reported.
+    /// A batch that is right so far. They come in order only if one thread checks. What is found to be wrong with its payload is reported.
     ///
     /// # Errors
     /// What is wrong with it.
-    fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
+    fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
         let _ = batch;
         Ok(())
     }
@@ -66,7 +67,21 @@ pub fn verify(
     disk: Arc<dyn Disk>,
     directory: &Path,
     archive: Option<&Path>,
-    watch: &mut dyn Watch,
+    watch: &dyn Watch,
+) -> Result<Verified, Error> {
+    verify_with(disk, directory, archive, 1, watch)
+}
+
+/// As [`verify`], with so many threads, of which each looks at one epoch or archive file at a time.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_with(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    archive: Option<&Path>,
+    jobs: usize,
+    watch: &dyn Watch,
 ) -> Result<Verified, Error> {
     let disk: Arc<dyn Disk> = Arc::new(Untouched::new(disk));
     let is_data = offline::exists(disk.as_ref(), directory)?;
@@ -97,7 +112,7 @@ pub fn verify(
         None => files.len(),
     };
     let early = files.split_off(removed);
-    let mut verifier = Verifier::new(disk.as_ref(), directory, watch);
+    let mut verifier = Verifier::new(disk.as_ref(), directory, jobs, watch);
     if let Some(archive) = &archive {
         verifier.archive(archive, &files)?;
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, value_parser};
 use quota_ledger::replay::Until;
 
 /// What can be done with a ledger at rest.
@@ -18,6 +18,8 @@ pub(crate) enum Ledger {
         /// The key that they have to be signed by.
         #[arg(long, value_name = "FILE", requires = "checkpoint")]
         public_key: Option<PathBuf>,
+        #[command(flatten)]
+        jobs: Jobs,
     },
     /// Make a data directory from a backup, once everything in it has been checked.
     Restore {
@@ -32,6 +34,8 @@ pub(crate) enum Ledger {
         /// The key that they have to be signed by.
         #[arg(long, value_name = "FILE", requires = "checkpoint")]
         public_key: Option<PathBuf>,
+        #[command(flatten)]
+        jobs: Jobs,
     },
     /// Make the key pair that signs and verifies checkpoints.
     Keygen {
@@ -80,6 +84,22 @@ pub(crate) enum Ledger {
         #[arg(long, value_name = "DIRECTORY")]
         data_dir: PathBuf,
     },
+}
+
+/// How much is done at once.
+#[derive(Args, Debug)]
+pub(crate) struct Jobs {
+    /// Threads that check bytes; without it, as many as there are processors.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
+}
+
+impl Jobs {
+    /// The number of threads.
+    pub(crate) fn get(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.jobs.map_or_else(processors, usize::from)
+    }
 }
 
 /// Where a ledger is.

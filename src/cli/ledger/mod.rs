@@ -41,19 +41,20 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
             place,
             checkpoint,
             public_key,
-        } => verify::run(
-            place,
-            claims(checkpoint.as_deref(), public_key.as_deref())?,
-            output,
-        ),
+            jobs,
+        } => {
+            let claims = claims(checkpoint.as_deref(), public_key.as_deref())?;
+            verify::run(place, claims, jobs, output)
+        }
         Ledger::Restore {
             backup,
             data_dir,
             checkpoint,
             public_key,
+            jobs,
         } => {
             let claims = claims(checkpoint.as_deref(), public_key.as_deref())?;
-            restore::run(backup, data_dir, claims, output)
+            restore::run(backup, data_dir, claims, jobs, output)
         }
         Ledger::Keygen { file, origin } => checkpoints::keygen(file, origin, output),
         Ledger::Replay { place, until } => replay::run(&open(place)?, output, *until),

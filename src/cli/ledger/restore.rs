@@ -11,20 +11,26 @@ use quota_ledger::journal::{self, BackedUp, Offline, disk::RealDisk};
 
 use super::{building::Building, checkpoints::Claims, open, unread, verify};
 use crate::cli::{
-    args::Place,
+    args::{Jobs, Place},
     backup::tell,
     failure::{Exit, Failure, Outcome},
     output::Output,
 };
 
 /// Checks everything in the backup, and then copies it, each batch checked once more.
-pub(super) fn run(backup: &Path, data_dir: &Path, claims: Claims, output: &Output) -> Outcome {
+pub(super) fn run(
+    backup: &Path,
+    data_dir: &Path,
+    claims: Claims,
+    jobs: &Jobs,
+    output: &Output,
+) -> Outcome {
     let building = Building::begin(data_dir)?;
     let place = Place {
         data_dir: backup.to_path_buf(),
         archive: None,
     };
-    verify::refuse_damage(&verify::check(&place, claims)?)?;
+    verify::refuse_damage(&verify::check(&place, claims, jobs)?)?;
     let made = copy(&place, building.path())?;
     building.finish()?;
     tell(data_dir, &made, output)

@@ -5,6 +5,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use parking_lot::Mutex;
 use quota_ledger::{
     audit::Naive,
     codec,
@@ -16,14 +17,14 @@ use serde_json::{Value, json};
 
 use super::{checkpoints::Claims, progress::Progress, replay, unfolded, unopened, unread};
 use crate::cli::{
-    args::Place,
+    args::{Jobs, Place},
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
 };
 
 /// Checks a ledger; fails with [`Exit::Damaged`] if something is wrong with it.
-pub(super) fn run(place: &Place, claims: Claims, output: &Output) -> Outcome {
-    let found = check(place, claims)?;
+pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -> Outcome {
+    let found = check(place, claims, jobs)?;
     if output.is_structured() {
         output.value(&told(&found))?;
     } else if found.damages.is_empty() {
@@ -33,17 +34,18 @@ pub(super) fn run(place: &Place, claims: Claims, output: &Output) -> Outcome {
 }
 
 /// Checks a ledger, and says what is no damage.
-pub(super) fn check(place: &Place, claims: Claims) -> Outcome<Verified> {
+pub(super) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
     let directory = &place.data_dir;
     let archive = place.archive.as_deref();
-    let mut bytes = Bytes {
+    let bytes = Bytes {
         progress: Progress::of_bytes("checking"),
-        claims,
+        claims: Mutex::new(claims),
     };
-    let mut found = journal::verify(Arc::new(RealDisk), directory, archive, &mut bytes)
+    let disk = Arc::new(RealDisk);
+    let mut found = journal::verify_with(disk, directory, archive, jobs.get(), &bytes)
         .map_err(|error| unopened(error, directory))?;
     drop(bytes.progress);
-    bytes.claims.finish(&mut found);
+    bytes.claims.into_inner().finish(&mut found);
     if found.damages.is_empty() {
         let ledger = Offline::open(Arc::new(RealDisk), directory, archive)
             .map_err(|error| unopened(error, directory))?;
@@ -71,20 +73,20 @@ pub(super) fn refuse_damage(found: &Verified) -> Outcome {
 /// Follows the check of the bytes.
 struct Bytes {
     progress: Progress,
-    claims: Claims,
+    claims: Mutex<Claims>,
 }
 
 impl Watch for Bytes {
-    fn progress(&mut self, _part: &str, checked: u64, total: u64) {
+    fn progress(&self, _part: &str, checked: u64, total: u64) {
         self.progress.of(checked, total);
     }
 
-    fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
+    fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
         let entries = codec::decode_entries(batch.first_sequence, batch.count, batch.payload)
             .map_err(|error| error.to_string())?;
         match entries.last() {
             Some(last) if last.time == batch.time => {
-                self.claims.see(&batch);
+                self.claims.lock().see(&batch);
                 Ok(())
             }
             _ => Err("its time is not that of its last entry".to_owned()),

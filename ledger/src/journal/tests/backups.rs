@@ -123,7 +123,7 @@ fn what_happens_meanwhile_changes_nothing_in_a_backup() {
 
     let copy = directory.path().join("copy");
     assert_eq!(restore(&output.bytes, &copy).unwrap(), expected);
-    let found = verify(Arc::new(RealDisk), &copy, None, &mut ()).unwrap();
+    let found = verify(Arc::new(RealDisk), &copy, None, &()).unwrap();
     assert_eq!((found.damages, found.last), (vec![], Some(durable)));
     let (_journal, copied, recovery) = open(&copy);
     assert_eq!(recovery.durable, durable);

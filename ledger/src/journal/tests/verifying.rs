@@ -1,7 +1,12 @@
 //! The deep check and the offline reader: they find all there is, and change nothing.
 
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering::SeqCst},
+};
+
 use super::*;
-use crate::journal::{BatchRef, Offline, Retention, Verified, Watch, verify};
+use crate::journal::{BatchRef, Offline, Retention, Verified, Watch, verify, verify_with};
 
 /// A ledger with archive, sealed epochs, an epoch being filled, a log and snapshots, killed.
 fn ledger() -> (tempfile::TempDir, Durable) {
@@ -38,7 +43,7 @@ fn check(directory: &Path) -> Verified {
         Arc::new(RealDisk),
         &directory.join("data"),
         Some(&archive),
-        &mut (),
+        &(),
     )
     .unwrap()
 }
@@ -94,13 +99,13 @@ fn what_was_archived_and_not_removed_yet_is_no_damage() {
 
 #[test]
 fn the_watch_sees_every_batch_and_can_object() {
-    struct Objects(u64);
+    struct Objects(AtomicU64);
     impl Watch for Objects {
-        fn batch(&mut self, batch: BatchRef<'_>) -> Result<(), String> {
-            assert_eq!(batch.first_sequence, self.0 + 1);
-            self.0 = batch.last_sequence();
+        fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
+            let last = batch.last_sequence();
+            assert_eq!(batch.first_sequence, self.0.swap(last, SeqCst) + 1);
             assert_eq!(batch.payload, payload(batch.first_sequence, 250));
-            if self.0 == 80 {
+            if last == 80 {
                 Err("not what I expected".to_owned())
             } else {
                 Ok(())
@@ -109,15 +114,53 @@ fn the_watch_sees_every_batch_and_can_object() {
     }
     let (directory, _) = ledger();
     let archive = directory.path().join("archive");
-    let mut watch = Objects(0);
+    let watch = Objects(AtomicU64::new(0));
     let data = directory.path().join("data");
-    let found = verify(Arc::new(RealDisk), &data, Some(&archive), &mut watch).unwrap();
-    assert_eq!(watch.0, 160);
+    let found = verify(Arc::new(RealDisk), &data, Some(&archive), &watch).unwrap();
+    assert_eq!(watch.0.into_inner(), 160);
     assert_eq!(found.damages.len(), 1);
     assert_eq!(
         (found.damages[0].sequence, &*found.damages[0].why),
         (Some(79), "not what I expected")
     );
+}
+
+#[test]
+fn several_threads_find_what_one_finds() {
+    struct Sequences(Mutex<Vec<u64>>);
+    impl Watch for Sequences {
+        fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
+            self.0.lock().unwrap().push(batch.first_sequence);
+            match batch.first_sequence % 30 {
+                1 => Err("not what I expected".to_owned()),
+                _ => Ok(()),
+            }
+        }
+    }
+    let (directory, _) = ledger();
+    let (data, archive) = (
+        directory.path().join("data"),
+        directory.path().join("archive"),
+    );
+    let check = |jobs| {
+        let watch = Sequences(Mutex::default());
+        let disk = Arc::new(RealDisk);
+        let found = verify_with(disk, &data, Some(&archive), jobs, &watch).unwrap();
+        let mut seen = watch.0.into_inner().unwrap();
+        seen.sort_unstable();
+        (found, seen)
+    };
+    for damaged in [false, true] {
+        if damaged {
+            for path in [&files(&archive)[0], &files(&data.join("snapshots"))[0]] {
+                fs::write(path, b"short").unwrap();
+            }
+        }
+        let alone = check(1);
+        assert!(alone.0.damages.len() > 3, "{:?}", alone.0.damages);
+        assert_eq!(check(4), alone);
+        assert_eq!(check(100), alone);
+    }
 }
 
 #[test]
@@ -238,7 +281,7 @@ fn there_has_to_be_a_ledger() {
     let directory = scratch();
     let path = directory.path();
     assert!(matches!(
-        verify(Arc::new(RealDisk), path, None, &mut ()),
+        verify(Arc::new(RealDisk), path, None, &()),
         Err(Error::Io { .. })
     ));
     assert!(matches!(
@@ -247,7 +290,7 @@ fn there_has_to_be_a_ledger() {
     ));
     let _held = open(path);
     assert!(matches!(
-        verify(Arc::new(RealDisk), path, None, &mut ()),
+        verify(Arc::new(RealDisk), path, None, &()),
         Err(Error::Locked { .. })
     ));
 }
@@ -341,7 +384,7 @@ fn a_ledger_without_its_beginning_is_missed() {
     let data = directory.path().join("data");
     fs::remove_file(data.join("LEDGER")).unwrap();
     for left in ["log", "epochs", "snapshots", "anchor"] {
-        let missed = verify(Arc::new(RealDisk), &data, None, &mut ()).unwrap_err();
+        let missed = verify(Arc::new(RealDisk), &data, None, &()).unwrap_err();
         assert!(
             missed.is_damage() && missed.to_string().contains("LEDGER: missing"),
             "{missed}"

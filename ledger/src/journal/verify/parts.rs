@@ -1,24 +1,32 @@
 //! The parts of a ledger, one after the other.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use super::{
     super::{
         anchor,
         archive::{Archive, ArchiveFile},
         epoch::{self, Epoch, Seal},
-        frame::Frame,
         log::{self as commit_log, scan},
         origin,
         snapshot::Snapshots,
     },
-    BatchRef, Damage, Disk, Durable, Error, Verified, Watch,
+    Damage, Disk, Durable, Error, Verified, Watch,
+    frames::{self, Frames, Seen},
 };
 
 pub(super) struct Verifier<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
-    watch: &'a mut dyn Watch,
+    jobs: usize,
+    watch: &'a dyn Watch,
     found: Verified,
     total: u64,
     /// The chain at the sequences that snapshots and files of the archive end at, as far as it has been met.
@@ -26,10 +34,16 @@ pub(super) struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    pub(super) fn new(disk: &'a dyn Disk, directory: &'a Path, watch: &'a mut dyn Watch) -> Self {
+    pub(super) fn new(
+        disk: &'a dyn Disk,
+        directory: &'a Path,
+        jobs: usize,
+        watch: &'a dyn Watch,
+    ) -> Self {
         Self {
             disk,
             directory,
+            jobs,
             watch,
             found: Verified::default(),
             total: 0,
@@ -65,30 +79,39 @@ impl<'a> Verifier<'a> {
         self.watch.progress(part, self.found.bytes, self.total);
     }
 
-    /// Takes in a frame that continues `before`.
-    fn frame(&mut self, file: &Path, before: &Durable, frame: &Frame<'_>) {
-        self.found.batches += 1;
-        self.found.entries = self.found.entries.saturating_add(u64::from(frame.count));
-        self.found.bytes = self.found.bytes.saturating_add(frame.bytes.len() as u64);
-        if self.found.first_sequence == 0 {
-            self.found.first_sequence = frame.first_sequence;
+    /// Takes in what was seen in a part; parts are taken in in their order.
+    fn take(&mut self, seen: Seen) {
+        let found = &mut self.found;
+        found.batches = found.batches.saturating_add(seen.batches);
+        found.entries = found.entries.saturating_add(seen.entries);
+        found.bytes = found.bytes.saturating_add(seen.bytes);
+        if found.first_sequence == 0 {
+            found.first_sequence = seen.first_sequence;
         }
-        for (sequence, position) in &mut self.ends {
-            if *sequence == frame.last_sequence() {
-                *position = Some(frame.end());
-            }
+        found.damages.extend(seen.damages);
+        for end in seen.ends {
+            self.meet(&end);
         }
-        let seen = self.watch.batch(BatchRef {
-            first_sequence: frame.first_sequence,
-            count: frame.count,
-            time: frame.time,
-            payload: frame.payload,
-            hash: frame.hash,
-            previous: before.hash,
-        });
-        if let Err(why) = seen {
-            self.damage(file, Some(frame.first_sequence), why);
-        }
+    }
+
+    /// Looks at the frames of several files at a time, and tells of each when it is begun.
+    fn each<T: Sync>(
+        &self,
+        items: &[T],
+        file: impl Fn(&T) -> &Path + Sync,
+        look: impl Fn(&T, &mut Frames<'_>) -> Result<(), Error> + Sync,
+    ) -> Vec<(Seen, Result<(), Error>)> {
+        let checked = AtomicU64::new(self.found.bytes);
+        frames::each(items, self.jobs, |item| {
+            let path = file(item);
+            let part = path.display().to_string();
+            self.watch
+                .progress(&part, checked.load(Ordering::Relaxed), self.total);
+            let mut frames = Frames::of(path, &self.ends, self.watch);
+            let right = look(item, &mut frames);
+            checked.fetch_add(frames.seen.bytes, Ordering::Relaxed);
+            (frames.seen, right)
+        })
     }
 
     /// The files of an archive, and whether they continue each other.
@@ -99,10 +122,26 @@ impl<'a> Verifier<'a> {
     ) -> Result<(), Error> {
         let bytes: u64 = files.iter().map(|file| file.bytes).sum();
         self.total = self.total.saturating_add(bytes);
-        for file in files {
-            self.begin(&file.path.display().to_string());
-            if let Err(error) = self.archive_file(archive, file) {
+        let ends = Mutex::new(BTreeMap::new());
+        let looked = self.each(
+            files,
+            |file| &file.path,
+            |file, frames| {
+                let found = archive.verify(file, |before, frame| frames.take(before, frame))?;
+                let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+                ends.insert(file.path.clone(), found);
+                Ok(())
+            },
+        );
+        let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (file, (seen, right)) in files.iter().zip(looked) {
+            self.take(seen);
+            if let Err(error) = right {
                 self.report(error)?;
+            }
+            if let Some((before, last)) = ends.get(&file.path) {
+                self.continues(&file.path, before);
+                self.found.last = Some(*last);
             }
         }
         Ok(())
@@ -144,15 +183,6 @@ impl<'a> Verifier<'a> {
     fn end_at(&self, sequence: u64) -> Option<Durable> {
         let met = self.ends.iter().find(|(met, _)| *met == sequence);
         met.and_then(|(_, position)| *position)
-    }
-
-    fn archive_file(&mut self, archive: &Archive, file: &ArchiveFile) -> Result<(), Error> {
-        let (before, last) = archive.verify(file, |before, frame| {
-            self.frame(&file.path, before, frame);
-        })?;
-        self.continues(&file.path, &before);
-        self.found.last = Some(last);
-        Ok(())
     }
 
     /// Checks that a part which begins behind `before` continues what was checked so far.
@@ -254,18 +284,24 @@ impl<'a> Verifier<'a> {
                 Err(error) => self.report(error)?,
             }
         }
-        for (path, seal) in seals {
-            self.begin(&path.display().to_string());
-            self.continues(&path, &seal.before);
-            let epoch = Epoch::new(&directory, seal.before);
-            let mut before = seal.before;
-            let disk = self.disk;
-            let checked = epoch.check(disk, &seal, |frame| {
-                self.frame(&path, &before, frame);
-                before = frame.end();
-            });
-            epoch.close();
-            if let Err(error) = checked {
+        let looked = self.each(
+            &seals,
+            |(path, _)| path,
+            |(_, seal), frames| {
+                let epoch = Epoch::new(&directory, seal.before);
+                let mut before = seal.before;
+                let checked = epoch.check(self.disk, seal, |frame| {
+                    frames.take(&before, frame);
+                    before = frame.end();
+                });
+                epoch.close();
+                checked
+            },
+        );
+        for ((path, seal), (seen, right)) in seals.iter().zip(looked) {
+            self.continues(path, &seal.before);
+            self.take(seen);
+            if let Err(error) = right {
                 self.report(error)?;
             }
             // What follows was chained to what was sealed, whatever is left of it.
@@ -307,11 +343,14 @@ impl<'a> Verifier<'a> {
             let before = scan::before(&bytes).unwrap_or(end);
             self.continues(&path, &before);
             let mut at = before;
+            let mut frames = Frames::of(&path, &self.ends, self.watch);
             let scan = scan::scan(&bytes, &before, |frame| {
                 noted_is_there |= noted == Some(frame.end());
-                self.frame(&path, &at, frame);
+                frames.take(&at, frame);
                 at = frame.end();
             });
+            let seen = frames.seen;
+            self.take(seen);
             let position = scan.extent.last;
             if let Some(fault) = scan.fault {
                 let acknowledged = noted.is_some_and(|noted| noted.sequence > position.sequence);

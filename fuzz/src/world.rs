@@ -6,6 +6,7 @@ use axum::{Router, body::Body};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use quota_ledger::{
+    Span,
     admission::Charging,
     decide::Policy,
     journal::{FileJournal, Options, sim::SimDisk},
@@ -148,7 +149,12 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
     };
     let disk = Arc::new(SimDisk::new(1));
     let (journal, reader, recovery) = FileJournal::open(disk, Path::new("/data"), options).unwrap();
-    let policy = Policy::default();
+    // Nothing expires by itself while an input is looked at.
+    let policy = Policy {
+        default_ttl: Span::from_seconds(86_400),
+        max_ttl: Span::from_seconds(86_400),
+        ..Policy::default()
+    };
     let config = Config::default();
     let (ledger, threads) = writer::start(
         State::default(),

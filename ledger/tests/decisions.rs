@@ -5,8 +5,8 @@
 use quota_ledger::{
     Name, Span, Timestamp,
     decide::{
-        self, Basis, Policy, Precondition, QuotaChange, Refusal, Request, Reserved, Sighting,
-        Verdict,
+        self, Adopted, Basis, Policy, Precondition, QuotaChange, Refusal, Request, Reserved,
+        Sighting, Verdict,
     },
     desk::{Desk, Open},
     event::{Actor, Event, Observed},
@@ -465,6 +465,26 @@ fn an_unknown_version_is_news_only_if_something_changed() {
     assert!(given.sees(&alive("a", 0, "pods=2")));
     assert!(!given.sees(&alive("a", 0, "pods=2")));
     assert!(given.sees(&alive("a", 0, "pods=3")));
+}
+
+#[test]
+fn a_quota_of_unknown_version_is_news_only_if_something_changed() {
+    let mut given = Given::hard("pods=9");
+    let seen = |hard: &str| match alive("quota", 0, "resourcequotas=1") {
+        Sighting::Alive { object, .. } => Sighting::Alive {
+            object,
+            quota: Some(Box::new(Adopted {
+                created: at(0),
+                spec: quota(hard, None).spec,
+                metadata: Box::default(),
+            })),
+        },
+        deleted @ Sighting::Deleted { .. } => deleted,
+    };
+    assert!(given.sees(&seen("pods=4")));
+    assert!(!given.sees(&seen("pods=4")));
+    assert!(given.sees(&seen("pods=5")));
+    assert!(!given.sees(&seen("pods=5")));
 }
 
 #[test]

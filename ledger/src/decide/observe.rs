@@ -100,8 +100,9 @@ fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
         .filter(|view| view.end.is_none());
     let ends_reservation = pending
         .is_some_and(|view| object.version == 0 || object.version > view.reservation.after_version);
+    let adopted = || quota.and_then(|quota| adopt(state, object, quota));
     let Some(known) = known else {
-        return accepted(state, object, ends_reservation, quota);
+        return accepted(object, ends_reservation, adopted());
     };
     if object.version != 0 && object.version <= known.version {
         return Verdict::Ignored;
@@ -111,8 +112,9 @@ fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
         && known.resource == object.resource
         && known.name == object.name
         && known.lapse == object.lapse;
-    if !same || quota.is_some() {
-        return accepted(state, object, ends_reservation, quota);
+    let adopted = adopted();
+    if !same || adopted.is_some() {
+        return accepted(object, ends_reservation, adopted);
     }
     if object.version == 0 && !ends_reservation {
         return Verdict::Ignored;
@@ -126,17 +128,12 @@ fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
     }])
 }
 
-fn accepted(
-    state: &State,
-    object: &Observed,
-    ends_reservation: bool,
-    quota: Option<&Adopted>,
-) -> Verdict {
+fn accepted(object: &Observed, ends_reservation: bool, adopted: Option<Event>) -> Verdict {
     let mut events = vec![Event::ObjectObserved(Box::new(Observed {
         ends_reservation,
         ..object.clone()
     }))];
-    events.extend(quota.and_then(|quota| adopt(state, object, quota)));
+    events.extend(adopted);
     Verdict::Accepted(events)
 }
 

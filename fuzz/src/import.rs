@@ -2,14 +2,18 @@
 
 use std::{path::Path, sync::Arc};
 
-use quota_ledger::journal::{self, sim::SimDisk};
+use quota_ledger::journal::{self, Options, sim::SimDisk};
 use quotad::cli::import_from;
 
 /// Imports the input. What was taken in is a whole ledger with the end that was told.
 pub fn run(data: &[u8]) {
     let disk = SimDisk::new(1);
     let directory = Path::new("/data");
-    match import_from(data, Arc::new(disk.clone()), directory) {
+    let options = Options {
+        segment_bytes: 64 << 10,
+        ..Options::default()
+    };
+    match import_from(data, Arc::new(disk.clone()), directory, options) {
         Err(why) => assert!(!why.is_empty()),
         Ok((last, hash)) => {
             let verified = journal::verify(Arc::new(disk), directory, None, &mut ()).unwrap();

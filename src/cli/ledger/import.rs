@@ -44,7 +44,12 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
     } else {
         Box::new(File::open(file).map_err(|error| Failure::from(error).about(file.display()))?)
     };
-    let end = import(BufReader::new(source), Arc::new(RealDisk), building.path())?;
+    let end = import(
+        BufReader::new(source),
+        Arc::new(RealDisk),
+        building.path(),
+        Options::default(),
+    )?;
     building.finish()?;
     if output.is_structured() {
         return output.value(&end);
@@ -63,14 +68,25 @@ pub fn import_from(
     input: impl BufRead,
     disk: Arc<dyn Disk>,
     directory: &Path,
+    options: Options,
 ) -> Result<(u64, String), String> {
-    match import(input, disk, directory) {
+    match import(input, disk, directory, options) {
         Ok(end) => Ok((end.last_sequence, end.hash)),
         Err(failure) => Err(failure.to_string()),
     }
 }
 
-fn import(input: impl BufRead, disk: Arc<dyn Disk>, directory: &Path) -> Outcome<End> {
+fn import(
+    input: impl BufRead,
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    options: Options,
+) -> Outcome<End> {
+    // The journal is filled step by step, in order.
+    let options = Options {
+        background: false,
+        ..options
+    };
     let mut lines = Lines::new(input);
     let head: Head = lines.expect("the head")?;
     if head.format != FORMAT || head.version != VERSION {
@@ -87,10 +103,6 @@ fn import(input: impl BufRead, disk: Arc<dyn Disk>, directory: &Path) -> Outcome
     if head.previous != Hash::GENESIS.to_string() {
         return Err(lines.wrong("there is no batch before the first entry"));
     }
-    let options = Options {
-        background: false,
-        ..Options::default()
-    };
     let (mut journal, _, _) = FileJournal::open(disk, directory, options).map_err(unread)?;
     let mut end = End {
         batches: 0,

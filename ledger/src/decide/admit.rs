@@ -135,7 +135,7 @@ fn decide(
     if let Some(seen) = unseen_before(state, request) {
         return grow_unseen(state, now, request, seen, holds, policy);
     }
-    let case = Case::of(state, request, &Overlay::default());
+    let case = Case::of(state, request, Overlay::default());
     if request.basis != Basis::Create && case.before.is_none() {
         return Err(no_previous_version(state, &case, policy));
     }
@@ -161,7 +161,7 @@ fn reconsider(
         basis: Basis::Update { version: 0 },
         ..request.clone()
     };
-    let case = Case::of(state, &request, &Overlay::default());
+    let case = Case::of(state, &request, Overlay::default());
     settle(state, now, case, holds, policy)
 }
 
@@ -234,7 +234,7 @@ fn grow_unseen(
             .resources
             .retain(|name, _| growth.get(name).is_some_and(Quantity::is_positive));
     }
-    let mut by_its_word = Case::of(state, request, &Overlay::default());
+    let mut by_its_word = Case::of(state, request, Overlay::default());
     by_its_word.before = Some(seen);
     by_its_word.pending = None;
     if by_its_word.evaluate(state, now, policy)?.is_empty() {
@@ -245,7 +245,7 @@ fn grow_unseen(
         before: None,
         ..request.clone()
     };
-    let case = Case::of(state, &request, &Overlay::default());
+    let case = Case::of(state, &request, Overlay::default());
     settle(state, now, case, holds, policy)
 }
 

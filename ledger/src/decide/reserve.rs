@@ -158,7 +158,7 @@ pub fn check(
     request: &Request,
     policy: &Policy,
 ) -> Result<Vec<LookedAt>, Refusal> {
-    let case = Case::of(state, request, &Overlay::default());
+    let case = Case::of(state, request, Overlay::default());
     case.evaluate(state, now, policy)?;
     Ok(looked_at(
         &state.counted(&request.namespace, &case.overlay),
@@ -185,7 +185,8 @@ fn decide(
             max: policy.max_ttl,
         });
     }
-    let case = Case::of(state, request, overlay);
+    // What cannot be granted ends the batch: nobody looks at the overlay then.
+    let case = Case::of(state, request, std::mem::take(overlay));
     case.evaluate(state, now, policy)?;
     let events = case.grant(state, now, ttl, policy, overlay)?;
     Ok(Reserved {
@@ -231,9 +232,8 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(state: &State, request: &'a Request, overlay: &Overlay) -> Self {
-        let superseded = superseded(state, request);
-        let mut overlay = overlay.clone();
+    pub(super) fn of(state: &State, request: &'a Request, mut overlay: Overlay) -> Self {
+        let superseded = superseded(state, request, &overlay);
         if let Some(uid) = &superseded {
             overlay.end(state, uid);
         }
@@ -349,6 +349,15 @@ impl<'a> Case<'a> {
         if let Some(pending) = known.filter(|known| known.end.is_none()) {
             let footprint = self.target.into_owned();
             let expiration = now.plus(ttl).max(pending.reservation.expiration);
+            *overlay = self.overlay;
+            overlay.end(state, &self.request.uid);
+            overlay.grant(
+                state,
+                &Arc::new(Reservation {
+                    footprint: footprint.clone(),
+                    ..(*pending.reservation).clone()
+                }),
+            );
             return Ok(vec![Event::ReservationGrown {
                 uid: self.request.uid.clone(),
                 namespace: self.request.namespace.clone(),
@@ -357,8 +366,11 @@ impl<'a> Case<'a> {
             }]);
         }
         if self.superseded.is_none() {
-            let total = state.pending_count();
-            let here = state.pending_count_in(&self.request.namespace);
+            let namespace = &self.request.namespace;
+            let [more, more_here] = self.overlay.more_pending(state, namespace);
+            let total = state.pending_count().saturating_add_signed(more);
+            let here = state.pending_count_in(namespace);
+            let here = here.saturating_add_signed(more_here);
             within(total, policy.max_pending, "reservations.max_pending")?;
             within(
                 here,
@@ -369,6 +381,7 @@ impl<'a> Case<'a> {
         let reservation = self
             .request
             .reservation(self.request.footprint.clone(), now, ttl);
+        let reservation = Arc::new(reservation);
         *overlay = self.overlay;
         overlay.grant(state, &reservation);
         let by = self.request.uid.clone();
@@ -379,7 +392,7 @@ impl<'a> Case<'a> {
         });
         Ok(ended
             .into_iter()
-            .chain([Event::ReservationGranted(Arc::new(reservation))])
+            .chain([Event::ReservationGranted(reservation)])
             .collect())
     }
 }
@@ -394,13 +407,12 @@ fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal
     })
 }
 
-fn superseded(state: &State, request: &Request) -> Option<Uid> {
+fn superseded(state: &State, request: &Request, overlay: &Overlay) -> Option<Uid> {
     if request.name.is_empty() || request.basis != Basis::Create {
         return None;
     }
     let resource = Name::from(request.resource.to_string());
-    let pending = state.pending_for(&request.namespace, &resource, &request.name)?;
-    let uid = pending.reservation.uid.clone();
+    let uid = overlay.pending_for(state, &request.namespace, &resource, &request.name)?;
     (uid != request.uid).then_some(uid)
 }
 

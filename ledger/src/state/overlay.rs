@@ -1,6 +1,9 @@
 //! Quotas as a decision sees them: with the sums of the state, and with what the decision itself changes.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     State,
@@ -57,11 +60,16 @@ impl Limit for Counted<'_> {
 
 /// What a decision under way changes in the sums of quotas, before it is an entry.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Overlay(BTreeMap<Name, BTreeMap<Name, Sums>>);
+pub(crate) struct Overlay {
+    sums: BTreeMap<Name, BTreeMap<Name, Sums>>,
+    /// Pending reservations of the state that have ended, or have taken another form.
+    ended: BTreeSet<Uid>,
+    granted: BTreeMap<Uid, Arc<Reservation>>,
+}
 
 impl Overlay {
     fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
-        self.0.get(&namespace.name)?.get(&quota.record.name)
+        self.sums.get(&namespace.name)?.get(&quota.record.name)
     }
 
     fn change(
@@ -70,7 +78,7 @@ impl Overlay {
         quota: &QuotaState,
         change: impl FnOnce(&mut ResourceList),
     ) {
-        let quotas = self.0.entry(namespace.name.clone()).or_default();
+        let quotas = self.sums.entry(namespace.name.clone()).or_default();
         change(
             &mut quotas
                 .entry(quota.record.name.clone())
@@ -81,14 +89,17 @@ impl Overlay {
 
     /// As if a pending reservation had ended.
     pub(crate) fn end(&mut self, state: &State, uid: &Uid) {
-        let Some((_, tracked)) = state.reservations.find_pending(uid) else {
-            return;
+        let reservation = match self.granted.remove(uid) {
+            Some(granted) => granted,
+            None => match state.reservations.find_pending(uid) {
+                Some((_, tracked)) if self.ended.insert(uid.clone()) => tracked.reservation.clone(),
+                _ => return,
+            },
         };
-        let reservation = &tracked.reservation;
         let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
             return;
         };
-        let observed = state.observed_footprint(reservation);
+        let observed = state.observed_footprint(&reservation);
         for quota in namespace.quotas.values() {
             if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
                 self.change(namespace, quota, |reserved| reserved.subtract(&amounts));
@@ -96,8 +107,49 @@ impl Overlay {
         }
     }
 
+    /// The pending reservation for an object of this name.
+    pub(crate) fn pending_for(
+        &self,
+        state: &State,
+        namespace: &Name,
+        resource: &Name,
+        name: &str,
+    ) -> Option<Uid> {
+        let is_for = |granted: &&Arc<Reservation>| {
+            granted.namespace == *namespace
+                && granted.resource == *resource
+                && *granted.name == *name
+        };
+        if let Some(granted) = self.granted.values().find(is_for) {
+            return Some(granted.uid.clone());
+        }
+        let pending = state.pending_for(namespace, resource, name)?;
+        let uid = pending.reservation.uid.clone();
+        (!self.ended.contains(&uid)).then_some(uid)
+    }
+
+    /// How many more reservations are pending, in all and in a namespace, than in the state.
+    pub(crate) fn more_pending(&self, state: &State, namespace: &str) -> [isize; 2] {
+        let mut more = [0, 0];
+        let mut count = |reservation: &Reservation, one: isize| {
+            more[0] += one;
+            more[1] += isize::from(reservation.namespace == *namespace) * one;
+        };
+        for granted in self.granted.values() {
+            count(granted, 1);
+        }
+        for uid in &self.ended {
+            if let Some((_, tracked)) = state.reservations.find_pending(uid) {
+                count(&tracked.reservation, -1);
+            }
+        }
+        more
+    }
+
     /// As if a reservation had been granted.
-    pub(crate) fn grant(&mut self, state: &State, reservation: &Reservation) {
+    pub(crate) fn grant(&mut self, state: &State, reservation: &Arc<Reservation>) {
+        self.granted
+            .insert(reservation.uid.clone(), reservation.clone());
         let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
             return;
         };

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use quota_ledger::{
     Name,
-    event::{Actor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
+    event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
     size,
     source::{self, Item},
 };
@@ -108,6 +108,19 @@ pub async fn record_patiently(
 ) -> Result<Recorded, Unavailable> {
     let shared = Arc::new((chunk, consumed));
     patiently(|| record_shared(ledger, actor, from, shared.clone())).await
+}
+
+/// How far a source is consumed, behind everything that was handed in before: a session that was broken off may
+/// have left something in the queue. While the queue is full it waits and tries again.
+///
+/// # Errors
+/// [`Unavailable::Stopped`].
+pub async fn cursor(ledger: &Ledger, source: &Name) -> Result<Option<Cursor>, Unavailable> {
+    patiently(|| {
+        let source = source.clone();
+        ledger.decide(move |sitting| sitting.desk.state().sources().get(&source).cloned())
+    })
+    .await
 }
 
 /// Records events that stand by themselves. While the queue is full or the disk is low it waits and tries

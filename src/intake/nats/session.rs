@@ -17,7 +17,7 @@ use super::{
     stream::{find, is_all_ours},
 };
 use crate::{
-    intake::record::{Consumed, note, record_patiently},
+    intake::record::{Consumed, cursor, note, record_patiently},
     metrics::Source,
     writer::{Unavailable, now},
 };
@@ -74,10 +74,7 @@ impl<'a> Session<'a> {
     async fn open(intake: &'a Intake) -> Result<(Self, pull::Stream), Ended> {
         let stream = find(intake).await?;
         let source = &intake.source;
-        let cursor = intake
-            .ledger
-            .read(|state| state.sources().get(source).cloned())
-            .await?;
+        let cursor = cursor(&intake.ledger, source).await?;
         let identity = identify(&stream, cursor.as_ref()).await?;
         let mut session = Self {
             intake,

@@ -63,21 +63,17 @@ impl<A> Batcher<A> {
     }
 
     /// A decision was made at the desk: its answer leaves with the batch. `closes`: the batch shall end here.
-    /// Gives whether the batch takes another decision.
+    /// Gives whether the batch takes another one.
     pub fn decided(&mut self, answer: A, closes: bool) -> bool {
         self.answers.push(answer);
         self.closes |= closes;
         !self.is_full()
     }
 
-    fn is_full(&self) -> bool {
-        self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= BATCH_BYTES
-    }
-
-    /// Whether nothing more can be decided before what was handed on is durable.
+    /// Whether the batch takes no more: nothing can be decided before it is handed on.
     #[must_use]
-    pub fn must_wait(&self) -> bool {
-        self.is_full() && !self.syncer_is_idle
+    pub fn is_full(&self) -> bool {
+        self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= BATCH_BYTES
     }
 
     /// The entries that wait to be handed on.
@@ -233,9 +229,9 @@ mod tests {
         let closed = batcher.hand_on().unwrap();
         assert!(decide(&mut batcher, &mut state, 2, false));
         assert!(batcher.hand_on().is_none(), "one batch at a time");
-        assert!(!batcher.must_wait());
+        assert!(!batcher.is_full());
         assert!(!decide(&mut batcher, &mut state, 3, false));
-        assert!(batcher.must_wait(), "full, and the syncer is busy");
+        assert!(batcher.is_full());
         let durably = closed.append(&mut journal).unwrap();
         let durably = durably.sync(&mut journal).unwrap();
         assert_eq!((durably.durable.sequence, durably.answers), (1, vec![1]));
@@ -282,8 +278,8 @@ mod tests {
     fn a_decision_can_end_its_batch() {
         let (mut batcher, mut state) = (Batcher::new(100), State::default());
         assert!(!decide(&mut batcher, &mut state, 1, true));
-        assert!(!batcher.must_wait());
         assert_eq!(batcher.hand_on().unwrap().len(), 1);
+        assert!(!batcher.is_full());
         assert!(decide(&mut batcher, &mut state, 2, false));
     }
 }

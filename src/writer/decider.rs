@@ -67,7 +67,8 @@ impl Decider {
     }
 
     fn step(&mut self) -> Option<()> {
-        if self.batcher.must_wait() {
+        // Full, and not handed on: the syncer is busy.
+        if self.batcher.is_full() {
             self.idle.recv().ok()?;
             self.batcher.synced();
             return self.hand_on();

@@ -2,4 +2,4 @@
 
 mod naive;
 
-pub use naive::Naive;
+pub use naive::{Held, Naive};

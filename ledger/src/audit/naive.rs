@@ -20,8 +20,23 @@ use crate::{
 /// Differences that are told; there may be more.
 const TOLD: usize = 20;
 
+/// What a reservation holds of a limit, and how that limit stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The quota's name.
+    pub quota: Name,
+    /// The limited resource.
+    pub resource: Name,
+    /// What the reservation holds of it, beside what its object counts for.
+    pub held: Quantity,
+    /// What is used and reserved in all.
+    pub counted: Quantity,
+    /// The limit.
+    pub hard: Quantity,
+}
+
 /// What all entries up to a sequence amount to, as lists.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Naive {
     last: Sequence,
     quotas: BTreeMap<(Name, Name), Arc<QuotaRecord>>,
@@ -176,6 +191,49 @@ impl Naive {
             ends_reservation: false,
         };
         self.objects.insert(uid.clone(), object);
+    }
+
+    /// What a pending reservation holds of each limit that it is subject to, by quota and resource; of those that
+    /// it holds nothing of, nothing is told.
+    #[must_use]
+    pub fn held(&self, uid: &Uid) -> Vec<Held> {
+        let Some(reservation) = self.pending.get(uid) else {
+            return Vec::new();
+        };
+        let counts = self.counts();
+        let nothing = Count::default();
+        let count = counts.get(&reservation.namespace).unwrap_or(&nothing);
+        let observed = self.objects.get(uid);
+        let observed = observed.filter(|object| object.namespace == reservation.namespace);
+        let own = Count {
+            objects: Vec::new(),
+            pending: vec![(
+                &reservation.footprint,
+                observed.map(|object| &object.footprint),
+            )],
+        };
+        let mut all = Vec::new();
+        for ((namespace, quota), record) in &self.quotas {
+            if *namespace != reservation.namespace {
+                continue;
+            }
+            for (resource, hard) in record.spec.hard.iter() {
+                let counts = |footprint: &Footprint| counted(record, footprint);
+                let held = own.reserved(resource, counts);
+                if held.is_positive() {
+                    let mut sum = count.used(resource, counts);
+                    sum.add_assign(&count.reserved(resource, counts));
+                    all.push(Held {
+                        quota: quota.clone(),
+                        resource: resource.clone(),
+                        held,
+                        counted: sum,
+                        hard: hard.clone(),
+                    });
+                }
+            }
+        }
+        all
     }
 
     /// Where a state is not what the entries amount to, in words; at most 20 of them. Empty: nowhere.

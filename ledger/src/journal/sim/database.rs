@@ -8,7 +8,7 @@ use std::{
 use super::{
     super::{
         Damage, Error,
-        disk::{Database, Pair},
+        disk::{Database, Listed, Pair},
     },
     Crash, SimDisk,
     state::{Fault, State},
@@ -33,6 +33,16 @@ pub(super) struct SimDatabase {
 impl Pairs {
     pub(super) fn is_empty(&self) -> bool {
         self.now.is_empty()
+    }
+
+    /// Its one file.
+    pub(super) fn listed(&self) -> Listed {
+        let bytes = self.now.values().map(|value| value.len() as u64).sum();
+        Listed {
+            name: "db".to_owned(),
+            is_directory: false,
+            length: bytes,
+        }
     }
 
     /// Turns one bit of one value. sled would see that in a read, or not open; here the value is simply wrong.

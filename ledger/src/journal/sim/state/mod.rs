@@ -251,6 +251,10 @@ impl State {
 
     pub(super) fn list(&mut self, directory: &Path) -> io::Result<Vec<Listed>> {
         self.alive()?;
+        let database = self.names.get(directory);
+        if let Some(pairs) = database.and_then(|inode| self.databases.get(inode)) {
+            return Ok(vec![pairs.listed()]);
+        }
         let within = self.names.range(directory.to_path_buf()..);
         let within = within.take_while(|(path, _)| path.starts_with(directory));
         let children = within.filter(|(path, _)| path.parent() == Some(directory));

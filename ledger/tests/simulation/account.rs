@@ -1,0 +1,354 @@
+//! What has to be true: every entry that was decided is followed here, and compared with what the ledger holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quota_ledger::{
+    Timestamp,
+    audit::{Held, Naive},
+    codec,
+    decide::Policy,
+    event::{Entry, Event},
+    journal::{Durable, FileReader, Hash, Reader as _},
+    quantity::Quantity,
+    state::State,
+    uid::Uid,
+};
+
+/// What is wrong, beginning with the number of the invariant.
+pub(crate) type Checked = Result<(), String>;
+
+macro_rules! ensure {
+    ($holds:expr, $($what:tt)+) => {
+        if !$holds {
+            return Err(format!($($what)+));
+        }
+    };
+}
+pub(crate) use ensure;
+
+/// Everything that was decided, and what of it must not be lost any more.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) fold: Fold,
+    /// Somebody was told of all entries up to here.
+    pub(crate) told: u64,
+    /// Where batches were said to be durable, and the chain there.
+    positions: BTreeMap<u64, Hash>,
+    /// What the state was at some of those places.
+    digests: BTreeMap<u64, [u8; 32]>,
+    /// Whether each entry lies between these: an entry of ledger time in the past is wrong.
+    pub(crate) latest: Timestamp,
+}
+
+/// What the entries amount to, kept in the simplest way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fold {
+    pub(crate) naive: Naive,
+    pending: BTreeMap<Uid, Timestamp>,
+    /// Reservations for creations: the entries that granted them.
+    pub(crate) created: BTreeMap<Uid, u64>,
+    /// Of the source since it last began anew.
+    pub(crate) source: SourceFold,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SourceFold {
+    pub(crate) position: u64,
+    pub(crate) rejected: BTreeSet<u64>,
+    pub(crate) gaps: Vec<(u64, u64)>,
+}
+
+impl SourceFold {
+    pub(crate) fn is_gap(&self, position: u64) -> bool {
+        self.gaps
+            .iter()
+            .any(|(first, last)| (*first..=*last).contains(&position))
+    }
+}
+
+impl Fold {
+    /// I7, I8, I9, and that nothing is granted twice.
+    fn apply(&mut self, entry: &Entry) -> Checked {
+        self.naive.apply(entry);
+        let at = entry.sequence;
+        match &entry.event {
+            Event::ReservationGranted(reservation) => {
+                let uid = &reservation.uid;
+                let before = self.pending.insert(uid.clone(), reservation.expiration);
+                ensure!(
+                    before.is_none(),
+                    "I9: {uid} is granted at {at} while pending"
+                );
+                if reservation.after_version == 0 {
+                    let before = self.created.insert(uid.clone(), at);
+                    ensure!(
+                        before.is_none(),
+                        "I10: {uid} is granted at {before:?} and again at {at}"
+                    );
+                }
+            }
+            Event::ReservationGrown {
+                uid, expiration, ..
+            }
+            | Event::ReservationExtended {
+                uid, expiration, ..
+            } => {
+                let before = self.pending.insert(uid.clone(), *expiration);
+                ensure!(
+                    before.is_some(),
+                    "I9: {uid} is not pending at {at}, but changed"
+                );
+            }
+            Event::ReservationReleased { uid, .. }
+            | Event::ReservationExpired { uid, .. }
+            | Event::ReservationCommitted { uid, .. }
+            | Event::ReservationSuperseded { uid, .. } => {
+                let before = self.pending.remove(uid);
+                ensure!(
+                    before.is_some(),
+                    "I9: {uid} is not pending at {at}, but settled"
+                );
+            }
+            Event::ObjectObserved(object) if object.ends_reservation => {
+                let before = self.pending.remove(&object.uid);
+                ensure!(
+                    before.is_some(),
+                    "I9: {} is not pending at {at}, but settled",
+                    object.uid
+                );
+            }
+            Event::ObjectRefreshed {
+                uid,
+                ends_reservation: true,
+                ..
+            } => {
+                let before = self.pending.remove(uid);
+                ensure!(
+                    before.is_some(),
+                    "I9: {uid} is not pending at {at}, but settled"
+                );
+            }
+            Event::ObjectDeleted { uid, .. } => {
+                self.pending.remove(uid);
+            }
+            Event::SourceReset { .. } => self.source = SourceFold::default(),
+            Event::SourceGapped { first, last, .. } => {
+                let before = self.source.position;
+                ensure!(
+                    *first > before,
+                    "I8: {first} is lost at {at}, but {before} is consumed"
+                );
+                self.source.gaps.push((*first, *last));
+                self.source.position = *last;
+            }
+            Event::SourceAdvanced { cursor, .. } => {
+                let before = self.source.position;
+                ensure!(
+                    cursor.position > before,
+                    "I8: {} is consumed at {at}, and {before} was before",
+                    cursor.position
+                );
+                self.source.position = cursor.position;
+            }
+            Event::MessageRejected(letter) => {
+                let is_new = self.source.rejected.insert(letter.position);
+                ensure!(
+                    is_new,
+                    "I8: message {} counts again at {at}",
+                    letter.position
+                );
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// What a decision could see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight<'a> {
+    pub(crate) watermark: Timestamp,
+    pub(crate) policy: &'a Policy,
+}
+
+impl Account {
+    /// Follows an entry as it is decided.
+    pub(crate) fn follow(&mut self, entry: &Entry, sight: Sight<'_>) -> Checked {
+        let at = entry.sequence;
+        let expected = self.entries.len() as u64 + 1;
+        ensure!(at == expected, "I7: entry {at} where {expected} is next");
+        ensure!(entry.time >= self.latest, "I7: time goes back at {at}");
+        self.latest = entry.time;
+        if let Event::ReservationExpired { uid, .. } = &entry.event {
+            self.expired(uid, entry, sight)?;
+        }
+        let (Event::ReservationGranted(_) | Event::ReservationGrown { .. }) = &entry.event else {
+            self.entries.push(entry.clone());
+            return self.fold.apply(entry);
+        };
+        let uid = match &entry.event {
+            Event::ReservationGranted(reservation) => reservation.uid.clone(),
+            Event::ReservationGrown { uid, .. } => uid.clone(),
+            _ => return Ok(()),
+        };
+        let before = self.fold.naive.held(&uid);
+        self.entries.push(entry.clone());
+        self.fold.apply(entry)?;
+        for held in self.fold.naive.held(&uid) {
+            ensure!(
+                held.counted <= held.hard || !has_grown(&before, &held),
+                "I1: entry {at} grants {uid} {} {} of {}, which makes {} of {}",
+                held.held,
+                held.resource,
+                held.quota,
+                held.counted,
+                held.hard
+            );
+        }
+        Ok(())
+    }
+
+    /// Not before its time, nor while an event that settles it may be on its way.
+    fn expired(&self, uid: &Uid, entry: &Entry, sight: Sight<'_>) -> Checked {
+        let at = entry.sequence;
+        let Some(expiration) = self.fold.pending.get(uid) else {
+            return Err(format!("I9: {uid} is not pending at {at}, but expired"));
+        };
+        ensure!(
+            entry.time >= *expiration,
+            "I9: {uid} expires at {at} before its time"
+        );
+        let held_out = entry.time.minus(sight.policy.max_hold) >= *expiration;
+        ensure!(
+            sight.watermark >= *expiration || held_out,
+            "I9: {uid} expires at {at} while the source is behind"
+        );
+        Ok(())
+    }
+
+    /// I2, I3, I11: the state, with what is decided but not durable, is what the entries amount to.
+    pub(crate) fn compare(&self, state: &State) -> Checked {
+        let told = self.fold.naive.differences(state);
+        ensure!(told.is_empty(), "I2/I3: {}", told.join("; "));
+        for namespace in state.namespaces("") {
+            let totals = state.totals(namespace);
+            let mut all = totals.used.iter().chain(totals.reserved.iter());
+            let negative = all.find(|(_, quantity)| quantity.is_negative());
+            ensure!(negative.is_none(), "I11: {namespace} {negative:?}");
+        }
+        Ok(())
+    }
+
+    /// The world was told that the ledger is durable up to here.
+    pub(crate) fn publish(&mut self, durable: &Durable) {
+        self.told = self.told.max(durable.sequence);
+        self.positions.insert(durable.sequence, durable.hash);
+    }
+
+    /// What the state was at a durable place.
+    pub(crate) fn note(&mut self, sequence: u64, digest: [u8; 32]) {
+        self.digests.insert(sequence, digest);
+    }
+
+    /// I4 to I7: what a start found is what was decided, up to an entry that nobody was told of.
+    pub(crate) fn recovered(&mut self, durable: &Durable, state: &State) -> Checked {
+        let last = durable.sequence;
+        ensure!(
+            last >= self.told,
+            "I4: {} was told of, but the ledger ends at {last}",
+            self.told
+        );
+        ensure!(
+            last <= self.entries.len() as u64,
+            "I4: the ledger ends at {last}, but {} were decided",
+            self.entries.len()
+        );
+        ensure!(
+            state.head().sequence == last,
+            "I5: the state is at {}, the ledger at {last}",
+            state.head().sequence
+        );
+        if last < self.entries.len() as u64 {
+            self.entries
+                .truncate(usize::try_from(last).unwrap_or(usize::MAX));
+            self.fold = Fold::default();
+            for entry in &self.entries {
+                self.fold.apply(entry)?;
+            }
+        }
+        self.latest = self
+            .entries
+            .last()
+            .map_or(Timestamp::EPOCH, |entry| entry.time);
+        self.compare(state)?;
+        self.publish(durable);
+        self.note(last, state.digest());
+        Ok(())
+    }
+
+    /// I4, I6, I7: every entry that can be read is the one that was decided, in its place in the chain. Gives the
+    /// first one that can be read.
+    pub(crate) fn read_all(&self, reader: &FileReader) -> Result<u64, Unread> {
+        let first = reader.first_sequence();
+        let mut next = first;
+        for stored in reader.read(first) {
+            let stored = stored.map_err(Unread::Error)?;
+            let batch = &stored.batch;
+            let entries = codec::decode_entries(batch.first_sequence, batch.count, &batch.payload)
+                .map_err(|error| Unread::Wrong(format!("I4: {error}")))?;
+            for entry in entries {
+                let at = entry.sequence;
+                let decided = at
+                    .checked_sub(1)
+                    .and_then(|at| self.entries.get(usize::try_from(at).ok()?));
+                if at != next || decided != Some(&entry) {
+                    return Err(Unread::Wrong(format!(
+                        "I4: {next} should be {decided:?}, and is {entry:?}"
+                    )));
+                }
+                next += 1;
+            }
+            let noted = self.positions.get(&batch.last_sequence());
+            if noted.is_some_and(|noted| *noted != stored.hash) {
+                return Err(Unread::Wrong(format!(
+                    "I6: another hash at {}",
+                    batch.last_sequence()
+                )));
+            }
+        }
+        if next != self.entries.len() as u64 + 1 {
+            return Err(Unread::Wrong(format!("I4: the reader ends before {next}")));
+        }
+        Ok(first)
+    }
+
+    /// I5, I13: folding all entries again gives every state that was seen, live, from a snapshot, after a start.
+    pub(crate) fn fold_again(&self) -> Checked {
+        let mut state = State::default();
+        for entry in &self.entries {
+            state.apply(entry);
+            if let Some(digest) = self.digests.get(&entry.sequence) {
+                ensure!(
+                    state.digest() == *digest,
+                    "I5: another state at {}",
+                    entry.sequence
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why not everything could be read.
+pub(crate) enum Unread {
+    Error(quota_ledger::journal::Error),
+    Wrong(String),
+}
+
+fn has_grown(before: &[Held], now: &Held) -> bool {
+    let earlier = before
+        .iter()
+        .find(|held| held.quota == now.quota && held.resource == now.resource);
+    now.held > earlier.map_or(Quantity::ZERO, |held| held.held.clone())
+}

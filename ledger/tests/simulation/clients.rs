@@ -1,0 +1,293 @@
+//! Clients: what they ask for, how they repeat what was not answered, and what they remember of the answers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quota_ledger::{
+    Name,
+    decide::{Basis, QuotaChange, Request},
+    uid::Uid,
+};
+
+use super::{
+    account::{Checked, ensure},
+    daemon::{Op, Said},
+    random::Random,
+    settings::Settings,
+    things::{footprint, namespace, spec, uid, wish},
+};
+
+/// Objects have numbers, and those fit into a byte.
+const OBJECTS: u8 = 240;
+
+/// A client, who waits for one answer at a time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Client {
+    /// What it has asked and has no answer to, under this number.
+    pub(crate) asked: Option<(u64, Op)>,
+    /// Whether that is in the daemon's queue, as far as it knows.
+    pub(crate) is_sent: bool,
+}
+
+/// What all clients know together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Clients {
+    pub(crate) all: Vec<Client>,
+    /// Creations that were asked for, by object.
+    pub(crate) created: BTreeMap<u8, Request>,
+    /// Of those, the ones that are known to be granted, and the entry.
+    granted: BTreeMap<u8, u64>,
+    /// Objects for which an update was asked for.
+    updated: BTreeSet<u8>,
+    numbers: BTreeMap<Uid, u8>,
+    next: u8,
+    number: u64,
+    repeated: bool,
+}
+
+impl Clients {
+    pub(crate) fn new(count: u64) -> Self {
+        Self {
+            all: (0..count).map(|_| Client::default()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the last request of a client is one that was made before.
+    pub(crate) const fn is_repeated(&self) -> bool {
+        self.repeated
+    }
+
+    pub(crate) fn is_granted(&self, number: u8) -> bool {
+        self.granted.contains_key(&number)
+    }
+
+    /// The daemon has died: what was on its way may have been carried out or not.
+    pub(crate) fn daemon_died(&mut self) {
+        for client in &mut self.all {
+            client.is_sent = false;
+        }
+    }
+
+    /// What a client sends next.
+    pub(crate) fn ask(
+        &mut self,
+        client: usize,
+        random: &mut Random,
+        settings: &Settings,
+    ) -> Option<(u64, Op)> {
+        if self.all[client].is_sent {
+            return None;
+        }
+        self.repeated = self.all[client].asked.is_some();
+        if self.all[client].asked.is_none() {
+            self.number += 1;
+            let op = self.op(random, settings);
+            self.all[client].asked = Some((self.number, op));
+        }
+        self.all[client].is_sent = true;
+        self.all[client].asked.clone()
+    }
+
+    fn op(&mut self, random: &mut Random, settings: &Settings) -> Op {
+        let space = u8::try_from(random.below(settings.namespaces)).unwrap_or(0);
+        match random.below(20) {
+            0..=5 => Op::Reserve(self.create(space, random, settings)),
+            6 => Op::ReserveAll(
+                (0..2)
+                    .map(|_| self.create(space, random, settings))
+                    .collect(),
+            ),
+            7..=8 => Op::Admit(Request {
+                ttl: None,
+                ..self.create(space, random, settings)
+            }),
+            9 => Op::Check(self.create(space, random, settings)),
+            10..=11 => self
+                .again(random)
+                .map_or_else(|| quota(space, random, settings), Op::Reserve),
+            12 => {
+                // The ledger remembers one reservation of an object: an update takes the creation's place.
+                let number = self.known(random);
+                self.granted.remove(&number);
+                self.updated.insert(number);
+                let footprint = footprint(random.below(5), true, false);
+                let basis = Basis::Update {
+                    version: 1 + random.below(20),
+                };
+                Op::Reserve(wish(
+                    number,
+                    self.space(number, space),
+                    None,
+                    footprint,
+                    basis,
+                    settings.ttl,
+                ))
+            }
+            13..=14 => {
+                let number = self.known(random);
+                Op::Release(self.space(number, space), number)
+            }
+            15 => {
+                let number = self.known(random);
+                Op::Extend(
+                    self.space(number, space),
+                    number,
+                    1 + random.within(0, 2 * settings.ttl),
+                )
+            }
+            16 => {
+                let number = self.known(random);
+                Op::Commit(self.space(number, space), number)
+            }
+            17..=18 => quota(space, random, settings),
+            _ => Op::DeleteQuota(
+                namespace(space),
+                Name::from(format!("quota-{}", random.below(3))),
+            ),
+        }
+    }
+
+    /// A new object, now and then by the name of another.
+    fn create(&mut self, space: u8, random: &mut Random, settings: &Settings) -> Request {
+        self.next = (self.next + 1).min(OBJECTS);
+        let number = self.next;
+        let name = match random.below(4) {
+            0 => u8::try_from(random.below(u64::from(number))).unwrap_or(0),
+            _ => number,
+        };
+        let amount = random.below(5);
+        let ttl = 1 + random.within(0, settings.ttl);
+        let request = wish(
+            number,
+            space,
+            Some(name),
+            footprint(amount, true, random.chance(300)),
+            Basis::Create,
+            ttl,
+        );
+        self.numbers.insert(request.uid.clone(), number);
+        self.created.entry(number).or_insert(request).clone()
+    }
+
+    /// A request that was made before, perhaps long ago; now and then for something else.
+    fn again(&self, random: &mut Random) -> Option<Request> {
+        let request = self.created.get(&self.known(random))?;
+        let mut request = request.clone();
+        if random.chance(200) {
+            request.footprint = footprint(9, true, false);
+        }
+        Some(request)
+    }
+
+    /// An object that was asked for; rather a late one.
+    pub(crate) fn known(&self, random: &mut Random) -> u8 {
+        let last = u64::from(self.next);
+        let back = random.below(last.min(12)).max(random.below(last) / 4);
+        u8::try_from(last.saturating_sub(back)).unwrap_or(0)
+    }
+
+    pub(crate) fn space(&self, number: u8, otherwise: u8) -> u8 {
+        let space = self
+            .created
+            .get(&number)
+            .map(|request| request.namespace.clone());
+        match space.as_deref() {
+            Some("team-0") => 0,
+            Some("team-1") => 1,
+            _ => otherwise,
+        }
+    }
+
+    /// I10: an answer has arrived; it must not contradict those before it.
+    pub(crate) fn answered(&mut self, client: usize, number: u64, said: &Said) -> Checked {
+        let Some((asked, op)) = self.all[client].asked.clone() else {
+            return Ok(());
+        };
+        // An answer to what was asked earlier, and asked again since.
+        if asked != number {
+            return Ok(());
+        }
+        self.all[client] = Client::default();
+        match (&op, said) {
+            (Op::Reserve(request) | Op::Admit(request), said) if request.basis == Basis::Create => {
+                self.granted_or_not(request, said, matches!(op, Op::Admit(_)))
+            }
+            (Op::ReserveAll(requests), Said::Granted(entries)) => {
+                for (request, entry) in requests.iter().zip(entries) {
+                    self.granted_or_not(request, &Said::Granted(vec![*entry]), false)?;
+                }
+                Ok(())
+            }
+            (
+                Op::Release(space, object)
+                | Op::Extend(space, object, _)
+                | Op::Commit(space, object),
+                Said::NotFound,
+            ) => {
+                let here = self.space(*object, *space) == *space;
+                ensure!(
+                    !here || !self.is_granted(*object),
+                    "I4: the grant to {} is forgotten",
+                    uid(*object)
+                );
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn granted_or_not(&mut self, request: &Request, said: &Said, admits: bool) -> Checked {
+        let Some(object) = self.numbers.get(&request.uid).copied() else {
+            return Ok(());
+        };
+        if self.updated.contains(&object) {
+            return Ok(());
+        }
+        let is_same = self.created.get(&object).is_some_and(|created| {
+            created.footprint == request.footprint && created.ttl == request.ttl
+        });
+        let known = self.granted.get(&object).copied();
+        match (said, known) {
+            (Said::Granted(entries), None) if is_same => {
+                let entry = entries.first().copied().unwrap_or(0);
+                self.granted.insert(object, entry);
+                Ok(())
+            }
+            // An API server may ask again for what other webhooks have changed: that is reconsidered.
+            _ if admits => Ok(()),
+            (Said::Granted(entries), Some(entry)) => {
+                ensure!(
+                    is_same,
+                    "I10: {} is granted for something else",
+                    request.uid
+                );
+                ensure!(
+                    entries == &[entry],
+                    "I10: {} was granted at {entry}, and now at {entries:?}",
+                    request.uid
+                );
+                Ok(())
+            }
+            (said, Some(entry)) if is_same => Err(format!(
+                "I10: {} was granted at {entry}, and now is {said:?}",
+                request.uid
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn quota(space: u8, random: &mut Random, settings: &Settings) -> Op {
+    let number = u8::try_from(random.below(3)).unwrap_or(0);
+    Op::SetQuota(QuotaChange {
+        namespace: namespace(space),
+        name: Name::from(format!("quota-{number}")),
+        fresh_uid: Uid::from_uuid([200 + number; 16]),
+        spec: spec(
+            random.below(settings.hard + 1),
+            u8::try_from(random.below(4)).unwrap_or(0),
+        ),
+        metadata: Box::default(),
+        precondition: None,
+    })
+}

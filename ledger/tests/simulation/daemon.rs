@@ -1,0 +1,329 @@
+//! The daemon without its threads: the core's own parts, put together as `src/writer`, `src/recovery.rs` and
+//! `src/upkeep.rs` put them together, and moved on one call at a time.
+
+use std::{collections::VecDeque, path::Path, sync::Arc};
+
+use quota_ledger::{
+    Name, Span, Timestamp,
+    batcher::{Batcher, Closed, Durably},
+    decide::{self, Policy, QuotaChange, Refusal, Request, Review},
+    desk::Desk,
+    event::{Actor, Cursor, Event},
+    journal::{Error, FileJournal, FileReader, Recovery, sim::SimDisk},
+    replay,
+    source::{self, Consumed, Item},
+    state::{Image, State},
+};
+
+use super::{
+    session::SOURCE,
+    settings::{DIRECTORY, Settings},
+    things::{namespace, uid},
+};
+
+/// A client's request.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Reserve(Request),
+    ReserveAll(Vec<Request>),
+    Admit(Request),
+    Check(Request),
+    Release(u8, u8),
+    Extend(u8, u8, i64),
+    Commit(u8, u8),
+    SetQuota(QuotaChange),
+    DeleteQuota(Name, Name),
+}
+
+/// What waits in the daemon's queue.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Client {
+        client: usize,
+        number: u64,
+        op: Op,
+    },
+    /// Of the consumer's session in this life of it.
+    Session(u64, Errand),
+    Image,
+}
+
+/// What a consumer's session wants.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// To know how far the source is consumed.
+    Cursor,
+    Reset(Name),
+    Gap(u64, u64),
+    Record {
+        items: Vec<Item>,
+        consumed: Consumed,
+    },
+}
+
+/// What a decision said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// Granted, by these entries.
+    Granted(Vec<u64>),
+    /// Nothing had to be granted.
+    Unlimited,
+    Done,
+    Denied,
+    UidReused,
+    NotFound,
+    Refused,
+}
+
+/// Whom an answer is for.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    Client {
+        client: usize,
+        number: u64,
+        said: Said,
+    },
+    Session(u64, Told),
+    Image(Box<Image>),
+}
+
+/// What a consumer's session is told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Cursor(Option<Cursor>),
+    Noted,
+    Recorded(u64),
+}
+
+/// An answer, and the last entry that it rests on.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) wish: Wish,
+    pub(crate) head: u64,
+}
+
+/// One life of the daemon.
+pub(crate) struct Daemon {
+    pub(crate) state: State,
+    pub(crate) reader: FileReader,
+    pub(crate) journal: FileJournal,
+    pub(crate) watermark: Timestamp,
+    pub(crate) durable: u64,
+    batcher: Batcher<Answer>,
+    /// Entries of the open batch that were looked at.
+    followed: usize,
+    handed: Option<Closed<Answer>>,
+    /// The syncing thread has said that it is idle; the deciding one has not heard it yet.
+    is_idle_again: bool,
+    queue: VecDeque<Job>,
+    room: usize,
+    policy: Policy,
+}
+
+impl Daemon {
+    pub(crate) fn start(
+        disk: &SimDisk,
+        settings: &Settings,
+    ) -> Result<(Self, Recovery), replay::Error> {
+        let disk = Arc::new(disk.clone());
+        let options = settings.options.clone();
+        let recovered = replay::recover(disk, Path::new(DIRECTORY), options)?;
+        let daemon = Self {
+            durable: recovered.recovery.durable.sequence,
+            state: recovered.state,
+            reader: recovered.reader,
+            journal: recovered.journal,
+            watermark: Timestamp::from_nanoseconds(i64::MIN),
+            batcher: Batcher::new(settings.max_entries),
+            followed: 0,
+            handed: None,
+            is_idle_again: false,
+            queue: VecDeque::new(),
+            room: settings.queue,
+            policy: settings.policy.clone(),
+        };
+        Ok((daemon, recovered.recovery))
+    }
+
+    /// Puts a job into the queue, or gives it back if there is no room.
+    pub(crate) fn submit(&mut self, job: Job) -> Result<(), Job> {
+        if self.queue.len() >= self.room {
+            return Err(job);
+        }
+        self.queue.push_back(job);
+        Ok(())
+    }
+
+    /// Whether nothing waits anywhere.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.batcher.is_empty() && self.handed.is_none()
+    }
+
+    /// The deciding thread: what is due, then up to so many jobs. `see` is shown each new entry.
+    pub(crate) fn decide(
+        &mut self,
+        now: Timestamp,
+        jobs: usize,
+        see: &mut impl FnMut(&quota_ledger::event::Entry, &State) -> Result<(), String>,
+        decided: &mut impl FnMut(&Job, &Said) -> Result<(), String>,
+    ) -> Result<(), String> {
+        if self.batcher.is_full() {
+            self.hear();
+            return Ok(());
+        }
+        self.batcher
+            .record_due(&mut self.state, now, self.watermark, &self.policy);
+        self.follow(see)?;
+        for _ in 0..jobs {
+            let Some(job) = self.queue.pop_front() else {
+                break;
+            };
+            let closes = matches!(job, Job::Image);
+            let mut desk = self.batcher.desk(&mut self.state, now);
+            let (wish, said) = carry_out(&mut desk, &job, &self.policy);
+            if let Some(said) = &said {
+                decided(&job, said)?;
+            }
+            let head = self.state.head().sequence;
+            let takes_more = self.batcher.decided(Answer { wish, head }, closes);
+            self.follow(see)?;
+            if !takes_more {
+                break;
+            }
+        }
+        self.hand_on();
+        Ok(())
+    }
+
+    /// The deciding thread hears that the syncing one is idle.
+    pub(crate) fn hear(&mut self) {
+        if std::mem::take(&mut self.is_idle_again) {
+            self.batcher.synced();
+            self.hand_on();
+        }
+    }
+
+    fn follow(
+        &mut self,
+        see: &mut impl FnMut(&quota_ledger::event::Entry, &State) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for entry in &self.batcher.waiting()[self.followed..] {
+            see(entry, &self.state)?;
+        }
+        self.followed = self.batcher.waiting().len();
+        Ok(())
+    }
+
+    fn hand_on(&mut self) {
+        if let Some(closed) = self.batcher.hand_on() {
+            self.handed = Some(closed);
+            self.followed = 0;
+        }
+    }
+
+    /// The syncing thread: makes durable what was handed on.
+    pub(crate) fn sync(&mut self) -> Result<Option<Durably<Answer>>, Error> {
+        let Some(closed) = self.handed.take() else {
+            return Ok(None);
+        };
+        let durably = closed.append(&mut self.journal)?.sync(&mut self.journal)?;
+        self.durable = durably.durable.sequence;
+        self.is_idle_again = true;
+        Ok(Some(durably))
+    }
+}
+
+fn carry_out(desk: &mut Desk<'_>, job: &Job, policy: &Policy) -> (Wish, Option<Said>) {
+    match job {
+        Job::Client { client, number, op } => {
+            let said = answer(desk, op, policy);
+            let wish = Wish::Client {
+                client: *client,
+                number: *number,
+                said: said.clone(),
+            };
+            (wish, Some(said))
+        }
+        Job::Session(life, errand) => (Wish::Session(*life, run_errand(desk, errand)), None),
+        Job::Image => (Wish::Image(Box::new(desk.state().image())), None),
+    }
+}
+
+fn run_errand(desk: &mut Desk<'_>, errand: &Errand) -> Told {
+    let source = Name::from(SOURCE);
+    let actor = Actor::named("nats:OBJECTS");
+    match errand {
+        Errand::Cursor => return Told::Cursor(desk.state().sources().get(&source).cloned()),
+        Errand::Reset(incarnation) => desk.record(&actor, [decide::reset(&source, incarnation)]),
+        Errand::Gap(first, last) => desk.record(&actor, [decide::gap(&source, *first, *last)]),
+        Errand::Record { items, consumed } => {
+            source::record(desk, &actor, items, 0, Some(consumed));
+            return Told::Recorded(consumed.cursor.position);
+        }
+    };
+    Told::Noted
+}
+
+fn answer(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
+    let actor = Actor::named("client");
+    let events = match events(desk.state(), desk.now(), op, policy) {
+        Ok(events) => events,
+        Err(refusal) => return said(&refusal),
+    };
+    desk.record(&actor, events);
+    let granted = |request: &Request| {
+        desk.state()
+            .reservation(&request.uid)
+            .map(|view| view.entry)
+    };
+    match op {
+        Op::Reserve(request) => Said::Granted(granted(request).into_iter().collect()),
+        Op::ReserveAll(requests) => Said::Granted(requests.iter().filter_map(granted).collect()),
+        Op::Admit(request) => match granted(request) {
+            Some(entry) => Said::Granted(vec![entry]),
+            None => Said::Unlimited,
+        },
+        _ => Said::Done,
+    }
+}
+
+fn events(state: &State, now: Timestamp, op: &Op, policy: &Policy) -> Result<Vec<Event>, Refusal> {
+    match op {
+        Op::Reserve(request) => {
+            decide::reserve(state, now, request, policy).map(|reserved| reserved.events)
+        }
+        Op::ReserveAll(requests) => match decide::reserve_all(state, now, requests, policy) {
+            Ok(all) => Ok(all
+                .into_iter()
+                .flat_map(|reserved| reserved.events)
+                .collect()),
+            Err((_, refusal)) => Err(refusal),
+        },
+        Op::Admit(request) => {
+            let review = Review {
+                request: request.clone(),
+                measure: decide::Measure::Given,
+                holds: true,
+            };
+            decide::admit(state, now, &review, policy).map(|admitted| admitted.events)
+        }
+        Op::Check(request) => decide::check(state, now, request, policy).map(|_| Vec::new()),
+        Op::Release(space, number) => decide::release(state, &namespace(*space), &uid(*number)),
+        Op::Extend(space, number, ttl) => {
+            let ttl = Span::from_seconds(*ttl);
+            decide::extend(state, now, &namespace(*space), &uid(*number), ttl, policy)
+        }
+        Op::Commit(space, number) => decide::commit(state, &namespace(*space), &uid(*number), None),
+        Op::SetQuota(change) => decide::set_quota(state, now, change),
+        Op::DeleteQuota(space, name) => decide::delete_quota(state, space, name, None),
+    }
+}
+
+fn said(refusal: &Refusal) -> Said {
+    match refusal {
+        Refusal::Denied(_) => Said::Denied,
+        Refusal::UidReused(_) => Said::UidReused,
+        Refusal::NotFound(_) => Said::NotFound,
+        _ => Said::Refused,
+    }
+}

@@ -1,0 +1,312 @@
+//! The consumer of the stream, as the daemon's session does it, but step by step: the decisions are the core's own
+//! ([`identify`], [`Follower`], `source::record`), the order of the steps follows `src/intake/nats/session.rs`.
+
+use std::collections::VecDeque;
+
+use quota_ledger::{
+    Name, Timestamp,
+    event::{Cursor, DeadLetter},
+    source::{self, Consumed, Follower, Identity, Item, identify, is_what_was_consumed},
+};
+
+use super::{
+    daemon::{Errand, Job, Told},
+    random::Random,
+    report::Report,
+    settings::StreamFaults,
+    stream::{Message, Stream},
+};
+
+pub(crate) const SOURCE: &str = "OBJECTS";
+
+/// Most items of a chunk.
+const CHUNK: usize = 5;
+
+#[derive(Debug)]
+enum Phase {
+    /// Nothing is known of the stream.
+    Closed,
+    /// The cursor is being asked for.
+    Reading,
+    /// The cursor is known.
+    Found(Option<Cursor>),
+    /// What is to be noted before anything is consumed; it may be on its way.
+    Noting {
+        left: VecDeque<Errand>,
+        is_sent: bool,
+    },
+    Live,
+    /// Over, once what is on its way is durable: the next session looks at the cursor, which has to stand still.
+    Ending,
+}
+
+/// What the server sends: the consumer's count, the stream's position, and the message.
+type Delivery = (u64, u64, Message);
+
+/// One consumer's life.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// Each session is another: answers to an earlier one are none of its business.
+    life: u64,
+    phase: Phase,
+    incarnation: Name,
+    /// Last position that is consumed and durable.
+    pub(crate) position: u64,
+    target: Option<(u64, Timestamp)>,
+    follower: Follower,
+    wire: VecDeque<Delivery>,
+    /// What the consumer on the server delivered last.
+    sent: (u64, u64),
+    items: Vec<Item>,
+    gaps: Vec<std::ops::RangeInclusive<u64>>,
+    cursor: Option<Cursor>,
+    is_recording: bool,
+}
+
+impl Session {
+    pub(crate) fn closed(life: u64) -> Self {
+        Self {
+            life,
+            phase: Phase::Closed,
+            incarnation: Name::default(),
+            position: 0,
+            target: None,
+            follower: Follower::new(true, 0),
+            wire: VecDeque::new(),
+            sent: (0, 0),
+            items: Vec::new(),
+            gaps: Vec::new(),
+            cursor: None,
+            is_recording: false,
+        }
+    }
+
+    /// The next session, which begins anew.
+    pub(crate) fn close(&mut self) {
+        *self = Self::closed(self.life + 1);
+    }
+
+    /// The consumer is gone, or cannot be trusted any more.
+    pub(crate) fn end(&mut self) {
+        match self.is_recording {
+            true => self.phase = Phase::Ending,
+            false => self.close(),
+        }
+    }
+
+    /// One step towards the next message; gives what is to be decided.
+    pub(crate) fn step(&mut self, stream: &Stream) -> Option<Job> {
+        let errand = self.errand(stream)?;
+        Some(Job::Session(self.life, errand))
+    }
+
+    fn errand(&mut self, stream: &Stream) -> Option<Errand> {
+        match &mut self.phase {
+            Phase::Closed => {
+                self.phase = Phase::Reading;
+                Some(Errand::Cursor)
+            }
+            Phase::Reading | Phase::Ending | Phase::Noting { is_sent: true, .. } => None,
+            Phase::Found(cursor) => {
+                let cursor = cursor.take();
+                self.take_up(cursor.as_ref(), stream);
+                None
+            }
+            Phase::Noting { left, is_sent } => {
+                let errand = left.pop_front();
+                *is_sent = errand.is_some();
+                if errand.is_none() {
+                    self.phase = Phase::Live;
+                    self.follower = Follower::new(true, self.position);
+                    self.sent = (0, self.position);
+                }
+                errand
+            }
+            Phase::Live => self.live(),
+        }
+    }
+
+    /// The queue had no room for what [`Session::step`] gave.
+    pub(crate) fn put_back(&mut self, job: Job) {
+        let Job::Session(_, errand) = job else {
+            return;
+        };
+        match (&mut self.phase, errand) {
+            (_, Errand::Cursor) => self.phase = Phase::Closed,
+            (Phase::Noting { left, is_sent }, errand) => {
+                left.push_front(errand);
+                *is_sent = false;
+            }
+            (_, Errand::Record { items, consumed }) => {
+                self.items = items;
+                self.gaps = consumed.gaps;
+                self.cursor = Some(consumed.cursor);
+                self.is_recording = false;
+            }
+            _ => {}
+        }
+    }
+
+    fn take_up(&mut self, cursor: Option<&Cursor>, stream: &Stream) {
+        self.incarnation = stream.incarnation();
+        self.position = cursor.map_or(0, |cursor| cursor.position);
+        let mut identity = identify(cursor, &self.incarnation, stream.last);
+        if let (Identity::Held, Some(cursor)) = (identity, cursor) {
+            let held = stream.messages.get(&cursor.position);
+            identity = is_what_was_consumed(cursor, held.map(|held| (held.time, &*held.payload)));
+        }
+        let mut left = VecDeque::new();
+        if identity != Identity::Same {
+            left.push_back(Errand::Reset(self.incarnation.clone()));
+            self.position = 0;
+        }
+        let first = stream.first();
+        if first > self.position + 1 {
+            left.push_back(Errand::Gap(self.position + 1, first - 1));
+            self.position = first - 1;
+        }
+        self.phase = Phase::Noting {
+            left,
+            is_sent: false,
+        };
+    }
+
+    /// The server sends the next message, or confuses it.
+    pub(crate) fn deliver(
+        &mut self,
+        stream: &Stream,
+        faults: &StreamFaults,
+        random: &mut Random,
+        report: &mut Report,
+    ) {
+        if !matches!(self.phase, Phase::Live) || self.incarnation != stream.incarnation() {
+            return;
+        }
+        let Some((position, message)) = stream.messages.range(self.sent.1 + 1..).next() else {
+            return;
+        };
+        self.sent = (self.sent.0 + 1, *position);
+        if random.chance(faults.drop) {
+            report.count("message not delivered");
+            return;
+        }
+        let delivery = (self.sent.0, *position, message.clone());
+        self.wire.push_back(delivery.clone());
+        if random.chance(faults.duplicate) {
+            report.count("message delivered twice");
+            // By the same consumer, or, as after a change of the server's leader, under a new number.
+            if random.chance(500) {
+                self.sent.0 += 1;
+            }
+            self.wire.push_back((self.sent.0, delivery.1, delivery.2));
+        }
+        if self.wire.len() > 1 && random.chance(faults.reorder) {
+            report.count("messages out of order");
+            self.wire.rotate_right(1);
+        }
+    }
+
+    fn live(&mut self) -> Option<Errand> {
+        if self.items.len() < CHUNK
+            && let Some(delivery) = self.wire.pop_front()
+        {
+            self.take(delivery);
+        }
+        let cursor = self.cursor.take_if(|_| !self.is_recording)?;
+        self.is_recording = true;
+        Some(Errand::Record {
+            items: std::mem::take(&mut self.items),
+            consumed: Consumed {
+                source: Name::from(SOURCE),
+                gaps: std::mem::take(&mut self.gaps),
+                cursor,
+            },
+        })
+    }
+
+    fn take(&mut self, (count, position, message): Delivery) {
+        let Ok(gap) = self.follower.take(count, position) else {
+            return self.end();
+        };
+        self.gaps.extend(gap);
+        self.items.push(match message.told {
+            Some(sighting) => Item::Sighting(sighting),
+            None => Item::Rejected(DeadLetter {
+                source: Name::from(SOURCE),
+                position,
+                reason: "nobody understands it".into(),
+                payload: Box::default(),
+            }),
+        });
+        self.cursor = Some(Cursor {
+            incarnation: self.incarnation.clone(),
+            position,
+            time: message.time,
+            checksum: source::checksum(&message.payload),
+        });
+    }
+
+    /// What was asked for is durable. Gives up to when everything is consumed, if that is known now.
+    pub(crate) fn settle(&mut self, life: u64, told: Told) -> Option<Timestamp> {
+        if life != self.life {
+            return None;
+        }
+        match (&mut self.phase, told) {
+            (Phase::Reading, Told::Cursor(cursor)) => self.phase = Phase::Found(cursor),
+            (Phase::Noting { is_sent, .. }, Told::Noted) => *is_sent = false,
+            (Phase::Ending, Told::Recorded(_)) => self.close(),
+            (Phase::Live, Told::Recorded(position)) => {
+                self.position = position;
+                self.is_recording = false;
+            }
+            _ => {}
+        }
+        self.reach_target()
+    }
+
+    fn reach_target(&mut self) -> Option<Timestamp> {
+        let (_, asked) = self.target.take_if(|(last, _)| self.position >= *last)?;
+        Some(asked)
+    }
+
+    /// Asks how far the stream has got, and whether it is still the same. Gives what [`Session::settle`] gives.
+    pub(crate) fn poll(&mut self, stream: &Stream, now: Timestamp) -> Option<Timestamp> {
+        if !matches!(self.phase, Phase::Live) {
+            return None;
+        }
+        if self.incarnation != stream.incarnation() || stream.last < self.position {
+            self.end();
+            return None;
+        }
+        self.target.get_or_insert((stream.last, now));
+        let is_idle = !self.is_recording && self.items.is_empty() && self.wire.is_empty();
+        if is_idle && self.position < stream.last {
+            let next = stream.messages.range(self.position + 1..).next();
+            match next {
+                // Nothing but lost messages up to the end.
+                None => {
+                    let left = VecDeque::from([Errand::Gap(self.position + 1, stream.last)]);
+                    self.position = stream.last;
+                    self.phase = Phase::Noting {
+                        left,
+                        is_sent: false,
+                    };
+                }
+                // The consumer has stalled.
+                Some((position, _)) if self.sent.1 >= *position => self.end(),
+                Some(_) => {}
+            }
+            return None;
+        }
+        self.reach_target()
+    }
+
+    /// Whether everything is consumed.
+    pub(crate) fn is_settled(&self, stream: &Stream) -> bool {
+        matches!(self.phase, Phase::Live)
+            && !self.is_recording
+            && self.items.is_empty()
+            && self.position == stream.last
+            && self.incarnation == stream.incarnation()
+    }
+}

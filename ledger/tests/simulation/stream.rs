@@ -1,0 +1,163 @@
+//! A stream on a server that is not to be trusted, and the producer that writes to it.
+
+use std::collections::BTreeMap;
+
+use quota_ledger::{Name, Timestamp, decide::Sighting, event::Observed, object::Footprint};
+
+use super::{
+    random::Random,
+    things::{footprint, namespace, uid},
+};
+
+/// A message: what it says, or that nobody will understand it.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) time: Timestamp,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) told: Option<Sighting>,
+}
+
+/// A stream in one of its lives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stream {
+    life: u64,
+    pub(crate) messages: BTreeMap<u64, Message>,
+    pub(crate) last: u64,
+    published: u64,
+}
+
+impl Stream {
+    pub(crate) fn incarnation(&self) -> Name {
+        Name::from(format!("life-{}", self.life))
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.messages
+            .keys()
+            .next()
+            .map_or(self.last + 1, |first| *first)
+    }
+
+    pub(crate) fn publish(&mut self, time: Timestamp, told: Option<Sighting>) {
+        self.last += 1;
+        self.published += 1;
+        let message = Message {
+            time,
+            payload: self.published.to_le_bytes().to_vec(),
+            told,
+        };
+        self.messages.insert(self.last, message);
+    }
+
+    /// The oldest messages go, as by age or by an operator's hand.
+    pub(crate) fn purge(&mut self, random: &mut Random) {
+        let upto = self.first() + random.below(6);
+        self.messages.retain(|position, _| *position >= upto);
+    }
+
+    /// A range in the middle is lost.
+    pub(crate) fn lose_middle(&mut self, random: &mut Random) {
+        let first = self.first() + random.below(self.messages.len() as u64);
+        let lost = first..first + 1 + random.below(4);
+        self.messages.retain(|position, _| !lost.contains(position));
+    }
+
+    /// The server has lost what it acknowledged last, and gives the same positions to others.
+    pub(crate) fn lose_tail(&mut self, random: &mut Random) {
+        self.last = self.last.saturating_sub(1 + random.below(5));
+        let last = self.last;
+        self.messages.retain(|position, _| *position <= last);
+    }
+
+    /// Deleted and created again by the same name.
+    pub(crate) fn recreate(&mut self) {
+        self.life += 1;
+        self.messages.clear();
+        self.last = 0;
+    }
+}
+
+/// An object as it really is.
+#[derive(Clone, Debug)]
+pub(crate) struct Truth {
+    pub(crate) namespace: u8,
+    pub(crate) version: u64,
+    pub(crate) footprint: Footprint,
+    pub(crate) is_alive: bool,
+}
+
+/// All objects as they really are, by number; a number is used for one object only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cluster {
+    pub(crate) objects: BTreeMap<u8, Truth>,
+    version: u64,
+}
+
+impl Cluster {
+    fn next_version(&mut self) -> u64 {
+        self.version += 1;
+        self.version
+    }
+
+    /// An object is created or changed; nothing if it is gone.
+    pub(crate) fn change(&mut self, number: u8, space: u8, amount: u64) -> Option<Sighting> {
+        let version = self.next_version();
+        let truth = self.objects.entry(number).or_insert(Truth {
+            namespace: space,
+            version,
+            footprint: Footprint::default(),
+            is_alive: true,
+        });
+        truth.version = version;
+        truth.footprint = footprint(amount, true, false);
+        truth.is_alive.then(|| sighting(number, truth))
+    }
+
+    pub(crate) fn delete(&mut self, number: u8) -> Option<Sighting> {
+        let truth = self.objects.get_mut(&number)?;
+        truth.is_alive = false;
+        Some(sighting(number, truth))
+    }
+
+    /// Everything again, as a producer lists what there is; what lives gets a new version.
+    pub(crate) fn list(&mut self) -> Vec<Sighting> {
+        let mut told = Vec::new();
+        for (number, truth) in &mut self.objects {
+            self.version += 1;
+            truth.version = self.version;
+            told.push(sighting(*number, truth));
+        }
+        told
+    }
+}
+
+/// Some sources do not know versions.
+pub(crate) fn is_versioned(number: u8) -> bool {
+    !number.is_multiple_of(7)
+}
+
+fn sighting(number: u8, truth: &Truth) -> Sighting {
+    if !truth.is_alive {
+        return Sighting::Deleted {
+            uid: uid(number),
+            namespace: namespace(truth.namespace),
+            quota: None,
+        };
+    }
+    Sighting::Alive {
+        object: Box::new(Observed {
+            uid: uid(number),
+            namespace: namespace(truth.namespace),
+            resource: Name::from("pods"),
+            name: format!("pod-{number}").into(),
+            version: match is_versioned(number) {
+                true => truth.version,
+                false => 0,
+            },
+            footprint: truth.footprint.clone(),
+            lapse: None,
+            ends_reservation: false,
+        }),
+        quota: None,
+    }
+}

@@ -1,0 +1,642 @@
+//! One simulated world: a daemon on a disk that crashes, clients, a stream, a clock. All of it follows from a seed.
+
+use quota_ledger::{
+    Span, Timestamp, decide,
+    event::{Entry, Event, Reservation},
+    journal::{
+        self, Durable,
+        sim::{Crash, Faults, SimDisk},
+    },
+    replay,
+    state::State,
+};
+
+use super::{
+    account::{Account, Checked, Sight, Unread, ensure},
+    clients::Clients,
+    daemon::{Answer, Daemon, Job, Op, Said, Wish},
+    random::Random,
+    report::Report,
+    session::Session,
+    settings::Settings,
+    stream::{Cluster, Stream},
+};
+
+/// Everything is compared with the account so often, in steps.
+const COMPARE_EVERY: u64 = 16;
+
+/// A start that fails so often in a row is tried without faults.
+const STARTS: u32 = 5;
+
+/// A world.
+pub(crate) struct World {
+    pub(crate) random: Random,
+    pub(crate) settings: Settings,
+    pub(crate) disk: SimDisk,
+    pub(crate) account: Account,
+    pub(crate) clients: Clients,
+    pub(crate) stream: Stream,
+    pub(crate) cluster: Cluster,
+    pub(crate) session: Session,
+    pub(crate) daemon: Option<Daemon>,
+    /// The wall clock, in seconds.
+    pub(crate) clock: i64,
+    /// Nothing goes wrong any more.
+    pub(crate) is_calm: bool,
+    /// Everything that happens is printed.
+    pub(crate) tells: bool,
+    pub(crate) report: Report,
+    trace: blake3::Hasher,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let settings = Settings::draw(&mut random);
+        Self {
+            disk: SimDisk::new(random.next()),
+            clients: Clients::new(settings.clients),
+            settings,
+            random,
+            account: Account::default(),
+            stream: Stream::default(),
+            cluster: Cluster::default(),
+            session: Session::closed(0),
+            daemon: None,
+            clock: 1_000_000,
+            is_calm: false,
+            tells: false,
+            report: Report::default(),
+            trace: blake3::Hasher::new(),
+        }
+    }
+
+    /// A hash of all that has happened.
+    pub(crate) fn trace(&self) -> String {
+        self.trace.finalize().to_hex().to_string()
+    }
+
+    fn mark(&mut self, what: &str, number: u64) {
+        self.trace.update(what.as_bytes());
+        self.trace.update(&number.to_le_bytes());
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::EPOCH.plus(Span::from_seconds(self.clock))
+    }
+
+    /// Runs until everything has come to rest.
+    pub(crate) fn run(&mut self) -> Checked {
+        self.start(Crash::Kill)?;
+        for step in 0..self.settings.steps {
+            self.step()?;
+            if step.is_multiple_of(COMPARE_EVERY)
+                && let Some(daemon) = &self.daemon
+            {
+                self.account.compare(&daemon.state)?;
+            }
+        }
+        self.report.add("step", self.settings.steps);
+        self.settle()?;
+        self.report_faults();
+        Ok(())
+    }
+
+    fn report_faults(&mut self) {
+        let fired = self.disk.fired();
+        for (what, number) in [
+            ("sync failed", fired.failed_syncs),
+            ("write failed", fired.failed_writes),
+            ("disk full", fired.no_space),
+            ("unsynced writes lost", fired.lost_writes),
+            ("unsynced writes reordered", fired.reordered_writes),
+            ("names lost", fired.lost_names),
+            ("database suffix lost", fired.lost_pairs),
+            ("database does not open", fired.broken_databases),
+        ] {
+            self.report.add(what, number);
+        }
+        self.report.add("entry", self.account.entries.len() as u64);
+    }
+
+    fn step(&mut self) -> Checked {
+        self.clock += i64::from(self.random.chance(300));
+        if self.random.chance(self.settings.clock_jump) {
+            let jump = self.random.within(-400, 400);
+            self.report.count(if jump < 0 {
+                "clock back"
+            } else {
+                "clock forward"
+            });
+            self.clock += jump;
+        }
+        self.disturb_stream();
+        if self.random.chance(self.settings.stop) {
+            return self.stop();
+        }
+        if self.random.chance(self.settings.snapshot) {
+            self.submit(Job::Image);
+        }
+        if self.random.chance(self.settings.compact) {
+            return self.compact();
+        }
+        if self.random.chance(self.settings.work) {
+            return self.work();
+        }
+        match self.random.below(10) {
+            0 | 1 => self.ask(),
+            2 => self.produce(),
+            3 | 4 => self.deliver(),
+            5 => self.poll(),
+            6 | 7 => return self.decide(),
+            8 => self.hear(),
+            _ => return self.sync(),
+        }
+        Ok(())
+    }
+
+    fn submit(&mut self, job: Job) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        if daemon.submit(job).is_err() {
+            self.report.count("queue full");
+        }
+    }
+
+    fn ask(&mut self) {
+        let client = usize::try_from(self.random.below(self.settings.clients)).unwrap_or(0);
+        self.ask_again(client);
+    }
+
+    /// A client sends what it wants; if it has no answer to what it sent before, that.
+    pub(crate) fn ask_again(&mut self, client: usize) {
+        let Some((number, op)) = self.clients.ask(client, &mut self.random, &self.settings) else {
+            return;
+        };
+        if self.clients.is_repeated() {
+            self.report.count("request repeated");
+        }
+        self.report.count("request");
+        let job = Job::Client { client, number, op };
+        let Some(Err(_)) = self.daemon.as_mut().map(|daemon| daemon.submit(job)) else {
+            return;
+        };
+        self.report.count("queue full");
+        self.clients.all[client].is_sent = false;
+    }
+
+    /// The cluster moves on: mostly what was granted comes to be, changes, and goes.
+    fn produce(&mut self) {
+        let now = self.now();
+        if self.random.chance(self.settings.stream.poison) {
+            self.stream.publish(now, None);
+            return;
+        }
+        let number = self.clients.known(&mut self.random);
+        let told = match self.random.below(4) {
+            0 => self.cluster.delete(number),
+            _ => {
+                let space = self.clients.space(number, 0);
+                let wanted = self.clients.created.get(&number);
+                let amount = wanted.map_or(1, |request| {
+                    request
+                        .footprint
+                        .resources
+                        .get("requests.cpu")
+                        .map_or(0, |q| q.to_f64() as u64)
+                });
+                let amount = if self.random.chance(300) {
+                    self.random.below(5)
+                } else {
+                    amount
+                };
+                self.cluster.change(number, space, amount)
+            }
+        };
+        if told.is_some() {
+            self.stream.publish(now, told);
+        }
+    }
+
+    pub(crate) fn deliver(&mut self) {
+        self.session.deliver(
+            &self.stream,
+            &self.settings.stream,
+            &mut self.random,
+            &mut self.report,
+        );
+        self.step_session();
+    }
+
+    pub(crate) fn step_session(&mut self) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let Some(job) = self.session.step(&self.stream) else {
+            return;
+        };
+        if let Err(job) = daemon.submit(job) {
+            self.report.count("queue full");
+            self.session.put_back(job);
+        }
+    }
+
+    pub(crate) fn poll(&mut self) {
+        let now = self.now();
+        let caught_up = self.session.poll(&self.stream, now);
+        if let (Some(daemon), Some(time)) = (&mut self.daemon, caught_up) {
+            daemon.watermark = daemon.watermark.max(time);
+        }
+    }
+
+    fn disturb_stream(&mut self) {
+        let faults = self.settings.stream.clone();
+        if self.random.chance(faults.disconnect) {
+            self.report.count("consumer lost");
+            self.session.end();
+        }
+        let any = !self.stream.messages.is_empty();
+        if any && self.random.chance(faults.purge) {
+            self.report.count("stream purged");
+            self.stream.purge(&mut self.random);
+        }
+        if any && self.random.chance(faults.middle) {
+            self.report.count("stream lost a range");
+            self.stream.lose_middle(&mut self.random);
+        }
+        if any && self.random.chance(faults.tail) {
+            self.report.count("stream lost its tail");
+            self.stream.lose_tail(&mut self.random);
+            self.session.end();
+        }
+        if self.random.chance(faults.recreate) {
+            self.report.count("stream created anew");
+            self.stream.recreate();
+        }
+    }
+
+    pub(crate) fn decide(&mut self) -> Checked {
+        let (now, jobs) = (
+            self.now(),
+            1 + usize::try_from(self.random.below(4)).unwrap_or(0),
+        );
+        let doubts = self.random.chance(250);
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(());
+        };
+        let account = std::cell::RefCell::new(&mut self.account);
+        let (report, trace) = (std::cell::RefCell::new(&mut self.report), &mut self.trace);
+        let (watermark, policy) = (daemon.watermark, self.settings.policy.clone());
+        let sight = Sight {
+            watermark,
+            policy: &policy,
+        };
+        let tells = self.tells;
+        let mut see = |entry: &Entry, _: &State| {
+            trace.update(entry.event.name().as_bytes());
+            trace.update(&entry.time.nanoseconds().to_le_bytes());
+            match entry.event {
+                Event::ReservationExpired { .. } => report.borrow_mut().count("expired"),
+                Event::SourceGapped { .. } => report.borrow_mut().count("gap recorded"),
+                Event::ReservationGranted(_) => report.borrow_mut().count("granted"),
+                _ => {}
+            }
+            if tells {
+                println!(
+                    "{:>5} {} {:?}",
+                    entry.sequence,
+                    entry.event.name(),
+                    entry.event
+                );
+            }
+            account.borrow_mut().follow(entry, sight)
+        };
+        let mut decided = |job: &Job, said: &Said| {
+            if *said != Said::Denied {
+                return Ok(());
+            }
+            report.borrow_mut().count("denied");
+            match job {
+                Job::Client {
+                    op: Op::Reserve(request),
+                    ..
+                } if doubts => deserved(&account.borrow(), request, now),
+                _ => Ok(()),
+            }
+        };
+        daemon.decide(now, jobs, &mut see, &mut decided)?;
+        let pending = daemon.state.pending_count();
+        ensure!(
+            pending <= policy.max_pending,
+            "I14: {pending} reservations are pending"
+        );
+        Ok(())
+    }
+
+    pub(crate) fn hear(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            daemon.hear();
+        }
+    }
+
+    pub(crate) fn sync(&mut self) -> Checked {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(());
+        };
+        match daemon.sync() {
+            Ok(None) => Ok(()),
+            Ok(Some(durably)) => {
+                self.mark("durable", durably.durable.sequence);
+                self.account.publish(&durably.durable);
+                for answer in durably.answers {
+                    self.answer(answer, &durably.durable)?;
+                }
+                Ok(())
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn answer(&mut self, answer: Answer, durable: &Durable) -> Checked {
+        let head = answer.head;
+        ensure!(
+            head <= durable.sequence,
+            "I4: an answer rests on {head}, durable is {}",
+            durable.sequence
+        );
+        match answer.wish {
+            Wish::Client {
+                client,
+                number,
+                said,
+            } => {
+                self.trace.update(format!("{said:?}").as_bytes());
+                if !self.is_calm && self.random.chance(self.settings.lost_answer) {
+                    self.report.count("answer lost");
+                    self.clients.all[client].is_sent = false;
+                    return Ok(());
+                }
+                self.clients.answered(client, number, &said)
+            }
+            Wish::Image(image) => self.snapshot(&image, durable),
+            Wish::Session(life, told) => {
+                let caught_up = self.session.settle(life, told);
+                if let (Some(daemon), Some(time)) = (&mut self.daemon, caught_up) {
+                    daemon.watermark = daemon.watermark.max(time);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn snapshot(&mut self, image: &quota_ledger::state::Image, durable: &Durable) -> Checked {
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        let mut hasher = blake3::Hasher::new();
+        image
+            .write(&mut hasher)
+            .map_err(|error| error.to_string())?;
+        self.account
+            .note(durable.sequence, *hasher.finalize().as_bytes());
+        let snapshots = daemon.reader.snapshots();
+        match replay::store(&snapshots, image, *durable, self.settings.keep) {
+            Ok(_) => {
+                self.report.count("snapshot");
+                Ok(())
+            }
+            Err(error) => self.upkeep_failed(&error),
+        }
+    }
+
+    fn compact(&mut self) -> Checked {
+        let now = self.now();
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        match daemon.reader.compact(now, &self.settings.retention) {
+            Ok(done) => {
+                self.report.add("epochs removed", done.epochs as u64);
+                Ok(())
+            }
+            Err(error) => self.upkeep_failed(&error),
+        }
+    }
+
+    fn work(&mut self) -> Checked {
+        let worked = self.daemon.as_ref().map(|daemon| daemon.journal.work());
+        match worked {
+            Some(Err(error)) => self.fail(&error),
+            _ => Ok(()),
+        }
+    }
+
+    /// A snapshot or a compaction that fails is logged; the daemon goes on, unless it is dead.
+    fn upkeep_failed(&mut self, error: &journal::Error) -> Checked {
+        ensure!(is_simulated(error), "I4: upkeep finds damage: {error}");
+        self.report.count("upkeep failed");
+        let poisoned = self
+            .daemon
+            .as_ref()
+            .and_then(|daemon| daemon.reader.poisoned());
+        match self.disk.is_dead() || poisoned.is_some() {
+            true => self.fail(error),
+            false => Ok(()),
+        }
+    }
+
+    /// The daemon has died, or has to: after a failed write or sync it answers nothing more.
+    fn fail(&mut self, error: &journal::Error) -> Checked {
+        ensure!(is_simulated(error), "I4: {error}");
+        let power = self.random.chance(self.settings.power_loss);
+        let crash = if power { Crash::PowerLoss } else { Crash::Kill };
+        self.start(crash)
+    }
+
+    /// A clean stop: everything that waits is made durable, then the journal is closed.
+    pub(crate) fn stop(&mut self) -> Checked {
+        while self.daemon.as_ref().is_some_and(|daemon| !daemon.is_idle()) {
+            let lives = self.daemon.as_ref().map(|daemon| daemon.durable);
+            self.decide()?;
+            self.hear();
+            self.sync()?;
+            // It has died meanwhile.
+            if self.daemon.as_ref().map(|daemon| daemon.durable) < lives {
+                return Ok(());
+            }
+        }
+        self.report.count("clean stop");
+        let Some(daemon) = self.daemon.take() else {
+            return Ok(());
+        };
+        match daemon.journal.close() {
+            Ok(_) => self.start(Crash::Kill),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    fn faults(&mut self) -> Faults {
+        if self.is_calm {
+            return Faults::default();
+        }
+        let settings = self.settings.clone();
+        let mut at = |permille, calls| match self.random.chance(permille) {
+            true => Some(1 + self.random.below(calls)),
+            false => None,
+        };
+        let often = if settings.crash_every == 0 { 0 } else { 900 };
+        Faults {
+            crash_at: at(often, 2 * settings.crash_every),
+            fail_sync_at: at(settings.fail_sync, 150),
+            fail_write_at: at(settings.fail_write, 150),
+            capacity: at(settings.no_space, 20_000).map(|more| self.disk.used() + more),
+            syncs_lie: false,
+        }
+    }
+
+    /// Starts the daemon again, however often it takes, and compares what it finds with the account.
+    pub(crate) fn start(&mut self, crash: Crash) -> Checked {
+        self.daemon = None;
+        self.session.close();
+        self.clients.daemon_died();
+        let mut crash = crash;
+        for tries in 0.. {
+            self.report.count(match crash {
+                Crash::Kill => "process kill",
+                Crash::PowerLoss => "power loss",
+            });
+            self.disk.reboot(crash, Faults::default());
+            if crash == Crash::Kill && !self.is_calm && self.random.chance(self.settings.flip) {
+                self.flip()?;
+            }
+            let faults = if tries < STARTS {
+                self.faults()
+            } else {
+                Faults::default()
+            };
+            self.disk.inject(faults);
+            let started = Daemon::start(&self.disk, &self.settings);
+            let error = match started {
+                Ok((daemon, recovery)) => {
+                    ensure!(
+                        recovery.damaged_snapshots.is_empty(),
+                        "I6: {:?}",
+                        recovery.damaged_snapshots
+                    );
+                    if self.tells {
+                        println!("start at {} after {crash:?}", recovery.durable.sequence);
+                    }
+                    self.mark("start", recovery.durable.sequence);
+                    self.account.recovered(&recovery.durable, &daemon.state)?;
+                    self.daemon = Some(daemon);
+                    if !self.random.chance(300) {
+                        return Ok(());
+                    }
+                    match self.read_all() {
+                        Ok(()) => return Ok(()),
+                        Err(Unread::Wrong(why)) => return Err(why),
+                        Err(Unread::Error(error)) => replay::Error::Journal(error),
+                    }
+                }
+                Err(error) => error,
+            };
+            ensure!(is_simulated_start(&error), "I4: it does not start: {error}");
+            self.report.count("start failed");
+            self.daemon = None;
+            if self.random.chance(self.settings.power_loss) {
+                crash = Crash::PowerLoss;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_all(&self) -> Result<(), Unread> {
+        let Some(daemon) = &self.daemon else {
+            return Ok(());
+        };
+        self.account.read_all(&daemon.reader).map(|_| ())
+    }
+
+    /// A bit flips while the daemon is down. On a copy: it either does no harm, or is refused.
+    fn flip(&mut self) -> Checked {
+        let flipped = self.disk.copy();
+        let Some((path, offset)) = flipped.flip() else {
+            return Ok(());
+        };
+        let place = format!("bit flip at {} {offset}: ", path.display());
+        match Daemon::start(&flipped, &self.settings) {
+            Err(replay::Error::Journal(error)) if error.is_damage() => {
+                self.report.count("bit flip, refused");
+                Ok(())
+            }
+            Err(error) => Err(format!("I4: {place}{error}")),
+            Ok((daemon, recovery)) => {
+                let mut account = self.account.clone();
+                let found = account.recovered(&recovery.durable, &daemon.state);
+                found.map_err(|why| format!("{place}{why}"))?;
+                match account.read_all(&daemon.reader) {
+                    Ok(_) => self.report.count("bit flip, no harm"),
+                    Err(Unread::Error(error)) if error.is_damage() => {
+                        self.report.count("bit flip, refused when read");
+                    }
+                    Err(Unread::Error(error)) => return Err(format!("I4: {place}{error}")),
+                    Err(Unread::Wrong(why)) => return Err(format!("{place}{why}")),
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether a denial was right: granted, the reservation would have made a limit too small.
+fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Checked {
+    let mut naive = account.fold.naive.clone();
+    let uid = &request.uid;
+    if !naive.held(uid).is_empty() || !request.name.is_empty() {
+        // It would take the place of another, or raise what is held: not told by this simple look.
+        return Ok(());
+    }
+    let reservation = Reservation {
+        uid: uid.clone(),
+        namespace: request.namespace.clone(),
+        resource: "pods".into(),
+        name: request.name.clone(),
+        api_version: request.api_version.clone(),
+        kind: request.kind.clone(),
+        footprint: request.footprint.clone(),
+        created: now,
+        expiration: now,
+        after_version: 0,
+        request: [0; 16],
+    };
+    naive.apply(&Entry {
+        sequence: account.entries.len() as u64 + 1,
+        time: now,
+        actor: quota_ledger::event::Actor::named("doubt"),
+        event: Event::ReservationGranted(std::sync::Arc::new(reservation)),
+    });
+    let over = naive
+        .held(uid)
+        .into_iter()
+        .any(|held| held.counted > held.hard);
+    ensure!(over, "I1: {uid} is denied although there is room");
+    Ok(())
+}
+
+fn is_simulated(error: &journal::Error) -> bool {
+    matches!(
+        error,
+        journal::Error::Io { .. } | journal::Error::Poisoned { .. }
+    )
+}
+
+fn is_simulated_start(error: &replay::Error) -> bool {
+    match error {
+        replay::Error::Journal(error) => is_simulated(error),
+        replay::Error::Snapshot { source, .. } => {
+            matches!(source, quota_ledger::state::ImageError::Io(_))
+        }
+        replay::Error::Entries { .. } => false,
+    }
+}

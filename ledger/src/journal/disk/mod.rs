@@ -60,30 +60,35 @@ pub trait Disk: Send + Sync {
     /// [`Error::Io`].
     fn remove_directory(&self, path: &Path) -> Result<(), Error>;
 
-    /// Makes a directory in one that exists; gives whether it was missing.
+    /// Makes a directory in one that exists.
     ///
     /// # Errors
     /// [`Error::Io`].
-    fn make_directory(&self, path: &Path) -> Result<bool, Error>;
+    fn make_directory(&self, path: &Path) -> Result<(), Error>;
+
+    /// Whether there is a directory of this name.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn has_directory(&self, path: &Path) -> Result<bool, Error>;
 
     /// Makes a directory and its parents, as far as they are missing, durably. One that is there may have been made
-    /// by a process that was killed before it synced, and its name would be lost with all that is put into it.
+    /// by a process that was killed before it synced, and its name would be lost with all that is put into it: so
+    /// nothing is put into a directory before its own name was synced.
     ///
     /// # Errors
     /// [`Error::Io`].
     fn create_directory(&self, path: &Path) -> Result<(), Error> {
         let above = parent(path);
-        let made = match self.make_directory(path) {
-            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-                self.create_directory(above)?;
-                self.make_directory(path)?
-            }
-            made => made?,
-        };
+        let is_missing = !self.has_directory(path)?;
+        if is_missing {
+            self.create_directory(above)?;
+            self.make_directory(path)?;
+        }
         match self.sync_directory(above) {
             // That of somebody else, who does not let us look into it: he made this one.
             Err(Error::Io { source, .. })
-                if !made && source.kind() == ErrorKind::PermissionDenied =>
+                if !is_missing && source.kind() == ErrorKind::PermissionDenied =>
             {
                 Ok(())
             }

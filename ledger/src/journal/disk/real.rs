@@ -69,11 +69,15 @@ impl Disk for RealDisk {
         }
     }
 
-    fn make_directory(&self, path: &Path) -> Result<bool, Error> {
-        match fs::create_dir(path) {
-            Ok(()) => Ok(true),
-            Err(_) if path.is_dir() => Ok(false),
-            Err(source) => Err(Error::io(path, "create directory", source)),
+    fn make_directory(&self, path: &Path) -> Result<(), Error> {
+        fs::create_dir(path).map_err(|source| Error::io(path, "create directory", source))
+    }
+
+    fn has_directory(&self, path: &Path) -> Result<bool, Error> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(metadata.is_dir()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(Error::io(path, "stat", source)),
         }
     }
 

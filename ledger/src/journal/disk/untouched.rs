@@ -69,8 +69,12 @@ impl Disk for Untouched {
         Ok(())
     }
 
-    fn make_directory(&self, _: &Path) -> Result<bool, Error> {
-        Ok(false)
+    fn make_directory(&self, _: &Path) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn has_directory(&self, path: &Path) -> Result<bool, Error> {
+        self.disk.has_directory(path)
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {

@@ -156,9 +156,14 @@ impl Disk for SimDisk {
         fail(self.state().remove_tree(path), path, "remove")
     }
 
-    fn make_directory(&self, path: &Path) -> Result<bool, Error> {
+    fn make_directory(&self, path: &Path) -> Result<(), Error> {
         let made = self.state().make_directory(path);
         fail(made, path, "create directory")
+    }
+
+    fn has_directory(&self, path: &Path) -> Result<bool, Error> {
+        let has = self.state().has_directory(path);
+        fail(has, path, "stat")
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {

@@ -178,20 +178,26 @@ impl State {
         path.parent().is_none() || self.names.contains_key(path)
     }
 
-    /// Makes a directory, if it is missing.
-    pub(super) fn make_directory(&mut self, path: &Path) -> io::Result<bool> {
+    pub(super) fn make_directory(&mut self, path: &Path) -> io::Result<()> {
         self.step()?;
         if self.is_there(path) {
-            return Ok(false);
+            return Err(ErrorKind::AlreadyExists.into());
         }
         self.parent_exists(path)?;
         self.link(path);
-        Ok(true)
+        Ok(())
+    }
+
+    pub(super) fn has_directory(&mut self, path: &Path) -> io::Result<bool> {
+        self.alive()?;
+        Ok(self.is_there(path))
     }
 
     /// The database of a directory; it is made if there is none.
     pub(super) fn open_database(&mut self, path: &Path) -> io::Result<u64> {
-        self.make_directory(parent(path))?;
+        if !self.is_there(parent(path)) {
+            self.make_directory(parent(path))?;
+        }
         self.step()?;
         if let Some(inode) = self.names.get(path) {
             return Ok(*inode);

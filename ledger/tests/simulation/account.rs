@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quota_ledger::{
-    Timestamp,
+    Name, Timestamp,
     audit::{Held, Naive},
     codec,
     decide::Policy,
@@ -46,8 +46,10 @@ pub(crate) struct Account {
 pub(crate) struct Fold {
     pub(crate) naive: Naive,
     pending: BTreeMap<Uid, Timestamp>,
-    /// Reservations for creations: the entries that granted them.
-    pub(crate) created: BTreeMap<Uid, u64>,
+    /// Namespaces and names of pending reservations.
+    names: BTreeMap<Uid, (Name, Box<str>)>,
+    /// Creations, by what was asked for: the entries that granted them.
+    created: BTreeMap<(Uid, [u8; 16]), u64>,
     /// Of the source since it last began anew.
     pub(crate) source: SourceFold,
 }
@@ -68,6 +70,15 @@ impl SourceFold {
 }
 
 impl Fold {
+    /// Whether a reservation is pending for an object, or for another of its name.
+    pub(crate) fn is_pending(&self, uid: &Uid, namespace: &Name, name: &str) -> bool {
+        let is_named = |uid: &Uid| {
+            let known = self.names.get(uid);
+            known.is_some_and(|(there, known)| there == namespace && **known == *name)
+        };
+        self.pending.contains_key(uid) || self.pending.keys().any(is_named)
+    }
+
     /// I7, I8, I9, and that nothing is granted twice.
     fn apply(&mut self, entry: &Entry) -> Checked {
         self.naive.apply(entry);
@@ -80,8 +91,11 @@ impl Fold {
                     before.is_none(),
                     "I9: {uid} is granted at {at} while pending"
                 );
+                let name = (reservation.namespace.clone(), reservation.name.clone());
+                self.names.insert(uid.clone(), name);
+                let asked = (uid.clone(), reservation.request);
                 if reservation.after_version == 0 {
-                    let before = self.created.insert(uid.clone(), at);
+                    let before = self.created.insert(asked, at);
                     ensure!(
                         before.is_none(),
                         "I10: {uid} is granted at {before:?} and again at {at}"

@@ -64,7 +64,9 @@ impl Stream {
 
     /// The server has lost what it acknowledged last, and gives the same positions to others.
     pub(crate) fn lose_tail(&mut self, random: &mut Random) {
-        self.last = self.last.saturating_sub(1 + random.below(5));
+        // A stream that has forgotten what was in it and that it was there cannot be told from a new one.
+        let known = self.first() - 1;
+        self.last = self.last.saturating_sub(1 + random.below(5)).max(known);
         let last = self.last;
         self.messages.retain(|position, _| *position <= last);
     }

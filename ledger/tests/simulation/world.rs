@@ -593,7 +593,10 @@ impl World {
 fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Checked {
     let mut naive = account.fold.naive.clone();
     let uid = &request.uid;
-    if !naive.held(uid).is_empty() || !request.name.is_empty() {
+    let fold = &account.fold;
+    if request.basis != decide::Basis::Create
+        || fold.is_pending(uid, &request.namespace, &request.name)
+    {
         // It would take the place of another, or raise what is held: not told by this simple look.
         return Ok(());
     }

@@ -18,7 +18,7 @@ const MOVE_EVERY: Duration = Duration::from_secs(1);
 
 impl Store {
     /// Makes the next segment, if there is none and room for two. That it cannot be made is no failure: the
-    /// log goes on in a segment that was not prepared.
+    /// log goes on in a segment that was not prepared. Gives whether one was made.
     pub(super) fn prepare_segment(&self) -> bool {
         let slot = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         if slot().is_some() {
@@ -29,8 +29,10 @@ impl Store {
         let free = self.disk.free_space(self.log.directory());
         let has_room = free.is_ok_and(|free| free / 2 >= size);
         let prepare = || prepare::prepare(self.disk.as_ref(), self.log.directory(), size).ok();
-        *slot() = has_room.then(prepare).flatten();
-        true
+        let prepared = has_room.then(prepare).flatten();
+        let made = prepared.is_some();
+        *slot() = prepared;
+        made
     }
 
     /// Moves some frames into the current epoch, or seals it. Gives whether there was anything to do.

@@ -34,7 +34,7 @@ pub fn run(data: &[u8]) {
     }
     let is_noted = !touched.iter().any(|path| path.ends_with(ANCHOR));
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let _ = journal::verify(disk.clone(), Path::new(DIRECTORY), None, &mut ());
+    let _ = journal::verify(disk.clone(), Path::new(DIRECTORY), None, &());
     if let Ok(Offline::Data(data)) = Offline::open(disk.clone(), Path::new(DIRECTORY), None) {
         holds(data.reader(), &whole.batches, is_noted);
     }

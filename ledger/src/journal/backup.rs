@@ -25,7 +25,7 @@ use super::{
     disk::Disk,
     frame::{self, Parsed},
     origin::Origin,
-    snapshot::{self, SnapshotReader, Snapshots},
+    snapshot::{self, SnapshotInfo, SnapshotReader, Snapshots},
 };
 
 const HEAD: [u8; 3] = *b"QLK";
@@ -87,18 +87,26 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
         return Err(damage(reader.directory(), position.sequence, why));
     }
     let mut snapshots = 0;
-    for (header, mut content) in opened {
-        put(&header)?;
+    for (info, mut content) in opened {
+        if content.verify(&info)?.is_some() {
+            continue;
+        }
+        put(&snapshot::header(&info))?;
         let mut buffer = vec![0; STEP_BYTES];
         loop {
             let read = content.read(&mut buffer);
-            let read = read.map_err(|source| Error::io(reader.directory(), "read", source))?;
+            let read = read.map_err(|source| Error::io(&info.path, "read", source))?;
             if read == 0 {
                 break;
             }
             put(&buffer[..read])?;
         }
         snapshots += 1;
+    }
+    if snapshots == 0 && origin.sequence > 0 {
+        let why = "there is no snapshot that the entries can be folded upon".to_owned();
+        let directory = reader.snapshots().directory().to_path_buf();
+        return Err(damage(&directory, origin.sequence, why));
     }
     put(&Record::new(FOOT).position(&end).u64(snapshots).finish())?;
     output
@@ -111,33 +119,22 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
     })
 }
 
-/// The right snapshots between the beginning and the end. They are open, so that thinning them takes nothing
-/// from the backup.
+/// The snapshots between the beginning and the end. They are open, so that thinning them takes nothing from the
+/// backup.
 fn open_snapshots(
     from: &Snapshots,
     origin: &Durable,
     end: &Durable,
-) -> Result<Vec<(Vec<u8>, SnapshotReader)>, Error> {
-    let (found, _) = from.list()?;
+) -> Result<Vec<(SnapshotInfo, SnapshotReader)>, Error> {
+    let (mut found, _) = from.list()?;
+    found.retain(|info| (origin.sequence..=end.sequence).contains(&info.position.sequence));
     let mut opened = Vec::new();
     for info in found {
-        let sequence = info.position.sequence;
-        if sequence < origin.sequence || sequence > end.sequence {
-            continue;
-        }
-        match from
-            .verify(&info)
-            .and_then(|wrong| Ok((wrong, from.open(&info)?)))
-        {
-            Ok((None, content)) => opened.push((snapshot::header(&info), content)),
-            Ok((Some(_), _)) => {}
+        match from.open(&info) {
+            Ok(content) => opened.push((info, content)),
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-    }
-    if opened.is_empty() && origin.sequence > 0 {
-        let why = "there is no snapshot that the entries can be folded upon".to_owned();
-        return Err(damage(from.directory(), origin.sequence, why));
     }
     Ok(opened)
 }

@@ -122,20 +122,7 @@ impl Snapshots {
     /// # Errors
     /// [`Error::Io`].
     pub fn verify(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
-        let file = self.disk.open(&info.path)?;
-        let mut hasher = blake3::Hasher::new();
-        let mut buffer = vec![0; BUFFER_BYTES];
-        let mut offset = HEADER_BYTES as u64;
-        loop {
-            let read = file.read_at(&mut buffer, offset)?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(&buffer[..read]);
-            offset = offset.saturating_add(read as u64);
-        }
-        let wrong = Hash::from(hasher.finalize()) != info.content;
-        Ok(wrong.then(|| damage(&info.path, "the content does not have its hash".to_owned())))
+        content_is_right(self.disk.open(&info.path)?.as_ref(), info)
     }
 
     /// Opens the content for reading. It should have been verified before.
@@ -217,6 +204,22 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<SnapshotInfo, String> {
         }),
         _ => Err("a snapshot header that is too short".to_owned()),
     }
+}
+
+fn content_is_right(file: &dyn File, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let mut offset = HEADER_BYTES as u64;
+    loop {
+        let read = file.read_at(&mut buffer, offset)?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&buffer[..read]);
+        offset = offset.saturating_add(read as u64);
+    }
+    let wrong = Hash::from(hasher.finalize()) != info.content;
+    Ok(wrong.then(|| damage(&info.path, "the content does not have its hash".to_owned())))
 }
 
 fn damage(path: &Path, why: String) -> Damage {
@@ -301,6 +304,13 @@ pub struct SnapshotReader {
     left: u64,
     buffer: Vec<u8>,
     taken: usize,
+}
+
+impl SnapshotReader {
+    /// As [`Snapshots::verify`], also when the file has lost its name.
+    pub(super) fn verify(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
+        content_is_right(self.file.as_ref(), info)
+    }
 }
 
 impl Read for SnapshotReader {

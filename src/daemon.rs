@@ -29,7 +29,7 @@ use crate::{
     recovery::recover,
     server::{Bound, Options, descriptors, tls::Tls},
     shutdown::{self, Signals},
-    space,
+    space::Lookout,
     upkeep::{Quotas, Upkeep},
     writer::{self, Ledger, Threads, Watermark},
 };
@@ -62,14 +62,13 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
     let room = readiness.register("disk", "not looked at yet");
-    let watched = space::watch(
+    let lookout = Lookout::new(
         config.data_dir.clone(),
         config.disk.min_free,
         opened.ledger.clone(),
         room,
-        stop.clone(),
     );
-    tokio::spawn(watched);
+    tokio::spawn(lookout.run(stop.clone()));
     let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);

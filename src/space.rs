@@ -66,45 +66,68 @@ impl Standing {
     }
 }
 
-/// Looks at the disk until `stop`: tells the ledger, `/readyz` and the metrics when there is too little room, and
-/// keeps the ballast in place.
-pub(crate) async fn watch(
+/// Who looks at the disk, and whom he tells when there is too little room: the ledger, `/readyz` and the metrics.
+pub(crate) struct Lookout {
     directory: PathBuf,
-    min_free: Size,
+    min_free: u64,
     ledger: Ledger,
     check: Check,
-    stop: CancellationToken,
-) {
-    let mut low = false;
-    let mut ticks = tokio::time::interval(PERIOD);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
-        let place = directory.clone();
-        let looked = tokio::task::spawn_blocking(move || look(&place, min_free.bytes()));
-        let standing = match looked.await {
-            Ok(Ok(standing)) => standing,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "cannot tell how much room is left on the disk");
-                continue;
-            }
-            Err(_) => return,
+    low: bool,
+}
+
+impl Lookout {
+    /// Looks for the first time: nothing is to be granted before.
+    pub(crate) fn new(directory: PathBuf, min_free: Size, ledger: Ledger, check: Check) -> Self {
+        let mut lookout = Self {
+            directory,
+            min_free: min_free.bytes(),
+            ledger,
+            check,
+            low: false,
         };
-        let was = low;
-        low = standing.is_low(was);
+        lookout.tell(Standing::of(&lookout.directory, lookout.min_free));
+        lookout
+    }
+
+    /// Looks on until `stop`, and keeps the ballast in place.
+    pub(crate) async fn run(mut self, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(PERIOD);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            let (place, min_free) = (self.directory.clone(), self.min_free);
+            let looked = tokio::task::spawn_blocking(move || look(&place, min_free));
+            match looked.await {
+                Ok(standing) => self.tell(standing),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn tell(&mut self, looked: io::Result<Standing>) {
+        let standing = match looked {
+            Ok(standing) => standing,
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell how much room is left on the disk");
+                return;
+            }
+        };
+        let was = self.low;
+        let low = standing.is_low(was);
+        self.low = low;
         metrics::disk(standing.free, low);
         let Standing { free, mark } = standing;
-        match (was, low) {
-            (_, true) => check.fail(&format!(
+        match low {
+            true => self.check.fail(&format!(
                 "the disk is low: {free} bytes are free, {mark} are to be kept free; nothing is granted"
             )),
-            (_, false) => check.pass(),
+            false => self.check.pass(),
         }
         if was != low {
-            ledger.set_disk_low(low);
+            self.ledger.set_disk_low(low);
             match low {
                 true => tracing::error!(free, mark, "the disk is low: nothing is granted"),
                 false => tracing::info!(free, mark, "there is room on the disk again"),

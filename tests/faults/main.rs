@@ -7,10 +7,12 @@
 
 mod calls;
 mod full;
+mod power;
 mod session;
 mod shim;
 #[path = "../support/mod.rs"]
 mod support;
+mod tape;
 
 use std::path::Path;
 

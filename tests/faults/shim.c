@@ -65,7 +65,7 @@ static int measure(const char *path, const struct stat *about, int kind, struct 
     return 0;
 }
 
-static long room(void) { return room_path ? number_in(room_path, LONG_MAX) : LONG_MAX; }
+static long room(void) { return room_path ? number_in(room_path, LONG_MAX / 2) : LONG_MAX / 2; }
 
 /* A file of this name goes away, or is emptied. */
 static void give_back(const char *path) {

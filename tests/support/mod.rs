@@ -9,6 +9,7 @@
 pub(crate) mod daemon;
 pub(crate) mod nats;
 pub(crate) mod quotad;
+pub(crate) mod random;
 
 use std::time::{Duration, Instant};
 

@@ -10,8 +10,7 @@ use ureq::Agent;
 
 use crate::{
     COUNT, Handed, NAMESPACES, UNITS, Yard,
-    random::Random,
-    support::{PATIENCE, quotad::agent},
+    support::{PATIENCE, quotad::agent, random::Random},
 };
 
 /// How long an answer is waited for before the same is asked again.

@@ -8,7 +8,7 @@
 mod account;
 mod clients;
 mod producer;
-mod random;
+
 mod standing;
 #[path = "../support/mod.rs"]
 mod support;
@@ -28,11 +28,12 @@ use std::{
 use account::Account;
 use clients::Client;
 use producer::Producer;
-use random::Random;
+
 use support::{
     PATIENCE,
     nats::Server,
     quotad::{Quotad, agent, command},
+    random::Random,
 };
 use tempfile::TempDir;
 

@@ -13,7 +13,10 @@ use async_nats::{ConnectOptions, HeaderMap, jetstream};
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::{Handed, NAMESPACES, UNITS, Yard, random::Random, support::PATIENCE};
+use crate::{
+    Handed, NAMESPACES, UNITS, Yard,
+    support::{PATIENCE, random::Random},
+};
 
 /// Messages that are published together, each about objects of its own.
 const BATCH: u64 = 40;

@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test doc deny advisories build run bench fuzz metrics-doc
+.PHONY: verify fmt fmt-check lint test soak doc deny advisories build run bench fuzz metrics-doc
 
 verify: fmt-check lint test doc deny
 
@@ -16,6 +16,12 @@ lint:
 # Installs what the tests start, then runs them all.
 test:
 	tests/run
+
+# The same faults as in the tests, all of them and for hours: SOAK_HOURS=8 make soak
+SOAK_HOURS ?= 4
+soak:
+	QUOTAD_FAULTS=all cargo test --locked --test faults -- --nocapture
+	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --nocapture
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked

@@ -14,8 +14,10 @@ use tempfile::TempDir;
 use crate::{
     scratch,
     session::{End, Step, Told, ask, daemon, missing, script, verify},
-    shim::{Fault, inject},
-    support::quotad::Quotad,
+    support::{
+        quotad::Quotad,
+        shim::{Fault, inject},
+    },
 };
 
 /// Sessions that run at a time; they wait more than they work.

@@ -15,11 +15,11 @@ use ureq::Agent;
 use crate::{
     scratch,
     session::{Step, Told, UNITS, ask, missing, verify},
-    shim,
     support::{
         PATIENCE,
         nats::Server,
         quotad::{Quotad, agent, command},
+        shim,
     },
 };
 

@@ -9,7 +9,6 @@ mod calls;
 mod full;
 mod power;
 mod session;
-mod shim;
 #[path = "../support/mod.rs"]
 mod support;
 mod tape;

@@ -20,8 +20,7 @@ use quotad::{config::Config, recovery::recover};
 use crate::{
     scratch,
     session::{Told, ask, daemon, script},
-    shim,
-    support::{quotad::Quotad, random::Random},
+    support::{quotad::Quotad, random::Random, shim},
     tape::{Disk, Record, acknowledgement, read},
 };
 

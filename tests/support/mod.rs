@@ -8,8 +8,10 @@
 
 pub(crate) mod daemon;
 pub(crate) mod nats;
+pub(crate) mod proxy;
 pub(crate) mod quotad;
 pub(crate) mod random;
+pub(crate) mod shim;
 
 use std::time::{Duration, Instant};
 

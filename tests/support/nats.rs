@@ -1,13 +1,14 @@
 //! A real nats-server with JetStream, on loopback, in a directory of its own.
 
 use std::{
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
 use async_nats::jetstream;
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 /// A server; killed when dropped.
@@ -50,6 +51,16 @@ impl Server {
     /// Where it listens.
     pub(crate) fn url(&self) -> String {
         url(self.port)
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     /// Ends it without a chance to tidy up.

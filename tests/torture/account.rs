@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     COUNT, HARD_COUNT, HARD_UNITS, NAMESPACES, UNITS,
     clients::{Acknowledged, What},
+    faults::{Fault, Fired},
     producer::Published,
     support::{PATIENCE, quotad::Quotad},
 };
@@ -35,6 +36,8 @@ pub(crate) struct Account {
     entries: u64,
     last_time: String,
     position: u64,
+    resets: u64,
+    gaps: u64,
     used: BTreeMap<String, Share>,
     pending: BTreeMap<String, Share>,
     /// Those of the used ones that were committed and never seen.
@@ -93,8 +96,11 @@ impl Account {
         };
         match event["type"].as_str().unwrap() {
             "QuotaSet" => {}
-            // The stream is met for the first time.
-            "SourceReset" if self.position == 0 && self.used.is_empty() => {}
+            "SourceReset" => {
+                self.resets += 1;
+                self.position = 0;
+            }
+            "SourceGapped" => self.gaps += 1,
             "ObjectObserved" => {
                 if self.deleted.contains(uid) {
                     self.wrong.push(format!("{sequence}: {uid} was deleted"));
@@ -109,6 +115,7 @@ impl Account {
             }
             "ObjectDeleted" => {
                 self.used.remove(uid);
+                self.committed.remove(uid);
                 self.deleted.insert(uid.to_owned());
                 self.end_if(self.pending.contains_key(uid), uid, "observed", sequence);
             }
@@ -183,6 +190,29 @@ impl Account {
             assert_eq!(life.granted.len(), 1, "grants of {uid}");
             assert!(life.ended.len() <= 1, "{uid}: {:?}", life.ended);
         }
+    }
+
+    /// Messages that were lost stand in the entries as such, and a stream that began anew as one.
+    pub(crate) fn shows_losses(&self, fired: &Fired) {
+        let count = |fault| fired.get(&fault).copied().unwrap_or(0);
+        let recreated = count(Fault::RecreateStream);
+        // It is met for the first time as well.
+        assert!(
+            (recreated.min(1)..=recreated + 1).contains(&self.resets),
+            "{} resets",
+            self.resets
+        );
+        let purged = count(Fault::Purge);
+        assert!(
+            self.gaps + self.resets >= purged.min(1),
+            "{} gaps",
+            self.gaps
+        );
+        assert!(
+            purged + recreated > 0 || self.gaps == 0,
+            "{} gaps",
+            self.gaps
+        );
     }
 
     /// Everything that a client was told stands in the entries, not later than it was told.

@@ -52,6 +52,8 @@ pub(crate) struct Client<'a> {
     held: Vec<Held>,
     committed: Vec<Held>,
     acknowledged: Vec<Acknowledged>,
+    /// The last answer that said nothing.
+    last: String,
 }
 
 impl<'a> Client<'a> {
@@ -66,6 +68,7 @@ impl<'a> Client<'a> {
             held: Vec::new(),
             committed: Vec::new(),
             acknowledged: Vec::new(),
+            last: String::new(),
         }
     }
 
@@ -176,7 +179,7 @@ impl<'a> Client<'a> {
     }
 
     /// Asks until there is an answer that says something.
-    fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    fn ask(&mut self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some((status, answer)) = self.try_to_ask(method, path, body) {
@@ -185,22 +188,28 @@ impl<'a> Client<'a> {
             }
             assert!(
                 Instant::now() < deadline,
-                "no answer to {method} {path} {body}"
+                "no answer to {method} {path} {body}; last: {}",
+                self.last
             );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    fn try_to_ask(&self, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
-        let url = format!("{}{path}", self.yard.api.lock().unwrap());
+    fn try_to_ask(&mut self, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
+        let url = format!("{}{path}", self.yard.api);
         let answer = match method {
             "DELETE" => self.agent.delete(url).call(),
             _ => self.agent.post(url).send_json(body),
         };
-        let mut answer = answer.ok()?;
+        let mut answer = answer
+            .inspect_err(|error| self.last = error.to_string())
+            .ok()?;
         let status = answer.status().as_u16();
         let text = answer.body_mut().read_to_string().ok()?;
         let is_busy = matches!(status, 429 | 503);
+        if is_busy {
+            self.last.clone_from(&text);
+        }
         (!is_busy).then(|| (status, serde_json::from_str(&text).unwrap_or_default()))
     }
 }

@@ -33,6 +33,12 @@ const EVENTS_PER_ANSWER: u64 = 8;
 /// How long an acknowledgement is waited for before a message is published again.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Below the first version of an object.
+const VERSION: u64 = 10;
+
+/// What an object uses according to events that are to change nothing.
+const WRONG: u64 = 999;
+
 /// What was published.
 pub(crate) struct Published {
     /// What every object that was ever heard of counts for in the end; none: it is deleted.
@@ -80,8 +86,15 @@ impl<'a> Producer<'a> {
         let again = |_| Duration::from_millis(50);
         let options = ConnectOptions::new().reconnect_delay_callback(again);
         let context = jetstream::new(options.connect(url).await.unwrap());
+        let mut listed = 0;
         loop {
             let over = self.yard.is_over();
+            let losses = self.yard.losses.load(Ordering::SeqCst);
+            if losses > listed {
+                let all = self.list();
+                self.publish(&context, all).await;
+                listed = losses;
+            }
             let answers = self.yard.answers.load(Ordering::Relaxed);
             if !over && self.published.events > (answers + 100) * EVENTS_PER_ANSWER {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -144,14 +157,14 @@ impl<'a> Producer<'a> {
                 self.see(uid, namespace, units)
             }
             // Final: whatever comes now changes nothing.
-            Some(None) => event("MODIFIED", uid, NAMESPACES[0], u64::MAX / 2, 1000),
+            Some(None) => event("MODIFIED", uid, NAMESPACES[0], u64::MAX / 2, WRONG),
             Some(Some(alive)) if self.random.once_in(2) => {
                 self.published.objects.insert(uid.to_owned(), None);
                 event("DELETED", uid, alive.namespace, alive.version + 1, 0)
             }
             // Not newer than what is known.
             Some(Some(alive)) if self.random.once_in(4) => {
-                event("MODIFIED", uid, alive.namespace, alive.version, 1000)
+                event("MODIFIED", uid, alive.namespace, alive.version - 1, WRONG)
             }
             Some(Some(alive)) => {
                 let units = self.random.below(3);
@@ -160,9 +173,19 @@ impl<'a> Producer<'a> {
         }
     }
 
+    /// All objects as they are, and those that are gone, since their end may be among what was lost.
+    fn list(&self) -> Vec<String> {
+        let objects = self.published.objects.iter();
+        let event = |(uid, state): (&String, &Option<Alive>)| match state {
+            Some(alive) => event("ADDED", uid, alive.namespace, alive.version, alive.units),
+            None => event("DELETED", uid, NAMESPACES[0], u64::MAX / 2 + 1, 0),
+        };
+        objects.map(event).collect()
+    }
+
     fn see(&mut self, uid: &str, namespace: &'static str, units: u64) -> String {
         let known = self.published.objects.get(uid).copied().flatten();
-        let version = known.map_or(0, |alive| alive.version) + 1;
+        let version = known.map_or(VERSION, |alive| alive.version) + 1;
         let alive = Alive {
             namespace,
             units,
@@ -181,7 +204,8 @@ impl<'a> Producer<'a> {
         let mut messages = Vec::new();
         let mut rest = events.as_slice();
         while !rest.is_empty() {
-            let lines = rest.len().min(1 + self.random.index(3));
+            let most = if rest.len() > 100 { 100 } else { 3 };
+            let lines = rest.len().min(1 + self.random.index(most));
             let (message, others) = rest.split_at(lines);
             messages.push(message.join("\n"));
             rest = others;

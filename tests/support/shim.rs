@@ -82,7 +82,7 @@ pub(crate) fn library() -> &'static Path {
     let (_, library) = BUILT.get_or_init(|| {
         let directory = TempDir::new().unwrap();
         let library = directory.path().join("shim.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/shim.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/shim.c");
         let built = Command::new("cc")
             .args(["-O1", "-shared", "-fPIC", "-o"])
             .args([&library, &source])
@@ -107,4 +107,11 @@ pub(crate) fn inject(command: &mut Command, data: &Path, fault: Fault, n: u64, s
         .env("FAULT_AT", n.to_string())
         .env("FAULT_SAID", said)
         .envs(fault.environment());
+}
+
+/// Lets the wall clock of `command` be ahead by the seconds that stand in a file.
+pub(crate) fn shift_clock(command: &mut Command, seconds: &Path) {
+    command
+        .env("LD_PRELOAD", library())
+        .env("FAULT_CLOCK", seconds);
 }

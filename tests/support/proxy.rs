@@ -1,0 +1,122 @@
+//! A network that can be cut: a TCP proxy on loopback.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+/// What the network does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    /// Bytes get through.
+    Pass,
+    /// Connections stand, and nothing gets through for now.
+    Hold,
+    /// What the server says is lost, and the connection with it.
+    LoseAnswers,
+}
+
+/// How often a held connection is looked at.
+const TICK: Duration = Duration::from_millis(2);
+
+struct Shared {
+    mode: AtomicU8,
+    target: Mutex<SocketAddr>,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+/// A proxy, for as long as the process runs.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Proxy {
+    /// Listens on a free port, and connects callers to `target`.
+    pub(crate) fn start(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            mode: AtomicU8::new(Mode::Pass as u8),
+            target: Mutex::new(target),
+            open: Mutex::new(Vec::new()),
+        });
+        let listening = shared.clone();
+        std::thread::spawn(move || {
+            for caller in listener.incoming().map_while(Result::ok) {
+                listening.connect(caller);
+            }
+        });
+        Self { address, shared }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From now on callers are connected to another server.
+    pub(crate) fn lead_to(&self, target: SocketAddr) {
+        *self.shared.target.lock().unwrap() = target;
+    }
+
+    pub(crate) fn set(&self, mode: Mode) {
+        self.shared.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Ends all connections.
+    pub(crate) fn cut(&self) {
+        for stream in self.shared.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn connect(self: &Arc<Self>, caller: TcpStream) {
+        let target = *self.target.lock().unwrap();
+        let Ok(server) = TcpStream::connect(target) else {
+            return;
+        };
+        for stream in [&caller, &server] {
+            let _ = stream.set_nodelay(true);
+            self.open.lock().unwrap().push(stream.try_clone().unwrap());
+        }
+        let ways = [
+            (
+                caller.try_clone().unwrap(),
+                server.try_clone().unwrap(),
+                false,
+            ),
+            (server, caller, true),
+        ];
+        for (from, to, is_answer) in ways {
+            let shared = self.clone();
+            std::thread::spawn(move || shared.pump(from, to, is_answer));
+        }
+    }
+
+    fn is(&self, mode: Mode) -> bool {
+        self.mode.load(Ordering::Relaxed) == mode as u8
+    }
+
+    fn pump(&self, mut from: TcpStream, mut to: TcpStream, is_answer: bool) {
+        let mut buffer = [0; 16 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut buffer) {
+            while self.is(Mode::Hold) {
+                std::thread::sleep(TICK);
+            }
+            let is_lost = is_answer && self.is(Mode::LoseAnswers);
+            if is_lost || to.write_all(&buffer[..length]).is_err() {
+                break;
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}

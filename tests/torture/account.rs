@@ -196,12 +196,8 @@ impl Account {
     pub(crate) fn shows_losses(&self, fired: &Fired) {
         let count = |fault| fired.get(&fault).copied().unwrap_or(0);
         let recreated = count(Fault::RecreateStream);
-        // It is met for the first time as well.
-        assert!(
-            (recreated.min(1)..=recreated + 1).contains(&self.resets),
-            "{} resets",
-            self.resets
-        );
+        // A server that is killed may itself forget that a purged stream had messages.
+        assert!(self.resets >= recreated.min(1), "{} resets", self.resets);
         let purged = count(Fault::Purge);
         assert!(
             self.gaps + self.resets >= purged.min(1),

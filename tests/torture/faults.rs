@@ -104,6 +104,10 @@ impl Place<'_> {
     }
 
     fn do_to(&mut self, fault: Fault, random: &mut Random, yard: &Yard) {
+        // Without the stream nothing is granted before it was caught up with.
+        if matches!(fault, Fault::KillServer | Fault::HoldStream | Fault::Purge) {
+            self.wait_until_ready();
+        }
         let mut while_answered = |most| yard.wait_for_answers(random.below(most));
         match fault {
             Fault::KillDaemon => self.kill_daemon(),

@@ -41,12 +41,16 @@ impl<'a> Place<'a> {
         };
         place.set_clock(0);
         place.restart_daemon();
+        place.wait_until_ready();
+        place
+    }
+
+    pub(crate) fn wait_until_ready(&self) {
         let deadline = Instant::now() + PATIENCE;
-        while !place.daemon().is_ready() {
+        while !self.daemon().is_ready() {
             assert!(Instant::now() < deadline, "the daemon gets ready");
             std::thread::sleep(Duration::from_millis(5));
         }
-        place
     }
 
     pub(crate) fn daemon(&self) -> &Quotad {

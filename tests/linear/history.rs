@@ -1,0 +1,49 @@
+//! What clients asked for and were told, with the times of both.
+
+/// What was asked for, in whole units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// To hold so many.
+    Reserve(i64),
+    /// To give back all that is held: so many.
+    Release(i64),
+    /// To use some of what is held: so many go back.
+    Commit(i64),
+}
+
+/// What was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Done,
+    /// There was no room, as of this sequence.
+    Denied(u64),
+}
+
+/// One operation of one client.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub(crate) namespace: usize,
+    pub(crate) uid: String,
+    pub(crate) wish: Wish,
+    /// When it was asked for, in nanoseconds since the beginning.
+    pub(crate) called: u64,
+    /// When it was answered, and how. None: it may have happened or not, at any time since.
+    pub(crate) answer: Option<(u64, Reply)>,
+}
+
+impl Operation {
+    /// When it was over at the latest.
+    pub(crate) fn returned(&self) -> u64 {
+        self.answer.map_or(u64::MAX, |(returned, _)| returned)
+    }
+}
+
+/// What is held after it, if it does what was told with so much held before; none: it could not have been told.
+pub(crate) fn step(held: i64, hard: i64, wish: Wish, reply: Reply) -> Option<i64> {
+    match (wish, reply) {
+        (Wish::Reserve(units), Reply::Done) => (held + units <= hard).then_some(held + units),
+        (Wish::Reserve(units), Reply::Denied(_)) => (held + units > hard).then_some(held),
+        (Wish::Release(units) | Wish::Commit(units), Reply::Done) => Some(held - units),
+        (_, Reply::Denied(_)) => None,
+    }
+}

@@ -1,0 +1,113 @@
+//! Whether a history agrees with the order that the ledger says: its entries are replayed, every answer is compared
+//! with what held there, and nothing that was answered stands behind what was asked for only later.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Operation, Reply, Wish, step};
+
+/// What an entry says of a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Granted,
+    Released,
+    Committed,
+}
+
+/// An entry of the ledger.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) sequence: u64,
+    pub(crate) namespace: usize,
+    pub(crate) uid: String,
+    pub(crate) kind: Kind,
+    /// What is granted or committed.
+    pub(crate) units: i64,
+}
+
+const fn kind_of(wish: Wish) -> Kind {
+    match wish {
+        Wish::Reserve(_) => Kind::Granted,
+        Wish::Release(_) => Kind::Released,
+        Wish::Commit(_) => Kind::Committed,
+    }
+}
+
+/// Everything that is wrong.
+pub(crate) fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut of_uid: BTreeMap<(&str, u8), &Entry> = BTreeMap::new();
+    for entry in entries {
+        let key = (entry.uid.as_str(), entry.kind as u8);
+        if of_uid.insert(key, entry).is_some() {
+            wrong.push(format!("{} is {:?} twice", entry.uid, entry.kind));
+        }
+    }
+    // Twice the sequence, and one more for what only looked at it.
+    let mut ordered: Vec<(u64, &Operation, Reply)> = Vec::new();
+    for operation in operations {
+        let found = of_uid.remove(&(operation.uid.as_str(), kind_of(operation.wish) as u8));
+        match (found, operation.answer) {
+            (Some(entry), None | Some((_, Reply::Done))) => {
+                if !is_of(operation, entry) {
+                    wrong.push(format!("{operation:?}, and {entry:?}"));
+                }
+                ordered.push((2 * entry.sequence, operation, Reply::Done));
+            }
+            (None, Some((_, reply @ Reply::Denied(sequence)))) => {
+                ordered.push((2 * sequence + 1, operation, reply));
+            }
+            // It never happened.
+            (None, None) => {}
+            (found, answer) => wrong.push(format!("{operation:?}: {answer:?}, and {found:?}")),
+        }
+    }
+    let unasked = of_uid
+        .into_values()
+        .map(|entry| format!("nobody asked for {entry:?}"));
+    wrong.extend(unasked);
+    ordered.sort_by_key(|(place, ..)| *place);
+    wrong.extend(replay(&ordered, hard));
+    wrong.extend(real_time(&ordered));
+    wrong
+}
+
+/// Whether an entry says of a grant what was asked for.
+fn is_of(operation: &Operation, entry: &Entry) -> bool {
+    match operation.wish {
+        Wish::Reserve(units) => (operation.namespace, units) == (entry.namespace, entry.units),
+        Wish::Release(_) | Wish::Commit(_) => true,
+    }
+}
+
+fn replay(ordered: &[(u64, &Operation, Reply)], hard: i64) -> Vec<String> {
+    let mut held: BTreeMap<usize, i64> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (place, operation, reply) in ordered {
+        let now = held.entry(operation.namespace).or_default();
+        match step(*now, hard, operation.wish, *reply) {
+            Some(after) => *now = after,
+            None => wrong.push(format!("with {now} held at {}: {operation:?}", place / 2)),
+        }
+    }
+    wrong
+}
+
+/// What stands later was not answered before what stands earlier was asked for.
+fn real_time(ordered: &[(u64, &Operation, Reply)]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let (mut latest_call, mut pending) = (0, Vec::new());
+    let mut last = 0;
+    for (place, operation, _) in ordered {
+        if *place > last {
+            latest_call = pending.drain(..).fold(latest_call, u64::max);
+            last = *place;
+        }
+        if operation.returned() < latest_call {
+            wrong.push(format!(
+                "answered before what stands before it was asked for: {operation:?}"
+            ));
+        }
+        pending.push(operation.called);
+    }
+    wrong
+}

@@ -143,7 +143,7 @@ fn is_vital(operation: &str, file: &str) -> bool {
     // Compaction goes through the epochs that are at rest, and gives up.
     let at_rest = ["/data/epochs", "/data/LEDGER.tmp"];
     let is_of = |files: &[&str]| files.iter().any(|of| file.starts_with(of));
-    !(is_of(&spare) || is_of(&at_rest) || operation == "unlink" || file.is_empty())
+    !(is_of(&spare) || is_of(&at_rest) || operation == "unlink" || ["", "/."].contains(&file))
 }
 
 /// Starts a daemon on what the session left, on a sound disk.

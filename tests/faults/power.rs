@@ -9,10 +9,12 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use quota_ledger::{
-    journal::{disk::RealDisk, verify},
+    journal::{self, disk::RealDisk, verify},
+    replay,
     uid::Uid,
 };
 use quotad::{config::Config, recovery::recover};
@@ -20,7 +22,7 @@ use quotad::{config::Config, recovery::recover};
 use crate::{
     scratch,
     session::{Told, ask, daemon, script},
-    support::{quotad::Quotad, random::Random, shim},
+    support::{PATIENCE, quotad::Quotad, random::Random, shim},
     tape::{Disk, Record, acknowledgement, read},
 };
 
@@ -56,6 +58,19 @@ fn record(directory: &Path, tape: &Path) -> Vec<Told> {
     told
 }
 
+/// Tries again while a process that another test has just forked, and that is not another program yet, still has
+/// the lock file open.
+fn unlocked<T>(attempt: impl Fn() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        assert!(Instant::now() < deadline, "the lock is free at last");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// What is wrong with what a power cut left.
 fn look(directory: &Path, told: &Told) -> Vec<String> {
     let data = directory.join("data");
@@ -63,7 +78,11 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
     let mut wrong = Vec::new();
     if data.join("LEDGER").exists() {
         let archive = archive.exists().then_some(archive.as_path());
-        match verify(Arc::new(RealDisk), &data, archive, &()) {
+        let verified = unlocked(|| match verify(Arc::new(RealDisk), &data, archive, &()) {
+            Err(journal::Error::Locked { .. }) => None,
+            verified => Some(verified),
+        });
+        match verified {
             Ok(found) => wrong.extend(
                 found
                     .damages
@@ -78,7 +97,11 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         ..Config::default()
     };
     config.retention.archive_dir = Some(archive);
-    let recovered = match recover(&config) {
+    let recovered = unlocked(|| match recover(&config) {
+        Err(replay::Error::Journal(journal::Error::Locked { .. })) => None,
+        recovered => Some(recovered),
+    });
+    let recovered = match recovered {
         Ok(recovered) => recovered,
         Err(error) => {
             wrong.push(format!("it does not open: {error}"));

@@ -63,6 +63,8 @@ pub(crate) fn daemon(directory: &Path) -> Command {
     let mut command = command(directory);
     command.args([
         "--retention.archive_dir=archive",
+        // No ballast, which would be most of what is written.
+        "--disk.min_free=0",
         "--journal.segment_bytes=1MiB",
         "--journal.epoch_bytes=1MiB",
         "--snapshot.every_entries=3",

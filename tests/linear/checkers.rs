@@ -109,10 +109,10 @@ fn the_witness_is_heard_and_not_believed() {
         |operations: &[Operation], entries: &[Entry]| check(operations, entries, HARD).is_empty();
     assert!(right(&[a.clone(), b.clone()], &[granted(1, "a", 10)]));
     // Lost, unasked, twice, granted and said to be denied, denied where there is room, too much, and out of time.
-    assert!(!right(&[a.clone()], &[]));
+    assert!(!right(std::slice::from_ref(&a), &[]));
     assert!(!right(&[], &[granted(1, "a", 10)]));
     assert!(!right(
-        &[a.clone()],
+        std::slice::from_ref(&a),
         &[granted(1, "a", 10), granted(2, "a", 10)]
     ));
     assert!(!right(
@@ -136,7 +136,7 @@ fn the_witness_is_heard_and_not_believed() {
         &[granted(1, "a", 2), granted(2, "b", 2)]
     ));
     let unknown = operation("a", Reserve(2), 0, None);
-    assert!(right(&[unknown.clone()], &[]) && right(&[unknown], &[granted(1, "a", 2)]));
+    assert!(right(std::slice::from_ref(&unknown), &[]) && right(&[unknown], &[granted(1, "a", 2)]));
 }
 
 /// A history of a model: operations happen one after the other, their calls and returns lie around that.

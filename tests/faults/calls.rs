@@ -193,9 +193,9 @@ fn try_calls(before: &Before, fault: Fault, first: u64, step: u64) -> (Vec<Run>,
                     if run.fired.is_none() {
                         stop.fetch_min(n, Ordering::Relaxed);
                     }
-                    let found = found
-                        .into_iter()
-                        .map(|what| format!("{}: {what}", run.name()));
+                    let name = |what: String| format!("{}: {what}", run.name());
+                    let found: Vec<_> = found.into_iter().map(name).collect();
+                    found.iter().for_each(|what| println!("{what}"));
                     wrong.lock().unwrap().extend(found);
                     runs.lock().unwrap().push(run);
                 }

@@ -278,15 +278,11 @@ fn reservations_are_linearizable_while_the_daemon_is_killed() {
         witness::check(&history, &entries, HARD),
         Vec::<String>::new()
     );
-    for namespace in 0..NAMESPACES.len() {
+    for (namespace, name) in NAMESPACES.into_iter().enumerate() {
         let its = history
             .iter()
             .filter(|operation| operation.namespace == namespace);
         let its: Vec<_> = its.cloned().collect();
-        assert!(
-            search::is_linearizable(&its, HARD),
-            "{}",
-            NAMESPACES[namespace]
-        );
+        assert!(search::is_linearizable(&its, HARD), "{name}");
     }
 }

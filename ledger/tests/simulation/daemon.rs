@@ -36,6 +36,7 @@ pub(crate) enum Op {
 }
 
 /// What waits in the daemon's queue.
+#[allow(clippy::large_enum_variant, reason = "one waits, or a few")]
 #[derive(Debug)]
 pub(crate) enum Job {
     Client {

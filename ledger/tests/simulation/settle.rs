@@ -144,7 +144,7 @@ impl World {
             Arc::new(self.disk.clone()),
             Path::new(DIRECTORY),
             archive,
-            &mut (),
+            &(),
         );
         let found = found.map_err(|error| format!("I6: {error}"))?;
         ensure!(found.damages.is_empty(), "I6: {:?}", found.damages);

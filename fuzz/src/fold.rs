@@ -4,6 +4,8 @@
 #[path = "../../ledger/tests/laws/history.rs"]
 #[allow(dead_code, reason = "the laws ask for more")]
 mod history;
+#[path = "../../ledger/tests/laws/listings.rs"]
+mod listings;
 #[path = "../../ledger/tests/laws/model.rs"]
 #[allow(dead_code, reason = "the laws ask for more")]
 mod model;

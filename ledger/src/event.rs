@@ -1,8 +1,14 @@
 //! Entries: what happened, in order. Never changed once written.
 
+mod correction;
+
 use std::sync::Arc;
 
 use serde::Serialize;
+
+pub use correction::{
+    Cause, Correction, Ending, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
+};
 
 use crate::{
     Name, Timestamp, object::Footprint, quota::spec::Spec, resource::ResourceList, uid::Uid,
@@ -177,10 +183,27 @@ pub enum Event {
     },
     /// Something came in that could not be understood.
     MessageRejected(Box<DeadLetter>),
+    /// An object was found to be there, or to count for something else, without an event of a source.
+    ObjectCorrected(Box<Correction>),
+    /// An object was found to be gone without an event of a source.
+    ObjectEnded(Box<Ending>),
+    /// A source begins to list all objects of a kind. An unfinished relist of the same is forgotten.
+    RelistBegan(Box<RelistBegin>),
+    /// Objects that were known already were listed.
+    ObjectsListed {
+        /// Whose relist it is.
+        source: Name,
+        /// The objects.
+        uids: Vec<Uid>,
+    },
+    /// A source has listed all objects of a kind.
+    RelistClosed(Box<RelistClose>),
+    /// A relist is over.
+    RelistEnded(Box<RelistEnd>),
 }
 
 impl Event {
-    /// The namespace that it is about; none for what concerns a source.
+    /// The namespace that it is about; none for what concerns a source or all namespaces.
     #[must_use]
     pub fn namespace(&self) -> Option<&Name> {
         match self {
@@ -197,9 +220,15 @@ impl Event {
             | Self::ReservationReleased { namespace, .. }
             | Self::ReservationExpired { namespace, .. }
             | Self::ReservationSuperseded { namespace, .. } => Some(namespace),
+            Self::ObjectCorrected(correction) => Some(&correction.object.namespace),
+            Self::ObjectEnded(ending) => Some(&ending.namespace),
+            Self::RelistBegan(begin) => begin.scope.namespace.as_ref(),
+            Self::RelistClosed(close) => close.scope.namespace.as_ref(),
+            Self::RelistEnded(end) => end.scope.namespace.as_ref(),
             Self::SourceAdvanced { .. }
             | Self::SourceReset { .. }
             | Self::SourceGapped { .. }
+            | Self::ObjectsListed { .. }
             | Self::MessageRejected(_) => None,
         }
     }
@@ -225,6 +254,12 @@ impl Event {
             Self::SourceReset { .. } => "SourceReset",
             Self::SourceGapped { .. } => "SourceGapped",
             Self::MessageRejected(_) => "MessageRejected",
+            Self::ObjectCorrected(_) => "ObjectCorrected",
+            Self::ObjectEnded(_) => "ObjectEnded",
+            Self::RelistBegan(_) => "RelistBegan",
+            Self::ObjectsListed { .. } => "ObjectsListed",
+            Self::RelistClosed(_) => "RelistClosed",
+            Self::RelistEnded(_) => "RelistEnded",
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     object::{Footprint, Traits},
     quota::Spec,
     resource::ResourceList,
+    uid::Uid,
 };
 
 /// What every entry takes.
@@ -26,6 +27,12 @@ pub fn of_event(event: &Event) -> usize {
             of_footprint(footprint)
         }
         Event::ReservationCommitted { resources, .. } => of_amounts(resources),
+        Event::ObjectCorrected(correction) => {
+            of_footprint(&correction.object.footprint)
+                + correction.was.as_ref().map_or(0, of_footprint)
+        }
+        Event::ObjectEnded(ending) => of_footprint(&ending.footprint),
+        Event::ObjectsListed { uids, .. } => uids.iter().map(of_uid).sum(),
         _ => 0,
     };
     ENTRY + more
@@ -52,6 +59,13 @@ pub fn of_footprint(footprint: &Footprint) -> usize {
         Traits::Template { pod, replica } => pod.priority_class.len() + of_amounts(replica),
     };
     of_amounts(&footprint.resources) + traits
+}
+
+/// An object's identity, in a list of them.
+#[must_use]
+pub fn of_uid(uid: &Uid) -> usize {
+    const PER_UID: usize = 24;
+    PER_UID + uid.text_len()
 }
 
 fn of_amounts(amounts: &ResourceList) -> usize {

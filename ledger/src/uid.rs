@@ -47,6 +47,14 @@ impl Uid {
         Self(Form::Uuid(bytes))
     }
 
+    /// How many bytes it takes besides its place; none, if it is a UUID.
+    pub(crate) fn text_len(&self) -> usize {
+        match &self.0 {
+            Form::Uuid(_) => 0,
+            Form::Text(text) => text.len(),
+        }
+    }
+
     pub(crate) const fn form(&self) -> &Form {
         &self.0
     }

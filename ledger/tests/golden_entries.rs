@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use quota_ledger::{
     Name, Timestamp, codec,
-    event::{Actor, Cursor, DeadLetter, Entry, Event, Observed, QuotaRecord, Reservation},
+    event::{
+        Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, Observed, QuotaRecord,
+        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation,
+    },
     object::{Footprint, PodTraits, Traits},
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
     resource::ResourceList,
@@ -14,6 +17,9 @@ use quota_ledger::{
 };
 
 const GOLDEN: &str = include_str!("golden/entries-v1.hex");
+
+/// Kinds of events that came later, in a batch of their own.
+const CORRECTIONS: &str = include_str!("golden/corrections-v1.hex");
 
 fn list(items: &[(&str, &str)]) -> ResourceList {
     items
@@ -191,7 +197,77 @@ fn events() -> Vec<Event> {
     ]
 }
 
+fn corrections() -> Vec<Event> {
+    let team = Name::from("team-a");
+    let scope = |namespace: Option<&Name>| RelistScope {
+        resource: Name::from("pods"),
+        namespace: namespace.cloned(),
+        source: Name::from("stream/OBJECTS"),
+    };
+    let object = Observed {
+        uid: uuid(),
+        namespace: team.clone(),
+        resource: Name::from("pods"),
+        name: "web-1".into(),
+        version: 44,
+        footprint: pod(),
+        lapse: None,
+        ends_reservation: true,
+    };
+    let ending = |cause| Ending {
+        uid: text(),
+        namespace: team.clone(),
+        resource: Name::from("pods"),
+        name: "web-2".into(),
+        footprint: pod(),
+        cause,
+    };
+    let end = |outcome| {
+        Event::RelistEnded(Box::new(RelistEnd {
+            scope: scope(None),
+            began: 100,
+            outcome,
+            listed: 7,
+            ended: 1,
+        }))
+    };
+    vec![
+        Event::RelistBegan(Box::new(RelistBegin {
+            scope: scope(None),
+            id: Some(Name::from("r-17")),
+            allow_empty: false,
+        })),
+        Event::RelistBegan(Box::new(RelistBegin {
+            scope: scope(Some(&team)),
+            id: None,
+            allow_empty: true,
+        })),
+        Event::ObjectsListed {
+            source: Name::from("stream/OBJECTS"),
+            uids: vec![uuid(), text()],
+        },
+        Event::RelistClosed(Box::new(RelistClose {
+            scope: scope(Some(&team)),
+            version: 1_000,
+        })),
+        Event::ObjectCorrected(Box::new(Correction {
+            object: object.clone(),
+            was: Some(Footprint::default()),
+        })),
+        Event::ObjectCorrected(Box::new(Correction { object, was: None })),
+        Event::ObjectEnded(Box::new(ending(Cause::Drift))),
+        Event::ObjectEnded(Box::new(ending(Cause::Relist { began: 100 }))),
+        end(RelistOutcome::Complete),
+        end(RelistOutcome::Empty),
+        end(RelistOutcome::Incomplete),
+    ]
+}
+
 fn entries() -> Vec<Entry> {
+    numbered(events())
+}
+
+fn numbered(events: Vec<Event>) -> Vec<Entry> {
     let named = Actor::named("stream/OBJECTS");
     let full = Arc::new(Actor {
         principal: Name::from("hook"),
@@ -212,7 +288,7 @@ fn entries() -> Vec<Entry> {
         },
         event,
     };
-    events().into_iter().enumerate().map(entry).collect()
+    events.into_iter().enumerate().map(entry).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -229,11 +305,47 @@ fn entries_are_written_as_ever() {
     assert_eq!(hex(&codec::encode_entries(&entries())), GOLDEN);
 }
 
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(digit).collect()
+}
+
+#[test]
+fn corrections_are_written_and_read_as_ever() {
+    let expected = numbered(corrections());
+    assert_eq!(hex(&codec::encode_entries(&expected)), CORRECTIONS);
+    let count = u32::try_from(expected.len()).unwrap();
+    let read = codec::decode_entries(100, count, &bytes(CORRECTIONS)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn corrections_are_shown_flat() {
+    let shown = |event: &Event| serde_json::to_value(event).unwrap();
+    let events = corrections();
+    let began = serde_json::json!({
+        "type": "RelistBegan", "resource": "pods", "source": "stream/OBJECTS", "id": "r-17", "allowEmpty": false,
+    });
+    assert_eq!(shown(&events[0]), began);
+    assert_eq!(shown(&events[3])["namespace"], "team-a");
+    let corrected = shown(&events[4]);
+    assert_eq!(
+        (&corrected["type"], &corrected["name"]),
+        (&"ObjectCorrected".into(), &"web-1".into())
+    );
+    assert_eq!(corrected["was"]["resources"], serde_json::json!({}));
+    let ended = shown(&events[7]);
+    assert_eq!(
+        ended["cause"],
+        serde_json::json!({"by": "Relist", "began": 100})
+    );
+    assert_eq!(shown(&events[9])["outcome"], "Empty");
+}
+
 #[test]
 fn entries_are_read_as_ever() {
-    let digits: Vec<u8> = GOLDEN.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    let bytes: Vec<u8> = digits.chunks(2).map(digit).collect();
+    let bytes = bytes(GOLDEN);
     let expected = entries();
     let count = u32::try_from(expected.len()).unwrap();
     let read = codec::decode_entries(100, count, &bytes).unwrap();

@@ -3,6 +3,8 @@
 //! Deliberately simple and slow, and without a line in common with the state: no sums that are kept, no tables, no
 //! indexes. If both agree, the kept sums are right.
 
+mod relists;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,6 +45,7 @@ pub struct Naive {
     objects: BTreeMap<Uid, Observed>,
     pending: BTreeMap<Uid, Reservation>,
     sources: BTreeMap<Name, Cursor>,
+    relists: relists::Relists,
 }
 
 impl Naive {
@@ -52,6 +55,7 @@ impl Naive {
         let mut naive = Self {
             last: state.head().sequence,
             sources: state.sources().clone(),
+            relists: relists::Relists::beginning_with(state),
             ..Self::default()
         };
         for namespace in state.namespaces("") {
@@ -164,8 +168,24 @@ impl Naive {
             Event::SourceGapped { source, last, .. } => {
                 self.sources.entry(source.clone()).or_default().position = *last;
             }
-            Event::MessageRejected(_) => {}
+            Event::ObjectCorrected(correction) => {
+                let object = &correction.object;
+                self.objects.insert(object.uid.clone(), object.clone());
+                if object.ends_reservation {
+                    self.pending.remove(&object.uid);
+                }
+            }
+            Event::ObjectEnded(ending) => {
+                self.objects.remove(&ending.uid);
+                self.pending.remove(&ending.uid);
+            }
+            Event::RelistBegan(_)
+            | Event::ObjectsListed { .. }
+            | Event::RelistClosed(_)
+            | Event::RelistEnded(_)
+            | Event::MessageRejected(_) => {}
         }
+        self.relists.apply(entry, &self.objects);
     }
 
     fn commit(&mut self, uid: &Uid, resources: &ResourceList) {
@@ -246,6 +266,9 @@ impl Naive {
         told.unless(*state.sources() == self.sources, || {
             "the cursors of the sources".to_owned()
         });
+        for difference in self.relists.differences(state) {
+            told.unless(false, || difference);
+        }
         self.compare_objects(state, &mut told);
         self.compare_pending(state, &mut told);
         let counts = self.counts();

@@ -6,7 +6,10 @@ use super::{
 };
 use crate::{
     Timestamp,
-    event::{Actor, Cursor, DeadLetter, Event, Observed, QuotaRecord, Reservation},
+    event::{
+        Actor, Cause, Correction, Cursor, DeadLetter, Ending, Event, Observed, QuotaRecord,
+        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation,
+    },
     object::{Footprint, PodTraits, Traits},
     quantity::{Format, Mantissa, Parts, Quantity},
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
@@ -64,6 +67,33 @@ record!(DeadLetter {
     reason,
     payload
 });
+record!(Correction { object, was });
+record!(Ending {
+    uid,
+    namespace,
+    resource,
+    name,
+    footprint,
+    cause
+});
+record!(RelistScope {
+    resource,
+    namespace,
+    source
+});
+record!(RelistBegin {
+    scope,
+    id,
+    allow_empty
+});
+record!(RelistClose { scope, version });
+record!(RelistEnd {
+    scope,
+    began,
+    outcome,
+    listed,
+    ended
+});
 record!(Footprint { resources, traits });
 record!(PodTraits {
     best_effort,
@@ -108,6 +138,23 @@ variants!(Event {
     15 => SourceReset { source, incarnation },
     16 => SourceGapped { source, first, last },
     17 => MessageRejected(letter),
+    18 => ObjectCorrected(correction),
+    19 => ObjectEnded(ending),
+    20 => RelistBegan(begin),
+    21 => ObjectsListed { source, uids },
+    22 => RelistClosed(close),
+    23 => RelistEnded(end),
+});
+
+variants!(Cause {
+    0 => Drift,
+    1 => Relist { began },
+});
+
+variants!(RelistOutcome {
+    0 => Complete,
+    1 => Empty,
+    2 => Incomplete,
 });
 
 variants!(Form {

@@ -4,21 +4,27 @@
 //! applies them.
 
 mod admit;
+mod correct;
 mod due;
 mod explain;
 mod lifecycle;
 mod observe;
 mod quota;
 mod refusal;
+mod relist;
 mod reserve;
 mod room;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
+pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
 pub use due::due;
 pub use lifecycle::{commit, extend, release};
 pub use observe::{Adopted, Sighting, Verdict, advance, gap, observe, reject, reset};
 pub use quota::{Precondition, QuotaChange, delete_quota, set_quota};
 pub use refusal::{Denied, Looked, LookedAt, Refusal};
+pub use relist::{
+    Finish, RELISTS_MAX, begin_relist, close_relist, end_relist, end_unlisted, listed,
+};
 pub use reserve::{Basis, Request, Reserved, check, reserve, reserve_all};
 
 use crate::{Span, quota::LimitedResource};

@@ -137,7 +137,7 @@ fn accepted(object: &Observed, ends_reservation: bool, adopted: Option<Event>) -
     Verdict::Accepted(events)
 }
 
-fn adopt(state: &State, object: &Observed, quota: &Adopted) -> Option<Event> {
+pub(super) fn adopt(state: &State, object: &Observed, quota: &Adopted) -> Option<Event> {
     let record = QuotaRecord {
         namespace: object.namespace.clone(),
         name: Name::from(&*object.name),

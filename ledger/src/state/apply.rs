@@ -12,8 +12,8 @@ use super::{
     reservations::{End, Ended},
 };
 use crate::{
-    Timestamp,
-    event::{Entry, Event, Observed, QuotaRecord, Reservation, Sequence},
+    Name, Timestamp,
+    event::{Cause, Ending, Entry, Event, Observed, QuotaRecord, Reservation, Sequence},
     object::Footprint,
     resource::ResourceList,
     uid::Uid,
@@ -54,6 +54,7 @@ impl State {
             } => self.extend(uid, *expiration),
             Event::ReservationCommitted { uid, resources, .. } => {
                 self.commit(entry, uid, resources);
+                self.mark_alive(uid);
             }
             Event::ReservationReleased { uid, .. } => self.end(entry, uid, End::Released),
             Event::ReservationExpired { uid, .. } => self.end(entry, uid, End::Expired),
@@ -70,15 +71,28 @@ impl State {
                     incarnation: incarnation.clone(),
                     ..Default::default()
                 };
+                self.relists.spoil(&entry.actor.principal);
             }
             Event::SourceGapped { source, last, .. } => {
                 self.sources.entry(source.clone()).or_default().position = *last;
+                self.relists.spoil(&entry.actor.principal);
             }
             Event::MessageRejected(_) => {
+                self.relists.spoil(&entry.actor.principal);
                 self.dead_letters.push_back(entry.sequence);
                 if self.dead_letters.len() > DEAD_LETTERS_MAX {
                     self.dead_letters.pop_front();
                 }
+            }
+            Event::ObjectCorrected(correction) => self.observe(entry, &correction.object),
+            Event::ObjectEnded(ending) => self.end_object(entry, ending),
+            Event::RelistBegan(begin) => self.relists.begin(entry.sequence, begin),
+            Event::ObjectsListed { source, uids } => {
+                uids.iter().for_each(|uid| self.mark(uid, Some(source)));
+            }
+            Event::RelistClosed(close) => self.relists.close(close),
+            Event::RelistEnded(end) => {
+                self.relists.open.remove(&end.scope);
             }
         }
     }
@@ -147,18 +161,23 @@ impl State {
         let namespace = self.namespaces.get_mut(namespace);
         namespace.objects.push(place);
         namespace.count(&observed.footprint, Change::Add);
+        self.mark_alive(&observed.uid);
         self.settle_or_hold(entry, &observed.uid, observed.ends_reservation);
     }
 
     /// Takes an object out of the tables and the sums, if it is there.
     fn uncount(&mut self, uid: &Uid) {
-        let Some(object) = self
-            .objects
-            .find(uid)
-            .and_then(|place| self.objects.remove(place))
-        else {
+        let Some(place) = self.objects.find(uid) else {
             return;
         };
+        let Some(object) = self.objects.remove(place) else {
+            return;
+        };
+        if !self.relists.is_empty() {
+            let resource = self.resources.get(object.resource);
+            let namespace = &self.namespaces.get(object.namespace).name;
+            self.relists.clear(resource, namespace, place);
+        }
         self.resources.release(object.resource);
         let footprint = self.footprints.release(object.footprint);
         let namespace = self.namespaces.get_mut(object.namespace);
@@ -176,6 +195,7 @@ impl State {
         };
         let object = self.objects.get_mut(place);
         object.version = version;
+        self.mark_alive(uid);
         if ends_reservation {
             self.end(entry, uid, End::Observed);
         }
@@ -208,6 +228,41 @@ impl State {
         self.uncount(uid);
         self.settle_or_hold(entry, uid, true);
         self.objects.remember_deleted(uid.clone());
+    }
+
+    /// Ends an object as its deletion would, but it is not remembered as deleted.
+    fn end_object(&mut self, entry: &Entry, ending: &Ending) {
+        let Ending {
+            uid,
+            namespace,
+            resource,
+            cause,
+            ..
+        } = ending;
+        self.withdraw_hold(uid);
+        self.uncount(uid);
+        self.settle_or_hold(entry, uid, true);
+        if let Cause::Relist { began } = cause {
+            self.relists.count_ended(resource, namespace, *began);
+        }
+    }
+
+    /// The object was seen alive, so that it is in every list of its kind that is being made.
+    fn mark_alive(&mut self, uid: &Uid) {
+        self.mark(uid, None);
+    }
+
+    fn mark(&mut self, uid: &Uid, source: Option<&Name>) {
+        if self.relists.is_empty() {
+            return;
+        }
+        let Some(place) = self.objects.find(uid) else {
+            return;
+        };
+        let object = self.objects.get(place);
+        let resource = self.resources.get(object.resource);
+        let namespace = &self.namespaces.get(object.namespace).name;
+        self.relists.mark(resource, namespace, place, source);
     }
 
     fn grant(&mut self, entry: Sequence, reservation: &Arc<Reservation>) {

@@ -8,6 +8,7 @@ use super::{
     namespaces::{Namespace, Namespaces},
     objects::{Object, Objects},
     pool::{Pool, Pooled},
+    relists::Relists,
     reservations::{Reservations, Tracked},
     slab::Slab,
 };
@@ -19,8 +20,9 @@ use crate::{
     uid::Uid,
 };
 
-/// Version of the image's layout.
+/// Version of the image's layout; of one that holds relists.
 const VERSION: u32 = 1;
+const VERSION_WITH_RELISTS: u32 = 2;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -40,6 +42,7 @@ pub struct Image {
     deleted: VecDeque<Uid>,
     sources: BTreeMap<Name, Cursor>,
     dead_letters: VecDeque<Sequence>,
+    relists: Relists,
 }
 
 /// An image that cannot be read.
@@ -68,6 +71,7 @@ impl State {
             deleted: self.objects.deleted.clone(),
             sources: self.sources.clone(),
             dead_letters: self.dead_letters.clone(),
+            relists: self.relists.clone(),
         }
     }
 
@@ -79,8 +83,9 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if version != VERSION {
-            return Err(DecodeError(format!("image version {version}, not {VERSION}")).into());
+        if !(VERSION..=VERSION_WITH_RELISTS).contains(&version) {
+            let versions = format!("{VERSION} or {VERSION_WITH_RELISTS}");
+            return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
         let sources = Wire::take(&mut reader)?;
@@ -88,8 +93,13 @@ impl State {
         let ended = Wire::take(&mut reader)?;
         let deleted = Wire::take(&mut reader)?;
         reader.finish()?;
+        let relists = match version {
+            VERSION_WITH_RELISTS => read_relists(input)?,
+            _ => Relists::default(),
+        };
         Ok(Self {
             head,
+            relists,
             sources,
             dead_letters,
             namespaces: Namespaces::from_slab(read_slab(input)?),
@@ -124,13 +134,23 @@ impl Image {
     /// Those of the output.
     pub fn write(&self, output: &mut impl Write) -> io::Result<()> {
         let mut writer = Writer::default();
-        VERSION.put(&mut writer);
+        // What has no relists is written as before there were any, so that its digest is the same.
+        let version = match self.relists.is_empty() {
+            true => VERSION,
+            false => VERSION_WITH_RELISTS,
+        };
+        version.put(&mut writer);
         self.head.put(&mut writer);
         self.sources.put(&mut writer);
         self.dead_letters.put(&mut writer);
         self.ended.put(&mut writer);
         self.deleted.put(&mut writer);
         write_piece(output, writer)?;
+        if version == VERSION_WITH_RELISTS {
+            let mut writer = Writer::default();
+            self.relists.put(&mut writer);
+            write_piece(output, writer)?;
+        }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;
         write_slab(output, &self.footprints)?;
@@ -155,6 +175,14 @@ fn read_piece(input: &mut impl Read) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(bytes)
+}
+
+fn read_relists(input: &mut impl Read) -> Result<Relists, ImageError> {
+    let bytes = read_piece(input)?;
+    let mut reader = Reader::new(&bytes)?;
+    let relists = Relists::take(&mut reader)?;
+    reader.finish()?;
+    Ok(relists)
 }
 
 /// A slab is a head, then pieces of whole chunks.

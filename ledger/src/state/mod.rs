@@ -11,6 +11,8 @@ mod objects;
 mod overlay;
 mod pool;
 mod query;
+mod relisting;
+mod relists;
 mod reservations;
 mod slab;
 mod view;
@@ -20,6 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub use apply::lapsed_footprint;
 pub use explain::{Holder, Part, PartKey};
 pub use image::{Image, ImageError};
+pub use relisting::RelistView;
 pub use reservations::End;
 pub use view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals};
 
@@ -33,6 +36,7 @@ use crate::{
 use namespaces::Namespaces;
 use objects::Objects;
 use pool::Pool;
+use relists::Relists;
 use reservations::Reservations;
 
 /// How many dead letters are listed; older ones are still entries of the ledger. In the fold, and so part of
@@ -51,6 +55,7 @@ pub struct State {
     reservations: Reservations,
     sources: BTreeMap<Name, Cursor>,
     dead_letters: VecDeque<Sequence>,
+    relists: Relists,
 }
 
 /// How far the state has come.

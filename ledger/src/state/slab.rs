@@ -54,6 +54,13 @@ impl<T: Clone, const CHUNK: usize> Slab<T, CHUNK> {
         self.live
     }
 
+    /// How many places there are, used or free.
+    pub(crate) fn places(&self) -> u32 {
+        let full = self.chunks.len().saturating_sub(1) * CHUNK;
+        let last = self.chunks.last().map_or(0, |chunk| chunk.len());
+        u32::try_from(full + last).unwrap_or(u32::MAX)
+    }
+
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
         let index = index as usize;
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)

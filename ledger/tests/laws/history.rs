@@ -17,6 +17,7 @@ use quota_ledger::{
 };
 
 use super::{
+    listings,
     model::Model,
     steps::Step,
     things::{footprint, namespace, observed, spec, uid, wish, workload},
@@ -380,6 +381,7 @@ impl World {
                     quota: Some(Name::from("quota-1")),
                 },
             ),
+            Step::Listing(listing) => listings::events(state, self.now(), &listing),
             Step::Pass { .. }
             | Step::Reserve { .. }
             | Step::Update { .. }

@@ -6,7 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod history;
+mod listings;
 mod model;
+mod relists;
 mod steps;
 mod strategy;
 mod things;
@@ -250,6 +252,8 @@ proptest! {
                 Event::ObjectObserved(object) if object.ends_reservation => &object.uid,
                 Event::ObjectRefreshed { uid, ends_reservation: true, .. } => uid,
                 Event::ObjectDeleted { uid, .. } => uid,
+                Event::ObjectEnded(ending) => &ending.uid,
+                Event::ObjectCorrected(correction) if correction.object.ends_reservation => &correction.object.uid,
                 _ => continue,
             };
             pending.remove(ended);

@@ -48,6 +48,17 @@ impl Model {
                 self.objects.remove(uid);
                 self.pending.remove(uid);
             }
+            Event::ObjectCorrected(correction) => {
+                let object = &correction.object;
+                self.objects.insert(object.uid.clone(), object.clone());
+                if object.ends_reservation {
+                    self.pending.remove(&object.uid);
+                }
+            }
+            Event::ObjectEnded(ending) => {
+                self.objects.remove(&ending.uid);
+                self.pending.remove(&ending.uid);
+            }
             Event::ReservationGranted(reservation) => {
                 self.pending
                     .insert(reservation.uid.clone(), (**reservation).clone());

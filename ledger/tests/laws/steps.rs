@@ -1,5 +1,7 @@
 //! What histories are made of, step by step.
 
+use super::listings::Listing;
+
 /// Something that happens; small numbers, so that things meet.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -89,6 +91,8 @@ pub(crate) enum Step {
         namespace: u8,
         uid: u8,
     },
+    /// A relist goes on, or something is corrected.
+    Listing(Listing),
     /// The clock moves, back too; the sources may be behind it.
     Pass {
         seconds: i64,

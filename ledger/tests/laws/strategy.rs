@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::steps::Step;
+use super::{listings::Listing, steps::Step};
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step(), 0..60)
@@ -38,6 +38,23 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (namespace.clone(), 0..3_u8, 20..23_u8, 0..6_u64, 0..12_u64)
             .prop_map(|(namespace, quota, uid, version, hard)| Step::Adopt { namespace, quota, uid, version, hard }),
         2 => (namespace, 0..13_u8).prop_map(|(namespace, uid)| Step::Delete { namespace, uid }),
+        8 => listing().prop_map(Step::Listing),
         3 => (-20..60_i64, 0..100_i64).prop_map(|(seconds, behind)| Step::Pass { seconds, behind }),
+    ]
+}
+
+fn listing() -> impl Strategy<Value = Listing> {
+    let space = || prop::option::of(0..2_u8);
+    prop_oneof![
+        3 => (any::<bool>(), space()).prop_map(|(workloads, namespace)| Listing::Begin { workloads, namespace }),
+        4 => (0..13_u8).prop_map(|uid| Listing::List { uid }),
+        3 => (any::<bool>(), space(), any::<bool>(), any::<bool>(), 0..5_u64)
+            .prop_map(|(workloads, namespace, allow_empty, bookmark, version)|
+                Listing::Finish { workloads, namespace, allow_empty, bookmark, version }),
+        3 => (0..8_u32, 0..8_u32).prop_map(|(from, most)| Listing::Sweep { from, most }),
+        1 => Just(Listing::Over),
+        1 => Just(Listing::Gap),
+        3 => (0..13_u8, 0..5_u64, 0..6_u64, any::<bool>(), prop::bool::weighted(0.8))
+            .prop_map(|(uid, amount, version, gone, seen)| Listing::Repair { uid, amount, version, gone, seen }),
     ]
 }

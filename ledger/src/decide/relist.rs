@@ -1,0 +1,125 @@
+//! Relists: a source lists all objects of a kind; what is not among them is gone.
+//!
+//! Nothing is ended unless it is certain that the list is whole: its begin was seen, nothing of its source was lost
+//! or not understood since, and it is not empty by mistake.
+
+use super::{Sighting, correct};
+use crate::{
+    Name, Timestamp,
+    event::{
+        Cause, Event, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Sequence,
+    },
+    state::{RelistView, State},
+    uid::Uid,
+};
+
+/// Most relists that are not over. What is listed has to be remembered for each.
+pub const RELISTS_MAX: usize = 1024;
+
+/// What a source says about the end of a relist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finish {
+    /// The kind that was listed, as in `pods`.
+    pub resource: Name,
+    /// The namespace that was listed; none: all.
+    pub namespace: Option<Name>,
+    /// What the begin bore as well.
+    pub id: Option<Name>,
+    /// There may be no objects.
+    pub allow_empty: bool,
+    /// The version as of which was listed; 0: not known.
+    pub version: u64,
+    /// It is Kubernetes' bookmark, which names no scope: it means the only relist of its kind that is open.
+    pub is_bookmark: bool,
+}
+
+/// Begins a relist, in place of an unfinished one of the same. None: too many are open.
+#[must_use]
+pub fn begin_relist(state: &State, begin: RelistBegin) -> Option<Event> {
+    let has_room = state.relist_count() < RELISTS_MAX || state.relist(&begin.scope).is_some();
+    has_room.then(|| Event::RelistBegan(Box::new(begin)))
+}
+
+/// The object of a sighting that changes nothing, if a relist of its source has to be told that it is listed.
+#[must_use]
+pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Option<&'a Uid> {
+    match sighting {
+        Sighting::Alive { object, .. } if state.awaits(source, &object.uid) => Some(&object.uid),
+        _ => None,
+    }
+}
+
+/// Closes a relist, or ends it if nothing is to be concluded from it. None: no such relist is open.
+#[must_use]
+pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Option<Event> {
+    let relist = open_relist(state, source, finish)?;
+    let outcome = match () {
+        () if relist.is_spoiled => Some(RelistOutcome::Incomplete),
+        () if !(relist.has_any || relist.allow_empty || finish.allow_empty) => {
+            Some(RelistOutcome::Empty)
+        }
+        () => None,
+    };
+    Some(match outcome {
+        Some(outcome) => over(&relist, outcome),
+        None => Event::RelistClosed(Box::new(RelistClose {
+            scope: relist.scope,
+            version: finish.version,
+        })),
+    })
+}
+
+fn open_relist(state: &State, source: &Name, finish: &Finish) -> Option<RelistView> {
+    let matches = |relist: &RelistView| {
+        let scope = &relist.scope;
+        let is_there =
+            scope.namespace == finish.namespace || finish.is_bookmark && finish.namespace.is_none();
+        scope.source == *source
+            && scope.resource == finish.resource
+            && relist.id == finish.id
+            && !relist.is_closed
+            && is_there
+    };
+    let mut open = state.relists().filter(matches);
+    let only = open.next()?;
+    open.next().is_none().then_some(only)
+}
+
+fn over(relist: &RelistView, outcome: RelistOutcome) -> Event {
+    Event::RelistEnded(Box::new(RelistEnd {
+        scope: relist.scope.clone(),
+        began: relist.began,
+        outcome,
+        listed: relist.listed,
+        ended: relist.ended,
+    }))
+}
+
+/// Ends those of these objects that a closed relist has not listed. Nothing if another relist has taken its place.
+#[must_use]
+pub fn end_unlisted(
+    state: &State,
+    scope: &RelistScope,
+    began: Sequence,
+    uids: &[Uid],
+    now: Timestamp,
+) -> Vec<Event> {
+    if state
+        .relist(scope)
+        .is_none_or(|relist| relist.began != began)
+    {
+        return Vec::new();
+    }
+    let gone = uids
+        .iter()
+        .filter_map(|uid| state.find_unlisted(scope, uid, now));
+    gone.flat_map(|known| correct::end(state, known, Cause::Relist { began }))
+        .collect()
+}
+
+/// Ends a closed relist, after all that it has not listed was ended.
+#[must_use]
+pub fn end_relist(state: &State, scope: &RelistScope, began: Sequence) -> Option<Event> {
+    let relist = state.relist(scope)?;
+    (relist.began == began && relist.is_closed).then(|| over(&relist, RelistOutcome::Complete))
+}

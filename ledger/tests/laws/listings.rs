@@ -1,0 +1,166 @@
+//! Steps of relists and corrections.
+
+use quota_ledger::{
+    Name, Timestamp,
+    decide::{self, Finish, Repair, Repaired, Seen, Sighting},
+    event::{Event, RelistBegin, RelistScope},
+    state::State,
+};
+
+use super::things::{footprint, namespace, observed, uid};
+
+/// Whose relists they are: the actor of all steps.
+pub(crate) const SOURCE: &str = "test";
+
+/// A step of a relist, or a correction.
+#[derive(Clone, Debug)]
+pub(crate) enum Listing {
+    Begin {
+        workloads: bool,
+        namespace: Option<u8>,
+    },
+    List {
+        uid: u8,
+    },
+    Finish {
+        workloads: bool,
+        namespace: Option<u8>,
+        allow_empty: bool,
+        bookmark: bool,
+        version: u64,
+    },
+    /// Ends what the closed relist has not listed, from a place on.
+    Sweep {
+        from: u32,
+        most: u32,
+    },
+    Over,
+    Gap,
+    Repair {
+        uid: u8,
+        amount: u64,
+        version: u64,
+        gone: bool,
+        seen: bool,
+    },
+}
+
+pub(crate) fn scope(workloads: bool, space: Option<u8>) -> RelistScope {
+    RelistScope {
+        resource: Name::from(if workloads {
+            "deployments.apps"
+        } else {
+            "pods"
+        }),
+        namespace: space.map(namespace),
+        source: Name::from(SOURCE),
+    }
+}
+
+pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Event> {
+    match *listing {
+        Listing::Begin {
+            workloads,
+            namespace,
+        } => {
+            let begin = RelistBegin {
+                scope: scope(workloads, namespace),
+                id: None,
+                allow_empty: false,
+            };
+            decide::begin_relist(state, begin).into_iter().collect()
+        }
+        Listing::List { uid: number } => {
+            let object = observed(
+                number,
+                0,
+                "pods",
+                String::new(),
+                0,
+                footprint(0, false, false),
+                None,
+            );
+            let sighting = Sighting::Alive {
+                object: Box::new(object),
+                quota: None,
+            };
+            let source = Name::from(SOURCE);
+            let listed = decide::listed(state, &source, &sighting).cloned();
+            let told = |uid| Event::ObjectsListed {
+                source,
+                uids: vec![uid],
+            };
+            listed.map(told).into_iter().collect()
+        }
+        Listing::Finish {
+            workloads,
+            namespace,
+            allow_empty,
+            bookmark,
+            version,
+        } => {
+            let scope = scope(workloads, namespace);
+            let finish = Finish {
+                resource: scope.resource,
+                namespace: scope.namespace,
+                id: None,
+                allow_empty,
+                version,
+                is_bookmark: bookmark,
+            };
+            let closed = decide::close_relist(state, &scope.source, &finish);
+            closed.into_iter().collect()
+        }
+        Listing::Sweep { from, most } => {
+            let Some(relist) = state.closed_relist() else {
+                return Vec::new();
+            };
+            let (uids, _) = state.unlisted(&relist.scope, from, most, now);
+            decide::end_unlisted(state, &relist.scope, relist.began, &uids, now)
+        }
+        Listing::Over => {
+            let relist = state.closed_relist();
+            let over =
+                relist.and_then(|relist| decide::end_relist(state, &relist.scope, relist.began));
+            over.into_iter().collect()
+        }
+        Listing::Gap => vec![decide::gap(&Name::from("OBJECTS"), 1, 2)],
+        Listing::Repair {
+            uid: number,
+            amount,
+            version,
+            gone,
+            seen,
+        } => {
+            let known = state.object(&uid(number)).filter(|_| seen);
+            let seen = known.map(|known| Seen {
+                entry: known.entry,
+                version: known.version,
+            });
+            let repair = match (gone, seen) {
+                (true, Some(seen)) => Repair::End {
+                    uid: uid(number),
+                    seen,
+                },
+                (true, None) => return Vec::new(),
+                (false, seen) => Repair::Set {
+                    object: Box::new(observed(
+                        number,
+                        number % 2,
+                        "pods",
+                        format!("name-{number}"),
+                        version,
+                        footprint(amount, true, false),
+                        None,
+                    )),
+                    quota: None,
+                    seen,
+                },
+            };
+            match decide::repair(state, &repair) {
+                Repaired::Done(events) => events,
+                Repaired::Right | Repaired::Changed => Vec::new(),
+            }
+        }
+    }
+}

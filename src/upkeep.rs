@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::Config,
+    intake,
     metrics::{self, Part, QuotaSample, QuotaSource, ResourceSample, Standing},
     writer::{self, Ledger, Unavailable},
 };
@@ -105,6 +106,7 @@ impl Upkeep {
                 compacted = Instant::now();
                 self.compact().await;
             }
+            self.finish_relists().await;
             self.tell_figures().await;
             self.stop_if_poisoned();
         }
@@ -198,11 +200,20 @@ impl Upkeep {
         }
     }
 
+    /// Whoever closes a relist finishes it, unless a crash or the end of a request comes in between.
+    async fn finish_relists(&self) {
+        if let Err(error) = intake::relist::finish(&self.ledger).await {
+            tracing::warn!(%error, "a relist cannot be finished");
+        }
+    }
+
     async fn tell_figures(&self) {
         metrics::ledger_last_sequence(self.ledger.durable().sequence);
-        let (pending, oldest) = self
-            .ledger
-            .peek(|state| (state.pending_count(), state.oldest_pending()));
+        let (pending, oldest, relists) = self.ledger.peek(|state| {
+            let relists = state.relist_count();
+            (state.pending_count(), state.oldest_pending(), relists)
+        });
+        metrics::relists_open(relists as u64);
         metrics::reservations(Standing::Pending, pending as u64);
         let age = oldest.map_or(0, |oldest| writer::now().since(oldest).nanoseconds());
         metrics::oldest_reservation_age(Duration::from_nanos(u64::try_from(age).unwrap_or(0)));

@@ -8,6 +8,8 @@ mod support;
 mod connections;
 #[path = "intake_nats/messages.rs"]
 mod messages;
+#[path = "intake_nats/relists.rs"]
+mod relists;
 #[path = "intake_nats/streams.rs"]
 mod streams;
 

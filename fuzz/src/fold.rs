@@ -5,11 +5,13 @@
 #[allow(dead_code, reason = "the laws ask for more")]
 mod history;
 #[path = "../../ledger/tests/laws/listings.rs"]
+#[allow(dead_code, reason = "the laws ask for more")]
 mod listings;
 #[path = "../../ledger/tests/laws/model.rs"]
 #[allow(dead_code, reason = "the laws ask for more")]
 mod model;
 #[path = "../../ledger/tests/laws/steps.rs"]
+#[allow(dead_code, reason = "the laws ask for more")]
 mod steps;
 #[path = "../../ledger/tests/laws/things.rs"]
 mod things;

@@ -3,14 +3,13 @@
 //! A source is not trusted. It may be another one by the same name, may have gone back in time, may have lost
 //! messages, and may deliver twice or out of order.
 
-use std::{ops::RangeInclusive, sync::Arc};
+mod record;
 
-use crate::{
-    Name, Timestamp,
-    decide::{self, Sighting, Verdict},
-    desk::Desk,
-    event::{Actor, Cursor, DeadLetter},
-};
+use std::ops::RangeInclusive;
+
+pub use record::{Consumed, Item, Recorded, Relisted, record};
+
+use crate::{Timestamp, event::Cursor};
 
 /// What is to be done with a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,88 +117,6 @@ impl Follower {
     pub fn skip_to(&mut self, position: u64) {
         self.position = self.position.max(position);
     }
-}
-
-/// Something that a source told.
-#[derive(Clone, Debug)]
-pub enum Item {
-    /// An event that was understood.
-    Sighting(Sighting),
-    /// One that was not.
-    Rejected(DeadLetter),
-}
-
-/// How far a source is consumed.
-#[derive(Clone, Debug)]
-pub struct Consumed {
-    /// The source's name.
-    pub source: Name,
-    /// Positions that were lost before they could be consumed, in order.
-    pub gaps: Vec<RangeInclusive<u64>>,
-    /// Where the source stands now.
-    pub cursor: Cursor,
-}
-
-/// What became of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Recorded {
-    /// News.
-    pub accepted: u64,
-    /// Old, or of no concern to quotas.
-    pub ignored: u64,
-    /// Not understood.
-    pub rejected: u64,
-}
-
-impl std::ops::AddAssign for Recorded {
-    fn add_assign(&mut self, other: Self) {
-        self.accepted += other.accepted;
-        self.ignored += other.ignored;
-        self.rejected += other.rejected;
-    }
-}
-
-/// Records what a source told, and in the same decision, hence in the same batch, how far it is consumed. If it is
-/// known to be consumed as far already, nothing happens. `ignored`: how much else it told that is of no concern.
-pub fn record(
-    desk: &mut Desk<'_>,
-    actor: &Arc<Actor>,
-    items: &[Item],
-    ignored: u64,
-    consumed: Option<&Consumed>,
-) -> Recorded {
-    let advance = match consumed {
-        None => None,
-        Some(Consumed { source, cursor, .. }) => {
-            match decide::advance(desk.state(), source, cursor) {
-                None => return Recorded::default(),
-                advance => advance,
-            }
-        }
-    };
-    if let Some(Consumed { source, gaps, .. }) = consumed {
-        let gap = |gap: &RangeInclusive<u64>| decide::gap(source, *gap.start(), *gap.end());
-        desk.record(actor, gaps.iter().map(gap));
-    }
-    let mut recorded = Recorded {
-        ignored,
-        ..Recorded::default()
-    };
-    for item in items {
-        let (events, count) = match item {
-            Item::Rejected(letter) => {
-                (vec![decide::reject(letter.clone())], &mut recorded.rejected)
-            }
-            Item::Sighting(sighting) => match decide::observe(desk.state(), sighting) {
-                Verdict::Accepted(events) => (events, &mut recorded.accepted),
-                Verdict::Ignored => (Vec::new(), &mut recorded.ignored),
-            },
-        };
-        *count += 1;
-        desk.record(actor, events);
-    }
-    desk.record(actor, advance);
-    recorded
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! From events to entries: each in one batch with how far its source was consumed.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use quota_ledger::{
     Name,
@@ -12,6 +12,7 @@ use quota_ledger::{
 use super::{
     cut,
     payload::{Incoming, Rejected},
+    relist,
 };
 use crate::{
     metrics::{self, Source},
@@ -38,9 +39,10 @@ impl Chunk {
     /// Takes an event in.
     pub fn add(&mut self, incoming: Incoming) {
         self.size += incoming.size;
-        match incoming.sighting {
-            Some(sighting) => self.items.push(Item::Sighting(sighting)),
-            None => self.ignored += 1,
+        match (incoming.sighting, incoming.relist) {
+            (Some(sighting), _) => self.items.push(Item::Sighting(sighting)),
+            (None, Some(relist)) => self.items.push(Item::Relist(relist)),
+            (None, None) => self.ignored += 1,
         }
     }
 
@@ -65,6 +67,14 @@ impl Chunk {
             reason,
             payload,
         }));
+    }
+
+    /// Notes that positions of a source were lost before they could be consumed, before anything that stands behind
+    /// them is taken in.
+    pub fn add_gap(&mut self, source: &Name, positions: RangeInclusive<u64>) {
+        self.size += size::ENTRY;
+        let source = source.clone();
+        self.items.push(Item::Gap { source, positions });
     }
 
     /// Whether it is to be recorded before more is taken in.
@@ -138,7 +148,7 @@ pub async fn note(ledger: &Ledger, actor: &Arc<Actor>, event: Event) -> Result<(
     .await
 }
 
-async fn patiently<R, F: Future<Output = Result<R, Unavailable>>>(
+pub(super) async fn patiently<R, F: Future<Output = Result<R, Unavailable>>>(
     attempt: impl Fn() -> F,
 ) -> Result<R, Unavailable> {
     let [mut wait, longest] = PATIENCE;
@@ -169,7 +179,8 @@ async fn record_shared(
             consumed,
         )
     };
-    let recorded = ledger.decide(decision).await?;
+    let (recorded, relisted) = ledger.decide(decision).await?;
+    relist::follow(ledger, &actor.principal, &relisted).await?;
     let Recorded {
         accepted,
         ignored,

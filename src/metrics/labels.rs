@@ -115,6 +115,36 @@ labels! {
         Events = "events",
     }
 
+    /// What was put right without an event of a source.
+    Correction "correction" {
+        /// An object that was not known, or counted for something else.
+        Set = "set",
+        /// An object that was gone.
+        Ended = "ended",
+    }
+
+    /// How it was found.
+    CorrectionCause "cause" {
+        /// Somebody compared the ledger with a listing.
+        Drift = "drift",
+        /// A relist of a source.
+        Relist = "relist",
+    }
+
+    /// What became of a relist.
+    Relisted "outcome" {
+        /// What was not listed was ended.
+        Complete = "complete",
+        /// Nothing was listed, and nothing was ended.
+        Empty = "empty",
+        /// Something was lost meanwhile, and nothing was ended.
+        Incomplete = "incomplete",
+        /// Its end came without a begin, or not that of the begin.
+        NotBegun = "not_begun",
+        /// Too many are open.
+        Refused = "refused",
+    }
+
     /// Reservations that stand.
     Standing "state" {
         /// Not yet observed, committed, released or expired.

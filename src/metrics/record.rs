@@ -6,8 +6,8 @@ use ::metrics::{counter, gauge, histogram};
 
 use super::{
     labels::{
-        AuthRefusal, Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection,
-        Source, Standing,
+        AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener, Operation,
+        Outcome, Part, Reason, Rejection, Relisted, Source, Standing,
     },
     table,
 };
@@ -67,6 +67,22 @@ pub fn ledger_batch(append: Duration, fsync: Duration, entries: u64) {
     histogram!(table::LEDGER_APPEND_DURATION.name).record(append);
     histogram!(table::LEDGER_FSYNC_DURATION.name).record(fsync);
     histogram!(table::LEDGER_BATCH_ENTRIES.name).record(float(entries));
+}
+
+/// Counts objects that were put right without an event of a source.
+pub fn drift_corrected(correction: Correction, cause: CorrectionCause, count: u64) {
+    let labels = [pair(correction), pair(cause)];
+    counter!(table::DRIFT_CORRECTIONS.name, &labels).increment(count);
+}
+
+/// Counts relists.
+pub fn relists(relisted: Relisted) {
+    counter!(table::DRIFT_RELISTS.name, &[pair(relisted)]).increment(1);
+}
+
+/// How many relists are not over.
+pub fn relists_open(count: u64) {
+    gauge!(table::DRIFT_RELISTS_OPEN.name).set(float(count));
 }
 
 /// Counts events that were understood.

@@ -1,8 +1,8 @@
 //! Every metric: its name, kind, labels and help. `docs/metrics.md` is made from this table.
 
 use super::labels::{
-    AuthRefusal, Decision, Label, Limit, Listener, Operation, Outcome, Part, Reason, Rejection,
-    Source, Standing,
+    AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener, Operation, Outcome,
+    Part, Reason, Rejection, Relisted, Source, Standing,
 };
 
 /// A metric.
@@ -105,6 +105,13 @@ table! {
         "Events that changed nothing, since they or newer ones were known."
     EVENTS_REJECTED Counter "quota_ledger_events_rejected_total" [closed::<Rejection>()]
         "Events that were not understood; they are kept to be listed and replayed."
+    DRIFT_CORRECTIONS Counter "quota_ledger_drift_corrections_total"
+        [closed::<Correction>(), closed::<CorrectionCause>()]
+        "Objects that were put right without an event: each was missed by a source before."
+    DRIFT_RELISTS Counter "quota_ledger_drift_relists_total" [closed::<Relisted>()]
+        "Relists, by what became of them."
+    DRIFT_RELISTS_OPEN Gauge "quota_ledger_drift_relists_open" []
+        "Relists that have begun and are not over; one that stays open was cut off."
     STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages" []
         "Messages in the stream that are not consumed yet."
     STREAM_LAG Gauge "quota_ledger_stream_lag_seconds" []

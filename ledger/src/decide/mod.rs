@@ -23,7 +23,7 @@ pub use observe::{Adopted, Sighting, Verdict, advance, gap, observe, reject, res
 pub use quota::{Precondition, QuotaChange, delete_quota, set_quota};
 pub use refusal::{Denied, Looked, LookedAt, Refusal};
 pub use relist::{
-    Finish, RELISTS_MAX, begin_relist, close_relist, end_relist, end_unlisted, listed,
+    Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
 };
 pub use reserve::{Basis, Request, Reserved, check, reserve, reserve_all};
 

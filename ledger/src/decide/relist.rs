@@ -16,6 +16,24 @@ use crate::{
 /// Most relists that are not over. What is listed has to be remembered for each.
 pub const RELISTS_MAX: usize = 1024;
 
+/// What a source says about a relist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Relist {
+    /// It is going to list all objects of a kind.
+    Begin {
+        /// The kind, as in `pods` or `deployments.apps`.
+        resource: Name,
+        /// Their namespace; none: all.
+        namespace: Option<Name>,
+        /// What its end will bear, too.
+        id: Option<Name>,
+        /// There may be no objects.
+        allow_empty: bool,
+    },
+    /// It has listed all.
+    Finish(Finish),
+}
+
 /// What a source says about the end of a relist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finish {

@@ -94,7 +94,7 @@ pub struct OwnerReference {
     pub controller: bool,
 }
 
-/// The annotations that quota rules look at.
+/// The annotations that are looked at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Annotations {
     /// The storage class of a volume claim in its oldest spelling; wins over the field.
@@ -103,6 +103,9 @@ pub struct Annotations {
     /// `true` on a claim that Kubernetes made for a pod's extended resources.
     #[serde(default, rename = "resource.kubernetes.io/extended-resource-claim")]
     pub extended_resource_claim: Option<Name>,
+    /// `true` on the bookmark that ends the list at the begin of a watch.
+    #[serde(default, rename = "k8s.io/initial-events-end")]
+    pub initial_events_end: Option<Name>,
 }
 
 /// The labels that charging looks at.

@@ -58,7 +58,6 @@ pub(crate) struct Session {
     /// What the consumer on the server delivered last.
     sent: (u64, u64),
     items: Vec<Item>,
-    gaps: Vec<std::ops::RangeInclusive<u64>>,
     cursor: Option<Cursor>,
     is_recording: bool,
 }
@@ -75,7 +74,6 @@ impl Session {
             wire: VecDeque::new(),
             sent: (0, 0),
             items: Vec::new(),
-            gaps: Vec::new(),
             cursor: None,
             is_recording: false,
         }
@@ -139,7 +137,6 @@ impl Session {
             }
             (_, Errand::Record { items, consumed }) => {
                 self.items = items;
-                self.gaps = consumed.gaps;
                 self.cursor = Some(consumed.cursor);
                 self.is_recording = false;
             }
@@ -218,7 +215,6 @@ impl Session {
             items: std::mem::take(&mut self.items),
             consumed: Consumed {
                 source: Name::from(SOURCE),
-                gaps: std::mem::take(&mut self.gaps),
                 cursor,
             },
         })
@@ -228,7 +224,10 @@ impl Session {
         let Ok(gap) = self.follower.take(count, position) else {
             return self.end();
         };
-        self.gaps.extend(gap);
+        self.items.extend(gap.map(|positions| Item::Gap {
+            source: Name::from(SOURCE),
+            positions,
+        }));
         self.items.push(match message.told {
             Some(sighting) => Item::Sighting(sighting),
             None => Item::Rejected(DeadLetter {

@@ -1,6 +1,6 @@
 //! From messages to chunks of events, with the cursor behind them.
 
-use std::{iter::Peekable, ops::RangeInclusive, sync::Arc};
+use std::{iter::Peekable, sync::Arc};
 
 use async_nats::{HeaderMap, jetstream::Message};
 use bytes::Bytes;
@@ -29,14 +29,12 @@ pub(super) struct Gather<'a> {
     /// The message that is being read.
     reading: Option<Reading>,
     chunk: Chunk,
-    gaps: Vec<RangeInclusive<u64>>,
     /// Where the last message that was read completely stands.
     cursor: Option<Cursor>,
 }
 
 struct Reading {
     events: Peekable<Events>,
-    gap: Option<RangeInclusive<u64>>,
     cursor: Cursor,
 }
 
@@ -55,7 +53,6 @@ impl<'a> Gather<'a> {
             follower: Follower::new(gapless, position),
             reading: None,
             chunk: Chunk::default(),
-            gaps: Vec::new(),
             cursor: None,
         }
     }
@@ -101,16 +98,9 @@ impl<'a> Gather<'a> {
         if self.chunk.is_empty() && self.cursor.is_none() {
             return None;
         }
-        let gaps = match self.cursor {
-            Some(_) => std::mem::take(&mut self.gaps),
-            None => Vec::new(),
-        };
         let source = self.intake.source.clone();
-        let consumed = self.cursor.take().map(|cursor| Consumed {
-            source,
-            gaps,
-            cursor,
-        });
+        let consumed = self.cursor.take();
+        let consumed = consumed.map(|cursor| Consumed { source, cursor });
         Some(Piece {
             chunk: std::mem::take(&mut self.chunk),
             consumed,
@@ -137,15 +127,12 @@ impl<'a> Gather<'a> {
             time: timestamp(info.published.unix_timestamp_nanos()),
             checksum: source::checksum(&message.payload),
         };
-        if let Some(gap) = &gap {
+        if let Some(gap) = gap {
             tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
+            self.chunk.add_gap(&self.intake.source, gap);
         }
         let events = self.events(&message).peekable();
-        self.reading = Some(Reading {
-            events,
-            gap,
-            cursor,
-        });
+        self.reading = Some(Reading { events, cursor });
         Ok(())
     }
 
@@ -209,7 +196,6 @@ impl<'a> Gather<'a> {
                 None => {}
             }
         }
-        self.gaps.extend(reading.gap.take());
         self.cursor = Some(std::mem::take(&mut reading.cursor));
         self.reading = None;
     }

@@ -8,6 +8,7 @@
 mod check;
 mod kubernetes;
 mod plain;
+mod relist;
 mod split;
 mod watched;
 mod wire;
@@ -15,7 +16,12 @@ mod wire;
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use quota_ledger::{Timestamp, admission::Charging, decide::Sighting, object::GroupResource};
+use quota_ledger::{
+    Timestamp,
+    admission::Charging,
+    decide::{Relist, Sighting},
+    object::GroupResource,
+};
 
 use self::split::Values;
 use super::cut;
@@ -44,8 +50,25 @@ pub struct Incoming {
     /// What it tells about an object; nothing if it is of no concern to quotas (a bookmark, an object of the
     /// cluster).
     pub sighting: Option<Sighting>,
+    /// What it tells about a relist.
+    pub relist: Option<Relist>,
     /// About how long it is, as it came or as an entry, whichever is more, in bytes.
     pub size: usize,
+}
+
+/// What an event tells.
+#[derive(Debug)]
+enum Told {
+    /// Nothing that is of concern to quotas.
+    Nothing,
+    Sighting(Sighting),
+    Relist(Relist),
+}
+
+impl Told {
+    fn of(sighting: Option<Sighting>) -> Self {
+        sighting.map_or(Self::Nothing, Self::Sighting)
+    }
 }
 
 /// One event that was not understood.
@@ -215,12 +238,25 @@ impl Iterator for Events {
             None => wire::read(&self.reader, text, self.now),
         };
         Some(match read {
-            Ok(sighting) => {
-                let size = text.len().max(sighting.as_ref().map_or(0, check::size));
-                Ok(Incoming { sighting, size })
-            }
+            Ok(told) => Ok(Incoming::of(told, text.len())),
             Err(fault) => Err(self.reject(line, place, fault)),
         })
+    }
+}
+
+impl Incoming {
+    fn of(told: Told, length: usize) -> Self {
+        let (sighting, relist) = match told {
+            Told::Nothing => (None, None),
+            Told::Sighting(sighting) => (Some(sighting), None),
+            Told::Relist(relist) => (None, Some(relist)),
+        };
+        let size = length.max(sighting.as_ref().map_or(0, check::size));
+        Self {
+            sighting,
+            relist,
+            size,
+        }
     }
 }
 

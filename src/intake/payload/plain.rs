@@ -68,7 +68,7 @@ pub(super) fn sighting(change: Change, fields: &Fields<'_>) -> Result<Sighting, 
     })
 }
 
-fn text<'a>(name: &str, field: Option<&'a RawValue>) -> Result<Cow<'a, str>, Fault> {
+pub(super) fn text<'a>(name: &str, field: Option<&'a RawValue>) -> Result<Cow<'a, str>, Fault> {
     let field = field.ok_or_else(|| Fault::field(format!("{name} is missing")))?;
     let Text(text) = serde_json::from_str(field.get())
         .map_err(|error| Fault::field(format!("{name}: {error}")))?;
@@ -76,7 +76,7 @@ fn text<'a>(name: &str, field: Option<&'a RawValue>) -> Result<Cow<'a, str>, Fau
 }
 
 /// A version is a string in Kubernetes; a number is taken as well.
-fn version(field: Option<&RawValue>) -> Result<u64, Fault> {
+pub(super) fn version(field: Option<&RawValue>) -> Result<u64, Fault> {
     match field.map(RawValue::get) {
         None => Ok(0),
         Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => check::version(number),

@@ -5,6 +5,7 @@ use quota_ledger::{decide::Adopted, event::Observed, object::Traits, uid::Uid};
 use super::*;
 
 mod faults;
+mod relists;
 
 const NOW: Timestamp = Timestamp::from_nanoseconds(1_790_000_000_000_000_000);
 const UID: &str = "e6ac1374-d5f5-43cf-87af-714fdd58dd3d";
@@ -282,12 +283,13 @@ fn cloud_events_wrap_the_other_shapes() {
 fn the_examples_of_the_documentation_are_understood() {
     let page = include_str!("../../../docs/events.md");
     let examples: Vec<_> = page.split("```json\n").skip(1).collect();
-    assert_eq!(examples.len(), 3);
+    assert_eq!(examples.len(), 4);
     for example in examples {
         let events = read(example.split("```").next().unwrap());
         assert!(!events.is_empty());
         for event in events {
-            assert!(event.unwrap().sighting.is_some());
+            let event = event.unwrap();
+            assert!(event.sighting.is_some() || event.relist.is_some());
         }
     }
 }

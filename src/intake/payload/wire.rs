@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use quota_ledger::{Timestamp, decide::Sighting};
+use quota_ledger::Timestamp;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{Fault, Reader, kubernetes, plain, watched::Watched};
+use super::{Fault, Reader, Told, kubernetes, plain, relist, watched::Watched};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,10 @@ struct Wire<'a> {
     resource_version: Option<&'a RawValue>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow, rename = "allowEmpty")]
+    allow_empty: Option<&'a RawValue>,
 }
 
 fn watched<'de: 'a, 'a, D: Deserializer<'de>>(
@@ -67,11 +71,7 @@ fn watched<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 /// Reads one event.
-pub(super) fn read(
-    reader: &Reader,
-    text: &[u8],
-    now: Timestamp,
-) -> Result<Option<Sighting>, Fault> {
+pub(super) fn read(reader: &Reader, text: &[u8], now: Timestamp) -> Result<Told, Fault> {
     let wire: Wire<'_> = serde_json::from_slice(text)?;
     if wire.specversion.is_none() {
         return event(reader, wire, now);
@@ -102,23 +102,30 @@ pub(super) fn read_object(
     change: Change,
     text: &[u8],
     now: Timestamp,
-) -> Result<Option<Sighting>, Fault> {
-    kubernetes::sighting(reader, change, serde_json::from_slice(text)?, now)
+) -> Result<Told, Fault> {
+    kubernetes::sighting(reader, change, serde_json::from_slice(text)?, now).map(Told::of)
 }
 
-fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Option<Sighting>, Fault> {
+fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault> {
     let event_type = wire
         .event_type
+        .as_ref()
         .ok_or_else(|| Fault::shape("the event has no type"))?;
     let change = match &*event_type.0 {
         "ADDED" | "MODIFIED" => Change::Alive,
         "DELETED" => Change::Deleted,
-        "BOOKMARK" => return Ok(None),
+        "BOOKMARK" => {
+            let bookmark = |object| relist::bookmark(reader, &object);
+            let ended = wire.object.map(bookmark).transpose()?.flatten();
+            return Ok(ended.map_or(Told::Nothing, Told::Relist));
+        }
+        "RELIST_BEGIN" => return relist::begin(&wire.relist()).map(Told::Relist),
+        "RELIST_END" => return relist::end(&wire.relist()).map(Told::Relist),
         "ERROR" => return Err(Fault::shape("the watch ended with an error")),
         other => return Err(Fault::shape(format!("unknown type {other:?}"))),
     };
     if let Some(object) = wire.object {
-        return kubernetes::sighting(reader, change, object, now);
+        return kubernetes::sighting(reader, change, object, now).map(Told::of);
     }
     let fields = plain::Fields {
         namespace: wire.namespace,
@@ -128,5 +135,17 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Option<Sight
         resource_version: wire.resource_version,
         usage: wire.usage,
     };
-    plain::sighting(change, &fields).map(Some)
+    plain::sighting(change, &fields).map(Told::Sighting)
+}
+
+impl<'a> Wire<'a> {
+    const fn relist(&self) -> relist::Fields<'a> {
+        relist::Fields {
+            namespace: self.namespace,
+            resource: self.resource,
+            resource_version: self.resource_version,
+            id: self.id,
+            allow_empty: self.allow_empty,
+        }
+    }
 }

@@ -1,5 +1,4 @@
 use bytes::Bytes;
-use std::ops::RangeInclusive;
 
 use quota_ledger::{
     Timestamp,
@@ -31,11 +30,12 @@ fn sighting(uid: &str, version: u64) -> Incoming {
     });
     Incoming {
         sighting,
+        relist: None,
         size: 100,
     }
 }
 
-fn consumed(position: u64, gaps: &[RangeInclusive<u64>]) -> Consumed {
+fn consumed(position: u64) -> Consumed {
     let cursor = Cursor {
         incarnation: "first".into(),
         position,
@@ -43,7 +43,6 @@ fn consumed(position: u64, gaps: &[RangeInclusive<u64>]) -> Consumed {
     };
     Consumed {
         source: "OBJECTS".into(),
-        gaps: gaps.to_vec(),
         cursor,
     }
 }
@@ -55,7 +54,7 @@ fn decided(
 ) -> (Recorded, Vec<Entry>) {
     let mut open = Open::default();
     let mut desk = Desk::new(state, &mut open, Timestamp::EPOCH);
-    let recorded = source::record(
+    let (recorded, _) = source::record(
         &mut desk,
         &Actor::named("test"),
         &chunk.items,
@@ -78,15 +77,19 @@ fn rejected(text: impl Into<Bytes>) -> Rejected {
 #[test]
 fn a_chunk_its_gaps_and_its_cursor_are_recorded_together() {
     let mut chunk = Chunk::default();
+    let source = Name::from("OBJECTS");
+    chunk.add_gap(&source, 2..=3);
     chunk.add(sighting("a", 1));
+    chunk.add_gap(&source, 5..=5);
     chunk.add(sighting("a", 1));
     chunk.add(Incoming {
         sighting: None,
+        relist: None,
         size: 10,
     });
     chunk.add_rejected(&"OBJECTS".into(), 6, rejected("x"));
     let mut state = State::default();
-    let (recorded, entries) = decided(&mut state, &chunk, Some(&consumed(7, &[2..=3, 5..=5])));
+    let (recorded, entries) = decided(&mut state, &chunk, Some(&consumed(7)));
     assert_eq!(
         recorded,
         Recorded {
@@ -107,8 +110,8 @@ fn a_chunk_its_gaps_and_its_cursor_are_recorded_together() {
         kinds,
         [
             "gap 2 3",
-            "gap 5 5",
             "observed a",
+            "gap 5 5",
             "rejected 6",
             "advanced 7"
         ]
@@ -120,13 +123,13 @@ fn what_the_cursor_has_passed_is_not_recorded_again() {
     let mut chunk = Chunk::default();
     chunk.add_rejected(&"OBJECTS".into(), 7, rejected("x"));
     let mut state = State::default();
-    let cursor = consumed(7, &[]);
+    let cursor = consumed(7);
     assert_eq!(decided(&mut state, &chunk, Some(&cursor)).0.rejected, 1);
     for position in [7, 6] {
-        let again = decided(&mut state, &chunk, Some(&consumed(position, &[1..=2])));
+        let again = decided(&mut state, &chunk, Some(&consumed(position)));
         assert_eq!(again, (Recorded::default(), Vec::new()));
     }
-    let mut renewed = consumed(1, &[]);
+    let mut renewed = consumed(1);
     renewed.cursor.incarnation = "second".into();
     assert_eq!(decided(&mut state, &chunk, Some(&renewed)).0.rejected, 1);
 }
@@ -159,7 +162,83 @@ fn a_chunk_is_full_by_entries_or_by_size() {
     assert!(chunk.is_full(1) && !chunk.is_full(2));
     chunk.add(Incoming {
         sighting: None,
+        relist: None,
         size: CHUNK_BYTES,
     });
     assert!(chunk.is_full(usize::MAX));
+}
+
+#[test]
+fn a_cursor_does_not_go_back_before_a_gap() {
+    let mut chunk = Chunk::default();
+    chunk.add(sighting("a", 1));
+    chunk.add_gap(&"OBJECTS".into(), 4..=6);
+    // Of the message behind the gap a part is left for the next chunk.
+    chunk.add(sighting("b", 1));
+    let mut state = State::default();
+    let (_, entries) = decided(&mut state, &chunk, Some(&consumed(3)));
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
+    let order = [
+        "ObjectObserved",
+        "SourceAdvanced",
+        "SourceGapped",
+        "ObjectObserved",
+    ];
+    assert_eq!(kinds, order);
+    assert_eq!(state.sources()["OBJECTS"].position, 6);
+}
+
+fn relist(event: &str) -> Incoming {
+    let reader = Arc::new(crate::intake::payload::Reader::default());
+    let mut events = reader.read(Bytes::copy_from_slice(event.as_bytes()), Timestamp::EPOCH);
+    events.next().unwrap().unwrap()
+}
+
+#[test]
+fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
+    let mut state = State::default();
+    let mut known = Chunk::default();
+    for uid in ["a", "b", "c"] {
+        known.add(sighting(uid, 1));
+    }
+    decided(&mut state, &known, None);
+    let mut first = Chunk::default();
+    first.add(relist(r#"{"type":"RELIST_BEGIN","resource":"pods"}"#));
+    first.add(sighting("a", 1));
+    first.add(sighting("a", 1));
+    let (recorded, entries) = decided(&mut state, &first, None);
+    assert_eq!((recorded.accepted, recorded.ignored), (1, 2));
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
+    assert_eq!(kinds, ["RelistBegan", "ObjectsListed"]);
+    let mut second = Chunk::default();
+    second.add(sighting("b", 1));
+    second.add(relist(r#"{"type":"RELIST_END","resource":"pods"}"#));
+    second.add(sighting("c", 1));
+    let (_, entries) = decided(&mut state, &second, None);
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
+    assert_eq!(kinds, ["ObjectsListed", "RelistClosed"]);
+    let relist = state.closed_relist().unwrap();
+    let (gone, next) = state.unlisted(&relist.scope, 0, 100, Timestamp::EPOCH);
+    assert_eq!((gone, next), (vec![Uid::new("c").unwrap()], None));
+}
+
+#[test]
+fn a_gap_behind_the_begin_of_a_relist_makes_it_incomplete_though_they_are_recorded_together() {
+    let mut state = State::default();
+    let mut chunk = Chunk::default();
+    chunk.add(sighting("a", 1));
+    chunk.add(relist(
+        r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":true}"#,
+    ));
+    chunk.add_gap(&"OBJECTS".into(), 3..=3);
+    chunk.add(relist(r#"{"type":"RELIST_END","resource":"pods"}"#));
+    let (_, entries) = decided(&mut state, &chunk, Some(&consumed(4)));
+    let outcome = entries.iter().find_map(|entry| match &entry.event {
+        Event::RelistEnded(end) => Some(end.outcome),
+        _ => None,
+    });
+    assert_eq!(
+        outcome,
+        Some(quota_ledger::event::RelistOutcome::Incomplete)
+    );
 }

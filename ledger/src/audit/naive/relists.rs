@@ -9,10 +9,10 @@ use crate::{
     uid::Uid,
 };
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Relists(BTreeMap<RelistScope, Relist>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Relist {
     began: Sequence,
     is_spoiled: bool,

@@ -24,9 +24,9 @@ fn what_cannot_be_understood_is_rejected_with_its_reason() {
             "neither an object",
         ),
         (
-            r#"{"type":"RELIST_BEGIN"}"#.to_owned(),
+            r#"{"type":"SYNC"}"#.to_owned(),
             UnknownShape,
-            r#"unknown type "RELIST_BEGIN""#,
+            r#"unknown type "SYNC""#,
         ),
         (
             r#"{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1"}}"#.to_owned(),

@@ -1,0 +1,132 @@
+//! The end of relists: what was not listed is ended, some objects at a time, so that nobody has to wait for it.
+
+use quota_ledger::{
+    Name,
+    decide::{self, Relist},
+    event::{Actor, Event, RelistOutcome},
+    source,
+    state::RelistView,
+};
+
+use super::record::patiently;
+use crate::{
+    metrics::{self, Correction, CorrectionCause, Relisted},
+    writer::{Ledger, Unavailable, now},
+};
+
+/// How many places of objects are looked at under one hold of the state.
+const PLACES: u32 = 16_384;
+
+/// How many objects are ended by one decision.
+const ENDED: usize = 500;
+
+/// Tells what became of relists, and finishes those that were closed.
+pub(super) async fn follow(
+    ledger: &Ledger,
+    source: &Name,
+    relisted: &source::Relisted,
+) -> Result<(), Unavailable> {
+    for relist in &relisted.passed_over {
+        tracing::warn!(%source, ?relist, "a relist was passed over: too many are open, or its begin is not known");
+        metrics::relists(match relist {
+            Relist::Begin { .. } => Relisted::Refused,
+            Relist::Finish(_) => Relisted::NotBegun,
+        });
+    }
+    relisted.decided.iter().for_each(tell);
+    let is_closed = |event: &Event| matches!(event, Event::RelistClosed(_));
+    match relisted.decided.iter().any(is_closed) {
+        true => finish(ledger).await,
+        false => Ok(()),
+    }
+}
+
+/// Ends what closed relists have not listed, and the relists. Answers when all of it is durable.
+///
+/// To be called when a relist was closed, and after a start: what was begun before a crash is taken up again.
+///
+/// # Errors
+/// [`Unavailable::Stopped`].
+pub async fn finish(ledger: &Ledger) -> Result<(), Unavailable> {
+    while let Some(relist) = ledger.peek(quota_ledger::state::State::closed_relist) {
+        sweep(ledger, &relist).await?;
+    }
+    Ok(())
+}
+
+async fn sweep(ledger: &Ledger, relist: &RelistView) -> Result<(), Unavailable> {
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let (uids, then) = ledger.peek(|state| state.unlisted(&relist.scope, from, PLACES, now()));
+        next = then;
+        for uids in uids.chunks(ENDED) {
+            let uids = uids.to_vec();
+            decide_on(ledger, relist, move |state, relist, now| {
+                decide::end_unlisted(state, &relist.scope, relist.began, &uids, now)
+            })
+            .await?;
+        }
+    }
+    decide_on(ledger, relist, |state, relist, _| {
+        let end = decide::end_relist(state, &relist.scope, relist.began);
+        end.into_iter().collect()
+    })
+    .await
+}
+
+async fn decide_on(
+    ledger: &Ledger,
+    relist: &RelistView,
+    decision: impl Fn(&quota_ledger::state::State, &RelistView, quota_ledger::Timestamp) -> Vec<Event>
+    + Clone
+    + Send
+    + 'static,
+) -> Result<(), Unavailable> {
+    let actor = Actor::named(&relist.scope.source);
+    let events = patiently(|| {
+        let (actor, relist, decision) = (actor.clone(), relist.clone(), decision.clone());
+        ledger.decide(move |sitting| {
+            let desk = &mut sitting.desk;
+            let events = decision(desk.state(), &relist, desk.now());
+            desk.record(&actor, events.clone());
+            events
+        })
+    })
+    .await?;
+    events.iter().for_each(tell);
+    Ok(())
+}
+
+/// Tells metrics and the log what became of a relist.
+fn tell(event: &Event) {
+    match event {
+        Event::ObjectEnded(_) => {
+            metrics::drift_corrected(Correction::Ended, CorrectionCause::Relist, 1);
+        }
+        Event::RelistEnded(end) => {
+            let scope = &end.scope;
+            let namespace = scope.namespace.as_deref().unwrap_or("*");
+            let (source, resource) = (&scope.source, &scope.resource);
+            match end.outcome {
+                RelistOutcome::Complete if end.ended == 0 => {
+                    tracing::info!(%source, %resource, namespace, listed = end.listed, "relisted: nothing was missing");
+                }
+                RelistOutcome::Complete => {
+                    tracing::warn!(%source, %resource, namespace, listed = end.listed, ended = end.ended, "relisted: objects that were not listed have been ended");
+                }
+                RelistOutcome::Empty => {
+                    tracing::warn!(%source, %resource, namespace, "a relist was empty, and nothing was ended; it has to say allowEmpty if there are none");
+                }
+                RelistOutcome::Incomplete => {
+                    tracing::warn!(%source, %resource, namespace, "something was lost or not understood during a relist, and nothing was ended");
+                }
+            }
+            metrics::relists(match end.outcome {
+                RelistOutcome::Complete => Relisted::Complete,
+                RelistOutcome::Empty => Relisted::Empty,
+                RelistOutcome::Incomplete => Relisted::Incomplete,
+            });
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,194 @@
+//! Relists in the stream: what was lost is put right, once, whatever crashes when.
+
+use quota_ledger::event::{Event, RelistOutcome};
+
+use super::*;
+
+const BEGIN: &str = r#"{"type":"RELIST_BEGIN","resource":"widgets.example.com"}"#;
+const END: &str = r#"{"type":"RELIST_END","resource":"widgets.example.com"}"#;
+
+fn ended(event: &Event) -> Option<String> {
+    match event {
+        Event::ObjectEnded(ending) => Some(ending.uid.to_string()),
+        _ => None,
+    }
+}
+
+fn outcome(event: &Event) -> Option<(RelistOutcome, u64, u64)> {
+    match event {
+        Event::RelistEnded(end) => Some((end.outcome, end.listed, end.ended)),
+        _ => None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_relist_does_not_hold_is_ended_by_entries() {
+    let scene = Scene::new();
+    scene.first_contact().await;
+    let context = scene.server.jetstream().await;
+    let daemon = scene.daemon().await;
+    publish(&context, widgets(0..10)).await;
+    let other = widget("ADDED", 99, 1).replace("widgets.", "gadgets.");
+    publish(&context, [other]).await;
+    // The deletions of 7, 8 and 9 were lost; 10 comes up while it is listed, and 3 goes.
+    let mut list = vec![BEGIN.to_owned()];
+    list.extend(widgets(0..7));
+    list.extend([widget("ADDED", 10, 2), widget("DELETED", 3, 3)]);
+    list.push(END.to_owned());
+    publish(&context, list).await;
+    daemon
+        .until("the relist is over", |state| {
+            position(state) == 22 && state.relist_count() == 0
+        })
+        .await;
+    daemon.ledger.peek(|state| {
+        let alive: Vec<_> = (0..11).filter(|n| is_alive(state, *n)).collect();
+        assert_eq!(alive, [0, 1, 2, 4, 5, 6, 10]);
+        assert!(is_alive(state, 99), "another kind is not spoken of");
+        assert_eq!(units(state), 2 * 8);
+    });
+    let mut gone = daemon.recorded(ended).await;
+    gone.sort();
+    assert_eq!(gone, ["u-7", "u-8", "u-9"]);
+    assert_eq!(
+        daemon.recorded(outcome).await,
+        [(RelistOutcome::Complete, 7, 3)]
+    );
+    daemon.stop().await;
+
+    // Ended is not deleted: what is seen again is there again.
+    let daemon = scene.daemon().await;
+    publish(&context, [widget("ADDED", 7, 1)]).await;
+    daemon.until("it is back", |state| is_alive(state, 7)).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relist_goes_on_after_a_crash_in_its_middle() {
+    let mut scene = Scene::new();
+    scene.config.journal.max_batch_entries = "3".parse().unwrap();
+    scene.first_contact().await;
+    let context = scene.server.jetstream().await;
+    publish(&context, widgets(0..40)).await;
+    let mut list = vec![BEGIN.to_owned()];
+    list.extend(widgets(0..30));
+    let mut position_to_be = 40;
+    // The daemon is cut off again and again while the list comes in, and once behind its end.
+    for part in list.chunks(5).chain([&[END.to_owned()][..]]) {
+        publish(&context, part.iter().cloned()).await;
+        position_to_be += part.len() as u64;
+        let daemon = scene.daemon().await;
+        daemon
+            .until("the part is consumed", |state| {
+                position(state) == position_to_be
+            })
+            .await;
+        daemon.abort().await;
+    }
+    let daemon = scene.daemon().await;
+    quotad::intake::relist::finish(&daemon.ledger)
+        .await
+        .unwrap();
+    daemon.ledger.peek(|state| {
+        assert_eq!(state.relist_count(), 0);
+        let alive: Vec<_> = (0..40).filter(|n| is_alive(state, *n)).collect();
+        assert_eq!(alive, (0..30).collect::<Vec<_>>());
+    });
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_ended_unless_the_list_is_whole() {
+    let scene = Scene::new();
+    scene.first_contact().await;
+    let context = scene.server.jetstream().await;
+    let daemon = scene.daemon().await;
+    publish(&context, widgets(0..5)).await;
+    let kept = |what: &str| what.to_owned();
+    let bookmark = r#"{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"resourceVersion":"90","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+    publish(
+        &context,
+        [
+            // An end without a begin, in both forms.
+            kept(END),
+            widget("ADDED", 0, 1),
+            kept(bookmark),
+            // Nothing is listed.
+            kept(BEGIN),
+            kept(END),
+            // Something could not be read.
+            kept(BEGIN),
+            widget("ADDED", 0, 1),
+            kept("garbage"),
+            kept(END),
+            // The id is another one's.
+            BEGIN.replace('}', r#","id":"a"}"#),
+            widget("ADDED", 0, 1),
+            kept(END),
+            END.replace('}', r#","id":"b"}"#),
+            kept(bookmark),
+        ],
+    )
+    .await;
+    daemon
+        .until("all is consumed", |state| position(state) == 19)
+        .await;
+    let outcomes = daemon.recorded(outcome).await;
+    let kinds: Vec<_> = outcomes.iter().map(|(outcome, ..)| *outcome).collect();
+    assert_eq!(kinds, [RelistOutcome::Empty, RelistOutcome::Incomplete]);
+    assert!(daemon.recorded(ended).await.is_empty());
+
+    // A message that was removed before it was consumed may have been one of the list.
+    daemon.stop().await;
+    publish(
+        &context,
+        [
+            kept(BEGIN),
+            widget("ADDED", 0, 1),
+            widget("ADDED", 1, 1),
+            kept(END),
+        ],
+    )
+    .await;
+    let stream = context.get_stream(STREAM).await.unwrap();
+    assert!(stream.delete_message(21).await.unwrap());
+    let daemon = scene.daemon().await;
+    daemon
+        .until("all is consumed", |state| position(state) == 23)
+        .await;
+    let outcomes = daemon.recorded(outcome).await;
+    assert_eq!(outcomes[0].0, RelistOutcome::Incomplete);
+    daemon
+        .ledger
+        .peek(|state| assert_eq!(state.object_count(), 5));
+
+    // A begin, and Kubernetes' bookmark behind what there is; what is newer than it is not meant.
+    let newer = widget("MODIFIED", 4, 91);
+    publish(
+        &context,
+        [newer, kept(BEGIN), widget("ADDED", 0, 1), kept(bookmark)],
+    )
+    .await;
+    daemon
+        .until("the relist is over", |state| {
+            position(state) == 27 && state.relist_count() == 0
+        })
+        .await;
+    daemon.ledger.peek(|state| {
+        let alive: Vec<_> = (0..5).filter(|n| is_alive(state, *n)).collect();
+        assert_eq!(alive, [0, 4]);
+    });
+
+    // That there are none has to be said.
+    let none = BEGIN.replace('}', r#","allowEmpty":true}"#);
+    publish(&context, [none, kept(END)]).await;
+    daemon
+        .until("the relist is over", |state| {
+            position(state) == 29 && state.relist_count() == 0
+        })
+        .await;
+    daemon
+        .ledger
+        .peek(|state| assert_eq!(state.object_count(), 0));
+    daemon.stop().await;
+}

@@ -13,6 +13,8 @@ pub mod event;
 pub mod journal;
 pub mod name;
 pub mod object;
+#[doc(hidden)]
+pub mod planted;
 pub mod quantity;
 pub mod quota;
 pub mod replay;

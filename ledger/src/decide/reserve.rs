@@ -1,5 +1,6 @@
 //! Granting reservations.
 
+use crate::planted::{self, Bug};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -142,6 +143,9 @@ pub fn reserve_all(
         if !seen.insert(&request.uid) {
             return Err((index, Refusal::UidReused(request.uid.clone())));
         }
+        if planted::is(Bug::BatchBlind) {
+            overlay = Overlay::default();
+        }
         let reserved = decide(state, now, request, policy, &mut overlay);
         all.push(reserved.map_err(|refusal| (index, refusal))?);
     }
@@ -201,7 +205,8 @@ pub(super) fn granted_before(
     state: &State,
     request: &Request,
 ) -> Result<Option<ReservationView>, Refusal> {
-    let Some(known) = state.reservation(&request.uid) else {
+    let known = state.reservation(&request.uid);
+    let Some(known) = known.filter(|_| !planted::is(Bug::NoIdempotency)) else {
         return Ok(None);
     };
     let creates = request.basis == Basis::Create;

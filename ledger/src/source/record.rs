@@ -7,6 +7,7 @@ use crate::{
     decide::{self, Relist, Sighting, Verdict},
     desk::Desk,
     event::{Actor, Cursor, DeadLetter, Event, RelistBegin, RelistScope},
+    planted::{self, Bug},
     uid::Uid,
 };
 
@@ -78,7 +79,7 @@ pub fn record(
     let mut advance = match consumed {
         None => None,
         Some(Consumed { source, cursor }) => match decide::advance(desk.state(), source, cursor) {
-            None => return <_>::default(),
+            None if !planted::is(Bug::DeliveriesTrusted) => return <_>::default(),
             advance => advance,
         },
     };
@@ -117,7 +118,8 @@ pub fn record(
         } += 1;
     }
     recording.tell_listed();
-    recording.note(advance);
+    let is_odd = consumed.is_some_and(|consumed| !consumed.cursor.position.is_multiple_of(2));
+    recording.note(advance.filter(|_| !(is_odd && planted::is(Bug::CursorNotInBatch))));
     (recorded, recording.relisted)
 }
 

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt};
 pub(crate) struct Report(BTreeMap<&'static str, u64>);
 
 /// Faults: a kind that never fired in a run of many seeds is a fault of the rig.
-pub(crate) const FAULTS: [&str; 27] = [
+pub(crate) const FAULTS: [&str; 28] = [
     "process kill",
     "power loss",
     "sync failed",
@@ -33,6 +33,7 @@ pub(crate) const FAULTS: [&str; 27] = [
     "message not delivered",
     "consumer lost",
     "stream purged",
+    "stream lost a range",
     "stream lost its tail",
     "stream created anew",
 ];

@@ -10,6 +10,7 @@ use quota_ledger::{
 };
 
 use super::{
+    account::{Checked, ensure},
     daemon::{Errand, Job, Told},
     random::Random,
     report::Report,
@@ -57,6 +58,8 @@ pub(crate) struct Session {
     wire: VecDeque<Delivery>,
     /// What the consumer on the server delivered last.
     sent: (u64, u64),
+    /// How far the chunks go that were handed in.
+    handed_in: u64,
     items: Vec<Item>,
     cursor: Option<Cursor>,
     is_recording: bool,
@@ -73,6 +76,7 @@ impl Session {
             follower: Follower::new(true, 0),
             wire: VecDeque::new(),
             sent: (0, 0),
+            handed_in: 0,
             items: Vec::new(),
             cursor: None,
             is_recording: false,
@@ -117,11 +121,37 @@ impl Session {
                     self.phase = Phase::Live;
                     self.follower = Follower::new(true, self.position);
                     self.sent = (0, self.position);
+                    self.handed_in = self.position;
                 }
                 errand
             }
             Phase::Live => self.live(),
         }
+    }
+
+    /// I12: each position up to a chunk's cursor is an event of it, or is told to be lost. That is so for this
+    /// session because every message of the stream is for it, and is one event.
+    pub(crate) fn check(&mut self, job: &Job) -> Checked {
+        let Job::Session(_, Errand::Record { items, consumed }) = job else {
+            return Ok(());
+        };
+        let (from, to) = (self.handed_in, consumed.cursor.position);
+        let positions = |item: &Item| match item {
+            Item::Gap { positions, .. } => positions.end() - positions.start() + 1,
+            _ => 1,
+        };
+        let told: u64 = items.iter().map(positions).sum();
+        ensure!(
+            from + told == to,
+            "I12: of {} messages up to {to}, {told} are told of",
+            to - from
+        );
+        Ok(())
+    }
+
+    /// The queue took what [`Session::step`] gave.
+    pub(crate) fn taken(&mut self, to: Option<u64>) {
+        self.handed_in = to.unwrap_or(self.handed_in);
     }
 
     /// The queue had no room for what [`Session::step`] gave.

@@ -56,8 +56,8 @@ impl World {
                     self.ask_again(client);
                 }
             }
-            self.deliver();
-            self.deliver();
+            self.deliver()?;
+            self.deliver()?;
             self.decide()?;
             self.hear();
             self.sync()?;

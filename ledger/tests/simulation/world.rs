@@ -14,7 +14,7 @@ use quota_ledger::{
 use super::{
     account::{Account, Checked, Sight, Unread, ensure},
     clients::Clients,
-    daemon::{Answer, Daemon, Job, Op, Said, Wish},
+    daemon::{Answer, Daemon, Errand, Job, Op, Said, Wish},
     random::Random,
     report::Report,
     session::Session,
@@ -105,6 +105,7 @@ impl World {
     fn report_faults(&mut self) {
         let fired = self.disk.fired();
         for (what, number) in [
+            ("call of the disk", fired.calls),
             ("sync failed", fired.failed_syncs),
             ("write failed", fired.failed_writes),
             ("disk full", fired.no_space),
@@ -146,7 +147,7 @@ impl World {
         match self.random.below(10) {
             0 | 1 => self.ask(),
             2 => self.produce(),
-            3 | 4 => self.deliver(),
+            3 | 4 => return self.deliver(),
             5 => self.poll(),
             6 | 7 => return self.decide(),
             8 => self.hear(),
@@ -219,27 +220,36 @@ impl World {
         }
     }
 
-    pub(crate) fn deliver(&mut self) {
+    pub(crate) fn deliver(&mut self) -> Checked {
         self.session.deliver(
             &self.stream,
             &self.settings.stream,
             &mut self.random,
             &mut self.report,
         );
-        self.step_session();
+        self.step_session()
     }
 
-    pub(crate) fn step_session(&mut self) {
+    fn step_session(&mut self) -> Checked {
         let Some(daemon) = &mut self.daemon else {
-            return;
+            return Ok(());
         };
         let Some(job) = self.session.step(&self.stream) else {
-            return;
+            return Ok(());
         };
-        if let Err(job) = daemon.submit(job) {
-            self.report.count("queue full");
-            self.session.put_back(job);
+        self.session.check(&job)?;
+        let to = match &job {
+            Job::Session(_, Errand::Record { consumed, .. }) => Some(consumed.cursor.position),
+            _ => None,
+        };
+        match daemon.submit(job) {
+            Ok(()) => self.session.taken(to),
+            Err(job) => {
+                self.report.count("queue full");
+                self.session.put_back(job);
+            }
         }
+        Ok(())
     }
 
     pub(crate) fn poll(&mut self) {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use super::{Extent, HEADER_BYTES, Log, Segment, header, path_of, prepare::Prepared};
-use crate::journal::{Batch, Durable, Error, MAX_PAYLOAD_BYTES, disk::Disk, frame};
+use crate::{
+    journal::{Batch, Durable, Error, MAX_PAYLOAD_BYTES, disk::Disk, frame},
+    planted::{self, Bug},
+};
 
 /// Most bytes that one group may have.
 const MAX_GROUP_BYTES: usize = 64 * 1024 * 1024;
@@ -151,7 +154,9 @@ impl Writer {
             }
             None => (disk.create(&path)?, 0),
         };
-        disk.sync_directory(log.directory())?;
+        if !planted::is(Bug::SegmentNameNotSynced) {
+            disk.sync_directory(log.directory())?;
+        }
         self.close_segment();
         let segment = Segment::new(durable, file, Extent::new(&durable));
         log.held_mut().push_back(Arc::clone(&segment));
@@ -182,14 +187,20 @@ impl Writer {
         };
         let end = active.segment.extent().end;
         let file = &active.segment.file;
-        if active.fresh {
+        let written = if active.fresh {
             let mut bytes = header(&active.segment.before, active.size);
             bytes.extend_from_slice(&self.group);
-            file.write_at(&bytes, 0)?;
+            file.write_at(&bytes, 0)
         } else {
-            file.write_at(&self.group, end)?;
+            file.write_at(&self.group, end)
+        };
+        if !planted::is(Bug::WritesOnWhenFull) {
+            written?;
         }
-        file.sync()?;
+        let synced = file.sync();
+        if !planted::is(Bug::SyncErrorIgnored) {
+            synced?;
+        }
         active.fresh = false;
         let mut extent = active.segment.extent_mut();
         for (bytes, last) in self.frames.drain(..) {

@@ -6,6 +6,7 @@ mod epochs;
 mod log;
 mod snapshots;
 
+use crate::planted::{self, Bug};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -206,6 +207,9 @@ impl Opening<'_> {
 
     /// What was acknowledged last, as far as the anchor knows.
     fn anchor(&mut self) -> Result<Option<Durable>, Error> {
+        if planted::is(Bug::AnchorIgnored) {
+            return Ok(None);
+        }
         let noted = anchor::read(self.disk, self.directory)?;
         if noted.unreadable > 0 || noted.position.is_none() {
             let left = match noted.position {

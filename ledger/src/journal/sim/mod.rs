@@ -43,6 +43,8 @@ pub struct Faults {
 /// How often something went wrong, in the life of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
+    /// Calls that were made at all.
+    pub calls: u64,
     /// Syncs that failed.
     pub failed_syncs: u64,
     /// Writes that failed.

@@ -100,6 +100,7 @@ impl State {
     pub(super) fn step(&mut self) -> io::Result<()> {
         self.alive()?;
         self.calls += 1;
+        self.fired.calls += 1;
         if Some(self.calls) == self.faults.crash_at {
             self.dead = true;
         }

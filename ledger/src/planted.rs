@@ -1,0 +1,85 @@
+//! Bugs that can be planted, to see whether the simulation finds them. Only with the feature `planted-bugs`, and
+//! never in a release build; without it, every question below is answered by the compiler.
+
+#[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
+compile_error!("planted bugs are for tests");
+
+macro_rules! bugs {
+    ($($name:ident: $what:literal,)+) => {
+        /// A bug that a ledger like this could have.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $(#[doc = $what] $name,)+
+        }
+
+        impl Bug {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// What goes wrong with it.
+            #[must_use]
+            pub const fn what(self) -> &'static str {
+                match self {
+                    $(Self::$name => $what,)+
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    AckBeforeSync: "an answer leaves before the sync",
+    SyncErrorIgnored: "a failed sync of the commit log is taken for a good one",
+    WritesOnWhenFull: "the journal goes on after a write that found no room",
+    AnchorIgnored: "what was acknowledged last is not compared with the commit log",
+    NoSyncAtOpen: "what recovery reads back is not synced before it is built upon",
+    SegmentNameNotSynced: "the directory is not synced after a new segment got its name",
+    EpochNotSynced: "an epoch is sealed, and its log let go, without a sync of its database",
+    SnapshotNotSynced: "a snapshot is put in place without a sync",
+    SnapshotWithoutEnded: "a state that was loaded does not know of ended reservations",
+    NoIdempotency: "a request that comes again is decided again",
+    SettledTwice: "a reservation that has ended can be released",
+    ReservedIgnored: "what is reserved does not count against a limit",
+    BatchBlind: "the wishes of a batch do not see each other",
+    ClockTrusted: "ledger time follows the wall clock, back too",
+    BlindExpiry: "reservations expire while the sources are behind",
+    CursorNotInBatch: "the cursor is not always written with the events that it covers",
+    DeliveriesTrusted: "whatever a consumer delivers is taken for the next message",
+    StreamTrusted: "a stream by the same name is taken for the same stream",
+    GapsIgnored: "messages that were lost are passed over without a word",
+}
+
+#[cfg(feature = "planted-bugs")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread has this bug, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    /// Whether this thread has this bug.
+    #[must_use]
+    pub fn is(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(not(feature = "planted-bugs"))]
+mod switch {
+    use super::Bug;
+
+    /// Never.
+    #[must_use]
+    pub const fn is(_: Bug) -> bool {
+        false
+    }
+}
+
+pub use switch::*;

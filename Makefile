@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test soak doc deny advisories build run bench fuzz metrics-doc
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build run bench fuzz metrics-doc
 
 verify: fmt-check lint test doc deny
 
@@ -12,10 +12,15 @@ fmt-check:
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cargo clippy -p quota-ledger --all-targets --features planted-bugs --locked -- --deny warnings
 
 # Installs what the tests start, then runs them all.
 test:
 	tests/run
+
+# The simulation alone: QUOTAD_SIM_SEEDS=1000000 make sim
+sim:
+	tests/simulate --nocapture
 
 # The same faults as in the tests, all of them and for hours: SOAK_HOURS=8 make soak
 SOAK_HOURS ?= 4

@@ -197,6 +197,32 @@ fn a_compaction_whose_sync_fails_is_finished_or_undone() {
     assert!(failed > 3 && removed > 0, "{failed} {removed}");
 }
 
+/// A start that is killed leaves directories whose names nobody has synced; the next one finds them.
+#[test]
+fn directories_of_a_killed_start_are_not_lost_later() {
+    let deep = Path::new("/srv/ledgers/one");
+    for crash_at in 1..=20 {
+        for seed in 0..20 {
+            let disk = SimDisk::new(seed);
+            let faults = Faults {
+                crash_at: Some(crash_at),
+                ..Faults::default()
+            };
+            disk.inject(faults);
+            let _ = FileJournal::open(Arc::new(disk.clone()), deep, small());
+            disk.reboot(Crash::Kill, Faults::default());
+            let (mut journal, _, _) =
+                FileJournal::open(Arc::new(disk.clone()), deep, small()).unwrap();
+            fill(&mut journal, 4, 20);
+            drop(journal);
+            disk.reboot(Crash::PowerLoss, Faults::default());
+            let (_, _, recovery) =
+                FileJournal::open(Arc::new(disk.clone()), deep, small()).unwrap();
+            assert_eq!(recovery.durable.sequence, 4, "{crash_at} {seed}");
+        }
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_disk() {
     let run = |seed| {

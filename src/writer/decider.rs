@@ -1,19 +1,22 @@
 //! The deciding thread: takes jobs, decides them on the state, hands batches on.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-use std::time::Duration;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use crossbeam_channel::Sender;
 use parking_lot::RwLock;
 use quota_ledger::{
     batcher::{Batcher, Closed},
     state::State,
 };
 
-use super::{Answer, Job, Options, Sitting, Watermark, now};
+use super::{
+    Answer, Job, Options, Sitting, Watermark,
+    inbox::{Inbox, Wants},
+    now,
+};
+
+/// How long to sleep when nothing is due.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Most jobs decided under one hold of the state's lock: readers wait no longer than that.
 const GROUP_JOBS: usize = 128;
@@ -22,39 +25,32 @@ const GROUP_JOBS: usize = 128;
 const TICK: Duration = Duration::from_millis(100);
 
 pub(super) struct Decider {
-    jobs: Receiver<Option<Job>>,
+    inbox: Arc<Inbox>,
+    /// Jobs that were taken, and not decided yet.
+    taken: VecDeque<Job>,
     closed: Sender<Closed<Answer>>,
-    idle: Receiver<()>,
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
     options: Options,
     batcher: Batcher<Answer>,
-    /// There will be no more jobs.
-    ended: bool,
-    /// Tells the handles that there are no more decisions.
-    over: Arc<AtomicBool>,
 }
 
 impl Decider {
     pub(super) fn new(
-        jobs: Receiver<Option<Job>>,
+        inbox: Arc<Inbox>,
         closed: Sender<Closed<Answer>>,
-        idle: Receiver<()>,
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
         options: Options,
-        over: Arc<AtomicBool>,
     ) -> Self {
         Self {
-            jobs,
+            inbox,
+            taken: VecDeque::new(),
             closed,
-            idle,
             state,
             watermark,
             batcher: Batcher::new(options.max_batch_entries),
             options,
-            ended: false,
-            over,
         }
     }
 
@@ -62,46 +58,50 @@ impl Decider {
     pub(super) fn run(mut self) {
         while self.step().is_some() {}
         // Nobody shall wait for a decision that is not made any more.
-        self.over.store(true, Ordering::SeqCst);
-        while self.jobs.try_recv().is_ok() {}
+        self.inbox.end();
     }
 
     fn step(&mut self) -> Option<()> {
-        // Full, and not handed on: the syncer is busy.
-        if self.batcher.is_full() {
-            self.idle.recv().ok()?;
+        let wants = self.wants();
+        let longest = match wants {
+            Wants::Jobs { .. } => self.until_due(),
+            Wants::Syncer | Wants::Nothing => LONGEST,
+        };
+        let woken = self.inbox.wait(wants, longest)?;
+        if woken.syncer_is_idle {
             self.batcher.synced();
+        }
+        if self.batcher.is_full() {
             return self.hand_on();
         }
-        crossbeam_channel::select! {
-            recv(self.jobs) -> job => match job.ok().flatten() {
-                Some(job) => self.sit(Some(job)),
-                None => self.ended = true,
-            },
-            recv(self.idle) -> signal => {
-                signal.ok()?;
-                self.batcher.synced();
-            }
-            default(self.until_due()) => self.sit(None),
-        }
-        if self.ended {
-            self.finish();
-            return None;
-        }
-        self.hand_on()
+        let room = GROUP_JOBS - self.taken.len();
+        self.inbox.take(room, &mut self.taken);
+        self.sit();
+        self.hand_on()?;
+        let over = woken.closed && self.batcher.is_empty() && self.taken.is_empty();
+        (!over || !self.inbox.is_empty()).then_some(())
     }
 
-    /// Decides a group: first what is due, then the job and those that wait behind it.
-    fn sit(&mut self, job: Option<Job>) {
+    fn wants(&self) -> Wants {
+        if self.batcher.is_full() {
+            return Wants::Syncer;
+        }
+        if !self.taken.is_empty() {
+            return Wants::Nothing;
+        }
+        let handing = !self.batcher.is_empty();
+        Wants::Jobs { handing }
+    }
+
+    /// Decides a group: first what is due, then the jobs that were taken.
+    fn sit(&mut self) {
         let state = self.state.clone();
         let mut state = state.write();
         let now = now();
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
         self.batcher.record_due(&mut state, now, watermark, policy);
-        let mut next = job;
-        let mut decided = 0;
-        while let Some(job) = next.take() {
+        while let Some(job) = self.taken.pop_front() {
             let mut sitting = Sitting {
                 desk: self.batcher.desk(&mut state, now),
                 policy,
@@ -109,19 +109,9 @@ impl Decider {
             };
             let answer = job(&mut sitting);
             let closes = sitting.closes;
-            let takes_more = self.batcher.decided(answer, closes);
-            decided += 1;
-            if !takes_more || decided == GROUP_JOBS {
+            if !self.batcher.decided(answer, closes) {
                 break;
             }
-            next = match self.jobs.try_recv() {
-                Ok(Some(job)) => Some(job),
-                Ok(None) | Err(TryRecvError::Disconnected) => {
-                    self.ended = true;
-                    None
-                }
-                Err(TryRecvError::Empty) => None,
-            };
         }
     }
 
@@ -132,29 +122,21 @@ impl Decider {
             .flatten()
             .min();
         let Some(next) = next else {
-            return Duration::from_secs(3600);
+            return LONGEST;
         };
         let wait = next.since(now()).nanoseconds();
         match u64::try_from(wait) {
             // A nanosecond more, since an object counts up to and at its limit.
-            Ok(wait) => Duration::from_nanos(wait.saturating_add(1)).min(Duration::from_secs(3600)),
+            Ok(wait) => Duration::from_nanos(wait.saturating_add(1)).min(LONGEST),
             Err(_) => TICK,
         }
     }
 
     fn hand_on(&mut self) -> Option<()> {
-        match self.batcher.hand_on() {
-            Some(closed) => self.closed.send(closed).ok(),
-            None => Some(()),
-        }
-    }
-
-    fn finish(&mut self) {
-        while !self.batcher.is_empty() {
-            if self.hand_on().is_none() || self.idle.recv().is_err() {
-                return;
-            }
-            self.batcher.synced();
-        }
+        let Some(closed) = self.batcher.hand_on() else {
+            return Some(());
+        };
+        self.inbox.syncer_is_busy();
+        self.closed.send(closed).ok()
     }
 }

@@ -4,6 +4,7 @@
 //! durable. While one batch is being synced the next one is being decided.
 
 mod decider;
+mod inbox;
 mod syncer;
 mod watermark;
 
@@ -12,7 +13,6 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use crossbeam_channel::{Sender, TrySendError};
 use parking_lot::RwLock;
 use quota_ledger::{
     Timestamp,
@@ -22,10 +22,14 @@ use quota_ledger::{
     journal::{Durable, Journal},
     state::{Image, State},
 };
-use tokio::sync::{broadcast, oneshot, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{broadcast, oneshot, watch},
+};
 
 pub use watermark::Watermark;
 
+use self::inbox::Inbox;
 use crate::{denials::Denials, metrics};
 
 /// How many batches a slow watcher may be behind before it has to read the journal again.
@@ -79,13 +83,12 @@ pub type Batch = Arc<Vec<Entry>>;
 /// A handle to the writer and to what it has written. Cheap to clone.
 #[derive(Clone)]
 pub struct Ledger {
-    jobs: Sender<Option<Job>>,
+    inbox: Arc<Inbox>,
     state: Arc<RwLock<State>>,
     durable: watch::Receiver<Durable>,
     batches: broadcast::Sender<Batch>,
     watermark: Arc<Watermark>,
     stopped: Arc<AtomicBool>,
-    ended: Arc<AtomicBool>,
     disk_low: Arc<AtomicBool>,
     denials: Option<Denials>,
 }
@@ -110,30 +113,27 @@ pub fn start<J: Journal + 'static>(
     options: Options,
     failed: impl FnOnce(&quota_ledger::journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<J>)> {
-    let (jobs, inbox) = crossbeam_channel::bounded(options.queue);
+    let inbox = Arc::new(Inbox::new(options.queue));
     let (closed, batches_in) = crossbeam_channel::bounded(1);
-    let (idle, idle_again) = crossbeam_channel::bounded(1);
     let (durable_out, durable) = watch::channel(durable);
     let (batches, _) = broadcast::channel(WATCHED_BATCHES);
     let state = Arc::new(RwLock::new(state));
     let stopped = Arc::new(AtomicBool::new(false));
-    let ended = Arc::new(AtomicBool::new(false));
     let syncer = syncer::Syncer {
         journal,
         batches: batches_in,
-        idle,
+        inbox: inbox.clone(),
         durable: durable_out,
         watchers: batches.clone(),
         stopped: stopped.clone(),
+        runtime: Handle::try_current().ok(),
     };
     let decider = decider::Decider::new(
-        inbox,
+        inbox.clone(),
         closed,
-        idle_again,
         state.clone(),
         watermark.clone(),
         options,
-        ended.clone(),
     );
     let syncer = std::thread::Builder::new()
         .name("syncer".into())
@@ -148,13 +148,12 @@ pub fn start<J: Journal + 'static>(
             decider.run();
         })?;
     let ledger = Ledger {
-        jobs,
+        inbox,
         state,
         durable,
         batches,
         watermark,
         stopped,
-        ended,
         disk_low: Arc::new(AtomicBool::new(false)),
         denials: None,
     };
@@ -234,17 +233,11 @@ impl Ledger {
                 let _ = answer.send((result, *durable));
             })
         });
-        self.jobs.try_send(Some(job)).map_err(|error| match error {
-            TrySendError::Full(_) => {
+        self.inbox.push(job).inspect_err(|refused| {
+            if *refused == Unavailable::Overloaded {
                 metrics::limit_reached(metrics::Limit::Queue);
-                Unavailable::Overloaded
             }
-            TrySendError::Disconnected(_) => Unavailable::Stopped,
         })?;
-        // A job that comes behind the end would stay in the queue for ever, with its answer.
-        if self.ended.load(Ordering::SeqCst) {
-            return Err(Unavailable::Stopped);
-        }
         answered.await.map_err(|_| Unavailable::Stopped)
     }
 
@@ -306,10 +299,9 @@ impl Ledger {
         &self.watermark
     }
 
-    /// Takes no more decisions. Those that wait are still made. May wait for room in the queue.
+    /// Takes no more decisions. Those that wait are still made.
     pub fn close(&self) {
-        // Closed already, if this fails.
-        let _ = self.jobs.send(None);
+        self.inbox.close();
     }
 
     /// From now on there is too little room on the disk, or enough again.

@@ -6,23 +6,28 @@ use std::sync::{
 };
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::Receiver;
 use quota_ledger::{
     batcher::{Closed, Durably},
     journal::{Durable, Error, Journal},
 };
-use tokio::sync::{broadcast, watch};
+use tokio::{
+    runtime::Handle,
+    sync::{broadcast, watch},
+};
 
-use super::{Answer, Batch};
+use super::{Answer, Batch, inbox::Inbox};
 use crate::metrics;
 
 pub(super) struct Syncer<J> {
     pub(super) journal: J,
     pub(super) batches: Receiver<Closed<Answer>>,
-    pub(super) idle: Sender<()>,
+    pub(super) inbox: Arc<Inbox>,
     pub(super) durable: watch::Sender<Durable>,
     pub(super) watchers: broadcast::Sender<Batch>,
     pub(super) stopped: Arc<AtomicBool>,
+    /// Where those who wait for answers run, if that is known.
+    pub(super) runtime: Option<Handle>,
 }
 
 impl<J: Journal> Syncer<J> {
@@ -34,12 +39,13 @@ impl<J: Journal> Syncer<J> {
                 Err(error) => {
                     // The answers are dropped unsent: nobody may learn of what may be lost.
                     self.stopped.store(true, Ordering::Release);
+                    self.inbox.end();
                     failed(&error);
                     return Err(error);
                 }
             };
             // The decider may go on while the answers leave.
-            let _ = self.idle.try_send(());
+            self.inbox.syncer_is_idle();
             self.publish(durably);
         }
         Ok(self.journal)
@@ -70,8 +76,11 @@ impl<J: Journal> Syncer<J> {
                 let _ = self.watchers.send(Arc::new(entries));
             }
         }
-        for answer in answers {
-            answer(&durable);
+        let answer = move || answers.into_iter().for_each(|answer| answer(&durable));
+        // Waking many tasks from inside their runtime costs it one wake-up.
+        match &self.runtime {
+            Some(runtime) => drop(runtime.spawn(async move { answer() })),
+            None => answer(),
         }
     }
 }

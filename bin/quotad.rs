@@ -2,6 +2,10 @@
 
 use quotad::exit::Exit;
 
+/// Requests make many small, short-lived values on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> Exit {
     quotad::run::main()
 }

@@ -95,16 +95,27 @@ impl fmt::Display for Uid {
         match &self.0 {
             Form::Text(text) => f.write_str(text),
             Form::Uuid(bytes) => {
-                for (index, byte) in bytes.iter().enumerate() {
-                    if matches!(index, 4 | 6 | 8 | 10) {
-                        f.write_str("-")?;
-                    }
-                    write!(f, "{byte:02x}")?;
-                }
-                Ok(())
+                let text = print_uuid(bytes);
+                f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
             }
         }
     }
+}
+
+/// The canonical spelling of a UUID: what [`parse_uuid`] reads.
+fn print_uuid(bytes: &[u8; 16]) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [b'-'; 36];
+    let mut place = 0;
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            place += 1;
+        }
+        text[place] = DIGITS[usize::from(byte >> 4)];
+        text[place + 1] = DIGITS[usize::from(byte & 15)];
+        place += 2;
+    }
+    text
 }
 
 impl fmt::Debug for Uid {

@@ -3,6 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -23,19 +24,20 @@ pub(super) fn ok(body: &impl Serialize) -> Response {
     json(StatusCode::OK, body)
 }
 
+/// What cannot stand in a segment of a path as it is (RFC 3986), and some that could.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b':');
+
 /// A path made of fixed text and of segments that may hold anything.
 pub(super) fn location(segments: &[&str]) -> Option<HeaderValue> {
     let mut path = String::new();
     for segment in segments {
         path.push('/');
-        for byte in segment.bytes() {
-            match byte {
-                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' => {
-                    path.push(char::from(byte));
-                }
-                _ => path.push_str(&format!("%{byte:02X}")),
-            }
-        }
+        path.extend(utf8_percent_encode(segment, ESCAPED));
     }
     HeaderValue::from_str(&path).ok()
 }

@@ -1,6 +1,6 @@
 //! Paths of the API: what stands in them comes from users, and is encoded.
 
-use std::fmt::Write as _;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A path below the server's address, with its query.
 #[derive(Clone, Debug)]
@@ -55,15 +55,15 @@ impl Address {
     }
 }
 
+/// What is not unreserved in RFC 3986.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
 fn encode(text: &str, into: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            into.push(char::from(byte));
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(into, "%{byte:02X}");
-        }
-    }
+    into.extend(utf8_percent_encode(text, ESCAPED));
 }
 
 #[cfg(test)]

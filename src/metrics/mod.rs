@@ -5,6 +5,7 @@ mod labels;
 mod process;
 mod quotas;
 mod record;
+mod requests;
 pub mod table;
 mod text;
 
@@ -23,6 +24,7 @@ pub use labels::{
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
+pub use requests::http_request;
 
 /// Stands for everything that has no series of its own.
 const OTHER: &str = "_other_";

@@ -171,21 +171,6 @@ pub fn poisoned() {
     gauge!(table::POISONED.name).set(1.0);
 }
 
-/// A request was answered. The route is the matched one, so that the number of series is bounded.
-pub fn http_request(route: &str, method: &http::Method, code: u16, took: Duration) {
-    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    let method = KNOWN
-        .into_iter()
-        .find(|known| *known == method.as_str())
-        .unwrap_or(super::OTHER);
-    counter!(
-        table::HTTP_REQUESTS.name,
-        "route" => route.to_owned(), "method" => method, "code" => code.to_string(),
-    )
-    .increment(1);
-    histogram!(table::HTTP_REQUEST_DURATION.name, "route" => route.to_owned()).record(took);
-}
-
 /// A connection was opened; it counts until the guard is dropped.
 #[must_use]
 pub fn http_connection(listener: Listener) -> impl Drop + Send {

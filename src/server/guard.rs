@@ -25,8 +25,8 @@ use crate::{
     reason::Reason,
 };
 
-/// The id of a request: the caller's `X-Request-Id`, or a new one. Echoed in the answer, and in
-/// every log line.
+/// The id of a request: the caller's `X-Request-Id`, or a new one. Echoed in the answer, in the log line about an
+/// answer of 500 or above, and at level `debug` in every log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(pub HeaderValue);
 
@@ -48,7 +48,8 @@ pub(super) async fn guard(
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
     let id = request_id(request.headers());
-    let span = tracing::info_span!(
+    // Below the usual level: a span costs as much as a decision. What went wrong is told with the id in any case.
+    let span = tracing::debug_span!(
         "request",
         request_id = id.0.to_str().unwrap_or_default(),
         trace_id = trace_id(request.headers()),
@@ -56,15 +57,21 @@ pub(super) async fn guard(
         path = request.uri().path(),
     );
     request.extensions_mut().insert(id.clone());
+    let RequestId(id) = id;
     let mut response = answer(&options, route, request, next)
         .instrument(span.clone())
         .await;
-    response.headers_mut().insert(REQUEST_ID, id.0);
+    response.headers_mut().insert(REQUEST_ID, id.clone());
     let status = response.status();
     if status == StatusCode::SERVICE_UNAVAILABLE && !options.may_be_repeated(route) {
         response.headers_mut().remove(header::RETRY_AFTER);
     }
     let took = began.elapsed();
+    // An overload is counted, not told line by line.
+    if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+        let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
+        tracing::warn!(request_id, %method, route, status, "not answered as asked");
+    }
     span.in_scope(|| {
         tracing::debug!(
             status = status.as_u16(),

@@ -61,13 +61,24 @@ pub(super) struct Patience {
     pub(super) idle: Duration,
 }
 
+impl Patience {
+    /// No deadline is nearer than this when it is set.
+    fn shorter(self) -> Duration {
+        self.head.min(self.idle)
+    }
+}
+
 /// A stream with deadlines.
 pub(super) struct Timed<S> {
     stream: S,
     phase: Phase,
     patience: Patience,
-    /// The phase that `reading` was set for.
+    /// The phase that `deadline` was set for.
     seen: u8,
+    /// Until when the peer may keep us waiting.
+    deadline: Instant,
+    /// Ends at the deadline or before it: a timer that is set anew for every request costs more than one that
+    /// looks at the deadline when it ends.
     reading: Pin<Box<Sleep>>,
     /// Set while the peer takes no bytes.
     writing: Option<Pin<Box<Sleep>>>,
@@ -75,12 +86,14 @@ pub(super) struct Timed<S> {
 
 impl<S> Timed<S> {
     pub(super) fn new(stream: S, phase: Phase, patience: Patience) -> Self {
-        let reading = Box::pin(sleep(patience.head));
+        let deadline = Instant::now() + patience.head;
+        let reading = Box::pin(sleep(patience.shorter()));
         Self {
             stream,
             phase,
             patience,
             seen: HEAD,
+            deadline,
             reading,
             writing: None,
         }
@@ -89,15 +102,22 @@ impl<S> Timed<S> {
     fn enter(&mut self, phase: u8) {
         self.seen = phase;
         match phase {
-            HEAD => self
-                .reading
-                .as_mut()
-                .reset(Instant::now() + self.patience.head),
-            IDLE => self
-                .reading
-                .as_mut()
-                .reset(Instant::now() + self.patience.idle),
+            HEAD => self.deadline = Instant::now() + self.patience.head,
+            IDLE => self.deadline = Instant::now() + self.patience.idle,
             _ => {}
+        }
+    }
+
+    /// Whether the peer has kept us waiting for too long.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            ready!(self.reading.as_mut().poll(cx));
+            let now = Instant::now();
+            if now >= self.deadline {
+                return Poll::Ready(());
+            }
+            let next = self.deadline.min(now + self.patience.shorter());
+            self.reading.as_mut().reset(next);
         }
     }
 
@@ -144,7 +164,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         if phase == BUSY {
             return Poll::Pending;
         }
-        ready!(self.reading.as_mut().poll(cx));
+        ready!(self.poll_deadline(cx));
         if phase == HEAD {
             metrics::limit_reached(Limit::HeaderTimeout);
         }

@@ -176,3 +176,24 @@ impl SignNumber for Sign {
         }
     }
 }
+
+/// A number divided by 1000 as often as it can be, and how often that is; 0 stays as it is.
+pub(super) fn without_thousands(number: i128) -> (i128, usize) {
+    let (mut wide, mut thousands) = (number, 0);
+    // Dividing a word is far cheaper than dividing two, and nearly all numbers are one.
+    let mut word = loop {
+        if let Ok(word) = i64::try_from(wide) {
+            break word;
+        }
+        if wide % 1000 != 0 {
+            return (wide, thousands);
+        }
+        wide /= 1000;
+        thousands += 1;
+    };
+    while word % 1000 == 0 && word != 0 {
+        word /= 1000;
+        thousands += 1;
+    }
+    (word.into(), thousands)
+}

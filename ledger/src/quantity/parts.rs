@@ -69,13 +69,16 @@ impl Quantity {
 }
 
 fn scaled(nanos: i128) -> Option<Mantissa> {
-    let (mut digits, mut power) = (nanos, -9);
-    while digits % 1000 == 0 && digits != 0 {
-        digits /= 1000;
-        power += 3;
-    }
+    let (digits, thousands) = number::without_thousands(nanos);
+    let power = match digits {
+        0 => 0,
+        _ => i8::try_from(thousands)
+            .ok()?
+            .checked_mul(3)?
+            .checked_sub(9)?,
+    };
     Some(Mantissa::Scaled {
         digits: digits.to_i64()?,
-        power: if digits == 0 { 0 } else { power },
+        power,
     })
 }

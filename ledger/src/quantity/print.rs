@@ -4,7 +4,10 @@ use std::fmt::{self, Write};
 
 use num_bigint::BigInt;
 
-use super::{Format, NANOS, Quantity, number::Number};
+use super::{
+    Format, NANOS, Quantity,
+    number::{self, Number},
+};
 
 /// The decimal suffixes from 10^-9 on, each a thousand times the one before.
 pub(super) const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
@@ -37,8 +40,8 @@ impl Write for Expected<'_> {
     }
 }
 
-fn write(out: &mut impl Write, number: &Number<'_>, format: Format) -> fmt::Result {
-    match number {
+fn write(out: &mut impl Write, value: &Number<'_>, format: Format) -> fmt::Result {
+    match value {
         Number::Small(0) => out.write_str("0"),
         Number::Small(nanos) if format == Format::BinarySI && is_binary_whole(*nanos) => {
             let units = nanos / NANOS;
@@ -46,11 +49,7 @@ fn write(out: &mut impl Write, number: &Number<'_>, format: Format) -> fmt::Resu
             write_binary(out, units >> (steps * 10), steps as usize)
         }
         Number::Small(nanos) => {
-            let (mut mantissa, mut thousands) = (*nanos, 0);
-            while mantissa % 1000 == 0 {
-                mantissa /= 1000;
-                thousands += 1;
-            }
+            let (mantissa, thousands) = number::without_thousands(*nanos);
             write!(out, "{mantissa}")?;
             write_decimal_suffix(out, thousands, format)
         }

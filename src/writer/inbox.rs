@@ -135,7 +135,9 @@ impl Inbox {
                 return None;
             }
             let idle = waiting.syncer_is_idle;
-            let enough = if idle { 1 } else { WORTH_WAKING };
+            // A full inbox is always worth it: it sheds what comes next.
+            let many = WORTH_WAKING.min(self.capacity);
+            let enough = if idle { 1 } else { many };
             let ready = match wants {
                 Wants::Nothing => true,
                 Wants::Syncer => idle,

@@ -50,6 +50,14 @@ bench:
 	cargo bench --locked --bench core --bench journal --bench intake
 	cargo bench --locked --bench peers
 
+# Needs nats-server, 15 GiB of disk and 5 GiB of memory; BENCH_SCALE=0.1 does with a tenth.
+bench-scale:
+	cargo bench --locked --bench scale
+
+# Needs valgrind. UPDATE_BASELINE=1 takes the counts for the new baseline.
+bench-instructions:
+	cargo bench --locked --bench instructions
+
 # Each fuzz target for FUZZ_SECONDS (default 30). Needs a nightly toolchain and cargo-fuzz.
 fuzz:
 	fuzz/run

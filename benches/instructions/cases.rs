@@ -1,0 +1,232 @@
+//! The hot paths.
+
+use std::{collections::BTreeMap, hint::black_box, sync::Arc};
+
+use bytes::Bytes;
+use quota_ledger::{
+    Name, Span, Timestamp,
+    admission::Charging,
+    codec,
+    decide::{self, Basis, Policy, Request},
+    event::{Actor, Entry, Event, Observed, QuotaRecord},
+    object::{Footprint, GroupResource, NoContext, Traits},
+    quota::spec::Spec,
+    resource::ResourceList,
+    state::State,
+    uid::Uid,
+};
+use quotad::intake::payload::Reader;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// All cases, and how often each does what it measures.
+pub(super) const ALL: [(&str, u64); 6] = [
+    ("decide a reservation", TIMES),
+    ("apply an entry", ENTRIES as u64),
+    ("encode an entry", ENTRIES as u64),
+    ("decode an entry", ENTRIES as u64),
+    ("read a pod of a review", TIMES),
+    ("read a plain event", TIMES),
+];
+
+const TIMES: u64 = 1000;
+const ENTRIES: usize = 1024;
+const NAMESPACES: u64 = 16;
+
+/// A pod as an API server sends it in a review: the first of the recording.
+const RECORDING: &str = include_str!("../../tests/vectors/history-a.events.jsonl");
+
+/// Runs one case inside `measured`.
+pub(super) fn run(name: &str, measured: fn(&mut dyn FnMut())) {
+    match name {
+        "decide a reservation" => deciding(measured),
+        "apply an entry" => applying(measured),
+        "encode an entry" => encoding(measured),
+        "decode an entry" => decoding(measured),
+        "read a pod of a review" => reviewing(measured),
+        "read a plain event" => reading(measured),
+        _ => panic!("there is no case {name:?}"),
+    }
+}
+
+fn deciding(measured: fn(&mut dyn FnMut())) {
+    let state = fold(&entries());
+    let policy = Policy::default();
+    let now = state.head().time;
+    let requests: Vec<_> = (0..TIMES).map(request).collect();
+    measured(&mut || {
+        for request in &requests {
+            black_box(decide::reserve(&state, now, request, &policy)).expect("there is room");
+        }
+    });
+}
+
+fn applying(measured: fn(&mut dyn FnMut())) {
+    let entries = entries();
+    let mut state = State::default();
+    measured(&mut || {
+        for entry in &entries {
+            state.apply(entry);
+        }
+    });
+}
+
+fn encoding(measured: fn(&mut dyn FnMut())) {
+    let entries = entries();
+    measured(&mut || {
+        for batch in entries.chunks(256) {
+            black_box(codec::encode_entries(batch));
+        }
+    });
+}
+
+fn decoding(measured: fn(&mut dyn FnMut())) {
+    let entries = entries();
+    let batches: Vec<_> = entries
+        .chunks(256)
+        .map(|batch| {
+            let count = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+            (batch[0].sequence, count, codec::encode_entries(batch))
+        })
+        .collect();
+    measured(&mut || {
+        for (first, count, bytes) in &batches {
+            black_box(codec::decode_entries(*first, *count, bytes)).expect("what was encoded");
+        }
+    });
+}
+
+#[derive(Deserialize)]
+struct Watched<'a> {
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+fn reviewing(measured: fn(&mut dyn FnMut())) {
+    let line = RECORDING
+        .lines()
+        .find(|line| line.contains(r#""object":{"kind":"Pod","#))
+        .expect("there are pods in it");
+    let watched: Watched<'_> = serde_json::from_str(line).expect("a watch event");
+    let text = watched.object.get().as_bytes();
+    let charging = Charging::default();
+    let pods = GroupResource::new("", "pods");
+    measured(&mut || {
+        for _ in 0..TIMES {
+            let object = charging.read(&pods, black_box(text)).expect("a pod");
+            black_box(charging.footprint(&pods, &object, Timestamp::EPOCH, &NoContext));
+        }
+    });
+}
+
+fn reading(measured: fn(&mut dyn FnMut())) {
+    let event = Bytes::from_static(
+        br#"{"type":"ADDED","namespace":"team-7","resource":"widgets.example.com","name":"widget-00000042","uid":"0190a2b4-7c1e-7000-8000-000000000042","resourceVersion":"42","usage":{"requests.example.com/units":"3","requests.cpu":"250m"}}"#,
+    );
+    let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
+    measured(&mut || {
+        for _ in 0..TIMES {
+            for event in reader.read(event.clone(), Timestamp::EPOCH) {
+                black_box(event).map_err(|_| "rejected").expect("an event");
+            }
+        }
+    });
+}
+
+fn list(items: &[(&str, &str)]) -> ResourceList {
+    let pair = |(name, text): &(&str, &str)| (Name::from(*name), text.parse().unwrap_or_default());
+    items.iter().map(pair).collect()
+}
+
+fn uid(number: u64) -> Uid {
+    let hash = blake3::hash(&number.to_le_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    Uid::from_uuid(bytes)
+}
+
+fn namespace(number: u64) -> Name {
+    Name::from(format!("team-{}", number % NAMESPACES))
+}
+
+fn footprint(number: u64) -> Footprint {
+    let cpu = format!("{}m", 100 + number % 50);
+    Footprint {
+        resources: list(&[
+            ("count/pods", "1"),
+            ("pods", "1"),
+            ("cpu", &cpu),
+            ("requests.cpu", &cpu),
+            ("memory", "256Mi"),
+            ("requests.memory", "256Mi"),
+        ]),
+        traits: Traits::Plain,
+    }
+}
+
+/// A quota in each namespace, then objects.
+fn entries() -> Vec<Entry> {
+    let quota = |number| {
+        Event::QuotaSet(Arc::new(QuotaRecord {
+            namespace: namespace(number),
+            name: Name::from("compute"),
+            uid: uid(1 << 40 | number),
+            created: Timestamp::EPOCH,
+            spec: Spec {
+                hard: list(&[
+                    ("pods", "10M"),
+                    ("requests.cpu", "10M"),
+                    ("requests.memory", "10Pi"),
+                ]),
+                ..Spec::default()
+            },
+            metadata: Box::default(),
+        }))
+    };
+    let object = |number| {
+        Event::ObjectObserved(Box::new(Observed {
+            uid: uid(number),
+            namespace: namespace(number),
+            resource: Name::from("pods"),
+            name: format!("web-5d4f8c7b9-{number:05}").into(),
+            version: number + 1,
+            footprint: footprint(number),
+            lapse: None,
+            ends_reservation: false,
+        }))
+    };
+    let actor = Actor::named("stream/OBJECTS");
+    let events = (0..NAMESPACES).map(quota).chain((0..).map(object));
+    let entry = |(index, event)| Entry {
+        sequence: index as u64 + 1,
+        time: Timestamp::from_nanoseconds(1_770_000_000_000_000_000 + index as i64 * 1000),
+        actor: actor.clone(),
+        event,
+    };
+    events.take(ENTRIES).enumerate().map(entry).collect()
+}
+
+fn fold(entries: &[Entry]) -> State {
+    let mut state = State::default();
+    for entry in entries {
+        state.apply(entry);
+    }
+    state
+}
+
+fn request(number: u64) -> Request {
+    Request {
+        uid: uid(1 << 41 | number),
+        namespace: namespace(number),
+        resource: GroupResource::new("", "pods"),
+        name: format!("new-{number}").into(),
+        api_version: Name::from("v1"),
+        kind: Name::from("Pod"),
+        basis: Basis::Create,
+        subresource: Name::default(),
+        footprint: footprint(number),
+        before: None,
+        object: None,
+        ttl: Some(Span::from_seconds(30)),
+    }
+}

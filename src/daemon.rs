@@ -90,6 +90,8 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let routes = auth::guarded(routes(app, hook.clone(), kube), authenticator);
     let options = Options::new(Listener::Api, &config)
         .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes())
+        .with_route_body_bytes("/v1/drift", config.limits.events_body_bytes.bytes())
+        .with_route_body_bytes("/v1/corrections", config.limits.events_body_bytes.bytes())
         .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64)
         .never_repeating(admission::ROUTE);
     let served = tokio::spawn(api.serve(routes, options, tls, stop.clone()));

@@ -15,7 +15,7 @@ use crate::auth::Principal;
 const REQUEST_ID_MAX_BYTES: usize = 128;
 
 /// Longer reasons are refused, so that none is recorded in part.
-const CHANGE_REASON_MAX_BYTES: usize = 512;
+pub(super) const CHANGE_REASON_MAX_BYTES: usize = 512;
 
 /// The length of a W3C `traceparent` of version 00.
 const TRACEPARENT_BYTES: usize = 55;
@@ -69,11 +69,14 @@ fn is_traceparent(text: &str) -> bool {
     text.len() == TRACEPARENT_BYTES && text.bytes().enumerate().all(fits)
 }
 
+/// Whether a reason can be recorded as it is.
+pub(super) fn is_change_reason(text: &str) -> bool {
+    text.len() <= CHANGE_REASON_MAX_BYTES && !text.chars().any(char::is_control)
+}
+
 fn change_reason(bytes: &[u8]) -> Result<&str, Problem> {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| {
-        text.len() <= CHANGE_REASON_MAX_BYTES && !text.chars().any(char::is_control)
-    });
-    text.ok_or_else(|| {
+    let text = std::str::from_utf8(bytes).ok();
+    text.filter(|text| is_change_reason(text)).ok_or_else(|| {
         let limit = CHANGE_REASON_MAX_BYTES;
         let detail = format!("X-Change-Reason must be at most {limit} bytes of printable UTF-8");
         Problem::new(Reason::Malformed, detail)

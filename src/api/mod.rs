@@ -9,7 +9,9 @@ mod batch;
 mod body;
 mod caller;
 mod check;
+mod corrections;
 mod denials;
+mod drift;
 mod entries;
 mod events;
 mod explain;
@@ -195,7 +197,7 @@ impl Deref for App {
 }
 
 /// Where things are.
-const PATHS: [&str; 18] = [
+const PATHS: [&str; 21] = [
     "/v1/quotas",
     "/v1/namespaces/{namespace}/quotas",
     "/v1/namespaces/{namespace}/quotas/{name}",
@@ -209,6 +211,9 @@ const PATHS: [&str; 18] = [
     "/v1/namespaces/{namespace}/objects",
     "/v1/reservations:batch",
     "/v1/events",
+    "/v1/objects",
+    "/v1/drift",
+    "/v1/corrections",
     "/v1/entries",
     "/v1/denials",
     "/v1/dead-letters",
@@ -220,7 +225,7 @@ const PATHS: [&str; 18] = [
 struct Index {
     name: &'static str,
     version: &'static str,
-    paths: [&'static str; 18],
+    paths: [&'static str; 21],
 }
 
 async fn index() -> Json<Index> {
@@ -270,6 +275,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/backup", get(backup::backup))
         .route("/v1/denials", get(denials::list_all))
         .route("/v1/namespaces/{namespace}/objects", get(objects::list))
+        .route("/v1/objects", get(objects::list_all))
+        .route("/v1/drift", post(drift::compare))
+        .route("/v1/corrections", post(corrections::correct))
         .route("/v1/events", post(events::accept))
         .route("/v1/entries", get(entries::list))
         .route("/v1/dead-letters", get(entries::dead_letters))

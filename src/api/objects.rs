@@ -5,16 +5,23 @@ use quota_ledger::{
     Timestamp,
     event::Sequence,
     resource::ResourceList,
-    state::{ObjectKey, ObjectView},
+    state::{Head, ObjectKey, ObjectView, State as LedgerState},
     uid::Uid,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
     App, answer,
     page::{self, Page, Params, Target, token},
     problem::Problem,
 };
+use crate::writer::now;
+
+/// How many places of objects are looked at under one hold of the state.
+const PLACES: u32 = 16_384;
+
+/// How often the state is held for one page of the objects of all namespaces.
+const HOLDS: usize = 64;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,10 +33,19 @@ pub(super) struct ObjectsQuery {
     resource: Option<String>,
 }
 
+impl ObjectsQuery {
+    fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
+        let token = self.after.as_deref().filter(|token| !token.is_empty());
+        token.map(page::read_token).transpose()
+    }
+}
+
+/// An object that the ledger believes to be there.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+pub(super) struct Shown<'a> {
     uid: &'a Uid,
+    namespace: &'a str,
     resource: &'a str,
     name: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,20 +56,49 @@ struct Shown<'a> {
     /// When it ceases to count without an event.
     #[serde(skip_serializing_if = "Option::is_none")]
     counts_until: Option<Timestamp>,
+    /// When its holder said that it exists, if that was a short while ago and no source has shown it yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    awaited_since: Option<Timestamp>,
 }
 
-impl<'a> From<&'a ObjectView> for Shown<'a> {
-    fn from(view: &'a ObjectView) -> Self {
+impl<'a> Shown<'a> {
+    /// An object, and since when a source is awaited to show it.
+    pub(super) fn of(view: &'a ObjectView, awaited_since: Option<Timestamp>) -> Self {
         Self {
             uid: &view.uid,
+            namespace: &view.namespace,
             resource: &view.resource,
             name: &view.name,
             resource_version: (view.version > 0).then(|| view.version.to_string()),
             usage: &view.footprint.resources,
             sequence: view.entry,
             counts_until: view.lapse,
+            awaited_since,
         }
     }
+}
+
+/// An object, and since when a source is awaited to show it.
+type Found = (ObjectView, Option<Timestamp>);
+
+fn found(state: &LedgerState, views: Vec<ObjectView>, now: Timestamp) -> Vec<Found> {
+    let find = |view: ObjectView| {
+        let awaited_since = state.committed_lately(&view, now);
+        (view, awaited_since)
+    };
+    views.into_iter().map(find).collect()
+}
+
+fn page(app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Response {
+    let items = objects.iter();
+    answer::ok(&Page {
+        items: items
+            .map(|(view, awaited)| Shown::of(view, *awaited))
+            .collect(),
+        next,
+        as_of,
+        lagging: app.lags(),
+    })
 }
 
 /// `GET /v1/namespaces/{namespace}/objects`: by resource, name and uid.
@@ -63,30 +108,47 @@ pub(super) async fn list(
     Params(query): Params<ObjectsQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
-    let after: Option<ObjectKey> = query
-        .after
-        .as_deref()
-        .filter(|token| !token.is_empty())
-        .map(page::read_token)
-        .transpose()?;
+    let after: Option<ObjectKey> = query.after()?;
     let wanted = query.resource.as_deref();
     let read = app.ledger.read(|state| {
         let keep = |resource: &str, _: &_| wanted.is_none_or(|wanted| wanted == resource);
-        (
-            state.objects(&namespace, after.as_ref(), limit + 1, keep),
-            state.head(),
-        )
+        let views = state.objects(&namespace, after.as_ref(), limit + 1, keep);
+        (found(state, views, now()), state.head())
     });
-    let (mut views, head) = read.await?;
-    let more = views.len() > limit;
-    views.truncate(limit);
-    let key = |view: &ObjectView| token(&(&view.resource, &view.name, &view.uid));
-    let next = views.last().filter(|_| more).map(key).transpose()?;
-    let items = views.iter().map(Shown::from).collect();
-    Ok(answer::ok(&Page {
-        items,
-        next,
-        as_of: head,
-        lagging: app.lags(),
-    }))
+    let (mut objects, head) = read.await?;
+    let more = objects.len() > limit;
+    objects.truncate(limit);
+    let key = |(view, _): &Found| token(&(&view.resource, &view.name, &view.uid));
+    let next = objects.last().filter(|_| more).map(key).transpose()?;
+    Ok(page(&app, &objects, next, head))
+}
+
+/// `GET /v1/objects`: of all namespaces, in no order that means anything. An object that is there all the time is shown
+/// once. A page may be shorter than asked for, and even empty, while there is more.
+pub(super) async fn list_all(
+    State(app): State<App>,
+    Params(query): Params<ObjectsQuery>,
+) -> Result<Response, Problem> {
+    let limit = page::limit(query.limit, app.page)?;
+    let from: Option<u32> = query.after()?;
+    let wanted = query.resource.as_deref();
+    let keep = |resource: &str| wanted.is_none_or(|wanted| wanted == resource);
+    let mut next = Some(from.unwrap_or(0));
+    let mut objects = Vec::new();
+    for _ in 0..HOLDS {
+        let Some(from) = next.filter(|_| objects.len() < limit) else {
+            break;
+        };
+        let room = limit - objects.len();
+        let (found, then) = app.ledger.peek(|state| {
+            let (views, then) = state.objects_from(from, PLACES, room, keep);
+            (found(state, views, now()), then)
+        });
+        objects.extend(found);
+        next = then;
+    }
+    let next = next.map(|next| token(&next)).transpose()?;
+    // What was looked at is durable when the ledger has come as far.
+    let head = app.ledger.read(LedgerState::head).await?;
+    Ok(page(&app, &objects, next, head))
 }

@@ -148,6 +148,11 @@ pub const RULES: &[Rule] = &[
         Scope::Path,
     ),
     rule("GET", "/v1/denials", &[Read], Scope::Everywhere),
+    rule("GET", "/v1/objects", &[Read], Scope::Everywhere),
+    // What is listed may be of any namespace, and the answer tells what the ledger has of it.
+    rule("POST", "/v1/drift", &[Read], Scope::Everywhere),
+    // They put the record of the facts right, whatever its sources told.
+    rule("POST", "/v1/corrections", &[Admin], Scope::Everywhere),
     rule("GET", "/v1/entries", &[Read], Scope::Query),
     rule("GET", "/v1/watch", &[Read], Scope::Query),
     // They hold whatever was sent, so nobody else is to see them.

@@ -294,7 +294,7 @@ impl Default for Disk {
 pub struct Limits {
     /// Largest request body.
     pub request_body_bytes: Size,
-    /// Largest body of `POST /v1/events`.
+    /// Largest body of `POST /v1/events`, `/v1/drift` and `/v1/corrections`.
     pub events_body_bytes: Size,
     /// Bytes of bodies, of requests and of answers, that a listener holds at once.
     pub bodies_bytes: Size,

@@ -113,6 +113,10 @@ labels! {
         Quota = "quota",
         /// Events by HTTP.
         Events = "events",
+        /// A listing is compared with the ledger.
+        Compare = "compare",
+        /// Objects are corrected.
+        Correct = "correct",
     }
 
     /// What was put right without an event of a source.

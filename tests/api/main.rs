@@ -7,6 +7,7 @@
 )]
 
 mod batches;
+mod drift;
 mod problems;
 mod quotas;
 mod races;

@@ -2,9 +2,10 @@
 
 use super::observe::{Adopted, adopt};
 use crate::{
+    Timestamp,
     event::{Cause, Correction, Ending, Event, Observed, Sequence},
     object::Footprint,
-    state::{ObjectView, State},
+    state::{ObjectView, State, lapsed_footprint},
     uid::Uid,
 };
 
@@ -32,6 +33,15 @@ pub struct Seen {
     pub version: u64,
 }
 
+impl From<&ObjectView> for Seen {
+    fn from(known: &ObjectView) -> Self {
+        Self {
+            entry: known.entry,
+            version: known.version,
+        }
+    }
+}
+
 /// A wish to put something right.
 #[derive(Clone, Debug)]
 pub enum Repair {
@@ -43,6 +53,8 @@ pub enum Repair {
         quota: Option<Box<Adopted>>,
         /// What was known of it; none: nothing.
         seen: Option<Seen>,
+        /// The entry that had set the quota of its name; none: there was none. Looked at only if it is a quota.
+        quota_seen: Option<Sequence>,
     },
     /// The object is not there any more.
     End {
@@ -60,13 +72,21 @@ pub enum Repaired {
     Done(Vec<Event>),
     /// It is right already.
     Right,
-    /// The object has changed since it was compared.
+    /// The object has changed since it was compared, or the listing is older than what is known.
     Changed,
+    /// Its holder said a short while ago that it exists, and no source has shown it yet: the listing may be older.
+    Early,
 }
 
-/// Compares a listed object with what the ledger believes.
+/// Compares a listed object, and the quota that it is if quotas are adopted, with what the ledger believes. `now` is
+/// the time as of which the listing was read: what has ceased to count by then is taken as such.
 #[must_use]
-pub fn compare(state: &State, listed: &Observed) -> Standing {
+pub fn compare(
+    state: &State,
+    listed: &Observed,
+    quota: Option<&Adopted>,
+    now: Timestamp,
+) -> Standing {
     let Some(known) = state.object(&listed.uid) else {
         if state.is_deleted(&listed.uid) {
             return Standing::Newer;
@@ -74,53 +94,82 @@ pub fn compare(state: &State, listed: &Observed) -> Standing {
         let namesake = state.object_named(&listed.namespace, &listed.resource, &listed.name);
         return namesake.map_or(Standing::Missing, Standing::Recreated);
     };
-    if is_as_listed(&known, listed) {
-        return Standing::Same;
+    if is_newer(&known, listed) {
+        return Standing::Newer;
     }
-    match listed.version > 0 && known.version > listed.version {
-        true => Standing::Newer,
+    match is_as_listed(&known, listed, now) && limits_are_as_listed(state, listed, quota) {
+        true => Standing::Same,
         false => Standing::Changed(known),
     }
 }
 
-fn is_as_listed(known: &ObjectView, listed: &Observed) -> bool {
-    *known.footprint == listed.footprint
+fn is_newer(known: &ObjectView, listed: &Observed) -> bool {
+    listed.version > 0 && known.version > listed.version
+}
+
+fn is_as_listed(known: &ObjectView, listed: &Observed, now: Timestamp) -> bool {
+    let has_lapsed = known.lapse.is_some_and(|lapse| lapse < now);
+    let counts_for_the_same = match has_lapsed {
+        true => lapsed_footprint(&known.footprint) == listed.footprint,
+        false => *known.footprint == listed.footprint,
+    };
+    counts_for_the_same
+        && known.lapse.filter(|_| !has_lapsed) == listed.lapse
         && known.namespace == listed.namespace
         && known.resource == listed.resource
         && known.name == listed.name
 }
 
-/// Puts something right, unless the object has changed since it was compared.
+/// Of a quota's metadata only the identity counts: the rest limits nothing.
+fn limits_are_as_listed(state: &State, listed: &Observed, quota: Option<&Adopted>) -> bool {
+    let Some(quota) = quota else { return true };
+    let current = state.quota_record(&listed.namespace, &listed.name);
+    current.is_some_and(|(record, _)| record.uid == listed.uid && record.spec == quota.spec)
+}
+
+/// Puts something right at `now`, unless the object has changed since it was compared.
 #[must_use]
-pub fn repair(state: &State, repair: &Repair) -> Repaired {
+pub fn repair(state: &State, repair: &Repair, now: Timestamp) -> Repaired {
     match repair {
         Repair::Set {
             object,
             quota,
             seen,
-        } => set(state, object, quota.as_deref(), *seen),
+            quota_seen,
+        } => {
+            let listed = (&**object, quota.as_deref());
+            set(state, listed, *seen, *quota_seen, now)
+        }
         Repair::End { uid, seen } => match state.object(uid) {
             None => Repaired::Right,
-            Some(known) if is_as_seen(&known, *seen) => {
-                Repaired::Done(end(state, known, Cause::Drift))
-            }
-            Some(_) => Repaired::Changed,
+            Some(known) if Seen::from(&known) != *seen => Repaired::Changed,
+            Some(known) if state.committed_lately(&known, now).is_some() => Repaired::Early,
+            Some(known) => Repaired::Done(end(state, known, Cause::Drift)),
         },
     }
 }
 
-fn is_as_seen(known: &ObjectView, seen: Seen) -> bool {
-    let Seen { entry, version } = seen;
-    known.entry == entry && known.version == version
-}
-
-fn set(state: &State, listed: &Observed, quota: Option<&Adopted>, seen: Option<Seen>) -> Repaired {
+fn set(
+    state: &State,
+    (listed, quota): (&Observed, Option<&Adopted>),
+    seen: Option<Seen>,
+    quota_seen: Option<Sequence>,
+    now: Timestamp,
+) -> Repaired {
     let known = state.object(&listed.uid);
+    let is_right = |known: &ObjectView| {
+        is_as_listed(known, listed, now) && limits_are_as_listed(state, listed, quota)
+    };
     match (&known, seen) {
-        (Some(known), _) if is_as_listed(known, listed) => return Repaired::Right,
-        (Some(known), Some(seen)) if is_as_seen(known, seen) => {}
+        (Some(known), _) if is_newer(known, listed) => return Repaired::Changed,
+        (Some(known), _) if is_right(known) => return Repaired::Right,
+        (Some(known), Some(seen)) if Seen::from(known) == seen => {}
         (None, None) if !state.is_deleted(&listed.uid) => {}
         _ => return Repaired::Changed,
+    }
+    let current = state.quota_record(&listed.namespace, &listed.name);
+    if quota.is_some() && current.map(|(_, entry)| entry) != quota_seen {
+        return Repaired::Changed;
     }
     let pending = state.reservation(&listed.uid);
     let pending = pending.filter(|view| view.end.is_none());
@@ -164,3 +213,6 @@ pub(super) fn end(state: &State, known: ObjectView, cause: Cause) -> Vec<Event> 
     events.extend(quota);
     events
 }
+
+#[cfg(test)]
+mod tests;

@@ -331,6 +331,31 @@ impl State {
             .collect()
     }
 
+    /// Looks at up to `most` places from `from` on for objects that `keep` keeps. Answers them, at most `limit`, and
+    /// the place to go on at; none: there are no more. An object stays in its place for as long as it lives.
+    #[must_use]
+    pub fn objects_from(
+        &self,
+        from: u32,
+        most: u32,
+        limit: usize,
+        keep: impl Fn(&str) -> bool,
+    ) -> (Vec<ObjectView>, Option<u32>) {
+        let places = self.objects.slab.places();
+        let end = from.saturating_add(most).min(places);
+        let mut found = Vec::new();
+        for place in from..end {
+            if found.len() == limit {
+                return (found, Some(place));
+            }
+            let object = self.objects.slab.get(place);
+            if object.is_some_and(|object| keep(self.resources.get(object.resource))) {
+                found.push(self.object_view(place));
+            }
+        }
+        (found, (end < places).then_some(end))
+    }
+
     pub(super) fn object_view(&self, place: u32) -> ObjectView {
         let object = self.objects.get(place);
         ObjectView {

@@ -9,8 +9,8 @@ use crate::{
     uid::Uid,
 };
 
-/// How long after it was committed an object that was never observed is not taken for gone because a relist does
-/// not list it: the relist may have begun before the object was there.
+/// How long after it was committed an object that was never observed is not taken for gone because a listing does
+/// not hold it: the listing may have begun before the object was there.
 const COMMITTED_LATELY: Span = Span::from_seconds(600);
 
 /// A relist that is not over.
@@ -156,10 +156,8 @@ impl State {
             return false;
         };
         let is_newer = version > 0 && object.version > version;
-        self.is_in(scope, object)
-            && !relist.marks.contains(place)
-            && !is_newer
-            && !self.was_committed_lately(object, now)
+        let is_awaited = object.version == 0 && self.committed(&object.uid, now).is_some();
+        self.is_in(scope, object) && !relist.marks.contains(place) && !is_newer && !is_awaited
     }
 
     fn is_in(&self, scope: &RelistScope, object: &Object) -> bool {
@@ -171,13 +169,14 @@ impl State {
                 .is_none_or(|only| only == namespace)
     }
 
-    fn was_committed_lately(&self, object: &Object, now: Timestamp) -> bool {
-        let committed = || {
-            let view = self.reservation(&object.uid)?;
-            view.end
-                .filter(|(how, _)| *how == End::Committed)
-                .map(|(_, time)| time)
-        };
-        object.version == 0 && committed().is_some_and(|time| now.since(time) < COMMITTED_LATELY)
+    /// When its holder said that an object exists, if that was a short while ago and no source has shown it yet.
+    #[must_use]
+    pub fn committed_lately(&self, object: &ObjectView, now: Timestamp) -> Option<Timestamp> {
+        (object.version == 0).then(|| self.committed(&object.uid, now))?
+    }
+
+    fn committed(&self, uid: &Uid, now: Timestamp) -> Option<Timestamp> {
+        let (how, time) = self.reservation(uid)?.end?;
+        (how == End::Committed && now.since(time) < COMMITTED_LATELY).then_some(time)
     }
 }

@@ -55,13 +55,13 @@ impl World {
         world
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp::EPOCH
             .plus(Span::from_seconds(1_000_000 + self.clock))
             .max(self.state.head().time)
     }
 
-    fn record(&mut self, events: Vec<Event>) {
+    pub(crate) fn record(&mut self, events: Vec<Event>) {
         let now = self.now();
         let mut desk = Desk::new(&mut self.state, &mut self.open, now);
         desk.record(&Actor::named("test"), events);

@@ -133,10 +133,7 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             seen,
         } => {
             let known = state.object(&uid(number)).filter(|_| seen);
-            let seen = known.map(|known| Seen {
-                entry: known.entry,
-                version: known.version,
-            });
+            let seen = known.as_ref().map(Seen::from);
             let repair = match (gone, seen) {
                 (true, Some(seen)) => Repair::End {
                     uid: uid(number),
@@ -155,11 +152,12 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
                     )),
                     quota: None,
                     seen,
+                    quota_seen: None,
                 },
             };
-            match decide::repair(state, &repair) {
+            match decide::repair(state, &repair, now) {
                 Repaired::Done(events) => events,
-                Repaired::Right | Repaired::Changed => Vec::new(),
+                Repaired::Right | Repaired::Changed | Repaired::Early => Vec::new(),
             }
         }
     }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod drift;
 mod history;
 mod listings;
 mod model;

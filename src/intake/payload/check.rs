@@ -1,6 +1,13 @@
 //! What is asked of names and sizes before they reach the ledger, logs and paths.
 
-use quota_ledger::{decide::Sighting, object::GroupResource, quota::syntax, size, uid::Uid};
+use quota_ledger::{
+    decide::{Adopted, Sighting},
+    event::Observed,
+    object::GroupResource,
+    quota::syntax,
+    size,
+    uid::Uid,
+};
 
 use super::Fault;
 use crate::metrics::Rejection;
@@ -80,10 +87,14 @@ pub(super) fn fits(sighting: Sighting) -> Result<Sighting, Fault> {
 
 /// About how long the entries of a sighting will be, in bytes.
 pub(super) fn size(sighting: &Sighting) -> usize {
-    let Sighting::Alive { object, quota } = sighting else {
-        return size::ENTRY;
-    };
-    let quota = quota.as_ref();
+    match sighting {
+        Sighting::Alive { object, quota } => size_of(object, quota.as_deref()),
+        Sighting::Deleted { .. } => size::ENTRY,
+    }
+}
+
+/// About how long the entries will be that an object makes, in bytes.
+pub(super) fn size_of(object: &Observed, quota: Option<&Adopted>) -> usize {
     let quota = quota.map_or(0, |quota| quota.metadata.len() + size::of_spec(&quota.spec));
     size::ENTRY + object.name.len() + size::of_footprint(&object.footprint) + quota
 }

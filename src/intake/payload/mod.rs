@@ -7,6 +7,7 @@
 
 mod check;
 mod kubernetes;
+mod listed;
 mod plain;
 mod relist;
 mod split;
@@ -19,7 +20,8 @@ use bytes::Bytes;
 use quota_ledger::{
     Timestamp,
     admission::Charging,
-    decide::{Relist, Sighting},
+    decide::{Adopted, Relist, Sighting},
+    event::Observed,
     object::GroupResource,
 };
 
@@ -54,6 +56,24 @@ pub struct Incoming {
     pub relist: Option<Relist>,
     /// About how long it is, as it came or as an entry, whichever is more, in bytes.
     pub size: usize,
+}
+
+/// An object of a listing.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The object.
+    pub object: Box<Observed>,
+    /// The quota that it is, if quotas are adopted.
+    pub quota: Option<Box<Adopted>>,
+}
+
+impl Listed {
+    /// About how long the entries of its correction will be, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let quota = self.quota.as_deref();
+        check::size_of(&self.object, quota).saturating_mul(2)
+    }
 }
 
 /// What an event tells.
@@ -169,6 +189,21 @@ impl Reader {
         now: Timestamp,
     ) -> Events {
         self.events(data, now, wire::Change::of_cloud_event(event_type))
+    }
+
+    /// Reads an object of a listing: a Kubernetes object, or the fields of a plain event. None: it is of no concern to
+    /// quotas.
+    ///
+    /// # Errors
+    /// What is wrong with it, for people.
+    pub fn read_listed(&self, text: &[u8], now: Timestamp) -> Result<Option<Listed>, String> {
+        match listed::read(self, text, now) {
+            Ok(Told::Sighting(Sighting::Alive { object, quota })) => {
+                Ok(Some(Listed { object, quota }))
+            }
+            Ok(_) => Ok(None),
+            Err(fault) => Err(fault.reason),
+        }
     }
 
     fn events(

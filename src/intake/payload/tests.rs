@@ -5,6 +5,7 @@ use quota_ledger::{decide::Adopted, event::Observed, object::Traits, uid::Uid};
 use super::*;
 
 mod faults;
+mod listed;
 mod relists;
 
 const NOW: Timestamp = Timestamp::from_nanoseconds(1_790_000_000_000_000_000);

@@ -1,0 +1,137 @@
+//! Drift is found, and put right: afterwards none is found, and what changed meanwhile is left alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use quota_ledger::{
+    Span, Timestamp,
+    audit::Naive,
+    decide::{self, Repair, Repaired, Seen, Standing},
+    event::Observed,
+    state::{ObjectView, State},
+    uid::Uid,
+};
+
+use super::{
+    fold,
+    history::World,
+    steps::Step,
+    strategy::steps,
+    things::{footprint, observed},
+};
+
+/// All pods that there are, by number: amount, version, and whether it is going to be gone.
+type Listing = BTreeMap<u8, (u64, u64, bool)>;
+
+fn listing() -> impl Strategy<Value = Listing> {
+    prop::collection::btree_map(0..14_u8, (0..5_u64, 0..6_u64, any::<bool>()), 0..14)
+}
+
+fn listed(listing: &Listing, now: Timestamp) -> Vec<Observed> {
+    let object = |(&number, &(amount, version, fades)): (&u8, &(u64, u64, bool))| {
+        let name = format!("name-{}", number % 6);
+        let lapse = fades.then(|| now.plus(Span::from_seconds(3600)));
+        let footprint = footprint(amount, true, fades);
+        observed(number, number % 2, "pods", name, version, footprint, lapse)
+    };
+    listing.iter().map(object).collect()
+}
+
+/// What the ledger believes to be there and the listing lacks.
+fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
+    let uids: BTreeSet<&Uid> = listed.iter().map(|object| &object.uid).collect();
+    let mut gone = Vec::new();
+    let mut next = Some(0);
+    while let Some(from) = next {
+        // Small steps, so that there are many pages.
+        let (found, then) = state.objects_from(from, 3, 2, |resource| resource == "pods");
+        gone.extend(found.into_iter().filter(|view| !uids.contains(&view.uid)));
+        next = then;
+    }
+    gone
+}
+
+/// What puts all differences right.
+fn repairs(state: &State, listed: &[Observed], now: Timestamp) -> Vec<Repair> {
+    let end = |view: ObjectView| Repair::End {
+        seen: Seen::from(&view),
+        uid: view.uid,
+    };
+    let set = |object: &Observed, known: Option<&ObjectView>| Repair::Set {
+        object: Box::new(object.clone()),
+        quota: None,
+        seen: known.map(Seen::from),
+        quota_seen: None,
+    };
+    let differs = |object: &Observed| match decide::compare(state, object, None, now) {
+        Standing::Same | Standing::Newer => None,
+        Standing::Missing | Standing::Recreated(_) => Some(set(object, None)),
+        Standing::Changed(known) => Some(set(object, Some(&known))),
+    };
+    let ends = gone(state, listed).into_iter().map(end);
+    ends.chain(listed.iter().filter_map(differs)).collect()
+}
+
+const fn subject(repair: &Repair) -> &Uid {
+    match repair {
+        Repair::Set { object, .. } => &object.uid,
+        Repair::End { uid, .. } => uid,
+    }
+}
+
+fn seen(state: &State, uid: &Uid) -> Option<Seen> {
+    state.object(uid).as_ref().map(Seen::from)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn after_a_correction_there_is_no_drift(steps in steps(), listing in listing()) {
+        let mut world = World::run(&steps);
+        world.step(&Step::Pass { seconds: 0, behind: 0 });
+        let now = world.now();
+        let listed = listed(&listing, now);
+        let all = repairs(&world.state, &listed, now);
+        for repair in &all {
+            match decide::repair(&world.state, repair, now) {
+                Repaired::Done(events) => world.record(events),
+                // The listing may be older than the object is known.
+                Repaired::Early => {
+                    let is_end = matches!(repair, Repair::End { .. });
+                    prop_assert!(is_end, "{repair:?}");
+                }
+                other => prop_assert!(false, "{repair:?}: {other:?}"),
+            }
+            let again = decide::repair(&world.state, repair, now);
+            prop_assert!(matches!(again, Repaired::Right | Repaired::Early), "{again:?}");
+        }
+        for repair in repairs(&world.state, &listed, now) {
+            let outcome = decide::repair(&world.state, &repair, now);
+            prop_assert_eq!(outcome, Repaired::Early, "{:?}", repair);
+        }
+        prop_assert_eq!(fold(&world.entries).digest(), world.state.digest());
+        let mut naive = Naive::default();
+        world.entries.iter().for_each(|entry| naive.apply(entry));
+        prop_assert_eq!(naive.differences(&world.state), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_changed_since_it_was_compared_is_left_alone(steps in steps(), meanwhile in steps(), listing in listing()) {
+        let mut world = World::run(&steps);
+        let listed = listed(&listing, world.now());
+        let all = repairs(&world.state, &listed, world.now());
+        let before: Vec<_> = all.iter().map(|repair| seen(&world.state, subject(repair))).collect();
+        meanwhile.iter().for_each(|step| { world.step(step); });
+        for (repair, before) in all.iter().zip(before) {
+            let now = seen(&world.state, subject(repair));
+            let head = world.state.head();
+            if let Repaired::Done(events) = decide::repair(&world.state, repair, world.now()) {
+                prop_assert_eq!(now, before, "{:?}", repair);
+                world.record(events);
+            } else {
+                prop_assert_eq!(world.state.head(), head);
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! What a listing has shown to be wrong is put right, in the name of whoever says so.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use quota_ledger::{
+    Timestamp,
+    decide::{self, Repair, Repaired, Seen},
+    event::{Actor, Event, Sequence},
+    size,
+    state::{Head, State as LedgerState},
+    uid::Uid,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::{
+    App, Caller, answer,
+    body::JsonText,
+    caller,
+    measure::{Operation, measured},
+    problem::{Cause, Problem},
+};
+use crate::{
+    intake::payload::Listed,
+    metrics::{self, Correction, CorrectionCause},
+    writer::{Sitting, now},
+};
+
+/// Most corrections of one call.
+const ITEMS_MAX: usize = 1000;
+
+/// So many bytes of entries are decided in one go, so that they fit into one batch with those of others.
+const CHUNK_BYTES: usize = 4 * 1024 * 1024;
+
+/// Most entries of one correction: that of the object, and that of the quota that it is.
+const ENTRIES_EACH: usize = 2;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked<'a> {
+    reason: Option<String>,
+    #[serde(borrow)]
+    items: Vec<Wish<'a>>,
+}
+
+/// The object is there as it was listed, or that of the uid is not there any more.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Wish<'a> {
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    uid: Option<Uid>,
+    known: Option<Known>,
+    /// The entry that had set the quota of its name.
+    quota_sequence: Option<Sequence>,
+}
+
+/// What was known of the object when it was compared.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Known {
+    sequence: Sequence,
+    resource_version: Option<String>,
+}
+
+/// What became of one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Outcome {
+    /// It has been put right.
+    Corrected,
+    /// It was right already.
+    Right,
+    /// It has changed since it was compared, and was left as it is.
+    Conflict,
+    /// Its holder said a short while ago that it exists: it was left as it is.
+    Awaited,
+}
+
+#[derive(Serialize)]
+struct Done {
+    outcome: Outcome,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    items: Vec<Done>,
+    as_of: Head,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lagging: bool,
+}
+
+/// `POST /v1/corrections`: each item is put right if it still is as it was compared. Answers when all is durable.
+///
+/// Many items become several batches, so after an error a part of them may be put right. To send them again is safe.
+pub(super) async fn correct(
+    State(app): State<App>,
+    Caller(actor): Caller,
+    text: JsonText,
+) -> Result<Response, Problem> {
+    measured(Operation::Correct, async {
+        let asked = text.read::<Asked<'_>>()?;
+        let actor = because(&actor, asked.reason.as_deref())?;
+        let repairs = repairs(&app, &asked.items)?;
+        let mut items = Vec::with_capacity(repairs.len());
+        for chunk in chunks(repairs, app.max_batch_entries) {
+            items.extend(record(&app, &actor, chunk).await?);
+        }
+        Ok(answer::ok(&Answer {
+            items,
+            as_of: app.ledger.read(LedgerState::head).await?,
+            lagging: app.lags(),
+        }))
+    })
+    .await
+}
+
+/// The same actor, with why it corrects.
+fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
+    let Some(reason) = reason.filter(|reason| !reason.trim().is_empty()) else {
+        let cause = Cause::required("reason", "a correction says why it is made");
+        return Err(Problem::invalid(vec![cause]));
+    };
+    if !caller::is_change_reason(reason) {
+        let wrong = format!(
+            "at most {} bytes, no control characters",
+            caller::CHANGE_REASON_MAX_BYTES
+        );
+        let cause = Cause::invalid("reason", reason, &wrong);
+        return Err(Problem::invalid(vec![cause]));
+    }
+    Ok(Arc::new(Actor {
+        reason: Some(reason.into()),
+        ..actor.clone()
+    }))
+}
+
+/// A repair, and about how long its entries are, in bytes.
+type Sized = (Repair, usize);
+
+fn repairs(app: &App, wishes: &[Wish<'_>]) -> Result<Vec<Sized>, Problem> {
+    if wishes.len() > ITEMS_MAX {
+        let (count, wrong) = (
+            wishes.len().to_string(),
+            format!("at most {ITEMS_MAX} items"),
+        );
+        return Err(Problem::invalid(vec![Cause::invalid(
+            "items", &count, &wrong,
+        )]));
+    }
+    let (now, mut repairs, mut wrong) = (now(), Vec::with_capacity(wishes.len()), Vec::new());
+    for (index, wish) in wishes.iter().enumerate() {
+        match repair(app, wish, now) {
+            Ok(repair) => repairs.push(repair),
+            Err(mut cause) => {
+                cause.field = format!("items[{index}].{}", cause.field);
+                wrong.push(cause);
+            }
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(repairs),
+        false => Err(Problem::invalid(wrong)),
+    }
+}
+
+fn repair(app: &App, wish: &Wish<'_>, now: Timestamp) -> Result<Sized, Cause> {
+    let seen = wish.known.as_ref().map(seen).transpose()?;
+    match (wish.object, &wish.uid) {
+        (Some(object), None) => {
+            let read = app.events.read_listed(object.get().as_bytes(), now);
+            let listed = read.and_then(|listed| {
+                listed.ok_or_else(|| "it is of no concern to quotas".to_owned())
+            });
+            let listed = listed.map_err(|why| Cause::invalid("object", "…", &why))?;
+            let bytes = listed.size();
+            let Listed { object, quota } = listed;
+            let repair = Repair::Set {
+                object,
+                quota,
+                seen,
+                quota_seen: wish.quota_sequence,
+            };
+            Ok((repair, bytes))
+        }
+        (None, Some(uid)) => {
+            let why = "what was known of the object that is gone";
+            let seen = seen.ok_or_else(|| Cause::required("known", why))?;
+            let uid = uid.clone();
+            Ok((Repair::End { uid, seen }, ENTRIES_EACH * size::ENTRY))
+        }
+        _ => Err(Cause::required(
+            "object",
+            "either the object that is there, or the uid of the one that is gone",
+        )),
+    }
+}
+
+fn seen(known: &Known) -> Result<Seen, Cause> {
+    let version = known.resource_version.as_deref();
+    let number = version.map_or(Ok(0), str::parse);
+    let version = number.map_err(|_| {
+        let text = version.unwrap_or_default();
+        Cause::invalid("known.resourceVersion", text, "not a number")
+    })?;
+    Ok(Seen {
+        entry: known.sequence,
+        version,
+    })
+}
+
+/// Cuts repairs into parts, each of which fits into a batch.
+fn chunks(repairs: Vec<Sized>, max_entries: usize) -> Vec<Vec<Repair>> {
+    let most = (max_entries / ENTRIES_EACH).max(1);
+    let mut chunks: Vec<Vec<Repair>> = Vec::new();
+    let mut room = 0;
+    for (repair, bytes) in repairs {
+        match chunks
+            .last_mut()
+            .filter(|chunk| chunk.len() < most && bytes <= room)
+        {
+            Some(chunk) => {
+                room -= bytes;
+                chunk.push(repair);
+            }
+            None => {
+                room = CHUNK_BYTES.saturating_sub(bytes);
+                chunks.push(vec![repair]);
+            }
+        }
+    }
+    chunks
+}
+
+async fn record(app: &App, actor: &Arc<Actor>, chunk: Vec<Repair>) -> Result<Vec<Done>, Problem> {
+    let by = actor.clone();
+    let decision = move |sitting: &mut Sitting<'_>| {
+        let put_right = |repair: &Repair| {
+            let desk = &mut sitting.desk;
+            match decide::repair(desk.state(), repair, desk.now()) {
+                Repaired::Done(events) => {
+                    let kind = events.first().and_then(correction);
+                    desk.record(&by, events);
+                    (Outcome::Corrected, kind)
+                }
+                Repaired::Right => (Outcome::Right, None),
+                Repaired::Changed => (Outcome::Conflict, None),
+                Repaired::Early => (Outcome::Awaited, None),
+            }
+        };
+        chunk.iter().map(put_right).collect::<Vec<_>>()
+    };
+    let outcomes = app.ledger.decide(decision).await?;
+    for kind in outcomes.iter().filter_map(|(_, kind)| *kind) {
+        metrics::drift_corrected(kind, CorrectionCause::Drift, 1);
+    }
+    let corrected = outcomes.iter().filter(|(_, kind)| kind.is_some()).count();
+    let (principal, reason) = (&actor.principal, actor.reason.as_deref());
+    tracing::warn!(%principal, reason, corrected, of = outcomes.len(), "objects have been corrected");
+    let done = outcomes.into_iter().map(|(outcome, _)| Done { outcome });
+    Ok(done.collect())
+}
+
+const fn correction(event: &Event) -> Option<Correction> {
+    match event {
+        Event::ObjectCorrected(_) => Some(Correction::Set),
+        Event::ObjectEnded(_) => Some(Correction::Ended),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(bytes: usize) -> Sized {
+        let seen = Seen {
+            entry: 1,
+            version: 1,
+        };
+        let uid = Uid::from_uuid([1; 16]);
+        (Repair::End { uid, seen }, bytes)
+    }
+
+    #[test]
+    fn parts_fit_into_a_batch_and_lose_nothing() {
+        let lengths = |sizes: &[usize], most| {
+            let repairs = sizes.iter().map(|size| end(*size)).collect();
+            let chunks = chunks(repairs, most);
+            chunks.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert!(lengths(&[], 10).is_empty());
+        assert_eq!(lengths(&[1; 11], 10), [5, 5, 1]);
+        assert_eq!(lengths(&[1; 3], 1), [1, 1, 1]);
+        let half = CHUNK_BYTES / 2;
+        assert_eq!(
+            lengths(&[half, half, 1, CHUNK_BYTES * 2, 1], 10),
+            [2, 1, 1, 1]
+        );
+    }
+}

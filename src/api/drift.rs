@@ -1,0 +1,209 @@
+//! Where the ledger and a listing disagree.
+
+use axum::{extract::State, response::Response};
+use quota_ledger::{
+    Timestamp,
+    decide::{self, Standing},
+    event::{Observed, QuotaRecord, Sequence},
+    quota::Spec,
+    resource::ResourceList,
+    state::{Head, ObjectView, State as LedgerState},
+    uid::Uid,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::sync::Arc;
+
+use super::{
+    App, answer,
+    body::JsonText,
+    measure::{Operation, measured},
+    objects,
+    problem::{Cause, Problem},
+};
+use crate::{intake::payload::Listed, writer::now};
+
+/// Most objects of one call: they are compared under one hold of the state.
+const LISTING_MAX: usize = 500;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    listing: Vec<&'a RawValue>,
+}
+
+/// How a listed object stands to what the ledger believes.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Difference {
+    /// There is none.
+    None,
+    /// The ledger does not know it.
+    Missing,
+    /// The ledger does not know it, but another one of its name.
+    Recreated,
+    /// It counts for something else.
+    Changed,
+    /// The ledger has seen more of it than the listing.
+    Newer,
+    /// It is of no concern to quotas.
+    Ignored,
+    /// It cannot be understood.
+    Unreadable,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Compared<'a> {
+    difference: Difference,
+    #[serde(flatten)]
+    object: Option<Shown<'a>>,
+    /// What the ledger believes of it, or of the one of its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<objects::Shown<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quota: Option<Limits<'a>>,
+    /// Why it cannot be understood.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+/// An object as it was listed.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    uid: &'a Uid,
+    namespace: &'a str,
+    resource: &'a str,
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<String>,
+    usage: &'a ResourceList,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counts_until: Option<Timestamp>,
+}
+
+/// Limits that were listed, and those that the ledger has for a quota of this name.
+#[derive(Serialize)]
+struct Limits<'a> {
+    listed: &'a Spec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known: Option<&'a Spec>,
+    /// The entry that set what is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<Sequence>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer<'a> {
+    items: Vec<Compared<'a>>,
+    as_of: Head,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lagging: bool,
+}
+
+/// `POST /v1/drift`: compares listed objects with what the ledger believes, one by one. Writes nothing.
+pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
+    measured(Operation::Compare, async {
+        let asked = text.read::<Asked<'_>>()?;
+        let count = asked.listing.len();
+        if count > LISTING_MAX {
+            let wrong = format!("at most {LISTING_MAX} objects");
+            let cause = Cause::invalid("listing", &count.to_string(), &wrong);
+            return Err(Problem::invalid(vec![cause]));
+        }
+        let now = now();
+        let read = |object: &&RawValue| app.events.read_listed(object.get().as_bytes(), now);
+        let listing: Vec<_> = asked.listing.iter().map(read).collect();
+        let compared = app.ledger.read(|state| {
+            let found = listing.iter().map(|listed| find(state, listed, now));
+            (found.collect::<Vec<_>>(), state.head())
+        });
+        let (found, as_of) = compared.await?;
+        let items = listing.iter().zip(&found);
+        Ok(answer::ok(&Answer {
+            items: items.map(|(listed, found)| shown(listed, found)).collect(),
+            as_of,
+            lagging: app.lags(),
+        }))
+    })
+    .await
+}
+
+/// What the ledger has for a listed object.
+struct Found {
+    difference: Difference,
+    known: Option<ObjectView>,
+    awaited_since: Option<Timestamp>,
+    quota: Option<(Arc<QuotaRecord>, Sequence)>,
+}
+
+fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Timestamp) -> Found {
+    let nothing = |difference| Found {
+        difference,
+        known: None,
+        awaited_since: None,
+        quota: None,
+    };
+    let listed = match listed {
+        Ok(Some(listed)) => listed,
+        Ok(None) => return nothing(Difference::Ignored),
+        Err(_) => return nothing(Difference::Unreadable),
+    };
+    let Listed { object, quota } = listed;
+    let (difference, known) = match decide::compare(state, object, quota.as_deref(), now) {
+        Standing::Same => (Difference::None, None),
+        Standing::Newer => (Difference::Newer, state.object(&object.uid)),
+        Standing::Missing => (Difference::Missing, None),
+        Standing::Recreated(other) => (Difference::Recreated, Some(other)),
+        Standing::Changed(known) => (Difference::Changed, Some(known)),
+    };
+    let current = state.quota_record(&object.namespace, &object.name);
+    let current = current.map(|(record, entry)| (record.clone(), entry));
+    Found {
+        difference,
+        awaited_since: known
+            .as_ref()
+            .and_then(|known| state.committed_lately(known, now)),
+        known,
+        quota: current.filter(|_| quota.is_some()),
+    }
+}
+
+fn shown<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found) -> Compared<'a> {
+    let reason = listed.as_ref().err().map(String::as_str);
+    let listed = listed.as_ref().ok().and_then(Option::as_ref);
+    let limits = |listed: &'a Listed| {
+        let quota = listed.quota.as_deref()?;
+        let current = found.quota.as_ref();
+        Some(Limits {
+            listed: &quota.spec,
+            known: current.map(|(record, _)| &record.spec),
+            sequence: current.map(|(_, entry)| *entry),
+        })
+    };
+    let known = found.known.as_ref();
+    Compared {
+        difference: found.difference,
+        object: listed.map(|listed| Shown::from(&*listed.object)),
+        known: known.map(|known| objects::Shown::of(known, found.awaited_since)),
+        quota: listed.and_then(limits),
+        reason,
+    }
+}
+
+impl<'a> From<&'a Observed> for Shown<'a> {
+    fn from(object: &'a Observed) -> Self {
+        Self {
+            uid: &object.uid,
+            namespace: &object.namespace,
+            resource: &object.resource,
+            name: &object.name,
+            resource_version: (object.version > 0).then(|| object.version.to_string()),
+            usage: &object.footprint.resources,
+            counts_until: object.lapse,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Objects in a listing: each stands by itself, without what happened to it.
+
+use quota_ledger::Timestamp;
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+
+use super::{Fault, Reader, Told, plain, wire::Change, wire::read_object};
+
+/// What tells a Kubernetes object from one that measures itself, and the fields of the latter.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(rename = "apiVersion")]
+    api_version: Option<IgnoredAny>,
+    kind: Option<IgnoredAny>,
+    metadata: Option<IgnoredAny>,
+    #[serde(borrow)]
+    namespace: Option<&'a RawValue>,
+    #[serde(borrow)]
+    resource: Option<&'a RawValue>,
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    uid: Option<&'a RawValue>,
+    #[serde(borrow, rename = "resourceVersion")]
+    resource_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+}
+
+/// Reads an object that is there: a Kubernetes object, or the fields of a plain event.
+pub(super) fn read(reader: &Reader, text: &[u8], now: Timestamp) -> Result<Told, Fault> {
+    let fields: Fields<'_> = serde_json::from_slice(text)?;
+    if fields.api_version.is_some() || fields.kind.is_some() || fields.metadata.is_some() {
+        return read_object(reader, Change::Alive, text, now);
+    }
+    let fields = plain::Fields {
+        namespace: fields.namespace,
+        resource: fields.resource,
+        name: fields.name,
+        uid: fields.uid,
+        resource_version: fields.resource_version,
+        usage: fields.usage,
+    };
+    plain::sighting(Change::Alive, &fields).map(Told::Sighting)
+}

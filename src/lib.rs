@@ -17,6 +17,7 @@ pub mod load;
 pub mod metrics;
 pub mod reason;
 pub mod recovery;
+mod reload;
 pub mod run;
 pub mod server;
 pub mod shutdown;

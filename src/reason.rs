@@ -1,6 +1,9 @@
 //! Why requests are not carried out: the one closed set of the daemon, for problems of every origin.
 
 use http::StatusCode;
+use quota_ledger::{admission::Denial, decide::Refusal};
+
+use crate::{metrics::Label, writer::Unavailable};
 
 macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
@@ -38,6 +41,15 @@ macro_rules! reasons {
             #[must_use]
             pub const fn uri(self) -> &'static str {
                 match self { $(Self::$name => concat!("urn:quota-ledger:problem:", stringify!($name)),)* }
+            }
+        }
+
+        /// What a request was not carried out for; none: it was.
+        impl Label for Option<Reason> {
+            const NAME: &'static str = "reason";
+            const VALUES: &'static [&'static str] = &["None", $(stringify!($name)),*];
+            fn value(self) -> &'static str {
+                self.map_or("None", Reason::as_str)
             }
         }
     };
@@ -114,6 +126,48 @@ reasons! {
     MethodNotAllowed 405 "The method is not allowed here"
     /// Something that should not have happened.
     Internal 500 "Internal error"
+}
+
+impl From<&Refusal> for Reason {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::Denied(denied) => Self::from(&denied.denial),
+            Refusal::UidReused(_) => Self::UidReused,
+            Refusal::TooManyPending { .. } => Self::TooManyReservations,
+            Refusal::InvalidTtl { .. } => Self::Invalid,
+            Refusal::NotFound(_) => Self::NotFound,
+            Refusal::Expired(_) => Self::ReservationExpired,
+            Refusal::AlreadyObserved(_) => Self::AlreadyObserved,
+            Refusal::AlreadyReleased(_) => Self::AlreadyReleased,
+            Refusal::ExceedsReservation { .. } => Self::ExceedsReservation,
+            Refusal::Conflict { .. } => Self::Conflict,
+        }
+    }
+}
+
+impl From<&Denial> for Reason {
+    fn from(denial: &Denial) -> Self {
+        match denial {
+            Denial::ExceedsHard { .. } => Self::ExceedsHard,
+            Denial::MustSpecify { .. } => Self::MustSpecify,
+            Denial::StatusUnknown { .. } => Self::StatusUnknown,
+            Denial::InsufficientQuota { .. } => Self::InsufficientQuota,
+            Denial::UncoveredScopes { .. } => Self::UncoveredScopes,
+            Denial::NegativeUsage { .. } => Self::NegativeUsage,
+            Denial::NoPreviousVersion => Self::NoPreviousVersion,
+            Denial::BrokenSelector { .. } => Self::BrokenSelector,
+        }
+    }
+}
+
+impl From<Unavailable> for Reason {
+    fn from(unavailable: Unavailable) -> Self {
+        match unavailable {
+            Unavailable::Overloaded => Self::Overloaded,
+            Unavailable::DiskLow => Self::DiskLow,
+            Unavailable::Stopped => Self::Stopped,
+        }
+    }
 }
 
 #[cfg(test)]

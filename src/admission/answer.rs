@@ -17,7 +17,10 @@ use super::{
     Decided, Rules, cut,
     wire::{self, Answer, Details, Request, Status},
 };
-use crate::metrics::{self, Decision, Reason};
+use crate::{
+    metrics::{self, Decision},
+    reason::Reason,
+};
 
 /// Most limits that one answer warns about; clients print every warning.
 const WARNINGS_MAX: usize = 8;
@@ -73,7 +76,7 @@ pub(super) fn decided(
         Err(refusal) => {
             metrics::refused(refusal);
             let reason = Reason::from(refusal);
-            annotations.insert("reason", metrics::Label::value(reason).to_owned());
+            annotations.insert("reason", reason.as_str().to_owned());
             if let Refusal::Denied(denied) = refusal {
                 annotate(&mut annotations, &denied.quotas);
                 warnings.extend(about_reservations(denied));
@@ -96,7 +99,7 @@ fn count(admitted: &Admitted) {
         Some(_) => Decision::Replayed,
         None => Decision::Granted,
     };
-    metrics::decisions(decision, Reason::None);
+    metrics::decisions(decision, None);
 }
 
 fn annotate(annotations: &mut BTreeMap<&'static str, String>, quotas: &[LookedAt]) {

@@ -39,7 +39,7 @@ use crate::{
     api,
     auth::Principal,
     config::Period,
-    metrics::{self, Decision, Operation, Reason as Label},
+    metrics::{self, Decision, Operation},
     reason::Reason,
     server::problem,
     writer::{Ledger, Sitting, Unavailable, now},
@@ -138,28 +138,17 @@ impl Failure {
         let behind = "the sources of events have not been caught up with";
         let late = "there was no time left to decide";
         let not_json = "a review is sent as application/json";
-        let (reason, detail, counted) = match self {
-            Self::Malformed(detail) => (Reason::Malformed, detail, Label::Invalid),
-            Self::NotJson => (
-                Reason::UnsupportedMediaType,
-                not_json.to_owned(),
-                Label::Invalid,
-            ),
-            Self::Behind => (Reason::NotReady, behind.to_owned(), Label::Behind),
+        let (reason, detail) = match self {
+            Self::Malformed(detail) => (Reason::Malformed, detail),
+            Self::NotJson => (Reason::UnsupportedMediaType, not_json.to_owned()),
+            Self::Behind => (Reason::NotReady, behind.to_owned()),
             Self::Late => {
                 metrics::limit_reached(metrics::Limit::RequestTimeout);
-                (Reason::Timeout, late.to_owned(), Label::Overloaded)
+                (Reason::Timeout, late.to_owned())
             }
-            Self::Unavailable(unavailable) => {
-                let reason = match unavailable {
-                    Unavailable::Overloaded => Reason::Overloaded,
-                    Unavailable::DiskLow => Reason::DiskLow,
-                    Unavailable::Stopped => Reason::Stopped,
-                };
-                (reason, unavailable.to_string(), Label::from(unavailable))
-            }
+            Self::Unavailable(unavailable) => (unavailable.into(), unavailable.to_string()),
         };
-        metrics::decisions(Decision::Error, counted);
+        metrics::decisions(Decision::Error, Some(reason));
         tracing::warn!(
             reason = reason.as_str(),
             detail,

@@ -5,7 +5,7 @@ use std::{future::Future, time::Instant};
 pub(super) use crate::metrics::Operation;
 
 use super::problem::{Problem, Reason};
-use crate::metrics::{self, Decision, Reason as Label};
+use crate::metrics::{self, Decision};
 
 /// Carries out an operation; records how long it took.
 pub(super) async fn measured<T>(
@@ -20,25 +20,16 @@ pub(super) async fn measured<T>(
 
 /// Counts the decision on one wish.
 pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
-    let Some(problem) = problem else {
-        let decision = match replayed {
-            true => Decision::Replayed,
-            false => Decision::Granted,
-        };
-        return metrics::decisions(decision, Label::None);
+    let decision = match problem {
+        None if replayed => Decision::Replayed,
+        None => Decision::Granted,
+        Some(problem) if problem.is_refusal() || problem.reason() == Reason::Forbidden => {
+            Decision::Denied
+        }
+        Some(_) => Decision::Error,
     };
-    if let Some((label, limit)) = problem.refusal() {
-        metrics::decisions(Decision::Denied, label);
-        return limit.into_iter().for_each(metrics::limit_reached);
+    metrics::decisions(decision, problem.map(Problem::reason));
+    if let Some(limit) = problem.and_then(Problem::limit) {
+        metrics::limit_reached(limit);
     }
-    let (decision, label) = match problem.reason() {
-        Reason::Forbidden => (Decision::Denied, Label::Forbidden),
-        Reason::CrossOrigin => (Decision::Error, Label::Forbidden),
-        Reason::NotReady => (Decision::Error, Label::Behind),
-        Reason::Overloaded => (Decision::Error, Label::Overloaded),
-        Reason::DiskLow => (Decision::Error, Label::DiskLow),
-        Reason::Stopped => (Decision::Error, Label::Stopped),
-        _ => (Decision::Error, Label::Invalid),
-    };
-    metrics::decisions(decision, label);
 }

@@ -5,7 +5,6 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use quota_ledger::{
     Timestamp,
-    admission::Denial,
     decide::{LookedAt, Refusal},
     journal,
     quota::FieldError,
@@ -14,11 +13,7 @@ use quota_ledger::{
 };
 use serde::{Serialize, Serializer};
 
-use crate::{
-    history,
-    metrics::{self, Limit},
-    writer::Unavailable,
-};
+use crate::{history, metrics::Limit, writer::Unavailable};
 
 pub use crate::reason::Reason;
 
@@ -112,9 +107,12 @@ struct Content {
     fits_when_empty: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<Head>,
-    /// How the metrics call the refusal that it is.
+    /// The ledger refused what was asked for.
     #[serde(skip)]
-    refusal: Option<(metrics::Reason, Option<Limit>)>,
+    is_refusal: bool,
+    /// The bound that was hit.
+    #[serde(skip)]
+    limit: Option<Limit>,
 }
 
 fn as_uri<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
@@ -145,7 +143,8 @@ impl Problem {
             retry_after: None,
             fits_when_empty: None,
             as_of: None,
-            refusal: None,
+            is_refusal: false,
+            limit: None,
         }))
     }
 
@@ -191,9 +190,14 @@ impl Problem {
         self.0.reason
     }
 
-    /// How the metrics call the refusal of the ledger that it is, and the bound that was hit; none: it is none.
-    pub(super) fn refusal(&self) -> Option<(metrics::Reason, Option<Limit>)> {
-        self.0.refusal
+    /// Whether the ledger refused what was asked for; else it was not decided.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.0.is_refusal
+    }
+
+    /// The bound that was hit, if any.
+    pub(super) fn limit(&self) -> Option<Limit> {
+        self.0.limit
     }
 
     /// What is to be said about it.
@@ -217,64 +221,33 @@ impl Problem {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let counted = (metrics::Reason::from(&refusal), Limit::hit_by(&refusal));
-        let mut problem = Self::of(refusal);
-        problem.0.refusal = Some(counted);
-        problem
-    }
-}
-
-impl Problem {
-    fn of(refusal: Refusal) -> Self {
         let detail = refusal.to_string();
-        match refusal {
+        let limit = Limit::hit_by(&refusal);
+        let reason = Reason::from(&refusal);
+        let mut problem = match refusal {
             Refusal::Denied(denied) => {
-                let mut problem = Self::new(Reason::from(&denied.denial), denied.detail);
+                let mut problem = Self::new(reason, denied.detail);
                 problem.0.quotas = Some(denied.quotas);
                 problem.0.retry_after = denied.retry_after;
                 problem.0.fits_when_empty = Some(denied.fits_when_empty);
                 problem
             }
-            Refusal::UidReused(_) => Self::new(Reason::UidReused, detail),
-            Refusal::TooManyPending { .. } => Self::new(Reason::TooManyReservations, detail),
             Refusal::InvalidTtl { .. } => Self::invalid(vec![Cause {
                 field: "ttl".to_owned(),
                 message: detail,
                 kind: "FieldValueInvalid",
             }]),
-            Refusal::NotFound(_) => Self::new(Reason::NotFound, detail),
-            Refusal::Expired(_) => Self::new(Reason::ReservationExpired, detail),
-            Refusal::AlreadyObserved(_) => Self::new(Reason::AlreadyObserved, detail),
-            Refusal::AlreadyReleased(_) => Self::new(Reason::AlreadyReleased, detail),
-            Refusal::ExceedsReservation { .. } => Self::new(Reason::ExceedsReservation, detail),
-            Refusal::Conflict { .. } => Self::new(Reason::Conflict, detail),
-        }
-    }
-}
-
-impl From<&Denial> for Reason {
-    fn from(denial: &Denial) -> Self {
-        match denial {
-            Denial::ExceedsHard { .. } => Self::ExceedsHard,
-            Denial::MustSpecify { .. } => Self::MustSpecify,
-            Denial::StatusUnknown { .. } => Self::StatusUnknown,
-            Denial::InsufficientQuota { .. } => Self::InsufficientQuota,
-            Denial::UncoveredScopes { .. } => Self::UncoveredScopes,
-            Denial::NegativeUsage { .. } => Self::NegativeUsage,
-            Denial::NoPreviousVersion => Self::NoPreviousVersion,
-            Denial::BrokenSelector { .. } => Self::BrokenSelector,
-        }
+            _ => Self::new(reason, detail),
+        };
+        problem.0.is_refusal = true;
+        problem.0.limit = limit;
+        problem
     }
 }
 
 impl From<Unavailable> for Problem {
     fn from(unavailable: Unavailable) -> Self {
-        let reason = match unavailable {
-            Unavailable::Overloaded => Reason::Overloaded,
-            Unavailable::DiskLow => Reason::DiskLow,
-            Unavailable::Stopped => Reason::Stopped,
-        };
-        Self::new(reason, unavailable.to_string())
+        Self::new(unavailable.into(), unavailable.to_string())
     }
 }
 

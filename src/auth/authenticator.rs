@@ -5,17 +5,13 @@ use std::{
     io::{self, Read as _},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
-use tokio::{sync::watch, time::MissedTickBehavior};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{File, FileError, register::Register, throttle::Throttle};
-use crate::{config::schema, metrics};
-
-/// How often the file is looked at; its contents are compared, as for certificates.
-const POLL: Duration = Duration::from_secs(5);
+use crate::{config::schema, metrics, reload::follow};
 
 /// A larger file is refused.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -110,17 +106,8 @@ pub struct Follower {
 impl Follower {
     /// Takes a new file into force whenever it changes or a reload is asked for, until `stop`. A file that cannot
     /// be used changes nothing.
-    pub async fn run(mut self, mut reload: watch::Receiver<u64>, stop: CancellationToken) {
-        let mut ticks = tokio::time::interval(POLL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = ticks.tick() => {}
-                Ok(()) = reload.changed() => {}
-            }
-            self.look();
-        }
+    pub async fn run(mut self, reload: watch::Receiver<u64>, stop: CancellationToken) {
+        follow(|| self.look(), reload, stop).await;
     }
 
     /// Looks at the file once.

@@ -13,7 +13,7 @@ use quota_ledger::{
 };
 use serde::Serialize;
 
-use crate::metrics::{Label as _, Reason};
+use crate::reason::Reason;
 
 /// Quotas of a denial that are kept: those that something was wanted of.
 const QUOTAS: usize = 32;
@@ -107,7 +107,7 @@ impl Noted {
             namespace: &self.namespace,
             actor: &self.actor,
             object: &self.object,
-            reason: self.reason.value(),
+            reason: self.reason.as_str(),
             detail: &self.detail,
             quotas: &self.quotas,
             retry_after: self.retry_after,

@@ -1,16 +1,13 @@
 //! The ledger's own words as label values.
 
 use quota_ledger::{
-    admission::Denial,
     decide::Refusal,
     event::{Entry, Event},
     state::End,
 };
 
-use super::{
-    Decision, Label as _, Limit, Outcome, Reason, decisions, limit_reached, reservation_outcomes,
-};
-use crate::writer::Unavailable;
+use super::{Decision, Label as _, Limit, Outcome, decisions, limit_reached, reservation_outcomes};
+use crate::reason::Reason;
 
 /// Counts what became of reservations, in entries that are durable.
 pub fn recorded(entries: &[Entry]) {
@@ -33,7 +30,7 @@ pub fn recorded(entries: &[Entry]) {
 
 /// Counts a refusal, and the bound that it hit, if any.
 pub fn refused(refusal: &Refusal) {
-    decisions(Decision::Denied, Reason::from(refusal));
+    decisions(Decision::Denied, Some(Reason::from(refusal)));
     if let Some(limit) = Limit::hit_by(refusal) {
         limit_reached(limit);
     }
@@ -50,48 +47,6 @@ impl Limit {
             Refusal::TooManyPending { .. } => Some(Self::MaxPendingPerNamespace),
             Refusal::InvalidTtl { .. } => Some(Self::MaxTtl),
             _ => None,
-        }
-    }
-}
-
-impl From<&Refusal> for Reason {
-    fn from(refusal: &Refusal) -> Self {
-        match refusal {
-            Refusal::Denied(denied) => Self::from(&denied.denial),
-            Refusal::UidReused(_) => Self::UidReused,
-            Refusal::TooManyPending { .. } => Self::TooManyPending,
-            Refusal::InvalidTtl { .. } => Self::InvalidTtl,
-            Refusal::NotFound(_) => Self::NotFound,
-            Refusal::Expired(_) => Self::ReservationExpired,
-            Refusal::AlreadyObserved(_) => Self::AlreadyObserved,
-            Refusal::AlreadyReleased(_) => Self::AlreadyReleased,
-            Refusal::ExceedsReservation { .. } => Self::ExceedsReservation,
-            Refusal::Conflict { .. } => Self::Conflict,
-        }
-    }
-}
-
-impl From<&Denial> for Reason {
-    fn from(denial: &Denial) -> Self {
-        match denial {
-            Denial::ExceedsHard { .. } => Self::ExceedsHard,
-            Denial::MustSpecify { .. } => Self::MustSpecify,
-            Denial::StatusUnknown { .. } => Self::StatusUnknown,
-            Denial::InsufficientQuota { .. } => Self::InsufficientQuota,
-            Denial::UncoveredScopes { .. } => Self::UncoveredScopes,
-            Denial::NegativeUsage { .. } => Self::NegativeUsage,
-            Denial::NoPreviousVersion => Self::NoPreviousVersion,
-            Denial::BrokenSelector { .. } => Self::BrokenSelector,
-        }
-    }
-}
-
-impl From<Unavailable> for Reason {
-    fn from(unavailable: Unavailable) -> Self {
-        match unavailable {
-            Unavailable::Overloaded => Self::Overloaded,
-            Unavailable::DiskLow => Self::DiskLow,
-            Unavailable::Stopped => Self::Stopped,
         }
     }
 }

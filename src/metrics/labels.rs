@@ -41,58 +41,6 @@ labels! {
         Error = "error",
     }
 
-    /// Why a request for capacity ended as it did, in the words of the API's problems.
-    Reason "reason" {
-        /// It was granted or replayed.
-        None = "None",
-        /// A limit would be exceeded.
-        ExceedsHard = "ExceedsHard",
-        /// A quota demands a resource that the object does not state.
-        MustSpecify = "MustSpecify",
-        /// What counts against a limit is not known.
-        StatusUnknown = "StatusUnknown",
-        /// No quota limits a resource that may not be used without one.
-        InsufficientQuota = "InsufficientQuota",
-        /// No quota has the scopes that the configuration demands.
-        UncoveredScopes = "UncoveredScopes",
-        /// The object asks for less than nothing.
-        NegativeUsage = "NegativeUsage",
-        /// An update came without what it updates.
-        NoPreviousVersion = "NoPreviousVersion",
-        /// A quota's selector cannot be evaluated.
-        BrokenSelector = "BrokenSelector",
-        /// The uid was used with another payload.
-        UidReused = "UidReused",
-        /// Too many reservations are pending.
-        TooManyPending = "TooManyPending",
-        /// The time asked for is out of range.
-        InvalidTtl = "InvalidTtl",
-        /// There is no such reservation.
-        NotFound = "NotFound",
-        /// The reservation's time ran out.
-        ReservationExpired = "ReservationExpired",
-        /// The reservation's object was seen.
-        AlreadyObserved = "AlreadyObserved",
-        /// The reservation was given back.
-        AlreadyReleased = "AlreadyReleased",
-        /// More was committed than was reserved.
-        ExceedsReservation = "ExceedsReservation",
-        /// Somebody changed it in between.
-        Conflict = "Conflict",
-        /// The request is malformed.
-        Invalid = "Invalid",
-        /// The caller may not ask for this.
-        Forbidden = "Forbidden",
-        /// The sources lag too far behind.
-        Behind = "Behind",
-        /// The writer's queue is full.
-        Overloaded = "Overloaded",
-        /// There is too little room on the disk.
-        DiskLow = "DiskLow",
-        /// The daemon stops, or cannot write.
-        Stopped = "Stopped",
-    }
-
     /// What was asked of the writer.
     Operation "operation" {
         /// A reservation.

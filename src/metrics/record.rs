@@ -7,10 +7,11 @@ use ::metrics::{counter, gauge, histogram};
 use super::{
     labels::{
         AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener, Operation,
-        Outcome, Part, Reason, Rejection, Relisted, Source, Standing,
+        Outcome, Part, Rejection, Relisted, Source, Standing,
     },
     table,
 };
+use crate::reason::Reason;
 
 fn pair<L: Label>(label: L) -> (&'static str, &'static str) {
     (L::NAME, label.value())
@@ -22,8 +23,8 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
-/// Counts a decision.
-pub fn decisions(decision: Decision, reason: Reason) {
+/// Counts a decision; with no reason, what was asked for was granted.
+pub fn decisions(decision: Decision, reason: Option<Reason>) {
     counter!(table::DECISIONS.name, &[pair(decision), pair(reason)]).increment(1);
 }
 

@@ -2,8 +2,9 @@
 
 use super::labels::{
     AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener, Operation, Outcome,
-    Part, Reason, Rejection, Relisted, Source, Standing,
+    Part, Rejection, Relisted, Source, Standing,
 };
+use crate::reason::Reason;
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,7 @@ macro_rules! table {
 }
 
 table! {
-    DECISIONS Counter "quota_ledger_decisions_total" [closed::<Decision>(), closed::<Reason>()]
+    DECISIONS Counter "quota_ledger_decisions_total" [closed::<Decision>(), closed::<Option<Reason>>()]
         "Decisions on requests for capacity."
     DECISION_DURATION SECONDS "quota_ledger_decision_duration_seconds" [closed::<Operation>()]
         "From the arrival of a command to its answer, durability included."

@@ -4,6 +4,7 @@ use super::{
     table::{ALL, Kind, Metric},
     *,
 };
+use crate::reason::Reason;
 
 #[test]
 fn names_follow_the_conventions() {
@@ -187,7 +188,7 @@ fn what_is_recorded_is_rendered_and_counters_begin_with_0() {
     let handle = recorder.handle();
     ::metrics::with_local_recorder(&recorder, || {
         initialise();
-        decisions(Decision::Denied, Reason::ExceedsHard);
+        decisions(Decision::Denied, Some(Reason::ExceedsHard));
         ledger_batch(Default::default(), Default::default(), 3);
         let connection = http_connection(Listener::Api);
         drop(connection);

@@ -7,22 +7,18 @@ mod files;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use tokio::{net::TcpStream, sync::watch, time::MissedTickBehavior};
+use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 pub use files::Error;
 use files::Files;
 
-use crate::{config::schema, metrics};
-
-/// How often the files are looked at. Kubernetes swaps a mounted secret by changing a symbolic
-/// link, so contents are compared instead of waiting for events of a directory.
-const POLL: Duration = Duration::from_secs(5);
+use crate::{config::schema, metrics, reload::follow};
 
 /// The certificates in force. Clones share them.
 #[derive(Clone)]
@@ -111,17 +107,8 @@ pub struct Follower {
 impl Follower {
     /// Takes new files into force whenever they change or a reload is asked for, until `stop`. Files
     /// that cannot be used change nothing.
-    pub async fn run(mut self, mut reload: watch::Receiver<u64>, stop: CancellationToken) {
-        let mut ticks = tokio::time::interval(POLL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                _ = ticks.tick() => {}
-                Ok(()) = reload.changed() => {}
-            }
-            self.look();
-        }
+    pub async fn run(mut self, reload: watch::Receiver<u64>, stop: CancellationToken) {
+        follow(|| self.look(), reload, stop).await;
     }
 
     /// Looks at the files once.

@@ -174,6 +174,14 @@ pub trait File: Send + Sync {
     /// [`Error::Io`].
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error>;
 
+    /// Writes this many zeros.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn zero_at(&self, length: usize, offset: u64) -> Result<(), Error> {
+        self.write_at(&vec![0; length], offset)
+    }
+
     /// Makes content and length durable (fdatasync). After an error nothing written since the last
     /// success can be relied on, and a second call proves nothing.
     ///

@@ -12,6 +12,10 @@ use super::{
     super::Error, Database, Disk, File, Listed, Lock, parent, sled_database::SledDatabase,
 };
 
+/// Zeros written at a time. Linux caches a file in pieces as large as the writes that brought them in, and counts a
+/// whole piece as written whenever anything in it was: one write of a megabyte, and each small group costs a megabyte.
+const ZEROS: [u8; 4096] = [0; 4096];
+
 /// The operating system's files, and sled.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
@@ -180,6 +184,16 @@ impl File for RealFile {
         self.file
             .write_all_at(bytes, offset)
             .map_err(|source| Error::io(&self.path, "write", source))
+    }
+
+    fn zero_at(&self, length: usize, offset: u64) -> Result<(), Error> {
+        let mut done = 0;
+        while done < length {
+            let step = ZEROS.len().min(length - done);
+            self.write_at(&ZEROS[..step], offset.saturating_add(done as u64))?;
+            done += step;
+        }
+        Ok(())
     }
 
     fn sync(&self) -> Result<(), Error> {

@@ -36,12 +36,11 @@ pub(in crate::journal) fn prepare(
 }
 
 fn fill(file: &dyn File, size: u64) -> Result<(), Error> {
-    let zeros = vec![0; usize::try_from(STEP_BYTES.min(size)).unwrap_or(0)];
     let mut offset = 0;
     while offset < size {
         let left = size.saturating_sub(offset).min(STEP_BYTES);
         let step = usize::try_from(left).unwrap_or(0);
-        file.write_at(&zeros[..step], offset)?;
+        file.zero_at(step, offset)?;
         file.sync()?;
         offset = offset.saturating_add(left);
     }

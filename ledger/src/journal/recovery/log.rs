@@ -148,12 +148,11 @@ impl Opening<'_> {
 /// Overwrites with zeros, so that nothing of it comes back behind what is written next.
 fn erase(file: &dyn File, from: u64) -> Result<(), Error> {
     let end = file.length()?;
-    let zeros = vec![0; ERASE_STEP_BYTES];
     let mut offset = from;
     while offset < end {
         let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
         let step = left.min(ERASE_STEP_BYTES);
-        file.write_at(&zeros[..step], offset)?;
+        file.zero_at(step, offset)?;
         offset = offset.saturating_add(step as u64);
     }
     file.sync()

@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    fn borrowed(&mut self) -> Result<&'a str, DecodeError> {
+    pub(crate) fn borrowed(&mut self) -> Result<&'a str, DecodeError> {
         let (value, read) =
             bincode::borrow_decode_from_slice(self.rest, CONFIG).map_err(explain)?;
         self.rest = &self.rest[read..];
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A count of items that follow; each takes at least one byte, so a damaged count is seen here.
-    fn count(&mut self) -> Result<usize, DecodeError> {
+    pub(crate) fn count(&mut self) -> Result<usize, DecodeError> {
         let count: u64 = self.plain()?;
         match usize::try_from(count) {
             Ok(count) if count <= self.rest.len() => Ok(count),

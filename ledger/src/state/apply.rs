@@ -147,7 +147,7 @@ impl State {
         let namespace = self.namespaces.ensure(&observed.namespace);
         let object = Object {
             uid: observed.uid.clone(),
-            name: observed.name.clone(),
+            name: (&*observed.name).into(),
             version: observed.version,
             entry: entry.sequence,
             lapse: observed.lapse.unwrap_or(Timestamp::MAX),
@@ -227,7 +227,7 @@ impl State {
         self.withdraw_hold(uid);
         self.uncount(uid);
         self.settle_or_hold(entry, uid, true);
-        self.objects.remember_deleted(uid.clone());
+        self.objects.deleted.remember(uid.clone());
     }
 
     /// Ends an object as its deletion would, but it is not remembered as deleted.

@@ -5,11 +5,12 @@ use std::io::{self, Read, Write};
 
 use super::{
     Head, State,
+    deleted::{Deleted, Uids},
     namespaces::{Namespace, Namespaces},
     objects::{Object, Objects},
     pool::{Pool, Pooled},
     relists::Relists,
-    reservations::{Reservations, Tracked},
+    reservations::{Ends, Reservations, Tracked},
     slab::Slab,
 };
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
     event::{Cursor, Sequence},
     object::Footprint,
-    uid::Uid,
 };
 
 /// Version of the image's layout; of one that holds relists.
@@ -38,8 +38,8 @@ pub struct Image {
     footprints: Slab<Pooled<Footprint>, 256>,
     objects: Slab<Object, 256>,
     reservations: Slab<Tracked, 64>,
-    ended: VecDeque<(u32, Sequence)>,
-    deleted: VecDeque<Uid>,
+    ended: Ends,
+    deleted: Uids,
     sources: BTreeMap<Name, Cursor>,
     dead_letters: VecDeque<Sequence>,
     relists: Relists,
@@ -68,7 +68,7 @@ impl State {
             objects: self.objects.slab.clone(),
             reservations: self.reservations.slab.clone(),
             ended: self.reservations.ended.clone(),
-            deleted: self.objects.deleted.clone(),
+            deleted: self.objects.deleted.uids().clone(),
             sources: self.sources.clone(),
             dead_letters: self.dead_letters.clone(),
             relists: self.relists.clone(),
@@ -91,7 +91,7 @@ impl State {
         let sources = Wire::take(&mut reader)?;
         let dead_letters = Wire::take(&mut reader)?;
         let ended = Wire::take(&mut reader)?;
-        let deleted = Wire::take(&mut reader)?;
+        let deleted = Deleted::from_uids(Wire::take(&mut reader)?);
         reader.finish()?;
         let relists = match version {
             VERSION_WITH_RELISTS => read_relists(input)?,

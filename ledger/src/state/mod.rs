@@ -4,8 +4,10 @@
 //! Every table is deterministic: equal entries give an equal state, byte for byte.
 
 mod apply;
+mod deleted;
 mod explain;
 mod image;
+mod label;
 mod namespaces;
 mod objects;
 mod overlay;
@@ -14,6 +16,7 @@ mod query;
 mod relisting;
 mod relists;
 mod reservations;
+mod ring;
 mod slab;
 mod view;
 

@@ -1,24 +1,20 @@
 //! The objects that are alive.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
+use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::slab::Slab;
+use super::{deleted::Deleted, label::Label, slab::Slab};
 use crate::{Timestamp, codec::record, event::Sequence, uid::Uid};
 
 const CHUNK: usize = 256;
-
-/// How many deleted objects are remembered, so that a late event cannot bring one back. In the fold, and so
-/// part of the format: with a changed number old ledgers would fold to another state.
-const DELETED_MAX: usize = 1 << 17;
 
 /// An object that is alive. There may be ten million: keep it small.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub(crate) uid: Uid,
-    pub(crate) name: Box<str>,
+    pub(crate) name: Label,
     pub(crate) version: u64,
     /// The entry that last changed it.
     pub(crate) entry: Sequence,
@@ -51,17 +47,14 @@ pub(crate) struct Objects {
     by_uid: HashTable<u32>,
     by_name: HashTable<u32>,
     lapses: BTreeSet<(Timestamp, u32)>,
-    pub(crate) deleted: VecDeque<Uid>,
-    deleted_set: HashSet<Uid>,
+    pub(crate) deleted: Deleted,
     hasher: DefaultHashBuilder,
 }
 
 impl Objects {
-    pub(crate) fn from_parts(slab: Slab<Object, CHUNK>, deleted: VecDeque<Uid>) -> Self {
-        let deleted_set = deleted.iter().cloned().collect();
+    pub(crate) fn from_parts(slab: Slab<Object, CHUNK>, deleted: Deleted) -> Self {
         let mut objects = Self {
             deleted,
-            deleted_set,
             ..Self::default()
         };
         objects.by_uid.reserve(slab.len() as usize, |_| 0);
@@ -95,10 +88,12 @@ impl Objects {
 
     /// The newest object of this name, by the places of its namespace and resource.
     pub(crate) fn find_name(&self, namespace: u32, resource: u32, name: &str) -> Option<u32> {
-        let hash = self.hasher.hash_one((namespace, resource, name));
+        let hash = self.hasher.hash_one((namespace, resource, name.as_bytes()));
         let same = |&place: &u32| {
             let object = self.get(place);
-            object.namespace == namespace && object.resource == resource && *object.name == *name
+            object.namespace == namespace
+                && object.resource == resource
+                && object.name.as_bytes() == name.as_bytes()
         };
         self.by_name.find(hash, same).copied()
     }
@@ -111,7 +106,8 @@ impl Objects {
 
     fn index(&mut self, place: u32) {
         let object = self.get(place);
-        if let Some(older) = self.find_name(object.namespace, object.resource, &object.name) {
+        let older = self.find_name(object.namespace, object.resource, object.name.as_str());
+        if let Some(older) = older {
             self.unindex_name(older);
         }
         let Self {
@@ -125,7 +121,7 @@ impl Objects {
         let object = slab.get(place).expect("just stored");
         let uid_hash = |object: &Object| hasher.hash_one(&object.uid);
         let name_hash =
-            |object: &Object| hasher.hash_one((object.namespace, object.resource, &*object.name));
+            |object: &Object| hasher.hash_one((object.namespace, object.resource, &object.name));
         by_uid.insert_unique(uid_hash(object), place, |&p| {
             slab.get(p).map_or(0, uid_hash)
         });
@@ -141,7 +137,7 @@ impl Objects {
         let object = self.slab.get(place).expect("still stored");
         let hash = self
             .hasher
-            .hash_one((object.namespace, object.resource, &*object.name));
+            .hash_one((object.namespace, object.resource, &object.name));
         if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == place) {
             entry.remove();
         }
@@ -178,20 +174,14 @@ impl Objects {
     pub(crate) fn next_lapse(&self) -> Option<Timestamp> {
         self.lapses.first().map(|&(at, _)| at)
     }
+}
 
-    pub(crate) fn is_deleted(&self, uid: &Uid) -> bool {
-        self.deleted_set.contains(uid)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    pub(crate) fn remember_deleted(&mut self, uid: Uid) {
-        if !self.deleted_set.insert(uid.clone()) {
-            return;
-        }
-        self.deleted.push_back(uid);
-        if self.deleted.len() > DELETED_MAX
-            && let Some(oldest) = self.deleted.pop_front()
-        {
-            self.deleted_set.remove(&oldest);
-        }
+    #[test]
+    fn an_object_is_small() {
+        assert_eq!(Slab::<Object, CHUNK>::SLOT_BYTES, 96);
     }
 }

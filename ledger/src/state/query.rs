@@ -291,7 +291,7 @@ impl State {
     /// Whether a delete event for this uid was seen, as far as that is remembered.
     #[must_use]
     pub fn is_deleted(&self, uid: &Uid) -> bool {
-        self.objects.is_deleted(uid)
+        self.objects.deleted.contains(uid)
     }
 
     /// The `limit` first objects of a namespace after `after`, by resource, name and uid; `keep` filters.
@@ -313,7 +313,7 @@ impl State {
             if !keep(resource, self.footprints.get(object.footprint)) {
                 continue;
             }
-            let key = (&***resource, &*object.name, &object.uid);
+            let key = (&***resource, object.name.as_str(), &object.uid);
             if after.is_some_and(|(r, n, u)| key <= (&**r, &**n, u)) {
                 continue;
             }
@@ -362,7 +362,7 @@ impl State {
             uid: object.uid.clone(),
             namespace: self.namespaces.get(object.namespace).name.clone(),
             resource: (**self.resources.get(object.resource)).clone(),
-            name: object.name.clone(),
+            name: object.name.as_str().into(),
             version: object.version,
             entry: object.entry,
             lapse: Some(object.lapse).filter(|lapse| *lapse < Timestamp::MAX),

@@ -1,12 +1,12 @@
 //! Reservations: the pending ones, and those that ended lately.
 
 use crate::planted::{self, Bug};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::slab::Slab;
+use super::{ring::Ring, slab::Slab};
 use crate::{
     Name, Timestamp,
     codec::{record, variants},
@@ -18,7 +18,11 @@ const CHUNK: usize = 64;
 
 /// How many ended reservations are remembered, so that a repeated request gets the same answer. In the fold,
 /// and so part of the format.
-const ENDED_MAX: usize = 1 << 18;
+const ENDED_MAX: u32 = 1 << 18;
+
+/// Places of ended reservations in the order of their ends, with the entry that ended them: a place may have been
+/// given to another since.
+pub(crate) type Ends = Ring<(u32, Sequence), ENDED_MAX>;
 
 /// How a reservation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -68,9 +72,7 @@ type Target = (Name, Name, Box<str>);
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
-    /// Places of ended ones in the order of their ends, with the entry that ended them: a place may have been
-    /// given to another since.
-    pub(crate) ended: VecDeque<(u32, Sequence)>,
+    pub(crate) ended: Ends,
     by_uid: HashMap<Uid, u32>,
     by_target: HashMap<Target, u32>,
     expirations: BTreeSet<(Timestamp, u32)>,
@@ -87,7 +89,7 @@ fn target(reservation: &Reservation) -> Option<Target> {
 }
 
 impl Reservations {
-    pub(crate) fn from_parts(slab: Slab<Tracked, CHUNK>, ended: VecDeque<(u32, Sequence)>) -> Self {
+    pub(crate) fn from_parts(slab: Slab<Tracked, CHUNK>, ended: Ends) -> Self {
         let mut reservations = Self {
             ended,
             ..Self::default()
@@ -184,17 +186,12 @@ impl Reservations {
         {
             self.by_target.remove(&target);
         }
-        self.ended.push_back((place, entry));
-        self.forget_oldest();
+        if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
+            self.forget(place, entry);
+        }
     }
 
-    fn forget_oldest(&mut self) {
-        if self.ended.len() <= ENDED_MAX {
-            return;
-        }
-        let Some((place, entry)) = self.ended.pop_front() else {
-            return;
-        };
+    fn forget(&mut self, place: u32, entry: Sequence) {
         let same = |tracked: &&Tracked| tracked.ended.as_ref().is_some_and(|e| e.entry == entry);
         let Some(tracked) = self.slab.get(place).filter(same) else {
             return;

@@ -50,6 +50,10 @@ const fn place(chunk: usize, offset: usize, size: usize) -> u32 {
 }
 
 impl<T: Clone, const CHUNK: usize> Slab<T, CHUNK> {
+    /// What a place takes.
+    #[cfg(test)]
+    pub(crate) const SLOT_BYTES: usize = size_of::<Slot<T>>();
+
     pub(crate) const fn len(&self) -> u32 {
         self.live
     }

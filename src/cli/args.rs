@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod drift;
 mod generate;
 mod ledger;
 mod token;
@@ -12,6 +13,7 @@ use clap_complete::Shell;
 use quota_ledger::{Timestamp, quantity::Quantity};
 
 pub(crate) use bench::{Bench, Floor};
+pub(crate) use drift::Drift;
 pub(crate) use generate::{Certs, FailurePolicy, Generate, Webhook};
 pub(crate) use ledger::{Jobs, Ledger, Place};
 pub(crate) use token::{CreateToken, Token};
@@ -26,7 +28,7 @@ use crate::config::Period;
     version,
     arg_required_else_help = true,
     after_help = "Exit codes: 0 done, granted, fits; 1 failure; 2 usage; 4 ledger damaged; \
-                  10 denied, does not fit; 11 not found; 12 conflict."
+                  10 denied, does not fit; 11 not found; 12 conflict, drift."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -172,6 +174,9 @@ pub(crate) enum Online {
         /// The file; `-` is standard input.
         file: PathBuf,
     },
+    /// Compare the ledger with a listing of what is there, and name the objects that differ. Changes nothing, unless
+    /// `--correct` is given.
+    Drift(Drift),
     /// Take a consistent copy of the ledger from the daemon, while it serves.
     Backup {
         /// The directory to make, on this machine; it must not exist, or be empty.

@@ -83,11 +83,26 @@ impl Client {
 
     /// Asks for a list, page by page; at most `limit` items.
     pub(crate) fn list(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
-        let most = limit.unwrap_or(usize::MAX);
         let mut items = Vec::new();
+        let mut answer = self.walk(address, limit.unwrap_or(usize::MAX), |found| {
+            items.extend(found);
+            Ok(())
+        })?;
+        answer["items"] = Value::Array(items);
+        Ok(answer)
+    }
+
+    /// Asks for a list of at most `most` items, and gives its pages to `take`. Answers the last page without its items.
+    pub(crate) fn walk(
+        &self,
+        address: &Address,
+        most: usize,
+        mut take: impl FnMut(Vec<Value>) -> Outcome,
+    ) -> Outcome<Value> {
+        let mut taken = 0_usize;
         let mut next: Option<String> = None;
         loop {
-            let page = most.saturating_sub(items.len()).min(PAGE_ITEMS);
+            let page = most.saturating_sub(taken).min(PAGE_ITEMS);
             let address = address
                 .clone()
                 .with("limit", page)
@@ -99,12 +114,12 @@ impl Client {
                     self.server
                 )));
             };
-            items.extend(found);
+            taken = taken.saturating_add(found.len());
+            take(found)?;
             let token = answer.get("continue").and_then(Value::as_str);
             let token = token.filter(|token| !token.is_empty()).map(str::to_owned);
             // A page may be empty and yet not be the last; but it cannot be the next one of itself.
-            if token.is_none() || token == next || items.len() >= most {
-                answer["items"] = Value::Array(items);
+            if token.is_none() || token == next || taken >= most {
                 return Ok(answer);
             }
             next = token;

@@ -13,6 +13,7 @@ pub(crate) struct Told {
     subject: String,
     detail: String,
     actor: String,
+    reason: String,
 }
 
 impl Told {
@@ -29,6 +30,8 @@ impl Told {
             (resource, false) if !resource.is_empty() => format!("{resource}/{name}"),
             (_, false) => name,
             (_, true) if !uid.is_empty() => uid,
+            // A relist is of a kind.
+            (resource, true) if !resource.is_empty() => resource,
             (_, true) => field("source"),
         };
         let principal = text(entry, "/actor/principal");
@@ -45,6 +48,7 @@ impl Told {
             } else {
                 user.to_owned()
             },
+            reason: text(entry, "/actor/reason").to_owned(),
         }
     }
 
@@ -57,8 +61,12 @@ impl Told {
                 text.to_owned()
             }
         };
+        let reason = match self.reason.is_empty() {
+            true => String::new(),
+            false => format!(": {}", self.reason),
+        };
         let line = format!(
-            "{:>6}  {:<30}  {:<21}  {}  {}  {}  by {}",
+            "{:>6}  {:<30}  {:<21}  {}  {}  {}  by {}{reason}",
             self.sequence,
             self.time,
             self.event,
@@ -84,7 +92,7 @@ pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
         "DETAIL",
     ];
     if wide {
-        titles.push("ACTOR");
+        titles.extend(["ACTOR", "REASON"]);
     }
     let mut table = Table::new(&titles);
     for entry in entries {
@@ -98,7 +106,7 @@ pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
             told.detail,
         ];
         if wide {
-            row.push(told.actor);
+            row.extend([told.actor, told.reason]);
         }
         table.row(row);
     }
@@ -127,6 +135,11 @@ fn detail(event: &Map<String, Value>) -> String {
             ("footprint", footprint) => parts.push(amounts(footprint.get("resources"))),
             ("resources", amount) => parts.push(amounts(Some(amount))),
             ("spec", spec) => parts.push(amounts(spec.get("hard"))),
+            ("was", was @ Value::Object(_)) => {
+                parts.push(format!("was:{}", amounts(was.get("resources"))));
+            }
+            ("cause", cause) => parts.push(format!("cause={}", text(cause, "/by"))),
+            ("uids", Value::Array(uids)) => parts.push(format!("objects={}", uids.len())),
             ("cursor", cursor) => {
                 let position = cursor.get("position").map(plain).unwrap_or_default();
                 parts.push(format!("position={position}"));
@@ -182,6 +195,43 @@ mod tests {
             "endsReservation pods=1,requests.cpu=500m version=42"
         );
         assert_eq!(words[words.len() - 2..], ["by", "anonymous"]);
+    }
+
+    #[test]
+    fn a_relist_is_told_by_its_kind_and_a_correction_with_why() {
+        let began = json!({"actor": {"principal": "stream/OBJECTS"},
+                           "event": {"type": "RelistBegan", "resource": "pods", "source": "stream/OBJECTS", "allowEmpty": true}});
+        let told = Told::of(&began);
+        assert_eq!(
+            (told.subject.as_str(), told.detail.as_str()),
+            ("pods", "allowEmpty")
+        );
+        let listed = json!({"event": {"type": "ObjectsListed", "source": "stream/OBJECTS", "uids": ["a", "b"]}});
+        let told = Told::of(&listed);
+        assert_eq!(
+            (told.subject.as_str(), told.detail.as_str()),
+            ("stream/OBJECTS", "objects=2")
+        );
+        let corrected = json!({"actor": {"principal": "jane", "reason": "INC-1042"}, "event": {
+            "type": "ObjectCorrected", "resource": "pods", "name": "web", "uid": "u1", "version": 0,
+            "footprint": {"resources": {"pods": "1"}}, "was": {"resources": {"pods": "2"}}}});
+        let told = Told::of(&corrected);
+        assert_eq!(
+            (told.subject.as_str(), told.detail.as_str()),
+            ("pods/web", "pods=1 was:pods=2")
+        );
+        assert!(
+            told.line().ends_with("by jane: INC-1042"),
+            "{}",
+            told.line()
+        );
+        let ended = json!({"event": {"type": "ObjectEnded", "resource": "pods", "name": "web", "cause": {"by": "Drift"}}});
+        assert_eq!(Told::of(&ended).detail, "cause=Drift");
+        let wide = table(&[corrected], true).render(true);
+        assert!(
+            wide.contains("REASON") && wide.contains("INC-1042"),
+            "{wide}"
+        );
     }
 
     #[test]

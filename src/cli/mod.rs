@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod client;
 mod describe;
+mod drift;
 mod entry;
 mod failure;
 mod figures;
@@ -138,6 +139,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Extend { uid, ttl } => reservation::extend(session, uid, *ttl),
         Online::Commit { uid, request } => reservation::commit(session, uid, request.as_ref()),
         Online::Release { uid } => reservation::release(session, uid),
+        Online::Drift(args) => drift::run(session, args),
         Online::Push { file } => push::run(session, file),
         Online::Watch { from } => watch::run(session, *from),
     }

@@ -4,8 +4,6 @@ use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
     path::Path,
-    thread,
-    time::Duration,
 };
 
 use http::Method;
@@ -14,9 +12,9 @@ use serde_json::value::RawValue;
 
 use super::{
     address::Address,
-    failure::{Exit, Failure, Outcome, Transient},
+    failure::{Exit, Failure, Outcome},
     output::note,
-    session::Session,
+    session::{Session, patiently},
 };
 
 /// A request is sent when it has so many lines…
@@ -33,12 +31,6 @@ const MAX_ARRAY_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Most rejected lines that are kept for `-o json`.
 const MAX_REJECTED: usize = 10_000;
-
-/// How often a piece is sent to a daemon that is too busy to take it.
-const ATTEMPTS: u32 = 10;
-
-/// Longest waiting time between two attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -65,7 +57,7 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
     let mut total = Answer::default();
     let mut rejected = 0_u64;
     let sent = pieces(BufReader::new(input), |first_line, piece| {
-        let answer = send(session, piece).map_err(|failure| {
+        let answer = patiently(|| post(session, piece)).map_err(|failure| {
             failure.hint(format!(
                 "everything before line {first_line} was sent; sending it again is safe"
             ))
@@ -187,26 +179,11 @@ fn elements(input: impl Read, send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcom
     pieces(lines.as_slice(), send)
 }
 
-fn send(session: &Session, piece: &[u8]) -> Outcome<Answer> {
+fn post(session: &Session, piece: &[u8]) -> Outcome<Answer> {
     let address = Address::of(["v1", "events"]);
-    for _ in 1..ATTEMPTS {
-        match post(session, &address, piece) {
-            Err(Failure {
-                transient: Some(Transient::Busy(wait)),
-                ..
-            }) => {
-                thread::sleep(wait.min(LONGEST_WAIT));
-            }
-            done => return done,
-        }
-    }
-    post(session, &address, piece)
-}
-
-fn post(session: &Session, address: &Address, piece: &[u8]) -> Outcome<Answer> {
     let reply = session
         .client
-        .send(Method::POST, address, Some("application/x-ndjson"), piece)?;
+        .send(Method::POST, &address, Some("application/x-ndjson"), piece)?;
     Answer::deserialize(&reply.body)
         .map_err(|error| Failure::general(format!("an answer of another form: {error}")))
 }

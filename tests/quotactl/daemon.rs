@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{Run, command, run_with};
 
-const QUOTA: &str = "
+pub(super) const QUOTA: &str = "
 apiVersion: v1
 kind: ResourceQuota
 metadata: {name: compute, namespace: team-a}
@@ -20,7 +20,7 @@ spec:
   hard: {requests.cpu: 2, pods: 2}
 ";
 
-fn pod(name: &str, uid: &str, cpu: &str) -> Value {
+pub(super) fn pod(name: &str, uid: &str, cpu: &str) -> Value {
     let container = json!({"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}});
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -32,6 +32,7 @@ fn pod(name: &str, uid: &str, cpu: &str) -> Value {
 pub(super) struct Daemon {
     child: Child,
     pub(super) url: String,
+    pub(super) admin: String,
     directory: TempDir,
 }
 
@@ -53,33 +54,34 @@ impl Daemon {
             .expect("the daemon gets ready");
         // Somebody has to read what it goes on to say.
         std::thread::spawn(move || log.for_each(drop));
-        let url = format!("http://{}", ready["api"].as_str().unwrap());
+        let address = |name: &str| format!("http://{}", ready[name].as_str().unwrap());
         Self {
             child,
-            url,
+            url: address("api"),
+            admin: address("admin"),
             directory,
         }
     }
 
-    fn run(&self, arguments: &str, input: &str) -> Run {
+    pub(super) fn run(&self, arguments: &str, input: &str) -> Run {
         run_with(&self.url, arguments, input)
     }
 
     /// Runs what has to succeed, and gives what it prints.
-    fn done(&self, arguments: &str, input: &str) -> String {
+    pub(super) fn done(&self, arguments: &str, input: &str) -> String {
         let run = self.run(arguments, input);
         assert_eq!(run.code, 0, "{arguments}: {run:?}");
         run.out
     }
 
-    fn rows(&self, arguments: &str) -> Vec<Vec<String>> {
+    pub(super) fn rows(&self, arguments: &str) -> Vec<Vec<String>> {
         let out = self.done(arguments, "");
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect();
         out.lines().map(words).collect()
     }
 
     /// Stops it; the ledger stays.
-    fn stop(mut self) -> TempDir {
+    pub(super) fn stop(mut self) -> TempDir {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())

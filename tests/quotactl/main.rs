@@ -5,6 +5,7 @@
 mod bench;
 mod compacted;
 mod daemon;
+mod drift;
 mod ledger;
 mod offers;
 mod secure;

@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::cli::{
     address::Address,
     failure::Outcome,
-    namespaces::everywhere,
     reservation,
     session::{Session, items, text},
     table::Table,
@@ -13,23 +12,19 @@ use crate::cli::{
 
 /// Shows the objects of a namespace or of all namespaces, with what each counts for.
 pub(super) fn get(session: &Session, resource: Option<&str>, limit: Option<usize>) -> Outcome {
-    let ask = |namespace: &str| {
-        let address = Address::in_namespace(namespace, ["objects"]);
-        session
-            .client
-            .list(&address.with_some("resource", resource), limit)
+    let address = match session.scope.all {
+        true => Address::of(["v1", "objects"]),
+        false => Address::in_namespace(session.scope.namespace(), ["objects"]),
     };
-    let answer = if session.scope.all {
-        everywhere(session, |namespace| {
-            let mut objects = items(&ask(namespace)?).to_vec();
-            for object in &mut objects {
-                object["namespace"] = namespace.into();
-            }
-            Ok(objects)
-        })?
-    } else {
-        ask(session.scope.namespace())?
-    };
+    let address = address.with_some("resource", resource);
+    let mut answer = session.client.list(&address, limit)?;
+    if let Some(objects) = answer.get_mut("items").and_then(Value::as_array_mut) {
+        let order = |object: &Value| {
+            let fields = ["/namespace", "/resource", "/name", "/uid"];
+            fields.map(|field| text(object, field).to_owned())
+        };
+        objects.sort_by_cached_key(order);
+    }
     let objects = items(&answer);
     if objects.is_empty() {
         session.note_empty();

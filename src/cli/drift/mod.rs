@@ -1,0 +1,159 @@
+//! `drift`: what the ledger believes to be there, and what is there.
+
+mod compare;
+mod correct;
+mod ledger;
+mod listing;
+mod report;
+mod scope;
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, Read},
+    path::Path,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use self::{
+    compare::{Compared, Comparing},
+    report::Report,
+    scope::{Asked, Scope},
+};
+use super::{
+    address::Address,
+    args::Drift,
+    failure::{Exit, Failure, Outcome},
+    output::note,
+    session::Session,
+};
+
+/// A listing whose version is not known has to be younger than this for something to be corrected by it.
+const LISTING_MAX_AGE: Duration = Duration::from_secs(600);
+
+/// So few objects may be ended, whatever part of all they are.
+const FEW: usize = 10;
+
+/// A difference, as the daemon tells it, and what is needed to put it right.
+#[derive(Clone, Debug)]
+struct Difference {
+    /// As the daemon tells it of a listed object; `gone` for one that is not listed.
+    shown: Value,
+    /// The listed object as JSON text; none: it is gone.
+    object: Option<Box<str>>,
+}
+
+/// Compares the ledger with a listing; fails with [`Exit::Conflict`] if they differ.
+pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
+    let asked = Asked {
+        resources: args.resources.iter().cloned().collect(),
+        namespace: session.scope.given.clone(),
+        all: session.scope.all,
+        allow_empty: args.allow_empty,
+    };
+    let place = place(&args.listing);
+    // What comes into the ledger from now on may not be in the listing yet.
+    let head = head(session)?;
+    let input = open(&args.listing)?;
+    let mut comparing = Comparing::new(session, &asked, args.correct);
+    let listed_as_of = listing::read(BufReader::new(input), |item| comparing.take(item))
+        .and_then(|version| comparing.finish().map(|compared| (version, compared)))
+        .map_err(|failure| failure.about(&place));
+    let (version, mut compared) = listed_as_of?;
+    let version = args.resource_version.or(version);
+    let listed = std::mem::take(&mut compared.listed);
+    let scope = Scope::new(&asked, listed).map_err(|failure| failure.about(&place))?;
+    let known = ledger::read(session, &scope, &compared.uids, head, version)?;
+    let Compared {
+        mut differences, ..
+    } = compared;
+    let gone = known.gone.len();
+    differences.splice(0..0, known.gone.iter().cloned());
+    let report = Report {
+        differences,
+        listed: compared.count,
+        believed: known.count,
+        newer: compared.newer + known.newer,
+        awaited: known.awaited,
+        outside: compared.outside,
+        ignored: compared.ignored,
+        as_of: known.as_of,
+    };
+    let Some(reason) = args.reason.as_deref().filter(|_| args.correct) else {
+        report.show(session, None)?;
+        return found(report.differences.is_empty());
+    };
+    let may = may_correct(args, version, gone, known.count);
+    if let Err(failure) = may {
+        report.show(session, None)?;
+        return Err(failure);
+    }
+    let outcomes = correct::correct(session, &report.differences, reason)?;
+    let is_right = |outcome: &String| matches!(outcome.as_str(), "corrected" | "right");
+    let all_right = outcomes.iter().all(is_right);
+    report.show(session, Some(&outcomes))?;
+    found(all_right)
+}
+
+fn found(none: bool) -> Outcome {
+    match none {
+        true => Ok(()),
+        false => Err(Failure::silent(Exit::Conflict)),
+    }
+}
+
+fn place(listing: &Path) -> String {
+    match listing == Path::new("-") {
+        true => "standard input".to_owned(),
+        false => listing.display().to_string(),
+    }
+}
+
+fn open(listing: &Path) -> Outcome<Box<dyn Read>> {
+    if listing == Path::new("-") {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let about = |error| Failure::from(error).about(listing.display());
+    Ok(Box::new(File::open(listing).map_err(about)?))
+}
+
+/// The last entry of the ledger.
+fn head(session: &Session) -> Outcome<u64> {
+    let address = Address::of(["v1", "objects"]).with("limit", 1);
+    let answer = session.client.get(&address)?;
+    session.note_lag(&answer);
+    let head = answer.pointer("/asOf/sequence").and_then(Value::as_u64);
+    head.ok_or_else(|| Failure::general("the answer does not say as of which entry it is"))
+}
+
+/// Whether it is certain enough that what is not listed is gone.
+fn may_correct(args: &Drift, version: Option<u64>, gone: usize, believed: usize) -> Outcome {
+    if gone > FEW && gone > believed / 2 && !args.allow_ending_most {
+        let wrong = format!("{gone} of {believed} objects would be ended; nothing was corrected");
+        let hint = "is this really all that there is? If so, --allow-ending-most says it";
+        return Err(Failure::general(wrong).hint(hint));
+    }
+    if gone > 0 && version.is_none() && is_old(&args.listing) {
+        let wrong =
+            "the listing is old, and does not say as of which version it is; nothing was corrected";
+        let hint =
+            "what has come since would be taken for gone: list anew, or say --resource-version";
+        return Err(Failure::general(wrong).hint(hint));
+    }
+    Ok(())
+}
+
+/// Whether a listing is a file that was written some time ago.
+fn is_old(listing: &Path) -> bool {
+    let modified = fs::metadata(listing).and_then(|file| file.modified());
+    let age = modified.ok().and_then(|time| time.elapsed().ok());
+    listing != Path::new("-") && age.is_some_and(|age| age > LISTING_MAX_AGE)
+}
+
+/// Says how many there are of something, if there are any.
+fn note_some(count: usize, what: &str) {
+    if count > 0 {
+        note(format!("{count} {what}"));
+    }
+}

@@ -8,6 +8,7 @@ use quota_ledger::{
     admission::Charging,
     codec,
     decide::{self, Basis, Policy, Request},
+    desk::{Desk, Open},
     event::{Actor, Entry, Event, Observed, QuotaRecord},
     object::{Footprint, GroupResource, NoContext, Traits},
     quota::spec::Spec,
@@ -20,8 +21,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// All cases, and how often each does what it measures.
-pub(super) const ALL: [(&str, u64); 6] = [
+pub(super) const ALL: [(&str, u64); 8] = [
     ("decide a reservation", TIMES),
+    ("decide one of a batch of 100 reservations", TIMES),
+    ("grant a reservation in place of another", TIMES),
     ("apply an entry", ENTRIES as u64),
     ("encode an entry", ENTRIES as u64),
     ("decode an entry", ENTRIES as u64),
@@ -40,6 +43,8 @@ const RECORDING: &str = include_str!("../../tests/vectors/history-a.events.jsonl
 pub(super) fn run(name: &str, measured: fn(&mut dyn FnMut())) {
     match name {
         "decide a reservation" => deciding(measured),
+        "decide one of a batch of 100 reservations" => deciding_together(measured),
+        "grant a reservation in place of another" => granting(measured),
         "apply an entry" => applying(measured),
         "encode an entry" => encoding(measured),
         "decode an entry" => decoding(measured),
@@ -57,6 +62,36 @@ fn deciding(measured: fn(&mut dyn FnMut())) {
     measured(&mut || {
         for request in &requests {
             black_box(decide::reserve(&state, now, request, &policy)).expect("there is room");
+        }
+    });
+}
+
+/// All or none; each takes the place of an older one.
+fn deciding_together(measured: fn(&mut dyn FnMut())) {
+    let state = reserved();
+    let policy = Policy::default();
+    let now = state.head().time;
+    let requests: Vec<_> = (0..TIMES).map(newer).collect();
+    measured(&mut || {
+        for batch in requests.chunks(100) {
+            black_box(decide::reserve_all(&state, now, batch, &policy)).expect("there is room");
+        }
+    });
+}
+
+/// As one after the other is decided at the desk, and shown.
+fn granting(measured: fn(&mut dyn FnMut())) {
+    let mut state = reserved();
+    let policy = Policy::default();
+    let actor = Actor::named("bench");
+    let requests: Vec<_> = (0..TIMES).map(newer).collect();
+    let mut open = Open::default();
+    let mut desk = Desk::new(&mut state, &mut open, Timestamp::EPOCH);
+    measured(&mut || {
+        for request in &requests {
+            let reserved = decide::reserve(desk.state(), desk.now(), request, &policy);
+            desk.record(&actor, reserved.expect("there is room").events);
+            black_box(desk.state().reservation(&request.uid));
         }
     });
 }
@@ -212,6 +247,29 @@ fn fold(entries: &[Entry]) -> State {
         state.apply(entry);
     }
     state
+}
+
+/// The state with a pending reservation for each name that is asked for.
+fn reserved() -> State {
+    let mut state = fold(&entries());
+    let policy = Policy::default();
+    let now = state.head().time;
+    let mut open = Open::default();
+    let mut desk = Desk::new(&mut state, &mut open, now);
+    for request in (0..TIMES).map(request) {
+        let reserved = decide::reserve(desk.state(), now, &request, &policy);
+        let events = reserved.expect("there is room").events;
+        desk.record(&Actor::named("bench"), events);
+    }
+    state
+}
+
+/// A request for the same name by another uid.
+fn newer(number: u64) -> Request {
+    Request {
+        uid: uid(1 << 42 | number),
+        ..request(number)
+    }
 }
 
 fn request(number: u64) -> Request {

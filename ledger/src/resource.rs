@@ -12,6 +12,9 @@ use crate::{
     quantity::{Quantity, Scale},
 };
 
+/// The longest list in which a name is looked for one after the other.
+const SHORT: usize = 8;
+
 /// Quantities by resource name, sorted by name; each name at most once.
 ///
 /// A name with a zero quantity is not the same as no name: whether a name is present decides what
@@ -46,6 +49,11 @@ impl ResourceList {
     /// The quantity of a name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Quantity> {
+        // Most names differ in length already, which is seen faster than which comes first.
+        if self.0.len() <= SHORT {
+            let found = self.0.iter().find(|(other, _)| other == name);
+            return found.map(|(_, quantity)| quantity);
+        }
         self.place(name).ok().map(|at| &self.0[at].1)
     }
 
@@ -102,13 +110,22 @@ impl ResourceList {
     ) {
         let mut at = 0;
         for (name, theirs) in &other.0 {
-            while self.0.get(at).is_some_and(|(mine, _)| mine < name) {
-                at += 1;
+            let mut order = Ordering::Less;
+            while let Some((mine, quantity)) = self.0.get_mut(at) {
+                order = (**mine).cmp(&**name);
+                match order {
+                    Ordering::Less => at += 1,
+                    Ordering::Equal => {
+                        both(quantity, theirs);
+                        break;
+                    }
+                    Ordering::Greater => break,
+                }
             }
-            match self.0.get_mut(at) {
-                Some((mine, quantity)) if mine == name => both(quantity, theirs),
-                _ => self.0.insert(at, (name.clone(), missing(theirs))),
+            if order != Ordering::Equal {
+                self.0.insert(at, (name.clone(), missing(theirs)));
             }
+            at += 1;
         }
     }
 
@@ -207,6 +224,9 @@ impl fmt::Debug for ResourceList {
 impl FromIterator<(Name, Quantity)> for ResourceList {
     fn from_iter<T: IntoIterator<Item = (Name, Quantity)>>(entries: T) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
+        if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return Self(entries);
+        }
         entries.sort_by(|(a, _), (b, _)| a.cmp(b));
         // Keeps the first of a run, which therefore has to take over what comes later.
         entries.dedup_by(|later, kept| {

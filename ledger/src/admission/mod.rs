@@ -25,6 +25,8 @@ pub use charging::{Charging, ChargingError, Payer, relieved};
 pub use denial::{Denial, wrap_forbidden};
 pub use request::{Operation, evaluated, name_in_messages};
 
+use std::borrow::Cow;
+
 use crate::{
     Name,
     object::{Context, Evaluator, Footprint, GroupResource, Traits},
@@ -46,6 +48,11 @@ pub trait Limit {
 
     /// The limits in force.
     fn hard(&self) -> &ResourceList;
+
+    /// Whether it is known what counts against the limit of a name.
+    fn is_counted(&self, name: &str) -> bool {
+        self.counted(name).is_some()
+    }
 
     /// What counts against the limit of a name (used and reserved); `None` if that is not known.
     fn counted(&self, name: &str) -> Option<Quantity>;
@@ -108,11 +115,9 @@ pub fn evaluate<L: Limit>(
         return Ok(Vec::new());
     };
     let mut cover = Cover::default();
-    let mut interesting = Vec::new();
+    let mut interesting = Vec::with_capacity(limits.len());
     for (index, limit) in limits.iter().enumerate() {
-        let owned = applicable(limit, attempt, &mut cover)?;
-        if !owned.is_empty() {
-            cover.names.extend(owned);
+        if applies(limit, attempt, &mut cover)? {
             interesting.push(index);
         }
     }
@@ -132,9 +137,9 @@ pub fn evaluate<L: Limit>(
     let mut charges = Vec::new();
     for index in interesting {
         let limit = &limits[index];
-        let delta = growth
-            .of_limit(limit)
-            .mask(|name| limit.hard().get(name).is_some());
+        let growth = growth.of_limit(limit);
+        let of_limit = |name: &Name| Some((name.clone(), growth.get(name)?.clone()));
+        let delta: ResourceList = limit.hard().names().filter_map(of_limit).collect();
         if attempt.subresource != "status" {
             refuse_excess(limit, &delta)?;
         }
@@ -155,13 +160,13 @@ struct Cover<'a> {
     scopes: Vec<&'a str>,
 }
 
-/// The names of this kind that the quota limits, if it applies to the object; else none. Its scopes
+/// Whether the quota applies to the object and limits names of its kind; those are covered then. Its scopes
 /// that match count as covered even if it does not apply.
-fn applicable<'l, L: Limit>(
+fn applies<'l, L: Limit>(
     limit: &'l L,
     attempt: &Attempt<'_>,
     cover: &mut Cover<'l>,
-) -> Result<Vec<&'l str>, Denial> {
+) -> Result<bool, Denial> {
     let traits = &attempt.new.traits;
     let broken = |source| Denial::BrokenSelector {
         quota: limit.name().clone(),
@@ -171,35 +176,37 @@ fn applicable<'l, L: Limit>(
     let matching = scopes::matching(scopes::scopes_of(limit.spec()), traits).map_err(broken)?;
     cover.scopes.extend(matching.iter().map(|scope| scope.name));
     if matching.len() < asked {
-        return Ok(Vec::new());
+        return Ok(false);
     }
-    let owned = owned(limit, attempt);
+    let before = cover.names.len();
+    add_owned(limit, attempt, &mut cover.names);
+    let owned = &cover.names[before..];
     if owned.is_empty() {
-        return Ok(owned);
+        return Ok(false);
     }
-    if let Some(text) = (attempt.requirements)(&owned) {
+    if let Some(text) = (attempt.requirements)(owned) {
         return Err(Denial::MustSpecify {
             quota: limit.name().clone(),
             text,
         });
     }
-    if owned.iter().any(|name| limit.counted(name).is_none()) {
-        let resources = owned.into_iter().map(Name::from).collect();
+    if !owned.iter().all(|name| limit.is_counted(name)) {
+        let resources = owned.iter().map(|name| Name::from(*name)).collect();
         return Err(Denial::StatusUnknown {
             quota: limit.name().clone(),
             resources,
         });
     }
-    Ok(owned)
+    Ok(true)
 }
 
-/// The names in a quota that belong to the kind; to a charged workload also those of its pods, but for
+/// Adds the names in a quota that belong to the kind; to a charged workload also those of its pods, but for
 /// `count/pods`.
-fn owned<'l, L: Limit>(limit: &'l L, attempt: &Attempt<'_>) -> Vec<&'l str> {
+fn add_owned<'l, L: Limit>(limit: &'l L, attempt: &Attempt<'_>, to: &mut Vec<&'l str>) {
     let names = || limit.hard().names().map(Name::as_str);
     if attempt.measured {
         let given = |name: &&str| attempt.new.resources.get(name).is_some();
-        return names().filter(given).collect();
+        return to.extend(names().filter(given));
     }
     let mut owned = Evaluator::of(attempt.kind).matching(names(), attempt.context);
     if makes_pods(attempt) {
@@ -207,7 +214,7 @@ fn owned<'l, L: Limit>(limit: &'l L, attempt: &Attempt<'_>) -> Vec<&'l str> {
         owned.extend(Evaluator::Pods.matching(of_pods, attempt.context));
         owned.sort_unstable();
     }
-    owned
+    to.extend(owned);
 }
 
 fn makes_pods(attempt: &Attempt<'_>) -> bool {
@@ -268,7 +275,7 @@ impl<'a> Demand<'a> {
 /// By how much the object grows; zeros left out.
 struct Growth<'a> {
     old: Option<&'a Footprint>,
-    full: ResourceList,
+    full: Cow<'a, ResourceList>,
     over_old: Option<ResourceList>,
 }
 
@@ -281,9 +288,13 @@ impl<'a> Growth<'a> {
         };
         let new = &attempt.new.resources;
         let over_old = old.map(|old| new.delta_over(&old.resources).without_zeros());
+        let has_zeros = new.iter().any(|(_, amount)| amount.is_zero());
         Ok(Self {
             old,
-            full: new.without_zeros(),
+            full: match has_zeros {
+                true => Cow::Owned(new.without_zeros()),
+                false => Cow::Borrowed(new),
+            },
             over_old,
         })
     }
@@ -322,11 +333,11 @@ pub(crate) fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result
         total.add_assign(growth);
         limit.hard().get(name).is_some_and(|hard| total > *hard)
     };
-    let mut requested = delta.clone();
-    requested.retain(|name, growth| exceeds(name, growth));
-    if requested.is_empty() {
+    if !delta.iter().any(|(name, growth)| exceeds(name, growth)) {
         return Ok(());
     }
+    let mut requested = delta.clone();
+    requested.retain(|name, growth| exceeds(name, growth));
     let used = requested
         .names()
         .filter_map(|name| Some((name.clone(), limit.counted(name)?)))

@@ -21,7 +21,8 @@ pub fn encode_entries(entries: &[Entry]) -> Vec<u8> {
     let mut time = Timestamp::EPOCH;
     let mut actor: Option<&Arc<Actor>> = None;
     for entry in entries {
-        writer.plain(entry.time.nanoseconds().wrapping_sub(time.nanoseconds()));
+        let passed = entry.time.nanoseconds();
+        passed.wrapping_sub(time.nanoseconds()).put(&mut writer);
         time = entry.time;
         let new = (actor != Some(&entry.actor)).then(|| &*entry.actor);
         new.is_some().put(&mut writer);
@@ -48,7 +49,7 @@ pub fn decode_entries(
     let mut time = Timestamp::EPOCH;
     let mut actor: Option<Arc<Actor>> = None;
     for offset in 0..u64::from(count) {
-        let passed: i64 = reader.plain()?;
+        let passed = i64::take(&mut reader)?;
         time = Timestamp::from_nanoseconds(time.nanoseconds().wrapping_add(passed));
         if bool::take(&mut reader)? {
             actor = Some(Arc::new(Actor::take(&mut reader)?));

@@ -8,6 +8,7 @@
 //! by golden bytes; a change is a new version.
 
 mod batch;
+mod names;
 mod records;
 mod wire;
 

@@ -189,14 +189,41 @@ variants!(Format {
     3 => Unset,
 });
 
+/// Its [`Parts`]. They are not made for what nearly all are: a [`Mantissa::Scaled`] without a spelling.
 impl Wire for Quantity {
     fn put(&self, writer: &mut Writer) {
-        self.to_parts().put(writer);
+        match self.decimal() {
+            Some((digits, power)) => {
+                SCALED.put(writer);
+                digits.put(writer);
+                power.put(writer);
+                self.format().put(writer);
+                false.put(writer);
+            }
+            None => self.to_parts().put(writer),
+        }
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Parts::take(reader).map(Self::from_parts)
+        let plain = reader.attempt(|reader| {
+            if u8::take(reader)? != SCALED {
+                return Ok(None);
+            }
+            let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
+            let format = Format::take(reader)?;
+            Ok(match bool::take(reader)? {
+                false => Self::from_decimal(digits, power, format),
+                true => None,
+            })
+        })?;
+        match plain {
+            Some(plain) => Ok(plain),
+            None => Parts::take(reader).map(Self::from_parts),
+        }
     }
 }
+
+/// The tag of [`Mantissa::Scaled`].
+const SCALED: u8 = 0;
 
 impl Wire for Timestamp {
     fn put(&self, writer: &mut Writer) {
@@ -209,7 +236,7 @@ impl Wire for Timestamp {
 
 impl Wire for ResourceList {
     fn put(&self, writer: &mut Writer) {
-        writer.plain(self.len() as u64);
+        writer.count(self.len());
         for (name, quantity) in self.iter() {
             name.put(writer);
             quantity.put(writer);

@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bincode::config::{Configuration, Limit, LittleEndian, Varint};
-use hashbrown::HashMap;
-
-use super::DecodeError;
+use super::{DecodeError, names::Names};
 use crate::Name;
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::error::EncodeError;
 
 /// The most that one decoded value may claim, in bytes: far above any value that is written, far below what
 /// would hurt.
@@ -15,6 +14,12 @@ const VALUE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Names per piece: bounds what a damaged count can make us reserve.
 const NAMES_MAX: u32 = 1 << 24;
+
+/// Room that a body has from the beginning: for a few entries.
+const FIRST_BYTES: usize = 512;
+
+/// Items of a list that room is made for before they are there: a damaged count can be large.
+const RESERVED_MAX: usize = 64;
 
 const CONFIG: Configuration<LittleEndian, Varint, Limit<VALUE_MAX_BYTES>> =
     bincode::config::standard().with_limit::<VALUE_MAX_BYTES>();
@@ -27,28 +32,55 @@ pub(crate) trait Wire: Sized {
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
 }
 
+/// The largest number that bincode writes as one byte, being that byte.
+const ONE_BYTE_MAX: u8 = 250;
+
 /// Collects a body and the names that it uses.
-#[derive(Default)]
 pub(crate) struct Writer {
-    names: Vec<Name>,
-    numbers: HashMap<Name, u32>,
+    names: Names,
     body: Vec<u8>,
 }
 
-impl Writer {
-    fn number(&mut self, name: &Name) -> u32 {
-        if let Some(&number) = self.numbers.get(name) {
-            return number;
+impl Default for Writer {
+    fn default() -> Self {
+        Self {
+            names: Names::default(),
+            body: Vec::with_capacity(FIRST_BYTES),
         }
-        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.names.push(name.clone());
-        self.numbers.insert(name.clone(), number);
-        number
+    }
+}
+
+struct Body<'a>(&'a mut Vec<u8>);
+
+impl bincode::enc::write::Writer for Body<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Writer {
+    fn plain<T: bincode::Encode>(&mut self, value: T) {
+        bincode::encode_into_writer(value, Body(&mut self.body), CONFIG)
+            .expect("writing plain data to memory does not fail");
     }
 
-    pub(crate) fn plain<T: bincode::Encode>(&mut self, value: T) {
-        bincode::encode_into_std_write(value, &mut self.body, CONFIG)
-            .expect("writing plain data to memory does not fail");
+    /// As [`Self::plain`]; but most numbers are small, and what is short has to be quick.
+    fn number(&mut self, number: u64) {
+        match u8::try_from(number) {
+            Ok(byte @ ..=ONE_BYTE_MAX) => self.body.push(byte),
+            _ => self.plain(number),
+        }
+    }
+
+    /// How many items follow, or bytes.
+    pub(crate) fn count(&mut self, count: usize) {
+        self.number(count as u64);
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.count(text.len());
+        self.body.extend_from_slice(text.as_bytes());
     }
 
     /// How long the body is so far, in bytes.
@@ -58,14 +90,17 @@ impl Writer {
 
     /// The finished piece: names, then body.
     pub(crate) fn finish(self) -> Vec<u8> {
-        let mut head = Writer::default();
-        head.plain(u32::try_from(self.names.len()).unwrap_or(u32::MAX));
-        for name in &self.names {
-            head.plain(name.as_str());
-        }
-        let mut bytes = head.body;
-        bytes.extend_from_slice(&self.body);
-        bytes
+        const PER_NAME: usize = 3;
+        let names = self.names.list();
+        let text = names.clone().map(|name| name.len() + PER_NAME);
+        let mut head = Writer {
+            names: Names::default(),
+            body: Vec::with_capacity(text.sum::<usize>() + PER_NAME + self.body.len()),
+        };
+        head.count(names.len());
+        names.for_each(|name| head.text(name));
+        head.body.extend_from_slice(&self.body);
+        head.body
     }
 }
 
@@ -81,33 +116,65 @@ impl<'a> Reader<'a> {
             names: Vec::new(),
             rest: bytes,
         };
-        let count: u32 = reader.plain()?;
+        let count = u32::take(&mut reader)?;
         if count > NAMES_MAX {
             return Err(DecodeError(format!("{count} names in one piece")));
         }
         for _ in 0..count {
-            let name: &'a str = reader.borrowed()?;
+            let name = reader.text()?;
             reader.names.push(Name::from(name));
         }
         Ok(reader)
     }
 
-    pub(crate) fn plain<T: bincode::Decode<()>>(&mut self) -> Result<T, DecodeError> {
+    fn plain<T: bincode::Decode<()>>(&mut self) -> Result<T, DecodeError> {
         let (value, read) = bincode::decode_from_slice(self.rest, CONFIG).map_err(explain)?;
         self.rest = &self.rest[read..];
         Ok(value)
     }
 
-    pub(crate) fn borrowed(&mut self) -> Result<&'a str, DecodeError> {
-        let (value, read) =
-            bincode::borrow_decode_from_slice(self.rest, CONFIG).map_err(explain)?;
-        self.rest = &self.rest[read..];
+    /// A number that is one byte, if the next one is.
+    fn short(&mut self) -> Option<u8> {
+        match self.rest {
+            [byte @ ..=ONE_BYTE_MAX, rest @ ..] => {
+                self.rest = rest;
+                Some(*byte)
+            }
+            _ => None,
+        }
+    }
+
+    /// Tries to read something that may stand here; if it does not, nothing was read.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Result<Option<T>, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        let before = self.rest;
+        let value = take(self)?;
+        if value.is_none() {
+            self.rest = before;
+        }
         Ok(value)
+    }
+
+    fn byte(&mut self) -> Result<u8, DecodeError> {
+        let Some((byte, rest)) = self.rest.split_first() else {
+            return Err(DecodeError("bytes end early".into()));
+        };
+        self.rest = rest;
+        Ok(*byte)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
+        let count = self.count()?;
+        let (bytes, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        std::str::from_utf8(bytes).map_err(|error| DecodeError(error.to_string()))
     }
 
     /// A count of items that follow; each takes at least one byte, so a damaged count is seen here.
     pub(crate) fn count(&mut self) -> Result<usize, DecodeError> {
-        let count: u64 = self.plain()?;
+        let count = u64::take(self)?;
         match usize::try_from(count) {
             Ok(count) if count <= self.rest.len() => Ok(count),
             _ => Err(DecodeError(format!(
@@ -130,6 +197,65 @@ fn explain(error: bincode::error::DecodeError) -> DecodeError {
     DecodeError(error.to_string())
 }
 
+macro_rules! number {
+    ($($type:ty),*) => { $(
+        impl Wire for $type {
+            fn put(&self, writer: &mut Writer) {
+                writer.number(u64::from(*self));
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                match reader.short() {
+                    Some(byte) => Ok(byte.into()),
+                    None => reader.plain(),
+                }
+            }
+        }
+    )* };
+}
+number!(u32, u64);
+
+/// Written as bincode does: 0, -1, 1, -2, … are 0, 1, 2, 3, ….
+impl Wire for i64 {
+    fn put(&self, writer: &mut Writer) {
+        writer.number(((*self << 1) ^ (*self >> 63)).cast_unsigned());
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let number = u64::take(reader)?;
+        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+    }
+}
+
+impl Wire for u8 {
+    fn put(&self, writer: &mut Writer) {
+        writer.body.push(*self);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.byte()
+    }
+}
+
+impl Wire for i8 {
+    fn put(&self, writer: &mut Writer) {
+        writer.body.push(self.cast_unsigned());
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.byte().map(u8::cast_signed)
+    }
+}
+
+impl Wire for bool {
+    fn put(&self, writer: &mut Writer) {
+        writer.body.push(u8::from(*self));
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match reader.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(DecodeError(format!("{other} is neither true nor false"))),
+        }
+    }
+}
+
 macro_rules! plain {
     ($($type:ty),*) => { $(
         impl Wire for $type {
@@ -142,15 +268,15 @@ macro_rules! plain {
         }
     )* };
 }
-plain!(bool, u8, i8, u32, u64, i64, i128, [u8; 16], [u8; 32]);
+plain!([u8; 16]);
 
 impl Wire for Name {
     fn put(&self, writer: &mut Writer) {
-        let number = writer.number(self);
-        writer.plain(number);
+        let number = writer.names.number(self);
+        number.put(writer);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let number: u32 = reader.plain()?;
+        let number = u32::take(reader)?;
         let name = usize::try_from(number)
             .ok()
             .and_then(|index| reader.names.get(index));
@@ -161,19 +287,19 @@ impl Wire for Name {
 
 impl Wire for Box<str> {
     fn put(&self, writer: &mut Writer) {
-        writer.plain(&**self);
+        writer.text(self);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.borrowed().map(Into::into)
+        reader.text().map(Into::into)
     }
 }
 
 impl Wire for String {
     fn put(&self, writer: &mut Writer) {
-        writer.plain(self.as_str());
+        writer.text(self);
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.borrowed().map(Into::into)
+        reader.text().map(Into::into)
     }
 }
 
@@ -207,13 +333,18 @@ macro_rules! sequence {
     ($($list:ident),*) => { $(
         impl<T: Wire> Wire for $list<T> {
             fn put(&self, writer: &mut Writer) {
-                writer.plain(self.len() as u64);
+                writer.count(self.len());
                 for item in self {
                     item.put(writer);
                 }
             }
             fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                (0..reader.count()?).map(|_| T::take(reader)).collect()
+                let count = reader.count()?;
+                let mut list = $list::with_capacity(count.min(RESERVED_MAX));
+                for _ in 0..count {
+                    list.extend([T::take(reader)?]);
+                }
+                Ok(list)
             }
         }
     )* };
@@ -222,7 +353,7 @@ sequence!(Vec, VecDeque);
 
 impl<T: Wire + Ord> Wire for BTreeSet<T> {
     fn put(&self, writer: &mut Writer) {
-        writer.plain(self.len() as u64);
+        writer.count(self.len());
         for item in self {
             item.put(writer);
         }
@@ -234,7 +365,7 @@ impl<T: Wire + Ord> Wire for BTreeSet<T> {
 
 impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
     fn put(&self, writer: &mut Writer) {
-        writer.plain(self.len() as u64);
+        writer.count(self.len());
         for (key, value) in self {
             key.put(writer);
             value.put(writer);
@@ -270,14 +401,14 @@ macro_rules! variants {
             fn put(&self, writer: &mut $crate::codec::Writer) {
                 match self {
                     $( Self::$variant $( ( $inner ) )? $( { $($field),* } )? => {
-                        writer.plain::<u8>($tag);
+                        <u8 as $crate::codec::Wire>::put(&$tag, writer);
                         $( $crate::codec::Wire::put($inner, writer); )?
                         $( $( $crate::codec::Wire::put($field, writer); )* )?
                     } )*
                 }
             }
             fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
-                match reader.plain::<u8>()? {
+                match <u8 as $crate::codec::Wire>::take(reader)? {
                     $( $tag => {
                         $( let $inner = $crate::codec::Wire::take(reader)?; )?
                         $( $( let $field = $crate::codec::Wire::take(reader)?; )* )?

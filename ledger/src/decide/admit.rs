@@ -6,6 +6,8 @@
 //! - An object that a charged workload pays for is charged by itself if the ledger does not know that workload.
 //! - A workload can be scaled without its template at hand.
 
+use std::borrow::Cow;
+
 use super::{
     Denied, LookedAt, Policy, Refusal, Request, explain, reserve,
     reserve::{Basis, Case},
@@ -144,7 +146,7 @@ fn decide(
 
 /// Whether what is known by this uid is of the same namespace.
 fn is_of(state: &State, request: &Request) -> bool {
-    let known = state.reservation(&request.uid);
+    let known = state.tracked(&request.uid);
     known.is_some_and(|known| known.reservation.namespace == request.namespace)
 }
 
@@ -175,8 +177,7 @@ fn settle(
     let charges = case.evaluate(state, now, policy)?;
     let charged = charged(&case.limits(state), &charges);
     let events = if holds && (!charged.is_empty() || case.is_new_workload()) {
-        let mut overlay = Overlay::default();
-        case.grant(state, now, policy.default_ttl, policy, &mut overlay)?
+        case.grant(state, now, policy.default_ttl, policy)?
     } else {
         Vec::new()
     };
@@ -235,7 +236,7 @@ fn grow_unseen(
             .retain(|name, _| growth.get(name).is_some_and(Quantity::is_positive));
     }
     let mut by_its_word = Case::of(state, request, Overlay::default());
-    by_its_word.before = Some(seen);
+    by_its_word.before = Some(Cow::Owned(seen));
     by_its_word.pending = None;
     if by_its_word.evaluate(state, now, policy)?.is_empty() {
         return Ok(Admitted::default());
@@ -251,7 +252,7 @@ fn grow_unseen(
 
 /// Whether another object of this name is alive.
 fn lives(state: &State, request: &Request) -> bool {
-    let resource = request.resource.to_string();
+    let resource = request.resource.name();
     let named = state.object_named(&request.namespace, &resource, &request.name);
     named.is_some_and(|object| object.uid != request.uid)
 }

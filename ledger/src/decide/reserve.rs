@@ -16,7 +16,7 @@ use crate::{
     event::{Event, Reservation},
     object::{EveryClass, Footprint, GroupResource, Object, Traits},
     resource::ResourceList,
-    state::{Counted, Overlay, ReservationView, State},
+    state::{Counted, Overlay, State, Tracked},
     uid::Uid,
 };
 
@@ -93,7 +93,7 @@ impl Request {
         Reservation {
             uid: self.uid.clone(),
             namespace: self.namespace.clone(),
-            resource: Name::from(self.resource.to_string()),
+            resource: self.resource.name(),
             name: self.name.clone(),
             api_version: self.api_version.clone(),
             kind: self.kind.clone(),
@@ -123,7 +123,8 @@ pub fn reserve(
     request: &Request,
     policy: &Policy,
 ) -> Result<Reserved, Refusal> {
-    decide(state, now, request, policy, &mut Overlay::default())
+    let (reserved, _) = decide(state, now, request, policy, Overlay::default())?;
+    Ok(reserved)
 }
 
 /// Grants all wishes or none.
@@ -146,8 +147,13 @@ pub fn reserve_all(
         if planted::is(Bug::BatchBlind) {
             overlay = Overlay::default();
         }
-        let reserved = decide(state, now, request, policy, &mut overlay);
-        all.push(reserved.map_err(|refusal| (index, refusal))?);
+        let decided = decide(state, now, request, policy, overlay);
+        let (reserved, before) = decided.map_err(|refusal| (index, refusal))?;
+        overlay = before;
+        for event in &reserved.events {
+            overlay.follow(state, event);
+        }
+        all.push(reserved);
     }
     Ok(all)
 }
@@ -170,18 +176,20 @@ pub fn check(
     ))
 }
 
+/// Decides given the overlay, and gives it back; what was decided is not in it.
 fn decide(
     state: &State,
     now: Timestamp,
     request: &Request,
     policy: &Policy,
-    overlay: &mut Overlay,
-) -> Result<Reserved, Refusal> {
+    overlay: Overlay,
+) -> Result<(Reserved, Overlay), Refusal> {
     if granted_before(state, request)?.is_some() {
-        return Ok(Reserved {
+        let before = Reserved {
             events: Vec::new(),
             replayed: true,
-        });
+        };
+        return Ok((before, overlay));
     }
     let ttl = request.ttl.unwrap_or(policy.default_ttl);
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
@@ -189,29 +197,28 @@ fn decide(
             max: policy.max_ttl,
         });
     }
-    // What cannot be granted ends the batch: nobody looks at the overlay then.
-    let case = Case::of(state, request, std::mem::take(overlay));
+    let case = Case::of(state, request, overlay);
     case.evaluate(state, now, policy)?;
-    let events = case.grant(state, now, ttl, policy, overlay)?;
-    Ok(Reserved {
-        events,
+    let reserved = Reserved {
+        events: case.grant(state, now, ttl, policy)?,
         replayed: false,
-    })
+    };
+    Ok((reserved, case.overlay))
 }
 
 /// The reservation that was granted for the same wish before. For an update only while it is pending: the same
 /// change can be made again later.
-pub(super) fn granted_before(
-    state: &State,
+pub(super) fn granted_before<'s>(
+    state: &'s State,
     request: &Request,
-) -> Result<Option<ReservationView>, Refusal> {
-    let known = state.reservation(&request.uid);
+) -> Result<Option<&'s Tracked>, Refusal> {
+    let known = state.tracked(&request.uid);
     let Some(known) = known.filter(|_| !planted::is(Bug::NoIdempotency)) else {
         return Ok(None);
     };
     let creates = request.basis == Basis::Create;
     if known.reservation.request == request.digest() {
-        return Ok(Some(known).filter(|known| creates || known.end.is_none()));
+        return Ok(Some(known).filter(|known| creates || known.ended.is_none()));
     }
     if creates || known.reservation.namespace != request.namespace {
         return Err(Refusal::UidReused(request.uid.clone()));
@@ -225,11 +232,11 @@ pub(super) struct Case<'a> {
     /// The pending reservation of another uid for the same name: granted, it ends.
     pub(super) superseded: Option<Uid>,
     /// What the object counts for as it is observed.
-    observed: Option<Footprint>,
-    /// What its pending reservation is for.
-    pub(super) pending: Option<Footprint>,
+    observed: Option<&'a Footprint>,
+    /// Its pending reservation.
+    pub(super) pending: Option<&'a Reservation>,
     /// What is counted or held for this uid already: the larger of the two.
-    pub(super) before: Option<Footprint>,
+    pub(super) before: Option<Cow<'a, Footprint>>,
     /// What a reservation would be for: what is asked for, and no less than what is held.
     target: Cow<'a, Footprint>,
     /// The sums as they are once the superseded reservation has ended.
@@ -237,24 +244,21 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(state: &State, request: &'a Request, mut overlay: Overlay) -> Self {
+    pub(super) fn of(state: &'a State, request: &'a Request, mut overlay: Overlay) -> Self {
         let superseded = superseded(state, request, &overlay);
         if let Some(uid) = &superseded {
             overlay.end(state, uid);
         }
         let observed = state.footprint_in(&request.namespace, &request.uid);
-        let observed = observed.cloned();
-        let pending = state.reservation(&request.uid);
-        let pending = pending.filter(|known| known.end.is_none());
-        let pending = pending.map(|known| known.reservation.footprint.clone());
+        let pending = state.pending_of(&request.uid).map(|pending| &**pending);
         let mut target = Cow::Borrowed(&request.footprint);
-        if let Some(pending) = &pending {
-            target.to_mut().resources.max(&pending.resources);
+        if let Some(pending) = pending {
+            target.to_mut().resources.max(&pending.footprint.resources);
         }
         Self {
             request,
             superseded,
-            before: before(request, observed.as_ref(), pending.as_ref()),
+            before: before(request, observed, pending.map(|pending| &pending.footprint)),
             observed,
             pending,
             target,
@@ -317,7 +321,7 @@ impl<'a> Case<'a> {
             },
             subresource: &request.subresource,
             new: &self.target,
-            old: self.before.as_ref(),
+            old: self.before.as_deref(),
             old_has_version: true,
             requirements: &|required| request.object.as_ref()?.missing_requirements(required),
             context: &EveryClass,
@@ -332,47 +336,37 @@ impl<'a> Case<'a> {
     /// The object as it is observed and what is held for it may be of different quotas: then a quota has to bear
     /// more than what the object grows by.
     fn refuse_excess(&self, limits: &[Counted<'_>]) -> Result<(), Denial> {
-        let observed = self.observed.as_ref();
         for limit in limits {
-            let held = |target: &Footprint| limit.quota.hold(target, observed).unwrap_or_default();
-            let before = self.pending.as_ref().map(held).unwrap_or_default();
-            let delta = held(&self.target).delta_over(&before).without_zeros();
-            admission::refuse_excess(limit, &delta)?;
+            let before = self
+                .pending
+                .and_then(|pending| limit.quota.hold(&pending.footprint, self.observed));
+            let before = before.unwrap_or_default();
+            let after = limit.quota.hold(&self.target, self.observed);
+            let delta = after.unwrap_or_default().delta_over(&before);
+            admission::refuse_excess(limit, &delta.without_zeros())?;
         }
         Ok(())
     }
 
     pub(super) fn grant(
-        self,
+        &self,
         state: &State,
         now: Timestamp,
         ttl: Span,
         policy: &Policy,
-        overlay: &mut Overlay,
     ) -> Result<Vec<Event>, Refusal> {
-        let known = state.reservation(&self.request.uid);
-        if let Some(pending) = known.filter(|known| known.end.is_none()) {
-            let footprint = self.target.into_owned();
-            let expiration = now.plus(ttl).max(pending.reservation.expiration);
-            *overlay = self.overlay;
-            overlay.end(state, &self.request.uid);
-            overlay.grant(
-                state,
-                &Arc::new(Reservation {
-                    footprint: footprint.clone(),
-                    ..(*pending.reservation).clone()
-                }),
-            );
+        let request = self.request;
+        if let Some(pending) = self.pending {
             return Ok(vec![Event::ReservationGrown {
-                uid: self.request.uid.clone(),
-                namespace: self.request.namespace.clone(),
-                footprint,
-                expiration,
+                uid: request.uid.clone(),
+                namespace: request.namespace.clone(),
+                footprint: self.target.clone().into_owned(),
+                expiration: now.plus(ttl).max(pending.expiration),
             }]);
         }
         if self.superseded.is_none() {
-            let namespace = &self.request.namespace;
-            let [more, more_here] = self.overlay.more_pending(state, namespace);
+            let namespace = &request.namespace;
+            let [more, more_here] = self.overlay.more_pending(namespace);
             let total = state.pending_count().saturating_add_signed(more);
             let here = state.pending_count_in(namespace);
             let here = here.saturating_add_signed(more_here);
@@ -383,22 +377,17 @@ impl<'a> Case<'a> {
                 "reservations.max_pending_per_namespace",
             )?;
         }
-        let reservation = self
-            .request
-            .reservation(self.request.footprint.clone(), now, ttl);
-        let reservation = Arc::new(reservation);
-        *overlay = self.overlay;
-        overlay.grant(state, &reservation);
-        let by = self.request.uid.clone();
-        let ended = self.superseded.map(|uid| Event::ReservationSuperseded {
+        let granted = request.reservation(request.footprint.clone(), now, ttl);
+        let granted = Event::ReservationGranted(Arc::new(granted));
+        let Some(uid) = self.superseded.clone() else {
+            return Ok(vec![granted]);
+        };
+        let superseded = Event::ReservationSuperseded {
             uid,
-            namespace: reservation.namespace.clone(),
-            by,
-        });
-        Ok(ended
-            .into_iter()
-            .chain([Event::ReservationGranted(reservation)])
-            .collect())
+            namespace: request.namespace.clone(),
+            by: request.uid.clone(),
+        };
+        Ok(vec![superseded, granted])
     }
 }
 
@@ -416,23 +405,23 @@ fn superseded(state: &State, request: &Request, overlay: &Overlay) -> Option<Uid
     if request.name.is_empty() || request.basis != Basis::Create {
         return None;
     }
-    let resource = Name::from(request.resource.to_string());
+    let resource = request.resource.name();
     let uid = overlay.pending_for(state, &request.namespace, &resource, &request.name)?;
     (uid != request.uid).then_some(uid)
 }
 
-fn before(
-    request: &Request,
-    observed: Option<&Footprint>,
-    pending: Option<&Footprint>,
-) -> Option<Footprint> {
+fn before<'a>(
+    request: &'a Request,
+    observed: Option<&'a Footprint>,
+    pending: Option<&'a Footprint>,
+) -> Option<Cow<'a, Footprint>> {
     match (observed, pending) {
         (Some(observed), Some(pending)) => {
             let mut before = pending.clone();
             before.resources.max(&observed.resources);
-            Some(before)
+            Some(Cow::Owned(before))
         }
-        (None, None) => request.before.clone(),
-        (observed, pending) => observed.or(pending).cloned(),
+        (None, None) => request.before.as_ref().map(Cow::Borrowed),
+        (observed, pending) => observed.or(pending).map(Cow::Borrowed),
     }
 }

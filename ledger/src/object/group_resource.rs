@@ -27,6 +27,15 @@ impl GroupResource {
         }
     }
 
+    /// How it is written, as a name.
+    #[must_use]
+    pub fn name(&self) -> Name {
+        match self.group.is_empty() {
+            true => self.resource.clone(),
+            false => Name::from(self.to_string()),
+        }
+    }
+
     /// Whether this is `resource` of `group`.
     #[must_use]
     pub fn is(&self, group: &str, resource: &str) -> bool {

@@ -146,9 +146,34 @@ impl Quantity {
         self.format
     }
 
+    /// What comes of two numbers if neither they nor the result are large: so it is with nearly all.
+    fn plainly(&self, other: &Self, op: impl Fn(i128, i128) -> Option<i128>) -> Option<i128> {
+        match (&self.rare, &other.rare) {
+            (None, None) => op(self.nanos, other.nanos),
+            _ => None,
+        }
+    }
+
+    fn become_plain(&mut self, nanos: i128, other: &Self) {
+        if self.nanos == 0 {
+            self.format = other.format;
+        }
+        self.nanos = nanos;
+    }
+
+    fn sign(&self) -> Ordering {
+        match &self.rare {
+            None => self.nanos.cmp(&0),
+            Some(_) => self.number().sign(),
+        }
+    }
+
     /// Adds `other`. A zero takes over the family of `other`; otherwise the family stays. Any
     /// remembered spelling goes.
     pub fn add_assign(&mut self, other: &Self) {
+        if let Some(sum) = self.plainly(other, i128::checked_add) {
+            return self.become_plain(sum, other);
+        }
         let format = if self.is_zero() {
             other.format
         } else {
@@ -160,6 +185,9 @@ impl Quantity {
     /// Subtracts `other`, with the family rules of [`Quantity::add_assign`]. The result may be
     /// negative.
     pub fn sub_assign(&mut self, other: &Self) {
+        if let Some(rest) = self.plainly(other, i128::checked_sub) {
+            return self.become_plain(rest, other);
+        }
         let format = if self.is_zero() {
             other.format
         } else {
@@ -177,19 +205,19 @@ impl Quantity {
     /// Whether it is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
-        self.number().sign() == Ordering::Equal
+        self.sign() == Ordering::Equal
     }
 
     /// Whether it is less than zero.
     #[must_use]
     pub fn is_negative(&self) -> bool {
-        self.number().sign() == Ordering::Less
+        self.sign() == Ordering::Less
     }
 
     /// Whether it is more than zero.
     #[must_use]
     pub fn is_positive(&self) -> bool {
-        self.number().sign() == Ordering::Greater
+        self.sign() == Ordering::Greater
     }
 
     /// `self - other`, or zero in the decimal family if that is not positive: how Kubernetes makes
@@ -254,7 +282,10 @@ impl PartialOrd for Quantity {
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.number().compare(&other.number())
+        match (&self.rare, &other.rare) {
+            (None, None) => self.nanos.cmp(&other.nanos),
+            _ => self.number().compare(&other.number()),
+        }
     }
 }
 

@@ -129,6 +129,8 @@ impl<'a> Number<'a> {
     }
 }
 
+const BILLION: i64 = 1_000_000_000;
+
 /// `mantissa * 2^shift * 10^exponent`, rounded away from zero to a whole number. What is too small
 /// to see counts as one. The caller bounds the exponent.
 pub(super) fn scaled(mantissa: &Number<'_>, shift: u32, exponent: i64) -> Number<'static> {
@@ -191,6 +193,11 @@ pub(super) fn without_thousands(number: i128) -> (i128, usize) {
         wide /= 1000;
         thousands += 1;
     };
+    // Most are of whole units.
+    if word % BILLION == 0 && word != 0 {
+        word /= BILLION;
+        thousands += 3;
+    }
     while word % 1000 == 0 && word != 0 {
         word /= 1000;
         thousands += 1;

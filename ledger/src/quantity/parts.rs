@@ -42,12 +42,32 @@ impl Quantity {
             Number::Small(nanos) => scaled(nanos),
             Number::Large(_) => None,
         };
+        let mantissa = mantissa.map(|(digits, power)| Mantissa::Scaled { digits, power });
         Parts {
             mantissa: mantissa
                 .unwrap_or_else(|| Mantissa::Nanos(self.number().to_big().to_signed_bytes_le())),
             format: self.format(),
             spelling: self.spelling().map(str::to_owned),
         }
+    }
+
+    /// The digits and the power of ten of [`Mantissa::Scaled`], if there is nothing else to tell but the family.
+    pub(crate) fn decimal(&self) -> Option<(i64, i8)> {
+        match self.rare {
+            None => scaled(self.nanos),
+            Some(_) => None,
+        }
+    }
+
+    /// What [`Self::decimal`] told, if it takes no rounding and no large number.
+    pub(crate) fn from_decimal(digits: i64, power: i8, format: Format) -> Option<Self> {
+        let exponent = u32::try_from(i32::from(power) + 9).ok()?;
+        let power = 10_i64.checked_pow(exponent)?;
+        Some(Self {
+            nanos: i128::from(digits).checked_mul(power.into())?,
+            format,
+            rare: None,
+        })
     }
 
     /// Puts a quantity together. Any parts make one: a fraction below a billionth is rounded away
@@ -68,7 +88,7 @@ impl Quantity {
     }
 }
 
-fn scaled(nanos: i128) -> Option<Mantissa> {
+fn scaled(nanos: i128) -> Option<(i64, i8)> {
     let (digits, thousands) = number::without_thousands(nanos);
     let power = match digits {
         0 => 0,
@@ -77,8 +97,5 @@ fn scaled(nanos: i128) -> Option<Mantissa> {
             .checked_mul(3)?
             .checked_sub(9)?,
     };
-    Some(Mantissa::Scaled {
-        digits: digits.to_i64()?,
-        power,
-    })
+    Some((digits.to_i64()?, power))
 }

@@ -269,14 +269,15 @@ impl State {
         let namespace = self.namespaces.ensure(&reservation.namespace);
         let place = self.reservations.insert(reservation.clone(), entry);
         self.namespaces.get_mut(namespace).pending.insert(place);
-        self.place_hold(&reservation.uid);
+        self.change_hold(reservation, Change::Add);
     }
 
     fn grow(&mut self, uid: &Uid, footprint: &Footprint, expiration: Timestamp) {
-        let Some((place, _)) = self.reservations.find_pending(uid) else {
+        let Some((place, tracked)) = self.reservations.find_pending(uid) else {
             return;
         };
-        self.withdraw_hold(uid);
+        let before = tracked.reservation.clone();
+        self.change_hold(&before, Change::Remove);
         self.reservations.change(place, |reservation| {
             reservation.footprint = footprint.clone();
             reservation.expiration = expiration;
@@ -353,23 +354,24 @@ impl State {
     }
 
     fn withdraw_hold(&mut self, uid: &Uid) {
-        self.change_hold(uid, Change::Remove);
+        if let Some(pending) = self.pending_of(uid).cloned() {
+            self.change_hold(&pending, Change::Remove);
+        }
     }
 
     fn place_hold(&mut self, uid: &Uid) {
-        self.change_hold(uid, Change::Add);
+        if let Some(pending) = self.pending_of(uid).cloned() {
+            self.change_hold(&pending, Change::Add);
+        }
     }
 
-    /// Adds or removes what the uid's pending reservation holds beside the object as it stands.
-    fn change_hold(&mut self, uid: &Uid, direction: Change) {
-        let Some((_, tracked)) = self.reservations.find_pending(uid) else {
-            return;
-        };
-        let reservation = tracked.reservation.clone();
-        let observed = self.observed_footprint(&reservation).cloned();
-        if let Some(namespace) = self.namespaces.place(&reservation.namespace) {
+    /// Adds or removes what a pending reservation holds beside the object as it stands.
+    fn change_hold(&mut self, pending: &Reservation, direction: Change) {
+        let observed = self.observed_shared(&pending.namespace, &pending.uid);
+        let observed = observed.cloned();
+        if let Some(namespace) = self.namespaces.place(&pending.namespace) {
             let namespace = self.namespaces.get_mut(namespace);
-            namespace.hold(&reservation.footprint, observed.as_ref(), direction);
+            namespace.hold(&pending.footprint, observed.as_deref(), direction);
         }
     }
 
@@ -379,9 +381,13 @@ impl State {
     }
 
     pub(crate) fn footprint_in(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
+        self.observed_shared(namespace, uid).map(|shared| &**shared)
+    }
+
+    fn observed_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {
         let object = self.objects.get(self.objects.find(uid)?);
         let here = self.namespaces.get(object.namespace).name == *namespace;
-        here.then(|| &**self.footprints.get(object.footprint))
+        here.then(|| self.footprints.get(object.footprint))
     }
 }
 

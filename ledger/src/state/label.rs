@@ -59,10 +59,10 @@ impl Hash for Label {
 /// As a text.
 impl Wire for Label {
     fn put(&self, writer: &mut Writer) {
-        writer.plain(self.as_str());
+        writer.text(self.as_str());
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        reader.borrowed().map(Self::from)
+        reader.text().map(Self::from)
     }
 }
 

@@ -30,6 +30,7 @@ pub use reservations::End;
 pub use view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals};
 
 pub(crate) use overlay::{Counted, Overlay};
+pub(crate) use reservations::Tracked;
 
 use crate::{
     Name, Timestamp,

@@ -1,7 +1,10 @@
 //! Namespaces: their quotas, and the sums that make a decision cheap.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::{hash::BuildHasher, sync::Arc};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::slab::Slab;
 use crate::{
@@ -72,11 +75,11 @@ impl QuotaState {
     /// What a pending reservation for `target` holds here, given the object as it is observed.
     ///
     /// The growth over what is observed; all of it, if the quota did not count the object before.
-    pub(crate) fn hold(
+    pub(crate) fn hold<'t>(
         &self,
-        target: &Footprint,
+        target: &'t Footprint,
         observed: Option<&Footprint>,
-    ) -> Option<ResourceList> {
+    ) -> Option<Cow<'t, ResourceList>> {
         if !self.counts(target) {
             return None;
         }
@@ -86,10 +89,13 @@ impl QuotaState {
 }
 
 /// What a reservation holds beside what its object already counts for.
-pub(crate) fn growth(target: &Footprint, observed: Option<&Footprint>) -> ResourceList {
+pub(crate) fn growth<'t>(
+    target: &'t Footprint,
+    observed: Option<&Footprint>,
+) -> Cow<'t, ResourceList> {
     match observed {
-        Some(observed) => target.resources.delta_over(&observed.resources),
-        None => target.resources.clone(),
+        Some(observed) => Cow::Owned(target.resources.delta_over(&observed.resources)),
+        None => Cow::Borrowed(&target.resources),
     }
 }
 
@@ -157,19 +163,39 @@ pub(crate) struct Namespaces {
     pub(crate) slab: Slab<Namespace, CHUNK>,
     /// Ordered, so that lists over all namespaces can be paged.
     pub(crate) by_name: BTreeMap<Name, u32>,
+    /// The same for one name, since there may be tens of thousands.
+    places: HashTable<u32>,
+    hasher: DefaultHashBuilder,
 }
 
 impl Namespaces {
     pub(crate) fn from_slab(slab: Slab<Namespace, CHUNK>) -> Self {
-        let by_name = slab
-            .iter()
-            .map(|(place, namespace)| (namespace.name.clone(), place))
-            .collect();
-        Self { slab, by_name }
+        let mut namespaces = Self {
+            slab,
+            ..Self::default()
+        };
+        for (place, namespace) in namespaces.slab.clone().iter() {
+            namespaces.index(&namespace.name, place);
+        }
+        namespaces
+    }
+
+    fn index(&mut self, name: &Name, place: u32) {
+        let Self {
+            slab,
+            places,
+            hasher,
+            ..
+        } = self;
+        let rehash = |&place: &u32| slab.get(place).map_or(0, |it| hasher.hash_one(&*it.name));
+        places.insert_unique(hasher.hash_one(&**name), place, rehash);
+        self.by_name.insert(name.clone(), place);
     }
 
     pub(crate) fn place(&self, name: &str) -> Option<u32> {
-        self.by_name.get(name).copied()
+        let same = |&place: &u32| self.get(place).name == *name;
+        let place = self.places.find(self.hasher.hash_one(name), same);
+        place.copied()
     }
 
     pub(crate) fn get(&self, place: u32) -> &Namespace {
@@ -196,7 +222,7 @@ impl Namespaces {
             name: name.clone(),
             ..Namespace::default()
         });
-        self.by_name.insert(name.clone(), place);
+        self.index(name, place);
         place
     }
 
@@ -206,6 +232,10 @@ impl Namespaces {
         }
         if let Some(namespace) = self.slab.remove(place) {
             self.by_name.remove(&namespace.name);
+            let hash = self.hasher.hash_one(&*namespace.name);
+            if let Ok(entry) = self.places.find_entry(hash, |&other| other == place) {
+                entry.remove();
+            }
         }
     }
 }

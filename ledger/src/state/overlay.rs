@@ -6,13 +6,21 @@ use std::{
     sync::Arc,
 };
 
+use hashbrown::HashMap;
+
 use super::{
     State,
-    namespaces::{Namespace, QuotaState, Sums},
+    namespaces::{Change, Namespace, QuotaState},
+    reservations::Target,
 };
 use crate::{
-    Name, admission::Limit, event::Reservation, quantity::Quantity, quota::spec::Spec,
-    resource::ResourceList, uid::Uid,
+    Name,
+    admission::Limit,
+    event::{Event, Reservation},
+    quantity::Quantity,
+    quota::spec::Spec,
+    resource::ResourceList,
+    uid::Uid,
 };
 
 /// A quota of the state, as the rules of admission see it: what counts against the limit is used + reserved.
@@ -20,17 +28,14 @@ pub(crate) struct Counted<'a> {
     pub(crate) namespace: &'a Namespace,
     pub(crate) quota: &'a QuotaState,
     /// What the decision itself changes.
-    overlay: Option<&'a Sums>,
+    overlay: Option<&'a ResourceList>,
 }
 
 impl Counted<'_> {
     pub(crate) fn reserved(&self, resource: &str) -> Quantity {
         let sums = self.namespace.sums_of(self.quota);
         let mut reserved = sums.reserved.get(resource).cloned().unwrap_or_default();
-        if let Some(more) = self
-            .overlay
-            .and_then(|overlay| overlay.reserved.get(resource))
-        {
+        if let Some(more) = self.overlay.and_then(|overlay| overlay.get(resource)) {
             reserved.add_assign(more);
         }
         reserved
@@ -52,6 +57,9 @@ impl Limit for Counted<'_> {
     fn hard(&self) -> &ResourceList {
         &self.quota.record.spec.hard
     }
+    fn is_counted(&self, _: &str) -> bool {
+        true
+    }
     fn counted(&self, resource: &str) -> Option<Quantity> {
         let mut counted = self.used(resource);
         if !planted::is(Bug::ReservedIgnored) {
@@ -61,53 +69,71 @@ impl Limit for Counted<'_> {
     }
 }
 
-/// What a decision under way changes in the sums of quotas, before it is an entry.
+/// What a decision under way changes in the state, before it is an entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
-    sums: BTreeMap<Name, BTreeMap<Name, Sums>>,
+    namespaces: BTreeMap<Name, Changed>,
     /// Pending reservations of the state that have ended, or have taken another form.
     ended: BTreeSet<Uid>,
-    granted: BTreeMap<Uid, Arc<Reservation>>,
+    granted: HashMap<Uid, Arc<Reservation>>,
+    /// The newest granted by namespace, resource and name.
+    newest: HashMap<(Name, Name, Box<str>), Uid>,
+    /// How many more reservations are pending than in the state.
+    pending: isize,
+}
+
+/// What changes in a namespace.
+#[derive(Clone, Debug, Default)]
+struct Changed {
+    /// How many more reservations are pending.
+    pending: isize,
+    /// What is reserved more, by quota.
+    reserved: BTreeMap<Name, ResourceList>,
 }
 
 impl Overlay {
-    fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
-        self.sums.get(&namespace.name)?.get(&quota.record.name)
+    fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&ResourceList> {
+        let changed = self.namespaces.get(&namespace.name)?;
+        changed.reserved.get(&quota.record.name)
     }
 
-    fn change(
-        &mut self,
-        namespace: &Namespace,
-        quota: &QuotaState,
-        change: impl FnOnce(&mut ResourceList),
-    ) {
-        let quotas = self.sums.entry(namespace.name.clone()).or_default();
-        change(
-            &mut quotas
-                .entry(quota.record.name.clone())
-                .or_default()
-                .reserved,
-        );
+    /// As if a reservation had been granted, or had ended.
+    fn change(&mut self, state: &State, reservation: &Reservation, change: Change) {
+        let one = match change {
+            Change::Add => 1,
+            Change::Remove => -1,
+        };
+        let name = reservation.namespace.clone();
+        let changed = self.namespaces.entry(name).or_default();
+        self.pending += one;
+        changed.pending += one;
+        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
+            return;
+        };
+        let observed = state.observed_footprint(reservation);
+        for quota in namespace.quotas.values() {
+            let Some(amounts) = quota.hold(&reservation.footprint, observed) else {
+                continue;
+            };
+            let quota = quota.record.name.clone();
+            let reserved = changed.reserved.entry(quota).or_default();
+            match change {
+                Change::Add => reserved.add(&amounts),
+                Change::Remove => reserved.subtract(&amounts),
+            }
+        }
     }
 
     /// As if a pending reservation had ended.
     pub(crate) fn end(&mut self, state: &State, uid: &Uid) {
         let reservation = match self.granted.remove(uid) {
             Some(granted) => granted,
-            None => match state.reservations.find_pending(uid) {
-                Some((_, tracked)) if self.ended.insert(uid.clone()) => tracked.reservation.clone(),
+            None => match state.pending_of(uid) {
+                Some(pending) if self.ended.insert(uid.clone()) => pending.clone(),
                 _ => return,
             },
         };
-        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
-            return;
-        };
-        let observed = state.observed_footprint(&reservation);
-        for quota in namespace.quotas.values() {
-            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
-                self.change(namespace, quota, |reserved| reserved.subtract(&amounts));
-            }
-        }
+        self.change(state, &reservation, Change::Remove);
     }
 
     /// The pending reservation for an object of this name.
@@ -118,50 +144,60 @@ impl Overlay {
         resource: &Name,
         name: &str,
     ) -> Option<Uid> {
-        let is_for = |granted: &&Arc<Reservation>| {
-            granted.namespace == *namespace
-                && granted.resource == *resource
-                && *granted.name == *name
-        };
-        if let Some(granted) = self.granted.values().find(is_for) {
-            return Some(granted.uid.clone());
+        if !self.granted.is_empty() {
+            let target = (namespace.clone(), resource.clone(), name.into());
+            let newest = self.newest.get(&target);
+            if let Some(uid) = newest.filter(|uid| self.granted.contains_key(*uid)) {
+                return Some(uid.clone());
+            }
         }
-        let pending = state.pending_for(namespace, resource, name)?;
-        let uid = pending.reservation.uid.clone();
-        (!self.ended.contains(&uid)).then_some(uid)
+        let target = Target {
+            namespace,
+            resource,
+            name,
+        };
+        let uid = &state.reservations.pending_for(target)?.reservation.uid;
+        (!self.ended.contains(uid)).then(|| uid.clone())
     }
 
     /// How many more reservations are pending, in all and in a namespace, than in the state.
-    pub(crate) fn more_pending(&self, state: &State, namespace: &str) -> [isize; 2] {
-        let mut more = [0, 0];
-        let mut count = |reservation: &Reservation, one: isize| {
-            more[0] += one;
-            more[1] += isize::from(reservation.namespace == *namespace) * one;
-        };
-        for granted in self.granted.values() {
-            count(granted, 1);
-        }
-        for uid in &self.ended {
-            if let Some((_, tracked)) = state.reservations.find_pending(uid) {
-                count(&tracked.reservation, -1);
-            }
-        }
-        more
+    pub(crate) fn more_pending(&self, namespace: &str) -> [isize; 2] {
+        let here = self.namespaces.get(namespace);
+        [self.pending, here.map_or(0, |changed| changed.pending)]
     }
 
-    /// As if a reservation had been granted.
-    pub(crate) fn grant(&mut self, state: &State, reservation: &Arc<Reservation>) {
-        self.granted
-            .insert(reservation.uid.clone(), reservation.clone());
-        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
-            return;
-        };
-        let observed = state.observed_footprint(reservation);
-        for quota in namespace.quotas.values() {
-            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
-                self.change(namespace, quota, |reserved| reserved.add(&amounts));
+    /// As if this had happened already.
+    pub(crate) fn follow(&mut self, state: &State, event: &Event) {
+        match event {
+            Event::ReservationGranted(reservation) => self.grant(state, reservation.clone()),
+            Event::ReservationSuperseded { uid, .. } => self.end(state, uid),
+            Event::ReservationGrown { uid, footprint, .. } => {
+                let Some(pending) = state.pending_of(uid) else {
+                    return;
+                };
+                self.end(state, uid);
+                let grown = Reservation {
+                    footprint: footprint.clone(),
+                    ..(**pending).clone()
+                };
+                self.grant(state, Arc::new(grown));
             }
+            _ => {}
         }
+    }
+
+    fn grant(&mut self, state: &State, reservation: Arc<Reservation>) {
+        self.change(state, &reservation, Change::Add);
+        let Reservation {
+            uid,
+            namespace,
+            resource,
+            name,
+            ..
+        } = &*reservation;
+        let target = (namespace.clone(), resource.clone(), name.clone());
+        self.newest.insert(target, uid.clone());
+        self.granted.insert(uid.clone(), reservation);
     }
 }
 

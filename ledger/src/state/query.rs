@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     Head, State,
     namespaces::{Namespace, QuotaState, Sums, growth},
-    reservations::Tracked,
+    reservations::{Target, Tracked},
     view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals},
 };
 use crate::{
@@ -154,7 +154,8 @@ impl State {
         let hold = |&place: &u32| {
             let reservation = &self.reservations.get(place).reservation;
             let observed = self.observed_footprint(reservation);
-            let mut amounts = quota.hold(&reservation.footprint, observed)?;
+            let amounts = quota.hold(&reservation.footprint, observed)?;
+            let mut amounts = amounts.into_owned();
             amounts.retain(|name, _| hard.get(name).is_some());
             (!amounts.is_empty()).then(|| (reservation.clone(), amounts))
         };
@@ -221,8 +222,24 @@ impl State {
         resource: &Name,
         name: &str,
     ) -> Option<ReservationView> {
-        let tracked = self.reservations.pending_for(namespace, resource, name)?;
+        let target = Target {
+            namespace,
+            resource,
+            name,
+        };
+        let tracked = self.reservations.pending_for(target)?;
         Some(self.reservation_view(tracked))
+    }
+
+    /// The reservation for an object, pending or not, without what it holds.
+    pub(crate) fn tracked(&self, uid: &Uid) -> Option<&Tracked> {
+        self.reservations.find(uid).map(|(_, tracked)| tracked)
+    }
+
+    /// The pending reservation for an object.
+    pub(crate) fn pending_of(&self, uid: &Uid) -> Option<&Arc<Reservation>> {
+        let (_, tracked) = self.reservations.find_pending(uid)?;
+        Some(&tracked.reservation)
     }
 
     pub(super) fn reservation_view(&self, tracked: &Tracked) -> ReservationView {
@@ -232,7 +249,7 @@ impl State {
             Some(_) => None,
         };
         ReservationView {
-            held: growth(&reservation.footprint, observed),
+            held: growth(&reservation.footprint, observed).into_owned(),
             reservation,
             entry: tracked.entry,
             end: tracked.ended.as_ref().map(|ended| (ended.how, ended.time)),

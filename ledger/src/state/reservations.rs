@@ -2,13 +2,13 @@
 
 use crate::planted::{self, Bug};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::{hash::BuildHasher, sync::Arc};
 
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::{ring::Ring, slab::Slab};
 use crate::{
-    Name, Timestamp,
+    Timestamp,
     codec::{record, variants},
     event::{Reservation, Sequence},
     uid::Uid,
@@ -65,8 +65,30 @@ record!(Tracked {
     ended
 });
 
-/// Namespace, resource and name of what a pending reservation is for.
-type Target = (Name, Name, Box<str>);
+/// What a pending reservation is for. A newer one for the same takes its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Target<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) name: &'a str,
+}
+
+impl<'a> Target<'a> {
+    /// None, if the name is not known.
+    pub(crate) fn of(reservation: &'a Reservation) -> Option<Self> {
+        let Reservation {
+            namespace,
+            resource,
+            name,
+            ..
+        } = reservation;
+        (!name.is_empty()).then_some(Self {
+            namespace,
+            resource,
+            name,
+        })
+    }
+}
 
 /// All remembered reservations, by place, uid, name and expiration.
 #[derive(Debug, Default)]
@@ -74,18 +96,9 @@ pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
     pub(crate) ended: Ends,
     by_uid: HashMap<Uid, u32>,
-    by_target: HashMap<Target, u32>,
+    by_target: HashTable<u32>,
+    hasher: DefaultHashBuilder,
     expirations: BTreeSet<(Timestamp, u32)>,
-}
-
-fn target(reservation: &Reservation) -> Option<Target> {
-    let Reservation {
-        namespace,
-        resource,
-        name,
-        ..
-    } = reservation;
-    (!name.is_empty()).then(|| (namespace.clone(), resource.clone(), name.clone()))
 }
 
 impl Reservations {
@@ -94,7 +107,8 @@ impl Reservations {
             ended,
             ..Self::default()
         };
-        for (place, tracked) in slab.iter() {
+        reservations.slab = slab;
+        for (place, tracked) in reservations.slab.clone().iter() {
             if planted::is(Bug::SnapshotWithoutEnded) && tracked.ended.is_some() {
                 continue;
             }
@@ -105,15 +119,25 @@ impl Reservations {
                 reservations.index_pending(place, &tracked.reservation);
             }
         }
-        reservations.slab = slab;
         reservations
     }
 
     fn index_pending(&mut self, place: u32, reservation: &Reservation) {
         self.expirations.insert((reservation.expiration, place));
-        if let Some(target) = target(reservation) {
-            self.by_target.insert(target, place);
-        }
+        let Some(target) = Target::of(reservation) else {
+            return;
+        };
+        let Self {
+            slab,
+            by_target,
+            hasher,
+            ..
+        } = self;
+        let target_at = |&place: &u32| Target::of(&slab.get(place)?.reservation);
+        let same = |place: &u32| target_at(place) == Some(target);
+        let rehash = |place: &u32| hasher.hash_one(target_at(place));
+        let entry = by_target.entry(hasher.hash_one(Some(target)), same, rehash);
+        *entry.or_insert(place).get_mut() = place;
     }
 
     pub(crate) fn get(&self, place: u32) -> &Tracked {
@@ -132,14 +156,12 @@ impl Reservations {
             .filter(|(_, tracked)| tracked.ended.is_none())
     }
 
-    pub(crate) fn pending_for(
-        &self,
-        namespace: &Name,
-        resource: &Name,
-        name: &str,
-    ) -> Option<&Tracked> {
-        let target = (namespace.clone(), resource.clone(), Box::from(name));
-        self.by_target.get(&target).map(|&place| self.get(place))
+    pub(crate) fn pending_for(&self, target: Target<'_>) -> Option<&Tracked> {
+        let same = |&place: &u32| Target::of(&self.get(place).reservation) == Some(target);
+        let place = self
+            .by_target
+            .find(self.hasher.hash_one(Some(target)), same)?;
+        Some(self.get(*place))
     }
 
     pub(crate) fn pending_count(&self) -> usize {
@@ -181,10 +203,9 @@ impl Reservations {
         tracked.ended = Some(ended);
         let reservation = tracked.reservation.clone();
         self.expirations.remove(&(reservation.expiration, place));
-        if let Some(target) = target(&reservation)
-            && self.by_target.get(&target) == Some(&place)
-        {
-            self.by_target.remove(&target);
+        let hash = self.hasher.hash_one(Target::of(&reservation));
+        if let Ok(entry) = self.by_target.find_entry(hash, |&other| other == place) {
+            entry.remove();
         }
         if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
             self.forget(place, entry);

@@ -48,7 +48,7 @@ impl<T: Clone, const MAX: u32> Ring<T, MAX> {
 /// As a list.
 impl<T: Wire + Clone, const MAX: u32> Wire for Ring<T, MAX> {
     fn put(&self, writer: &mut Writer) {
-        writer.plain(u64::from(self.slab.len()));
+        u64::from(self.slab.len()).put(writer);
         for (_, value) in self.iter() {
             value.put(writer);
         }

@@ -144,12 +144,12 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
     pub(crate) fn put_head(&self, writer: &mut Writer) {
         self.free.put(writer);
         self.live.put(writer);
-        writer.plain(self.chunks.len() as u64);
+        writer.count(self.chunks.len());
     }
 
     pub(crate) fn put_chunk(&self, chunk: usize, writer: &mut Writer) {
         let slots = &self.chunks[chunk];
-        writer.plain(slots.len() as u64);
+        writer.count(slots.len());
         for slot in slots.iter() {
             match slot {
                 Slot::Full(value) => {

@@ -115,41 +115,38 @@ pub fn evaluate<L: Limit>(
         return Ok(Vec::new());
     };
     let mut cover = Cover::default();
-    let mut interesting = Vec::with_capacity(limits.len());
+    let mut charges = Vec::with_capacity(limits.len());
     for (index, limit) in limits.iter().enumerate() {
         if applies(limit, attempt, &mut cover)? {
-            interesting.push(index);
+            charges.push(Charge {
+                limit: index,
+                delta: ResourceList::new(),
+            });
         }
     }
     refuse_negative(attempt.new)?;
     let growth = Growth::of(attempt)?;
-    let grows = match interesting.as_slice() {
+    let grows = match charges.as_slice() {
         [] => !growth.over_old().is_empty(),
-        indexes => indexes
+        charges => charges
             .iter()
-            .any(|index| !growth.of_limit(&limits[*index]).is_empty()),
+            .any(|charge| !growth.of_limit(&limits[charge.limit]).is_empty()),
     };
     if !grows {
         return Ok(Vec::new());
     }
     demand.refuse_uncovered(&cover, attempt)?;
 
-    let mut charges = Vec::new();
-    for index in interesting {
-        let limit = &limits[index];
+    for charge in &mut charges {
+        let limit = &limits[charge.limit];
         let growth = growth.of_limit(limit);
         let of_limit = |name: &Name| Some((name.clone(), growth.get(name)?.clone()));
-        let delta: ResourceList = limit.hard().names().filter_map(of_limit).collect();
+        charge.delta = limit.hard().names().filter_map(of_limit).collect();
         if attempt.subresource != "status" {
-            refuse_excess(limit, &delta)?;
-        }
-        if !delta.is_empty() {
-            charges.push(Charge {
-                limit: index,
-                delta,
-            });
+            refuse_excess(limit, &charge.delta)?;
         }
     }
+    charges.retain(|charge| !charge.delta.is_empty());
     Ok(charges)
 }
 

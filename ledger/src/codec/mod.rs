@@ -8,12 +8,14 @@
 //! by golden bytes; a change is a new version.
 
 mod batch;
+mod layout;
 mod names;
 mod records;
 mod wire;
 
 pub use batch::{decode_entries, encode_entries};
-pub(crate) use wire::{Reader, Wire, Writer, record, variants};
+pub(crate) use layout::{record, variants};
+pub(crate) use wire::{Reader, Wire, Writer};
 
 /// Bytes that are not what this version of the format writes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -14,8 +14,8 @@ const MANY: usize = FEW + 1;
 #[derive(Default)]
 pub(super) struct Names {
     list: Vec<Listed>,
-    /// The number given last.
-    last: usize,
+    /// The name that a list began with last.
+    first: u32,
     /// The numbers by name; empty while there are few.
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -23,7 +23,7 @@ pub(super) struct Names {
 
 struct Listed {
     name: Name,
-    /// The number that came after this one last: the same fields have the same names again and again.
+    /// The name that came after this one in a list last.
     follower: u32,
 }
 
@@ -35,16 +35,26 @@ impl Names {
 
     /// The number of a name: its own, or the next one if it is new.
     pub(super) fn number(&mut self, name: &Name) -> u32 {
-        let follower = self.list.get(self.last).map(|last| last.follower);
-        let number = match follower.filter(|follower| self.is(*follower, name)) {
-            Some(follower) => follower,
-            None => self.find(name).unwrap_or_else(|| self.add(name)),
-        };
-        if let Some(last) = self.list.get_mut(self.last) {
-            last.follower = number;
+        self.find(name).unwrap_or_else(|| self.add(name))
+    }
+
+    /// The number of a name in a list, by that of the name before it. Lists of the same names come again and again,
+    /// so it is the one that came there last, or else as any other.
+    pub(super) fn number_after(&mut self, before: Option<u32>, name: &Name) -> u32 {
+        let expected = *self.after(before);
+        if self.is(expected, name) {
+            return expected;
         }
-        self.last = number as usize;
+        let number = self.number(name);
+        *self.after(before) = number;
         number
+    }
+
+    fn after(&mut self, before: Option<u32>) -> &mut u32 {
+        match before.and_then(|before| self.list.get_mut(before as usize)) {
+            Some(listed) => &mut listed.follower,
+            None => &mut self.first,
+        }
     }
 
     fn is(&self, number: u32, name: &Name) -> bool {
@@ -104,8 +114,12 @@ mod tests {
                 assert_eq!(names.number(&name(number)), number, "round {round}");
             }
         }
-        for number in (0..100).rev() {
-            assert_eq!(names.number(&name(number)), number);
+        for step in [1, 7, 99] {
+            let mut before = None;
+            for number in (0..100).map(|place| place * step % 100) {
+                before = Some(names.number_after(before, &name(number)));
+                assert_eq!(before, Some(number));
+            }
         }
         assert_eq!(names.list().len(), 100);
     }

@@ -1,9 +1,6 @@
 //! The layout of every record in format version 1. Tags and orders here are on disk: never change them.
 
-use super::{
-    DecodeError, Reader, Wire, Writer,
-    wire::{record, variants},
-};
+use super::{DecodeError, Reader, Wire, Writer, record, variants};
 use crate::{
     Timestamp,
     event::{
@@ -236,11 +233,7 @@ impl Wire for Timestamp {
 
 impl Wire for ResourceList {
     fn put(&self, writer: &mut Writer) {
-        writer.count(self.len());
-        for (name, quantity) in self.iter() {
-            name.put(writer);
-            quantity.put(writer);
-        }
+        writer.list(self.iter());
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let items = Vec::<(crate::Name, Quantity)>::take(reader)?;

@@ -37,14 +37,15 @@ const ONE_BYTE_MAX: u8 = 250;
 
 /// Collects a body and the names that it uses.
 pub(crate) struct Writer {
-    names: Names,
+    /// None, if names are spelled out.
+    names: Option<Names>,
     body: Vec<u8>,
 }
 
 impl Default for Writer {
     fn default() -> Self {
         Self {
-            names: Names::default(),
+            names: Some(Names::default()),
             body: Vec::with_capacity(FIRST_BYTES),
         }
     }
@@ -60,6 +61,14 @@ impl bincode::enc::write::Writer for Body<'_> {
 }
 
 impl Writer {
+    /// For what nobody reads back: names are spelled out where they stand, and nothing stands before the body.
+    pub(crate) fn spelling() -> Self {
+        Self {
+            names: None,
+            ..Self::default()
+        }
+    }
+
     fn plain<T: bincode::Encode>(&mut self, value: T) {
         bincode::encode_into_writer(value, Body(&mut self.body), CONFIG)
             .expect("writing plain data to memory does not fail");
@@ -78,6 +87,26 @@ impl Writer {
         self.number(count as u64);
     }
 
+    /// Names of a list, each with what belongs to it.
+    pub(crate) fn list<'n, T: Wire + 'n>(
+        &mut self,
+        list: impl ExactSizeIterator<Item = (&'n Name, &'n T)>,
+    ) {
+        self.count(list.len());
+        let mut before = None;
+        for (name, value) in list {
+            match &mut self.names {
+                Some(names) => {
+                    let number = names.number_after(before, name);
+                    before = Some(number);
+                    number.put(self);
+                }
+                None => self.text(name),
+            }
+            value.put(self);
+        }
+    }
+
     pub(crate) fn text(&mut self, text: &str) {
         self.count(text.len());
         self.body.extend_from_slice(text.as_bytes());
@@ -91,10 +120,13 @@ impl Writer {
     /// The finished piece: names, then body.
     pub(crate) fn finish(self) -> Vec<u8> {
         const PER_NAME: usize = 3;
-        let names = self.names.list();
+        let Some(names) = &self.names else {
+            return self.body;
+        };
+        let names = names.list();
         let text = names.clone().map(|name| name.len() + PER_NAME);
         let mut head = Writer {
-            names: Names::default(),
+            names: None,
             body: Vec::with_capacity(text.sum::<usize>() + PER_NAME + self.body.len()),
         };
         head.count(names.len());
@@ -272,8 +304,10 @@ plain!([u8; 16]);
 
 impl Wire for Name {
     fn put(&self, writer: &mut Writer) {
-        let number = writer.names.number(self);
-        number.put(writer);
+        match &mut writer.names {
+            Some(names) => names.number(self).put(writer),
+            None => writer.text(self),
+        }
     }
     fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let number = u32::take(reader)?;
@@ -377,51 +411,3 @@ impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
             .collect()
     }
 }
-
-/// The layout of a struct: its fields, in the order written.
-macro_rules! record {
-    ($type:ty { $($field:ident),* $(,)? }) => {
-        impl $crate::codec::Wire for $type {
-            fn put(&self, writer: &mut $crate::codec::Writer) {
-                $( $crate::codec::Wire::put(&self.$field, writer); )*
-            }
-            fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
-                Ok(Self { $( $field: $crate::codec::Wire::take(reader)? ),* })
-            }
-        }
-    };
-}
-
-/// The layout of an enum: each variant's tag and its fields, in the order written.
-macro_rules! variants {
-    ($type:ty {
-        $( $tag:literal => $variant:ident $( ( $inner:ident ) )? $( { $($field:ident),* $(,)? } )? ),* $(,)?
-    }) => {
-        impl $crate::codec::Wire for $type {
-            fn put(&self, writer: &mut $crate::codec::Writer) {
-                match self {
-                    $( Self::$variant $( ( $inner ) )? $( { $($field),* } )? => {
-                        <u8 as $crate::codec::Wire>::put(&$tag, writer);
-                        $( $crate::codec::Wire::put($inner, writer); )?
-                        $( $( $crate::codec::Wire::put($field, writer); )* )?
-                    } )*
-                }
-            }
-            fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
-                match <u8 as $crate::codec::Wire>::take(reader)? {
-                    $( $tag => {
-                        $( let $inner = $crate::codec::Wire::take(reader)?; )?
-                        $( $( let $field = $crate::codec::Wire::take(reader)?; )* )?
-                        Ok(Self::$variant $( ( $inner ) )? $( { $($field),* } )?)
-                    } )*
-                    tag => Err($crate::codec::DecodeError(format!(
-                        "{}: no variant {tag}", stringify!($type)
-                    ))),
-                }
-            }
-        }
-    };
-}
-
-pub(crate) use record;
-pub(crate) use variants;

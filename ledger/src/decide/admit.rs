@@ -8,10 +8,7 @@
 
 use std::borrow::Cow;
 
-use super::{
-    Denied, LookedAt, Policy, Refusal, Request, explain, reserve,
-    reserve::{Basis, Case},
-};
+use super::{Basis, Denied, LookedAt, Policy, Refusal, Request, explain, reserve, reserve::Case};
 use crate::{
     Name, Timestamp,
     admission::{Charge, Denial, Limit as _, Payer},

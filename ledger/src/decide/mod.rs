@@ -12,6 +12,7 @@ mod observe;
 mod quota;
 mod refusal;
 mod relist;
+mod request;
 mod reserve;
 mod room;
 
@@ -25,7 +26,8 @@ pub use refusal::{Denied, Looked, LookedAt, Refusal};
 pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
 };
-pub use reserve::{Basis, Request, Reserved, check, reserve, reserve_all};
+pub use request::{Basis, Request};
+pub use reserve::{Reserved, check, reserve, reserve_all};
 
 use crate::{Span, quota::LimitedResource};
 

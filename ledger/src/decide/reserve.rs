@@ -6,60 +6,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Denied, LookedAt, Policy, Refusal,
+    Basis, Denied, LookedAt, Policy, Refusal, Request,
     explain::{detail, looked_at},
 };
 use crate::{
-    Name, Span, Timestamp,
+    Span, Timestamp,
     admission::{self, Attempt, Charge, Denial, Operation},
-    codec::{Wire, Writer},
     event::{Event, Reservation},
-    object::{EveryClass, Footprint, GroupResource, Object, Traits},
+    object::{EveryClass, Footprint, Traits},
     resource::ResourceList,
     state::{Counted, Overlay, State, Tracked},
     uid::Uid,
 };
-
-/// What a reservation is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// The object is to be created.
-    Create,
-    /// The object is to be changed from this version: the reservation ends when a later one is observed.
-    Update {
-        /// The version that the change is made to; 0: not known.
-        version: u64,
-    },
-}
-
-/// A wish for capacity.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The object that it is for.
-    pub uid: Uid,
-    /// Its namespace.
-    pub namespace: Name,
-    /// Its group and resource.
-    pub resource: GroupResource,
-    /// Its name; empty: not known.
-    pub name: Box<str>,
-    /// Its apiVersion, as the caller gave it.
-    pub api_version: Name,
-    /// Its kind, as the caller gave it.
-    pub kind: Name,
-    /// Create or update.
-    pub basis: Basis,
-    /// The subresource through which it comes, as in `resize`; empty: none.
-    pub subresource: Name,
-    /// What the object will count for.
-    pub footprint: Footprint,
-    /// What it counted for before, as the caller saw it; only for updates of objects not observed yet.
-    pub before: Option<Footprint>,
-    /// The object, to be asked what its containers specify; none: nothing is required of it.
-    pub object: Option<Arc<Object>>,
-    /// How long to hold; none: the configured default.
-    pub ttl: Option<Span>,
-}
 
 /// What came of a wish.
 #[derive(Clone, Debug)]
@@ -68,45 +26,6 @@ pub struct Reserved {
     pub events: Vec<Event>,
     /// The same wish was granted before.
     pub replayed: bool,
-}
-
-impl Request {
-    /// Digest of what is asked. A repeated request has the same.
-    fn digest(&self) -> [u8; 16] {
-        let mut writer = Writer::default();
-        self.namespace.put(&mut writer);
-        self.api_version.put(&mut writer);
-        self.kind.put(&mut writer);
-        self.name.put(&mut writer);
-        self.footprint.put(&mut writer);
-        self.ttl.map(Span::nanoseconds).put(&mut writer);
-        if let Basis::Update { version } = self.basis {
-            version.put(&mut writer);
-        }
-        let hash = blake3::hash(&writer.finish());
-        let mut digest = [0; 16];
-        digest.copy_from_slice(&hash.as_bytes()[..16]);
-        digest
-    }
-
-    fn reservation(&self, footprint: Footprint, now: Timestamp, ttl: Span) -> Reservation {
-        Reservation {
-            uid: self.uid.clone(),
-            namespace: self.namespace.clone(),
-            resource: self.resource.name(),
-            name: self.name.clone(),
-            api_version: self.api_version.clone(),
-            kind: self.kind.clone(),
-            footprint,
-            created: now,
-            expiration: now.plus(ttl),
-            after_version: match self.basis {
-                Basis::Create => 0,
-                Basis::Update { version } => version,
-            },
-            request: self.digest(),
-        }
-    }
 }
 
 /// Grants a wish, or says why not.
@@ -217,7 +136,7 @@ pub(super) fn granted_before<'s>(
         return Ok(None);
     };
     let creates = request.basis == Basis::Create;
-    if known.reservation.request == request.digest() {
+    if request.is_that_of(&known.reservation) {
         return Ok(Some(known).filter(|known| creates || known.ended.is_none()));
     }
     if creates || known.reservation.namespace != request.namespace {

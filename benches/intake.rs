@@ -2,41 +2,22 @@
 //!
 //! Each group has its baseline in the same run: absolute times mean nothing on a shared machine, ratios do.
 
-#![allow(missing_docs, reason = "criterion's macros")]
+#![allow(missing_docs, unreachable_pub, reason = "a program")]
 #![allow(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+#[path = "support/events.rs"]
+mod events;
 
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use quota_ledger::{Name, Timestamp, object::Pod, resource::ResourceList, uid::Uid};
+use quota_ledger::Timestamp;
 use quotad::intake::payload::Reader;
-use serde::{Deserialize, de::IgnoredAny};
 
-/// Watch events of pods as a real API server wrote them.
-const RECORDING: &str = "tests/vectors/history-a.events.jsonl";
+use events::{PlainEvent, WatchedPod};
 
-const PLAIN_EVENTS: usize = 1_000;
-
-#[derive(Deserialize)]
-struct WatchedPod {
-    #[serde(rename = "type")]
-    _event_type: IgnoredAny,
-    object: Pod,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PlainEvent {
-    #[serde(rename = "type")]
-    event_type: String,
-    namespace: Name,
-    resource: Name,
-    name: Box<str>,
-    uid: Uid,
-    resource_version: String,
-    usage: ResourceList,
-}
+const PLAIN_EVENTS: u64 = 1_000;
 
 fn reader() -> Arc<Reader> {
     Arc::new(Reader::new(&BTreeMap::new(), true))
@@ -47,13 +28,7 @@ fn bytes_of(events: &[Bytes]) -> Throughput {
 }
 
 fn pods(criterion: &mut Criterion) {
-    let recording = std::fs::read_to_string(RECORDING).unwrap();
-    let is_pod = |line: &&str| line.contains(r#""object":{"kind":"Pod","#);
-    let events: Vec<Bytes> = recording
-        .lines()
-        .filter(is_pod)
-        .map(|line| Bytes::copy_from_slice(line.as_bytes()))
-        .collect();
+    let events = events::pods(1);
     let count = events.len();
     let mut group = criterion.benchmark_group("watch events of pods");
     group.throughput(bytes_of(&events));
@@ -100,16 +75,9 @@ fn pods(criterion: &mut Criterion) {
 }
 
 fn plain(criterion: &mut Criterion) {
-    let line = |number: usize| {
-        format!(
-            r#"{{"type":"ADDED","namespace":"team-{}","resource":"widgets.example.com","name":"w{number}","uid":"0190a2b4-7c1e-7000-8000-{number:012x}","resourceVersion":"{number}","usage":{{"requests.example.com/units":"3","requests.cpu":"250m"}}}}"#,
-            number % 50
-        )
-    };
-    let lines: Vec<String> = (0..PLAIN_EVENTS).map(line).collect();
-    let payload = Bytes::from(lines.join("\n"));
+    let payload = events::lines(0..PLAIN_EVENTS);
     let mut group = criterion.benchmark_group("plain events");
-    group.throughput(Throughput::Elements(PLAIN_EVENTS as u64));
+    group.throughput(Throughput::Elements(PLAIN_EVENTS));
     group.bench_function("typed struct alone", |bencher| {
         bencher.iter(|| {
             for line in payload.split(|&byte| byte == b'\n') {

@@ -1,7 +1,6 @@
 //! Events from a real JetStream, beside consumers that do less with them.
 
 use std::{
-    fs,
     hint::black_box,
     process::Command,
     time::{Duration, Instant},
@@ -10,55 +9,27 @@ use std::{
 use async_nats::jetstream::{self, consumer, stream};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use quota_ledger::{Name, object::Pod, resource::ResourceList, uid::Uid};
-use serde::{Deserialize, de::IgnoredAny};
 use tokio::runtime::Runtime;
 
 use super::{
     subject::{Bench, Bound, Target},
     support::{
         document::whole,
+        events::{self, PlainEvent, WatchedPod},
         process::{self, Process, Quotad},
     },
 };
 
-/// Watch events of pods as a real API server wrote them.
-const RECORDING: &str = "tests/vectors/history-a.events.jsonl";
-
 /// Messages that are on their way to the server at the same time.
 const IN_FLIGHT: usize = 1000;
 
-#[derive(Deserialize)]
-struct WatchedPod {
-    #[serde(rename = "type")]
-    _event_type: IgnoredAny,
-    object: Pod,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PlainEvent {
-    #[serde(rename = "type")]
-    event_type: String,
-    namespace: Name,
-    resource: Name,
-    name: Box<str>,
-    uid: Uid,
-    resource_version: String,
-    usage: ResourceList,
-}
-
 pub fn all(bench: &Bench) -> Vec<Target> {
-    let plain = (0..bench.sized(300_000)).map(|number| Bytes::from(plain_event(number)));
+    let plain = (0..bench.sized(600_000)).map(|number| Bytes::from(events::plain(number)));
     let plain = compare(bench, plain.collect(), 1, |message| {
         black_box(message.len());
     });
-    let lines = (0..bench.sized(10_000)).map(|message| {
-        let lines: Vec<_> = (0..100)
-            .map(|line| plain_event(message * 100 + line))
-            .collect();
-        Bytes::from(lines.join("\n"))
-    });
+    let lines =
+        (0..bench.sized(10_000)).map(|number| events::lines(number * 100..(number + 1) * 100));
     let lines = compare(bench, lines.collect(), 100, |message| {
         for line in message.split(|byte| *byte == b'\n') {
             let event: PlainEvent = serde_json::from_slice(line).expect("an event");
@@ -71,7 +42,7 @@ pub fn all(bench: &Bench) -> Vec<Target> {
             black_box((event.uid, event.resource_version, event.usage));
         }
     });
-    let pods = pods(bench);
+    let pods = events::pods(bench.sized(200));
     let parsed = parse_pods(bench, &pods);
     let [ingested, counted] = compare(bench, pods, 1, |message| {
         black_box(message.len());
@@ -105,34 +76,6 @@ pub fn all(bench: &Bench) -> Vec<Target> {
     ]
 }
 
-/// About 250 bytes.
-fn plain_event(number: u64) -> String {
-    format!(
-        r#"{{"type":"ADDED","namespace":"team-{}","resource":"widgets.example.com","name":"widget-{number:08}","uid":"0190a2b4-7c1e-7000-8000-{number:012x}","resourceVersion":"{number}","usage":{{"requests.example.com/units":"3","requests.cpu":"250m"}}}}"#,
-        number % 50
-    )
-}
-
-/// The recorded events, again and again, each time of other pods.
-fn pods(bench: &Bench) -> Vec<Bytes> {
-    let recording = fs::read_to_string(RECORDING).expect("the vectors are there");
-    let recorded: Vec<&str> = recording
-        .lines()
-        .filter(|line| line.contains(r#""object":{"kind":"Pod","#))
-        .collect();
-    let repeats = bench.sized(60).max(1);
-    let again = |repeat: u64| {
-        recorded.iter().map(move |line| {
-            let uid = line
-                .split_once(r#""uid":""#)
-                .and_then(|(_, rest)| rest.get(..36));
-            let uid = uid.expect("a pod has a uid");
-            Bytes::from(line.replace(uid, &format!("{repeat:08x}{}", &uid[8..])))
-        })
-    };
-    (0..repeats).flat_map(again).collect()
-}
-
 fn parse_pods(bench: &Bench, pods: &[Bytes]) -> f64 {
     let [rate] = bench.rounds(|| {
         let begin = Instant::now();
@@ -145,7 +88,8 @@ fn parse_pods(bench: &Bench, pods: &[Bytes]) -> f64 {
     rate
 }
 
-/// Events per second of the daemon, and of a consumer that does `work` with each message.
+/// Events per second of the daemon, and of a consumer that does `work` with each message. Both clocks run from the
+/// first events on: neither has to pay for its start.
 fn compare(bench: &Bench, messages: Vec<Bytes>, events: u64, work: impl Fn(&Bytes)) -> [f64; 2] {
     let runtime = Runtime::new().expect("a runtime");
     let directory = bench.new_directory();
@@ -154,23 +98,34 @@ fn compare(bench: &Bench, messages: Vec<Bytes>, events: u64, work: impl Fn(&Byte
     runtime.block_on(publish(&url, messages));
     let total = count as f64 * events as f64;
     bench.rounds(|| {
-        let directory = bench.new_directory();
-        let begin = Instant::now();
-        let daemon = Quotad::start(directory.path(), &[&format!("--nats.url={url}")]);
-        while !is_ready(&daemon) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let ours = total / begin.elapsed().as_secs_f64();
-        let consumed = daemon.metric("quota_ledger_events_consumed_total");
-        assert!(
-            (consumed - total).abs() < 0.5,
-            "{consumed} of {total} events"
-        );
-        drop(daemon);
-        let begin = Instant::now();
-        runtime.block_on(consume(&url, count, &work));
-        [ours, total / begin.elapsed().as_secs_f64()]
+        let ours = ingest(bench, &url, total);
+        let rest = runtime.block_on(consume(&url, count, &work));
+        [ours, (total - events as f64) / rest.as_secs_f64()]
     })
+}
+
+fn ingest(bench: &Bench, url: &str, total: f64) -> f64 {
+    let directory = bench.new_directory();
+    let daemon = Quotad::start(directory.path(), &[&format!("--nats.url={url}")]);
+    let consumed = || daemon.metric("quota_ledger_events_consumed_total");
+    let wait = || std::thread::sleep(Duration::from_millis(5));
+    let first = loop {
+        match consumed() {
+            first if first > 0.0 => break first,
+            _ => wait(),
+        }
+    };
+    let begin = Instant::now();
+    while !is_ready(&daemon) {
+        wait();
+    }
+    let rate = (total - first) / begin.elapsed().as_secs_f64();
+    let consumed = consumed();
+    assert!(
+        (consumed - total).abs() < 0.5,
+        "{consumed} of {total} events"
+    );
+    rate
 }
 
 fn start(directory: &std::path::Path) -> (Process, String) {
@@ -220,12 +175,16 @@ async fn publish(url: &str, messages: Vec<Bytes>) {
     }
 }
 
-/// As many messages at a time as the daemon asks for; nothing is acknowledged.
-async fn consume(url: &str, count: usize, work: impl Fn(&Bytes)) {
+/// Asks for messages as the daemon does; nothing is acknowledged. Answers how long all but the first
+/// message took.
+async fn consume(url: &str, count: usize, work: impl Fn(&Bytes)) -> Duration {
     let context = context(url).await;
     let stream = context.get_stream("OBJECTS").await.expect("it is there");
     let config = consumer::pull::Config {
         ack_policy: consumer::AckPolicy::None,
+        inactive_threshold: Duration::from_secs(60),
+        num_replicas: 1,
+        memory_storage: true,
         ..consumer::pull::Config::default()
     };
     let consumer = stream
@@ -235,12 +194,19 @@ async fn consume(url: &str, count: usize, work: impl Fn(&Bytes)) {
     let messages = consumer
         .stream()
         .max_messages_per_batch(2048)
+        .max_bytes_per_batch(8 * 1024 * 1024)
+        .expires(Duration::from_secs(30))
+        .heartbeat(Duration::from_secs(5))
         .messages()
         .await;
     let mut messages = messages.expect("a stream of messages").take(count);
+    let first = messages.next().await.expect("a first message");
+    let begin = Instant::now();
+    work(&first.expect("a message").payload);
     while let Some(message) = messages.next().await {
         work(&message.expect("a message").payload);
     }
+    begin.elapsed()
 }
 
 fn is_ready(daemon: &Quotad) -> bool {

@@ -4,6 +4,7 @@
 
 pub mod disk;
 pub mod document;
+pub mod events;
 pub mod machine;
 pub mod measured;
 pub mod process;

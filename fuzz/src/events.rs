@@ -49,12 +49,15 @@ pub fn run(data: &[u8]) {
                 let Some(sighting) = incoming.sighting else {
                     continue;
                 };
-                if let Verdict::Accepted(events) = decide::observe(&state, &sighting) {
+                if let Verdict::Accepted(events) = decide::observe(&state, sighting.clone()) {
                     Desk::new(&mut state, &mut open, now).record(&actor, events);
                 }
                 // The same again is no news.
                 assert!(
-                    matches!(decide::observe(&state, &sighting), Verdict::Ignored),
+                    matches!(
+                        decide::observe(&state, sighting.clone()),
+                        Verdict::Ignored(_)
+                    ),
                     "{sighting:?}"
                 );
             }

@@ -64,30 +64,35 @@ impl Uid {
     }
 }
 
+/// Where the digits of each byte of a UUID stand, and where its hyphens do.
+const DIGITS: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+/// What a character is as a digit; above 15 for what is none.
+const VALUES: [u8; 256] = {
+    let mut values = [u8::MAX; 256];
+    let mut digit = 0;
+    while digit < 16 {
+        values[b"0123456789abcdef"[digit] as usize] = digit as u8;
+        digit += 1;
+    }
+    values
+};
+
 /// Only the canonical spelling (lower case, hyphens at their places) is a UUID here, so that it prints back
 /// unchanged.
 fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
-    if text.len() != 36 {
-        return None;
-    }
+    let text: &[u8; 36] = text.try_into().ok()?;
     let mut bytes = [0_u8; 16];
-    let mut digits = 0_usize;
-    for (place, &character) in text.iter().enumerate() {
-        if matches!(place, 8 | 13 | 18 | 23) {
-            if character != b'-' {
-                return None;
-            }
-            continue;
-        }
-        let digit = match character {
-            b'0'..=b'9' => character - b'0',
-            b'a'..=b'f' => character - b'a' + 10,
-            _ => return None,
-        };
-        bytes[digits / 2] = (bytes[digits / 2] << 4) | digit;
-        digits += 1;
+    let mut digits = 0;
+    for (byte, place) in bytes.iter_mut().zip(DIGITS) {
+        let high = VALUES[usize::from(text[place])];
+        let low = VALUES[usize::from(text[place + 1])];
+        digits |= high | low;
+        *byte = (high << 4) | low;
     }
-    Some(bytes)
+    let is_uuid = digits < 16 && HYPHENS.iter().all(|place| text[*place] == b'-');
+    is_uuid.then_some(bytes)
 }
 
 impl fmt::Display for Uid {
@@ -104,16 +109,11 @@ impl fmt::Display for Uid {
 
 /// The canonical spelling of a UUID: what [`parse_uuid`] reads.
 fn print_uuid(bytes: &[u8; 16]) -> [u8; 36] {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    const CHARACTERS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; 36];
-    let mut place = 0;
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            place += 1;
-        }
-        text[place] = DIGITS[usize::from(byte >> 4)];
-        text[place + 1] = DIGITS[usize::from(byte & 15)];
-        place += 2;
+    for (byte, place) in bytes.iter().zip(DIGITS) {
+        text[place] = CHARACTERS[usize::from(byte >> 4)];
+        text[place + 1] = CHARACTERS[usize::from(byte & 15)];
     }
     text
 }
@@ -147,9 +147,20 @@ mod tests {
             "c7ab034e-bb56-40e8-8304-1b758b94cfdc",
             "C7AB034E-BB56-40E8-8304-1B758B94CFDC",
             "c7ab034ebb5640e883041b758b94cfdc",
+            "c7ab034e-bb56-40e8-8304-1b758b94cfdg",
+            "c7ab034e-bb56-40e8-8304_1b758b94cfdc",
+            "c7ab034e-bb56-40e8-830411b758b94cfdc",
+            "00000000-ffff-9999-aaaa-0123456789ab",
             "vm-1",
         ] {
             assert_eq!(Uid::new(text).unwrap().to_string(), text);
+        }
+        for (text, is_small) in [
+            ("c7ab034e-bb56-40e8-8304-1b758b94cfdc", true),
+            ("c7ab034e-bb56-40e8-8304-1b758b94cfdC", false),
+            ("c7ab034e-bb56-40e8-8304_1b758b94cfdc", false),
+        ] {
+            assert_eq!(Uid::new(text).unwrap().text_len() == 0, is_small);
         }
         for text in ["", "a b", "ü", "a\n", &"x".repeat(UID_MAX_BYTES + 1)] {
             assert_eq!(Uid::new(text), Err(InvalidUid));

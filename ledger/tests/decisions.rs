@@ -137,12 +137,12 @@ impl Given {
     }
 
     fn sees(&mut self, sighting: &Sighting) -> bool {
-        match decide::observe(&self.state, sighting) {
+        match decide::observe(&self.state, sighting.clone()) {
             Verdict::Accepted(events) => {
                 self.record(events);
                 true
             }
-            Verdict::Ignored => false,
+            Verdict::Ignored(_) => false,
         }
     }
 

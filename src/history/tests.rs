@@ -102,7 +102,7 @@ impl Recorded {
                 let Some(sighting) = event.unwrap().sighting else {
                     continue;
                 };
-                if let Verdict::Accepted(events) = decide::observe(&self.state, &sighting) {
+                if let Verdict::Accepted(events) = decide::observe(&self.state, sighting) {
                     Desk::new(&mut self.state, &mut open, now).record(&actor, events);
                 }
             }

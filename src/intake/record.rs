@@ -2,6 +2,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use quota_ledger::{
     Name,
     event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
@@ -100,7 +101,8 @@ pub async fn record(
     from: Source,
     chunk: Chunk,
 ) -> Result<Recorded, Unavailable> {
-    record_shared(ledger, actor, from, Arc::new((chunk, None))).await
+    let handed_in = HandedIn::new(chunk, None);
+    record_handed_in(ledger, actor, from, handed_in).await
 }
 
 /// As [`record`], in one batch with how far a source is consumed; if it is known to be consumed as far already,
@@ -116,8 +118,8 @@ pub async fn record_patiently(
     chunk: Chunk,
     consumed: Option<Consumed>,
 ) -> Result<Recorded, Unavailable> {
-    let shared = Arc::new((chunk, consumed));
-    patiently(|| record_shared(ledger, actor, from, shared.clone())).await
+    let handed_in = HandedIn::new(chunk, consumed);
+    patiently(|| record_handed_in(ledger, actor, from, handed_in.clone())).await
 }
 
 /// How far a source is consumed, behind everything that was handed in before: a session that was broken off may
@@ -161,24 +163,34 @@ pub(super) async fn patiently<R, F: Future<Output = Result<R, Unavailable>>>(
     }
 }
 
-async fn record_shared(
+/// What is to be recorded. It is there until it is decided: a refused attempt leaves it for the next one.
+#[derive(Clone)]
+struct HandedIn(Arc<Mutex<Option<Piece>>>);
+
+type Piece = (Chunk, Option<Consumed>);
+
+impl HandedIn {
+    fn new(chunk: Chunk, consumed: Option<Consumed>) -> Self {
+        Self(Arc::new(Mutex::new(Some((chunk, consumed)))))
+    }
+
+    fn record(&self, sitting: &mut Sitting<'_>, by: &Arc<Actor>) -> (Recorded, source::Relisted) {
+        let Some((chunk, consumed)) = self.0.lock().take() else {
+            return <_>::default();
+        };
+        let Chunk { items, ignored, .. } = chunk;
+        source::record(&mut sitting.desk, by, items, ignored, consumed.as_ref())
+    }
+}
+
+async fn record_handed_in(
     ledger: &Ledger,
     actor: &Arc<Actor>,
     from: Source,
-    shared: Arc<(Chunk, Option<Consumed>)>,
+    handed_in: HandedIn,
 ) -> Result<Recorded, Unavailable> {
     let by = actor.clone();
-    let decision = move |sitting: &mut Sitting<'_>| {
-        let (chunk, consumed) = &*shared;
-        let consumed = consumed.as_ref();
-        source::record(
-            &mut sitting.desk,
-            &by,
-            &chunk.items,
-            chunk.ignored,
-            consumed,
-        )
-    };
+    let decision = move |sitting: &mut Sitting<'_>| handed_in.record(sitting, &by);
     let (recorded, relisted) = ledger.decide(decision).await?;
     relist::follow(ledger, &actor.principal, &relisted).await?;
     let Recorded {

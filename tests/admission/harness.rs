@@ -241,7 +241,7 @@ impl World {
     pub(crate) async fn see(&self, sighting: Sighting) {
         let see = move |sitting: &mut writer::Sitting<'_>| {
             let desk = &mut sitting.desk;
-            if let Verdict::Accepted(events) = decide::observe(desk.state(), &sighting) {
+            if let Verdict::Accepted(events) = decide::observe(desk.state(), sighting) {
                 desk.record(&Actor::named("test"), events);
             }
         };

@@ -47,7 +47,7 @@ impl Ledger {
             let Some(sighting) = incoming.sighting else {
                 continue;
             };
-            if let Verdict::Accepted(events) = decide::observe(&self.state, &sighting) {
+            if let Verdict::Accepted(events) = decide::observe(&self.state, sighting) {
                 self.record(events, now);
             }
         }

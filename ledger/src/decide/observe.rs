@@ -43,12 +43,12 @@ pub struct Adopted {
 }
 
 /// What a sighting amounts to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Verdict {
     /// It is news.
     Accepted(Vec<Event>),
-    /// It is old: not newer than what was seen, or of an object that is deleted.
-    Ignored,
+    /// It is old, and given back: not newer than what was seen, or of an object that is deleted.
+    Ignored(Sighting),
 }
 
 /// Takes note of a sighting.
@@ -56,43 +56,41 @@ pub enum Verdict {
 /// For one uid, a version not newer than the last one seen changes nothing, and a deletion is final. A version of
 /// 0 is not known, and taken for newer unless nothing has changed.
 #[must_use]
-pub fn observe(state: &State, sighting: &Sighting) -> Verdict {
+pub fn observe(state: &State, sighting: Sighting) -> Verdict {
     match sighting {
-        Sighting::Alive { object, quota } => alive(state, object, quota.as_deref()),
+        Sighting::Alive { object, quota } => alive(state, object, quota),
         Sighting::Deleted {
             uid,
             namespace,
             quota,
-        } => {
-            if state.is_deleted(uid) && state.object(uid).is_none() {
-                return Verdict::Ignored;
-            }
-            let mut events = vec![Event::ObjectDeleted {
-                uid: uid.clone(),
-                namespace: namespace.clone(),
-            }];
-            let adopted = |name: &&Name| {
-                state
-                    .quota_record(namespace, name)
-                    .is_some_and(|(record, _)| record.uid == *uid)
-            };
-            events.extend(
-                quota
-                    .as_ref()
-                    .filter(adopted)
-                    .map(|name| Event::QuotaDeleted {
-                        namespace: namespace.clone(),
-                        name: name.clone(),
-                    }),
-            );
-            Verdict::Accepted(events)
-        }
+        } => deleted(state, uid, namespace, quota),
     }
 }
 
-fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
+fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Verdict {
+    if state.is_deleted(&uid) && state.object(&uid).is_none() {
+        return Verdict::Ignored(Sighting::Deleted {
+            uid,
+            namespace,
+            quota,
+        });
+    }
+    let is_adopted = |name: &Name| {
+        let record = state.quota_record(&namespace, name);
+        record.is_some_and(|(record, _)| record.uid == uid)
+    };
+    let quota = quota.filter(is_adopted).map(|name| Event::QuotaDeleted {
+        namespace: namespace.clone(),
+        name,
+    });
+    let mut events = vec![Event::ObjectDeleted { uid, namespace }];
+    events.extend(quota);
+    Verdict::Accepted(events)
+}
+
+fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
     if state.is_deleted(&object.uid) {
-        return Verdict::Ignored;
+        return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let known = state.object(&object.uid);
     let pending = state
@@ -100,12 +98,16 @@ fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
         .filter(|view| view.end.is_none());
     let ends_reservation = pending
         .is_some_and(|view| object.version == 0 || object.version > view.reservation.after_version);
-    let adopted = || quota.and_then(|quota| adopt(state, object, quota));
+    let adopted = || {
+        let quota = quota.as_ref();
+        quota.and_then(|quota| adopt(state, &object, quota))
+    };
     let Some(known) = known else {
-        return accepted(object, ends_reservation, adopted());
+        let adopted = adopted();
+        return accepted(object, ends_reservation, adopted);
     };
     if object.version != 0 && object.version <= known.version {
-        return Verdict::Ignored;
+        return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let same = *known.footprint == object.footprint
         && known.namespace == object.namespace
@@ -117,22 +119,20 @@ fn alive(state: &State, object: &Observed, quota: Option<&Adopted>) -> Verdict {
         return accepted(object, ends_reservation, adopted);
     }
     if object.version == 0 && !ends_reservation {
-        return Verdict::Ignored;
+        return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let version = object.version.max(known.version);
     Verdict::Accepted(vec![Event::ObjectRefreshed {
-        uid: object.uid.clone(),
-        namespace: object.namespace.clone(),
+        uid: object.uid,
+        namespace: object.namespace,
         version,
         ends_reservation,
     }])
 }
 
-fn accepted(object: &Observed, ends_reservation: bool, adopted: Option<Event>) -> Verdict {
-    let mut events = vec![Event::ObjectObserved(Box::new(Observed {
-        ends_reservation,
-        ..object.clone()
-    }))];
+fn accepted(mut object: Box<Observed>, ends_reservation: bool, adopted: Option<Event>) -> Verdict {
+    object.ends_reservation = ends_reservation;
+    let mut events = vec![Event::ObjectObserved(object)];
     events.extend(adopted);
     Verdict::Accepted(events)
 }

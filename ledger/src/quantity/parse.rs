@@ -37,29 +37,64 @@ impl FromStr for Quantity {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let pieces = Pieces::split(text)?;
-        let suffix = Suffix::read(pieces.suffix).ok_or(ParseError::Suffix)?;
-        let fast = pieces.takes_fast_path(&suffix);
-        if !fast && !pieces.has_digits {
-            return Err(ParseError::Numeric);
+        match plain(text) {
+            Some(quantity) => Ok(quantity),
+            None => general(text),
         }
-        let (number, format) = match suffix {
-            Suffix::Decimal(power, format) => (pieces.number(0, power)?, format),
-            Suffix::Binary(power) => cap_binary(pieces.number(power, 0)?),
-        };
-        let number = if pieces.negative {
-            number.negated()
-        } else {
-            number
-        };
-        let keeps_spelling =
-            fast && pieces.is_remembered(&suffix) && !print::is_canonical(text, &number, format);
-        Ok(Self::from_number(
-            number,
-            format,
-            keeps_spelling.then(|| Box::from(text)),
-        ))
     }
+}
+
+/// Most digits of a plain number: with any of its suffixes it fits, and stays below Kubernetes' cap.
+const PLAIN_DIGITS: usize = 9;
+
+/// Reads what nearly all quantities are: whole numbers without leading zeros, with the usual suffixes. Their spelling
+/// is either canonical, or ends in zeros and is forgotten.
+fn plain(text: &str) -> Option<Quantity> {
+    let (digits, suffix) = take_digits(text);
+    let has_leading_zero = digits.starts_with('0') && digits.len() > 1;
+    if !(1..=PLAIN_DIGITS).contains(&digits.len()) || has_leading_zero {
+        return None;
+    }
+    let (unit, format) = match suffix.as_bytes() {
+        b"" => (NANOS, Format::DecimalSI),
+        b"m" => (NANOS / 1000, Format::DecimalSI),
+        b"k" => (NANOS * 1000, Format::DecimalSI),
+        b"M" => (NANOS * 1_000_000, Format::DecimalSI),
+        b"G" => (NANOS * NANOS, Format::DecimalSI),
+        b"Ki" => (NANOS << 10, Format::BinarySI),
+        b"Mi" => (NANOS << 20, Format::BinarySI),
+        b"Gi" => (NANOS << 30, Format::BinarySI),
+        _ => return None,
+    };
+    let append = |number: u32, digit: u8| number * 10 + u32::from(digit - b'0');
+    let nanos = Number::Small(i128::from(digits.bytes().fold(0, append)) * unit);
+    Some(Quantity::from_number(nanos, format, None))
+}
+
+/// Reads any text.
+fn general(text: &str) -> Result<Quantity, ParseError> {
+    let pieces = Pieces::split(text)?;
+    let suffix = Suffix::read(pieces.suffix).ok_or(ParseError::Suffix)?;
+    let fast = pieces.takes_fast_path(&suffix);
+    if !fast && !pieces.has_digits {
+        return Err(ParseError::Numeric);
+    }
+    let (number, format) = match suffix {
+        Suffix::Decimal(power, format) => (pieces.number(0, power)?, format),
+        Suffix::Binary(power) => cap_binary(pieces.number(power, 0)?),
+    };
+    let number = if pieces.negative {
+        number.negated()
+    } else {
+        number
+    };
+    let keeps_spelling =
+        fast && pieces.is_remembered(&suffix) && !print::is_canonical(text, &number, format);
+    Ok(Quantity::from_number(
+        number,
+        format,
+        keeps_spelling.then(|| Box::from(text)),
+    ))
 }
 
 /// Kubernetes caps what has a binary suffix at `i64::MAX` units, and shows what is below one unit in
@@ -232,5 +267,49 @@ impl Quantity {
             })
         });
         overflows_to_zero || self.number().wrapped_steps(super::Scale::Milli.nanos()) % 1000 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{prelude::*, sample::select};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_plain_is_read_as_any_other(
+            digits in "[0-9]{1,11}",
+            zeros in 0..8_usize,
+            suffix in select(vec!["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "T", "Ti", "e3", "x"]),
+        ) {
+            let text = format!("{digits}{}{suffix}", "0".repeat(zeros));
+            if let Some(plain) = plain(&text) {
+                let general = general(&text).unwrap();
+                prop_assert_eq!(plain.to_parts(), general.to_parts());
+            }
+        }
+    }
+
+    #[test]
+    fn usual_quantities_are_plain() {
+        for text in ["0", "1", "250m", "1024Ki", "999999999Gi", "1000", "8G"] {
+            let (plain, general) = (plain(text).unwrap(), general(text).unwrap());
+            assert_eq!(plain.to_parts(), general.to_parts(), "{text}");
+        }
+        for text in [
+            "",
+            "00",
+            "01",
+            "1.5",
+            "-1",
+            "+1",
+            "1000000000",
+            "1n",
+            "1Ti",
+            "m",
+        ] {
+            assert!(plain(text).is_none(), "{text}");
+        }
     }
 }

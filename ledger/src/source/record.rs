@@ -72,7 +72,7 @@ pub struct Relisted {
 pub fn record(
     desk: &mut Desk<'_>,
     actor: &Arc<Actor>,
-    items: &[Item],
+    items: Vec<Item>,
     ignored: u64,
     consumed: Option<&Consumed>,
 ) -> (Recorded, Relisted) {
@@ -96,7 +96,7 @@ pub fn record(
     for item in items {
         let is_news = match item {
             Item::Rejected(letter) => {
-                recording.note([decide::reject(letter.clone())]);
+                recording.note([decide::reject(letter)]);
                 recorded.rejected += 1;
                 continue;
             }
@@ -105,7 +105,7 @@ pub fn record(
                 let is_behind =
                     consumed.is_some_and(|consumed| consumed.cursor.position < *positions.start());
                 let passed = advance.take_if(|_| is_behind);
-                let gap = decide::gap(source, *positions.start(), *positions.end());
+                let gap = decide::gap(&source, *positions.start(), *positions.end());
                 recording.note(passed.into_iter().chain([gap]));
                 continue;
             }
@@ -138,14 +138,14 @@ impl Recording<'_, '_> {
     }
 
     /// Takes in what was seen of an object. Answers whether it is news.
-    fn see(&mut self, sighting: &Sighting) -> bool {
+    fn see(&mut self, sighting: Sighting) -> bool {
         match decide::observe(self.desk.state(), sighting) {
             Verdict::Accepted(events) => {
                 self.note(events);
                 true
             }
-            Verdict::Ignored => {
-                let listed = decide::listed(self.desk.state(), &self.actor.principal, sighting);
+            Verdict::Ignored(old) => {
+                let listed = decide::listed(self.desk.state(), &self.actor.principal, &old);
                 self.listed.extend(listed.cloned());
                 false
             }
@@ -153,10 +153,10 @@ impl Recording<'_, '_> {
     }
 
     /// Takes in the begin or the end of a relist. Answers whether it means anything.
-    fn relist(&mut self, relist: &Relist) -> bool {
+    fn relist(&mut self, relist: Relist) -> bool {
         self.tell_listed();
         let (state, source) = (self.desk.state(), &self.actor.principal);
-        let event = match relist {
+        let event = match &relist {
             Relist::Begin {
                 resource,
                 namespace,
@@ -179,7 +179,7 @@ impl Recording<'_, '_> {
         };
         match &event {
             Some(event) => self.relisted.decided.push(event.clone()),
-            None => self.relisted.passed_over.push(relist.clone()),
+            None => self.relisted.passed_over.push(relist),
         }
         let means = event.is_some();
         self.note(event);

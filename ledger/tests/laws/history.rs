@@ -392,8 +392,8 @@ impl World {
 }
 
 fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
-    match decide::observe(state, sighting) {
+    match decide::observe(state, sighting.clone()) {
         Verdict::Accepted(events) => events,
-        Verdict::Ignored => Vec::new(),
+        Verdict::Ignored(_) => Vec::new(),
     }
 }

@@ -125,9 +125,9 @@ impl Inside {
     }
 
     fn see(&mut self, sighting: &Sighting) {
-        match decide::observe(&self.state, sighting) {
+        match decide::observe(&self.state, sighting.clone()) {
             Verdict::Accepted(events) => self.record(events),
-            Verdict::Ignored => {
+            Verdict::Ignored(_) => {
                 let source = Name::from(SOURCE);
                 let uids: Vec<Uid> = decide::listed(&self.state, &source, sighting)
                     .cloned()

@@ -258,7 +258,7 @@ fn run_errand(desk: &mut Desk<'_>, errand: &Errand) -> Told {
         Errand::Reset(incarnation) => desk.record(&actor, [decide::reset(&source, incarnation)]),
         Errand::Gap(first, last) => desk.record(&actor, [decide::gap(&source, *first, *last)]),
         Errand::Record { items, consumed } => {
-            source::record(desk, &actor, items, 0, Some(consumed));
+            source::record(desk, &actor, items.clone(), 0, Some(consumed));
             return Told::Recorded(consumed.cursor.position);
         }
     };

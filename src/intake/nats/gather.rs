@@ -11,7 +11,7 @@ use quota_ledger::{
     source::{self, Follower},
 };
 
-use super::{Ended, Intake, identity::timestamp};
+use super::{Ended, Intake, place::Place};
 use crate::{
     intake::{
         payload::{Events, Reader, Rejected},
@@ -29,13 +29,19 @@ pub(super) struct Gather<'a> {
     /// The message that is being read.
     reading: Option<Reading>,
     chunk: Chunk,
-    /// Where the last message that was read completely stands.
-    cursor: Option<Cursor>,
+    /// The last message that was read completely, if it is not behind a piece already.
+    last: Option<Read>,
 }
 
 struct Reading {
     events: Peekable<Events>,
-    cursor: Cursor,
+    message: Read,
+}
+
+/// What is kept of a message for the cursor.
+struct Read {
+    place: Place,
+    payload: Bytes,
 }
 
 /// What is to be recorded together.
@@ -53,13 +59,13 @@ impl<'a> Gather<'a> {
             follower: Follower::new(gapless, position),
             reading: None,
             chunk: Chunk::default(),
-            cursor: None,
+            last: None,
         }
     }
 
     /// Whether nothing is waiting to be recorded.
     pub(super) const fn is_empty(&self) -> bool {
-        self.chunk.is_empty() && self.cursor.is_none() && self.reading.is_none()
+        self.chunk.is_empty() && self.last.is_none() && self.reading.is_none()
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -95,12 +101,18 @@ impl<'a> Gather<'a> {
 
     /// What is to be recorded now; nothing if nothing was taken in.
     pub(super) fn piece(&mut self) -> Option<Piece> {
-        if self.chunk.is_empty() && self.cursor.is_none() {
+        if self.chunk.is_empty() && self.last.is_none() {
             return None;
         }
-        let source = self.intake.source.clone();
-        let consumed = self.cursor.take();
-        let consumed = consumed.map(|cursor| Consumed { source, cursor });
+        let consumed = self.last.take().map(|message| Consumed {
+            source: self.intake.source.clone(),
+            cursor: Cursor {
+                incarnation: self.incarnation.clone(),
+                position: message.place.stream_sequence,
+                time: message.place.time,
+                checksum: source::checksum(&message.payload),
+            },
+        });
         Some(Piece {
             chunk: std::mem::take(&mut self.chunk),
             consumed,
@@ -114,25 +126,22 @@ impl<'a> Gather<'a> {
         let message = message
             .ok_or(Ended::Incomplete)?
             .map_err(Ended::failed("receive messages"))?;
-        let info = message
-            .info()
-            .map_err(|error| Ended::Failed("read a message's place", error))?;
+        let place = message.reply.as_deref().and_then(Place::read);
+        let place = place.ok_or(Ended::NoPlace)?;
         let gap = self
             .follower
-            .take(info.consumer_sequence, info.stream_sequence)
+            .take(place.consumer_sequence, place.stream_sequence)
             .map_err(|source::Incomplete| Ended::Incomplete)?;
-        let cursor = Cursor {
-            incarnation: self.incarnation.clone(),
-            position: info.stream_sequence,
-            time: timestamp(info.published.unix_timestamp_nanos()),
-            checksum: source::checksum(&message.payload),
-        };
         if let Some(gap) = gap {
             tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
             self.chunk.add_gap(&self.intake.source, gap);
         }
         let events = self.events(&message).peekable();
-        self.reading = Some(Reading { events, cursor });
+        let payload = message.message.payload;
+        self.reading = Some(Reading {
+            events,
+            message: Read { place, payload },
+        });
         Ok(())
     }
 
@@ -196,8 +205,7 @@ impl<'a> Gather<'a> {
                 None => {}
             }
         }
-        self.cursor = Some(std::mem::take(&mut reading.cursor));
-        self.reading = None;
+        self.last = self.reading.take().map(|reading| reading.message);
     }
 }
 

@@ -12,6 +12,7 @@
 mod connect;
 mod gather;
 mod identity;
+mod place;
 mod session;
 mod status;
 mod stream;
@@ -104,6 +105,8 @@ enum Ended {
     Changed,
     #[error("the consumer did not deliver all messages")]
     Incomplete,
+    #[error("a message does not say its place in the stream")]
+    NoPlace,
     #[error("the consumer is silent while the stream has more messages")]
     Stalled,
     #[error("cannot {0}: {1}")]

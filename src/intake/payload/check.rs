@@ -3,7 +3,6 @@
 use quota_ledger::{
     decide::{Adopted, Sighting},
     event::Observed,
-    object::GroupResource,
     quota::syntax,
     size,
     uid::Uid,
@@ -26,6 +25,10 @@ pub(super) fn namespace(text: &str) -> Result<(), Fault> {
 
 /// The name of an object: what can stand in a path, since that is what all kinds have in common.
 pub(super) fn name(text: &str) -> Result<(), Fault> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if text.len() <= NAME_MAX_BYTES && !text.is_empty() && text.bytes().all(is_plain) {
+        return Ok(());
+    }
     let fits = (1..=NAME_MAX_BYTES).contains(&text.len());
     let is_segment = text != "." && text != ".." && !text.contains(['/', '%']);
     if fits && is_segment && !text.contains(char::is_control) {
@@ -37,9 +40,8 @@ pub(super) fn name(text: &str) -> Result<(), Fault> {
 }
 
 /// A resource and its group.
-pub(super) fn resource(kind: &GroupResource) -> Result<(), Fault> {
-    let text = kind.to_string();
-    wrong("resource", &text, syntax::subdomain(&text))
+pub(super) fn resource(text: &str) -> Result<(), Fault> {
+    wrong("resource", text, syntax::subdomain(text))
 }
 
 /// A resource name of a usage.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use quota_ledger::{
-    Name, Timestamp,
+    Timestamp,
     decide::{Adopted, Sighting},
     event::Observed,
-    object::{self, Metadata, NoContext},
+    object::{Metadata, NoContext},
 };
 use serde_json::value::RawValue;
 
@@ -34,19 +34,20 @@ pub(super) fn sighting(
     watched: Watched<'_>,
     now: Timestamp,
 ) -> Result<Option<Sighting>, Fault> {
-    let type_meta = &watched.type_meta;
-    let kind = reader.group_resource(type_meta.group(), &type_meta.kind);
-    let workload = match reader.charging.charges(&kind) && change == Change::Alive {
+    if watched.object.metadata().namespace.is_empty() {
+        return Ok(None);
+    }
+    let kind = reader.kind(&watched.type_meta)?;
+    if kind.is_ignored {
+        return Ok(None);
+    }
+    let workload = match reader.charging.charges(&kind.resource) && change == Change::Alive {
         true => Some(watched.workload()?),
         false => None,
     };
     let Watched { object, quota, .. } = watched;
     let object = workload.unwrap_or(object);
     let metadata = object.metadata();
-    if metadata.namespace.is_empty() || object::is_ignored(&kind) {
-        return Ok(None);
-    }
-    check::resource(&kind)?;
     check::namespace(&metadata.namespace)?;
     check::name(&metadata.name)?;
     let uid = check::uid(&metadata.uid)?;
@@ -67,10 +68,12 @@ pub(super) fn sighting(
     let observed = Observed {
         uid,
         namespace: metadata.namespace.clone(),
-        resource: Name::from(kind.to_string()),
+        resource: kind.name.clone(),
         name: metadata.name.as_str().into(),
         version,
-        footprint: reader.charging.footprint(&kind, &object, now, &NoContext),
+        footprint: reader
+            .charging
+            .footprint(&kind.resource, &object, now, &NoContext),
         // One that has lapsed already is counted accordingly.
         lapse: object.lapse().filter(|lapse| *lapse >= now),
         ends_reservation: false,

@@ -4,7 +4,7 @@ use quota_ledger::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{Fault, Reader, Told, plain, wire::Change, wire::read_object};
+use super::{Fault, Reader, Told, field::Field, plain, wire::Change, wire::read_object};
 
 /// What tells a Kubernetes object from one that measures itself, and the fields of the latter.
 #[derive(Deserialize)]
@@ -14,15 +14,15 @@ struct Fields<'a> {
     kind: Option<IgnoredAny>,
     metadata: Option<IgnoredAny>,
     #[serde(borrow)]
-    namespace: Option<&'a RawValue>,
+    namespace: Option<Field<'a>>,
     #[serde(borrow)]
-    resource: Option<&'a RawValue>,
+    resource: Option<Field<'a>>,
     #[serde(borrow)]
-    name: Option<&'a RawValue>,
+    name: Option<Field<'a>>,
     #[serde(borrow)]
-    uid: Option<&'a RawValue>,
+    uid: Option<Field<'a>>,
     #[serde(borrow, rename = "resourceVersion")]
-    resource_version: Option<&'a RawValue>,
+    resource_version: Option<Field<'a>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
 }
@@ -41,5 +41,5 @@ pub(super) fn read(reader: &Reader, text: &[u8], now: Timestamp) -> Result<Told,
         resource_version: fields.resource_version,
         usage: fields.usage,
     };
-    plain::sighting(Change::Alive, &fields).map(Told::Sighting)
+    plain::sighting(reader, Change::Alive, &fields).map(Told::Sighting)
 }

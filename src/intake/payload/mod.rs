@@ -6,8 +6,11 @@
 //! memory than one with few; what cannot be read takes up its place as [`Rejected`], and reading goes on behind it.
 
 mod check;
+mod field;
+mod kinds;
 mod kubernetes;
 mod listed;
+mod met;
 mod plain;
 mod relist;
 mod split;
@@ -18,14 +21,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use quota_ledger::{
-    Timestamp,
+    Name, Timestamp,
     admission::Charging,
     decide::{Adopted, Relist, Sighting},
     event::Observed,
-    object::GroupResource,
+    object::{self, GroupResource, TypeMeta},
 };
 
-use self::split::Values;
+use self::{kinds::Kind, met::Met, split::Values};
 use super::cut;
 use crate::metrics::Rejection;
 
@@ -36,10 +39,16 @@ pub const REJECTED_MAX: u64 = 10_000;
 const REASON_MAX_BYTES: usize = 512;
 
 /// How payloads are read: what the operator has set.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Reader {
     /// Plural names of kinds that the rules of Kubernetes' own kinds would get wrong.
-    kinds: BTreeMap<String, BTreeMap<String, GroupResource>>,
+    plurals: BTreeMap<String, BTreeMap<String, GroupResource>>,
+    /// Kinds, by the apiVersion and kind that objects give.
+    kinds: Met<Arc<Kind>>,
+    /// Kinds, by the resource that plain events give.
+    resources: Met<Arc<Kind>>,
+    /// Names of resources that usages give.
+    names: Met<Name>,
     /// Whether events of kind ResourceQuota set quotas.
     adopt: bool,
     /// The workloads that are charged for their pods.
@@ -155,9 +164,9 @@ impl Reader {
                 .insert(kind.to_owned(), resource);
         }
         Self {
-            kinds: known,
+            plurals: known,
             adopt,
-            charging: Charging::default(),
+            ..Self::default()
         }
     }
 
@@ -227,11 +236,38 @@ impl Reader {
         }
     }
 
-    fn group_resource(&self, group: &str, kind: &str) -> GroupResource {
-        let known = self.kinds.get(group).and_then(|kinds| kinds.get(kind));
-        known.cloned().unwrap_or_else(|| GroupResource {
-            group: group.into(),
-            resource: quota_ledger::object::plural(group, kind),
+    /// The kind that an object says it is of.
+    fn kind(&self, type_meta: &TypeMeta) -> Result<Arc<Kind>, Fault> {
+        let TypeMeta { api_version, kind } = type_meta;
+        let found_out = || {
+            let group = type_meta.group();
+            let known = self.plurals.get(group);
+            let known = known.and_then(|kinds| kinds.get(&**kind));
+            let resource = known.cloned().unwrap_or_else(|| GroupResource {
+                group: group.into(),
+                resource: object::plural(group, kind),
+            });
+            Kind::new(resource).map(Arc::new)
+        };
+        // With the length, no two pairs make the same text.
+        let text = format!("{} {api_version} {kind}", kind.len());
+        self.kinds.get(&text, found_out)
+    }
+
+    /// The kind that is written like this: `pods`, `deployments.apps`.
+    fn resource(&self, text: &str) -> Result<Arc<Kind>, Fault> {
+        self.resources.get(text, || {
+            let resource = text.parse();
+            let resource = resource.map_err(|error| Fault::field(format!("resource: {error}")))?;
+            Kind::new(resource).map(Arc::new)
+        })
+    }
+
+    /// The name of a resource in a usage.
+    fn resource_name(&self, text: &str) -> Result<Name, Fault> {
+        self.names.get(text, || {
+            check::resource_name(text)?;
+            Ok(Name::from(text))
         })
     }
 }

@@ -1,64 +1,63 @@
 //! Plain events: objects of any system, measured by whoever sends them.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 use quota_ledger::{
-    Name, Timestamp,
-    decide::Sighting,
-    event::Observed,
-    object::{Footprint, GroupResource, NoContext, Object},
-    quantity::Quantity,
+    Name, decide::Sighting, event::Observed, object::Footprint, quantity::Quantity,
     resource::ResourceList,
 };
 use serde_json::value::RawValue;
 
 use super::{
-    Fault, check,
+    Fault, Reader, check,
+    field::Field,
     wire::{Change, Text},
 };
 use crate::metrics::Rejection;
 
-/// The fields of a plain event, not looked at yet.
+/// The fields of a plain event.
 #[derive(Debug)]
 pub(super) struct Fields<'a> {
-    pub(super) namespace: Option<&'a RawValue>,
-    pub(super) resource: Option<&'a RawValue>,
-    pub(super) name: Option<&'a RawValue>,
-    pub(super) uid: Option<&'a RawValue>,
-    pub(super) resource_version: Option<&'a RawValue>,
+    pub(super) namespace: Option<Field<'a>>,
+    pub(super) resource: Option<Field<'a>>,
+    pub(super) name: Option<Field<'a>>,
+    pub(super) uid: Option<Field<'a>>,
+    pub(super) resource_version: Option<Field<'a>>,
+    /// Not looked at yet.
     pub(super) usage: Option<&'a RawValue>,
 }
 
 /// What a plain event tells.
-pub(super) fn sighting(change: Change, fields: &Fields<'_>) -> Result<Sighting, Fault> {
-    if fields.resource.is_none() && fields.uid.is_none() {
+pub(super) fn sighting(
+    reader: &Reader,
+    change: Change,
+    event: &Fields<'_>,
+) -> Result<Sighting, Fault> {
+    if event.resource.is_none() && event.uid.is_none() {
         return Err(Fault::shape(
             "the event has neither an object nor a resource and a uid",
         ));
     }
-    let namespace = text("namespace", fields.namespace)?;
-    check::namespace(&namespace)?;
-    let uid = check::uid(&text("uid", fields.uid)?)?;
+    let namespace = text("namespace", event.namespace.as_ref())?;
+    check::namespace(namespace)?;
+    let uid = check::uid(text("uid", event.uid.as_ref())?)?;
     if change == Change::Deleted {
         return Ok(Sighting::Deleted {
             uid,
-            namespace: Name::from(&*namespace),
+            namespace: Name::from(namespace),
             quota: None,
         });
     }
-    let kind: GroupResource = text("resource", fields.resource)?
-        .parse()
-        .map_err(|error| Fault::field(format!("resource: {error}")))?;
-    check::resource(&kind)?;
-    let name = text("name", fields.name)?;
-    check::name(&name)?;
+    let kind = reader.resource(text("resource", event.resource.as_ref())?)?;
+    let name = text("name", event.name.as_ref())?;
+    check::name(name)?;
     let observed = Observed {
         uid,
-        namespace: Name::from(&*namespace),
-        resource: Name::from(kind.to_string()),
+        namespace: Name::from(namespace),
+        resource: kind.name.clone(),
         name: name.into(),
-        version: version(fields.resource_version)?,
-        footprint: footprint(&kind, fields.usage)?,
+        version: version(event.resource_version.as_ref())?,
+        footprint: footprint(reader, &kind.counted, event.usage)?,
         lapse: None,
         ends_reservation: false,
     };
@@ -68,41 +67,43 @@ pub(super) fn sighting(change: Change, fields: &Fields<'_>) -> Result<Sighting, 
     })
 }
 
-pub(super) fn text<'a>(name: &str, field: Option<&'a RawValue>) -> Result<Cow<'a, str>, Fault> {
+pub(super) fn text<'a>(name: &str, field: Option<&'a Field<'_>>) -> Result<&'a str, Fault> {
     let field = field.ok_or_else(|| Fault::field(format!("{name} is missing")))?;
-    let Text(text) = serde_json::from_str(field.get())
-        .map_err(|error| Fault::field(format!("{name}: {error}")))?;
-    Ok(text)
+    let text = field.text();
+    text.map_err(|error| Fault::field(format!("{name}: {error}")))
 }
 
 /// A version is a string in Kubernetes; a number is taken as well.
-pub(super) fn version(field: Option<&RawValue>) -> Result<u64, Fault> {
-    match field.map(RawValue::get) {
+pub(super) fn version(field: Option<&Field<'_>>) -> Result<u64, Fault> {
+    match field {
         None => Ok(0),
-        Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => check::version(number),
-        Some(_) => check::version(&text("resourceVersion", field)?),
+        Some(Field::Number(number)) => Ok(*number),
+        Some(_) => check::version(text("resourceVersion", field)?),
     }
 }
 
-/// The usage, added to the count that every object has.
-fn footprint(kind: &GroupResource, usage: Option<&RawValue>) -> Result<Footprint, Fault> {
-    let object = Object::Other(Box::default());
-    let mut footprint = object.footprint(kind, Timestamp::EPOCH, &NoContext);
+/// The usage, added to the count that every object of a kind has.
+fn footprint(
+    reader: &Reader,
+    counted: &Footprint,
+    usage: Option<&RawValue>,
+) -> Result<Footprint, Fault> {
+    let mut footprint = counted.clone();
     let Some(usage) = usage else {
         return Ok(footprint);
     };
     let usage: BTreeMap<Text<'_>, &RawValue> = serde_json::from_str(usage.get())
         .map_err(|error| Fault::field(format!("usage: {error}")))?;
-    let mut amounts = ResourceList::new();
-    for (Text(name), amount) in usage {
-        check::resource_name(&name)?;
-        let quantity: Quantity = serde_json::from_str(amount.get())
+    let amount = |(Text(name), amount): (Text<'_>, &RawValue)| {
+        let known = reader.resource_name(&name)?;
+        let quantity = Quantity::from_json_token(amount.get())
             .map_err(|error| invalid_quantity(&name, &error.to_string()))?;
-        if quantity.is_negative() {
-            return Err(invalid_quantity(&name, "must not be negative"));
+        match quantity.is_negative() {
+            true => Err(invalid_quantity(&name, "must not be negative")),
+            false => Ok((known, quantity)),
         }
-        amounts.insert(Name::from(&*name), quantity);
-    }
+    };
+    let amounts: ResourceList = usage.into_iter().map(amount).collect::<Result<_, _>>()?;
     footprint.resources.add(&amounts);
     Ok(footprint)
 }

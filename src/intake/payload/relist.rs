@@ -3,43 +3,31 @@
 use quota_ledger::{
     Name,
     decide::{Finish, Relist},
-    object::GroupResource,
 };
-use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::{Fault, Reader, check, plain, watched::Watched};
+use super::{Fault, Reader, check, field::Field, plain, watched::Watched, wire::Wire};
 
 /// Longest id of a relist, in bytes.
 const ID_MAX_BYTES: usize = 128;
 
-/// The fields of a begin or an end, not looked at yet.
-pub(super) struct Fields<'a> {
-    pub(super) namespace: Option<&'a RawValue>,
-    pub(super) resource: Option<&'a RawValue>,
-    pub(super) resource_version: Option<&'a RawValue>,
-    pub(super) id: Option<&'a RawValue>,
-    pub(super) allow_empty: Option<&'a RawValue>,
-}
-
 /// Reads `RELIST_BEGIN`.
-pub(super) fn begin(fields: &Fields<'_>) -> Result<Relist, Fault> {
+pub(super) fn begin(reader: &Reader, event: &Wire<'_>) -> Result<Relist, Fault> {
     Ok(Relist::Begin {
-        resource: resource(fields)?,
-        namespace: namespace(fields)?,
-        id: id(fields)?,
-        allow_empty: allow_empty(fields)?,
+        resource: resource(reader, event)?,
+        namespace: namespace(event)?,
+        id: id(event)?,
+        allow_empty: allow_empty(event)?,
     })
 }
 
 /// Reads `RELIST_END`.
-pub(super) fn end(fields: &Fields<'_>) -> Result<Relist, Fault> {
+pub(super) fn end(reader: &Reader, event: &Wire<'_>) -> Result<Relist, Fault> {
     Ok(Relist::Finish(Finish {
-        resource: resource(fields)?,
-        namespace: namespace(fields)?,
-        id: id(fields)?,
-        allow_empty: allow_empty(fields)?,
-        version: plain::version(fields.resource_version)?,
+        resource: resource(reader, event)?,
+        namespace: namespace(event)?,
+        id: id(event)?,
+        allow_empty: allow_empty(event)?,
+        version: plain::version(event.resource_version.as_ref())?,
         is_bookmark: false,
     }))
 }
@@ -51,10 +39,9 @@ pub(super) fn bookmark(reader: &Reader, watched: &Watched<'_>) -> Result<Option<
     if !ends {
         return Ok(None);
     }
-    let kind = reader.group_resource(watched.type_meta.group(), &watched.type_meta.kind);
-    check::resource(&kind)?;
+    let kind = reader.kind(&watched.type_meta)?;
     Ok(Some(Relist::Finish(Finish {
-        resource: Name::from(kind.to_string()),
+        resource: kind.name.clone(),
         namespace: Some(metadata.namespace.clone()).filter(|name| !name.is_empty()),
         id: None,
         allow_empty: false,
@@ -63,48 +50,40 @@ pub(super) fn bookmark(reader: &Reader, watched: &Watched<'_>) -> Result<Option<
     })))
 }
 
-fn resource(fields: &Fields<'_>) -> Result<Name, Fault> {
-    let kind: GroupResource = plain::text("resource", fields.resource)?
-        .parse()
-        .map_err(|error| Fault::field(format!("resource: {error}")))?;
-    check::resource(&kind)?;
-    Ok(Name::from(kind.to_string()))
+fn resource(reader: &Reader, event: &Wire<'_>) -> Result<Name, Fault> {
+    let text = plain::text("resource", event.resource.as_ref())?;
+    Ok(reader.resource(text)?.name.clone())
 }
 
 /// Absent, null or empty: all namespaces.
-fn namespace(fields: &Fields<'_>) -> Result<Option<Name>, Fault> {
-    let Some(text) = given(fields.namespace) else {
+fn namespace(event: &Wire<'_>) -> Result<Option<Name>, Fault> {
+    if event.namespace.is_none() {
         return Ok(None);
-    };
-    let namespace = plain::text("namespace", Some(text))?;
+    }
+    let namespace = plain::text("namespace", event.namespace.as_ref())?;
     if namespace.is_empty() {
         return Ok(None);
     }
-    check::namespace(&namespace)?;
-    Ok(Some(Name::from(&*namespace)))
+    check::namespace(namespace)?;
+    Ok(Some(Name::from(namespace)))
 }
 
-fn id(fields: &Fields<'_>) -> Result<Option<Name>, Fault> {
-    let Some(text) = given(fields.id) else {
+fn id(event: &Wire<'_>) -> Result<Option<Name>, Fault> {
+    if event.id.is_none() {
         return Ok(None);
-    };
-    let id = plain::text("id", Some(text))?;
+    }
+    let id = plain::text("id", event.id.as_ref())?;
     let fits = (1..=ID_MAX_BYTES).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
     match fits {
-        true => Ok(Some(Name::from(&*id))),
+        true => Ok(Some(Name::from(id))),
         false => Err(Fault::field(format!(
             "id: 1 to {ID_MAX_BYTES} printable ASCII characters"
         ))),
     }
 }
 
-fn allow_empty(fields: &Fields<'_>) -> Result<bool, Fault> {
-    let Some(text) = given(fields.allow_empty) else {
-        return Ok(false);
-    };
-    bool::deserialize(text).map_err(|error| Fault::field(format!("allowEmpty: {error}")))
-}
-
-fn given(field: Option<&RawValue>) -> Option<&RawValue> {
-    field.filter(|text| text.get() != "null")
+fn allow_empty(event: &Wire<'_>) -> Result<bool, Fault> {
+    let allow = event.allow_empty.as_ref();
+    let allow = allow.map_or(Ok(false), Field::flag);
+    allow.map_err(|error| Fault::field(format!("allowEmpty: {error}")))
 }

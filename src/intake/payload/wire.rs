@@ -6,7 +6,7 @@ use quota_ledger::Timestamp;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{Fault, Reader, Told, kubernetes, plain, relist, watched::Watched};
+use super::{Fault, Reader, Told, field::Field, kubernetes, plain, relist, watched::Watched};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +34,10 @@ impl Change {
 #[serde(transparent)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// The fields of all shapes. Those of plain events are read only if it is one: in a CloudEvent they may be
-/// extension attributes of any type.
+/// The fields of all shapes. Those of plain events may be of any type until it is known to be one: in a CloudEvent
+/// they may be extension attributes.
 #[derive(Debug, Deserialize)]
-struct Wire<'a> {
+pub(super) struct Wire<'a> {
     #[serde(borrow, rename = "type")]
     event_type: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "watched")]
@@ -47,21 +47,21 @@ struct Wire<'a> {
     data: Option<&'a RawValue>,
     data_base64: Option<IgnoredAny>,
     #[serde(borrow)]
-    namespace: Option<&'a RawValue>,
+    pub(super) namespace: Option<Field<'a>>,
     #[serde(borrow)]
-    resource: Option<&'a RawValue>,
+    pub(super) resource: Option<Field<'a>>,
     #[serde(borrow)]
-    name: Option<&'a RawValue>,
+    name: Option<Field<'a>>,
     #[serde(borrow)]
-    uid: Option<&'a RawValue>,
+    uid: Option<Field<'a>>,
     #[serde(borrow, rename = "resourceVersion")]
-    resource_version: Option<&'a RawValue>,
+    pub(super) resource_version: Option<Field<'a>>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     #[serde(borrow)]
-    id: Option<&'a RawValue>,
+    pub(super) id: Option<Field<'a>>,
     #[serde(borrow, rename = "allowEmpty")]
-    allow_empty: Option<&'a RawValue>,
+    pub(super) allow_empty: Option<Field<'a>>,
 }
 
 fn watched<'de: 'a, 'a, D: Deserializer<'de>>(
@@ -119,8 +119,8 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault>
             let ended = wire.object.map(bookmark).transpose()?.flatten();
             return Ok(ended.map_or(Told::Nothing, Told::Relist));
         }
-        "RELIST_BEGIN" => return relist::begin(&wire.relist()).map(Told::Relist),
-        "RELIST_END" => return relist::end(&wire.relist()).map(Told::Relist),
+        "RELIST_BEGIN" => return relist::begin(reader, &wire).map(Told::Relist),
+        "RELIST_END" => return relist::end(reader, &wire).map(Told::Relist),
         "ERROR" => return Err(Fault::shape("the watch ended with an error")),
         other => return Err(Fault::shape(format!("unknown type {other:?}"))),
     };
@@ -135,17 +135,5 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault>
         resource_version: wire.resource_version,
         usage: wire.usage,
     };
-    plain::sighting(change, &fields).map(Told::Sighting)
-}
-
-impl<'a> Wire<'a> {
-    const fn relist(&self) -> relist::Fields<'a> {
-        relist::Fields {
-            namespace: self.namespace,
-            resource: self.resource,
-            resource_version: self.resource_version,
-            id: self.id,
-            allow_empty: self.allow_empty,
-        }
-    }
+    plain::sighting(reader, change, &fields).map(Told::Sighting)
 }

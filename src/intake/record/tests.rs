@@ -57,7 +57,7 @@ fn decided(
     let (recorded, _) = source::record(
         &mut desk,
         &Actor::named("test"),
-        &chunk.items,
+        chunk.items.clone(),
         chunk.ignored,
         consumed,
     );

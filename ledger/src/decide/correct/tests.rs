@@ -71,7 +71,7 @@ impl Given {
             object: Box::new(object),
             quota: quota.map(Box::new),
         };
-        let Verdict::Accepted(events) = decide::observe(&self.state, &sighting) else {
+        let Verdict::Accepted(events) = decide::observe(&self.state, sighting) else {
             panic!("it is news");
         };
         self.record(events);

@@ -51,12 +51,72 @@ impl Timestamp {
     }
 }
 
+/// A time as text, in its place.
+struct Printed {
+    text: [u8; 30],
+    length: usize,
+}
+
+/// Every time that can be told lies in a year of four digits.
+fn print(time: Timestamp) -> Printed {
+    let second = time.0.div_euclid(1_000_000_000);
+    let fraction = time.0.rem_euclid(1_000_000_000).unsigned_abs();
+    let (year, month, day) = civil(second.div_euclid(86_400));
+    let second = second.rem_euclid(86_400).unsigned_abs();
+    let mut text = *b"0000-00-00T00:00:00.000000000Z";
+    digits(&mut text[0..4], year);
+    digits(&mut text[5..7], month);
+    digits(&mut text[8..10], day);
+    digits(&mut text[11..13], second / 3600);
+    digits(&mut text[14..16], second / 60 % 60);
+    digits(&mut text[17..19], second % 60);
+    digits(&mut text[20..29], fraction);
+    let mut length = text.len();
+    if fraction == 0 {
+        length = 20;
+    } else {
+        // As short as it can be told.
+        while text[length - 2] == b'0' {
+            length -= 1;
+        }
+    }
+    text[length - 1] = b'Z';
+    Printed { text, length }
+}
+
+/// Year, month and day of a day since 1970-01-01, in the Gregorian calendar: Howard Hinnant's `civil_from_days`.
+fn civil(day: i64) -> (u64, u64, u64) {
+    // From 0000-03-01 on, which lies before all times that can be told.
+    let day = day.saturating_add(719_468).unsigned_abs();
+    let (era, day) = (day / 146_097, day % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let date = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    (year + era * 400 + next, month, date)
+}
+
+fn digits(text: &mut [u8], mut number: u64) {
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
+}
+
+impl Printed {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.text[..self.length]).expect("digits and signs are ASCII")
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match jiff::Timestamp::from_nanosecond(i128::from(self.0)) {
-            Ok(time) => time.fmt(f),
-            Err(_) => write!(f, "{}ns", self.0),
-        }
+        f.write_str(print(*self).text())
     }
 }
 
@@ -78,7 +138,7 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(print(*self).text())
     }
 }
 
@@ -128,6 +188,17 @@ mod tests {
         assert_eq!(time.to_string().parse(), Ok(time));
         assert!("yesterday".parse::<Timestamp>().is_err());
         assert!("9999-01-01T00:00:00Z".parse::<Timestamp>().is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn times_print_as_everybody_prints_them(nanoseconds: i64, digits in 0_u32..19) {
+            let cut = 10_i64.pow(digits);
+            for time in [nanoseconds, nanoseconds / cut * cut, i64::MIN, i64::MAX] {
+                let theirs = jiff::Timestamp::from_nanosecond(i128::from(time)).unwrap();
+                assert_eq!(Timestamp(time).to_string(), theirs.to_string());
+            }
+        }
     }
 
     #[test]

@@ -37,16 +37,19 @@ pub fn plural(group: &str, kind: &str) -> Name {
     if let Some((_, _, resource)) = listed {
         return Name::from(*resource);
     }
-    let singular = kind.to_lowercase();
-    if singular.is_empty() || singular.ends_with("endpoints") {
-        Name::from(singular)
-    } else if singular.ends_with('s') {
-        Name::from(format!("{singular}es"))
-    } else if let Some(stem) = singular.strip_suffix('y') {
-        Name::from(format!("{stem}ies"))
-    } else {
-        Name::from(format!("{singular}s"))
+    let mut name = kind.to_lowercase();
+    if name.is_empty() || name.ends_with("endpoints") {
+        return Name::from(name);
     }
+    if name.ends_with('s') {
+        name.push_str("es");
+    } else if name.ends_with('y') {
+        name.pop();
+        name.push_str("ies");
+    } else {
+        name.push('s');
+    }
+    Name::from(name)
 }
 
 #[cfg(test)]

@@ -46,11 +46,12 @@ fn write(out: &mut impl Write, value: &Number<'_>, format: Format) -> fmt::Resul
         Number::Small(nanos) if format == Format::BinarySI && is_binary_whole(*nanos) => {
             let units = nanos / NANOS;
             let steps = units.trailing_zeros() / 10;
-            write_binary(out, units >> (steps * 10), steps as usize)
+            write_integer(out, units >> (steps * 10))?;
+            write_binary_suffix(out, steps as usize)
         }
         Number::Small(nanos) => {
             let (mantissa, thousands) = number::without_thousands(*nanos);
-            write!(out, "{mantissa}")?;
+            write_integer(out, mantissa)?;
             write_decimal_suffix(out, thousands, format)
         }
         Number::Large(large)
@@ -58,7 +59,8 @@ fn write(out: &mut impl Write, value: &Number<'_>, format: Format) -> fmt::Resul
         {
             let units = large.as_ref() / NANOS;
             let steps = units.trailing_zeros().unwrap_or(0) / 10;
-            write_binary(out, units >> (steps * 10), steps as usize)
+            write!(out, "{}", units >> (steps * 10))?;
+            write_binary_suffix(out, steps as usize)
         }
         Number::Large(large) => {
             let digits = large.to_string();
@@ -79,13 +81,27 @@ fn is_binary_whole(nanos: i128) -> bool {
     nanos % NANOS == 0 && !(-1023..=1023).contains(&(nanos / NANOS))
 }
 
-fn write_binary(out: &mut impl Write, mantissa: impl fmt::Display, steps: usize) -> fmt::Result {
+/// Nearly all numbers are small, and most of what a formatter can do is not needed for them.
+fn write_integer(out: &mut impl Write, number: i128) -> fmt::Result {
+    let Ok(mut rest) = u64::try_from(number) else {
+        return write!(out, "{number}");
+    };
+    let mut digits = [0; 20];
+    let mut begin = digits.len();
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.write_str(str::from_utf8(&digits[begin..]).map_err(|_| fmt::Error)?)
+}
+
+fn write_binary_suffix(out: &mut impl Write, steps: usize) -> fmt::Result {
     // Past the last suffix Kubernetes prints none at all, as for decimals.
-    write!(
-        out,
-        "{mantissa}{}",
-        BINARY_SUFFIXES.get(steps).unwrap_or(&"")
-    )
+    out.write_str(BINARY_SUFFIXES.get(steps).unwrap_or(&""))
 }
 
 fn write_decimal_suffix(out: &mut impl Write, thousands: usize, format: Format) -> fmt::Result {

@@ -11,20 +11,36 @@ use crate::reason::Reason;
 
 /// Counts what became of reservations, in entries that are durable.
 pub fn recorded(entries: &[Entry]) {
-    for entry in entries {
-        let end = match &entry.event {
-            Event::ObjectObserved(object) if object.ends_reservation => End::Observed,
-            Event::ObjectRefreshed {
-                ends_reservation: true,
-                ..
-            } => End::Observed,
-            Event::ReservationCommitted { .. } => End::Committed,
-            Event::ReservationReleased { .. } => End::Released,
-            Event::ReservationExpired { .. } => End::Expired,
-            Event::ReservationSuperseded { .. } => End::Superseded,
-            _ => continue,
-        };
-        reservation_outcomes(Outcome::from(end), 1);
+    let mut counts = ENDS.map(|end| (end, 0));
+    for end in entries.iter().filter_map(|entry| ended(&entry.event)) {
+        let known = counts.iter_mut().find(|(known, _)| *known == end);
+        known.into_iter().for_each(|(_, count)| *count += 1);
+    }
+    for (end, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        reservation_outcomes(Outcome::from(end), count);
+    }
+}
+
+/// Every way in which a reservation can end.
+const ENDS: [End; 5] = [
+    End::Observed,
+    End::Committed,
+    End::Released,
+    End::Expired,
+    End::Superseded,
+];
+
+fn ended(event: &Event) -> Option<End> {
+    match event {
+        Event::ObjectObserved(object) => object.ends_reservation.then_some(End::Observed),
+        Event::ObjectRefreshed {
+            ends_reservation, ..
+        } => ends_reservation.then_some(End::Observed),
+        Event::ReservationCommitted { .. } => Some(End::Committed),
+        Event::ReservationReleased { .. } => Some(End::Released),
+        Event::ReservationExpired { .. } => Some(End::Expired),
+        Event::ReservationSuperseded { .. } => Some(End::Superseded),
+        _ => None,
     }
 }
 

@@ -24,7 +24,7 @@ pub use labels::{
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
-pub use requests::http_request;
+pub use requests::{decision_duration, decisions, http_request};
 
 /// Stands for everything that has no series of its own.
 const OTHER: &str = "_other_";

@@ -6,14 +6,13 @@ use ::metrics::{counter, gauge, histogram};
 
 use super::{
     labels::{
-        AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener, Operation,
-        Outcome, Part, Rejection, Relisted, Source, Standing,
+        AuthRefusal, Correction, CorrectionCause, Label, Limit, Listener, Outcome, Part, Rejection,
+        Relisted, Source, Standing,
     },
     table,
 };
-use crate::reason::Reason;
 
-fn pair<L: Label>(label: L) -> (&'static str, &'static str) {
+pub(super) fn pair<L: Label>(label: L) -> (&'static str, &'static str) {
     (L::NAME, label.value())
 }
 
@@ -21,16 +20,6 @@ fn pair<L: Label>(label: L) -> (&'static str, &'static str) {
 #[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
 fn float(number: u64) -> f64 {
     number as f64
-}
-
-/// Counts a decision; with no reason, what was asked for was granted.
-pub fn decisions(decision: Decision, reason: Option<Reason>) {
-    counter!(table::DECISIONS.name, &[pair(decision), pair(reason)]).increment(1);
-}
-
-/// How long a command took, from its arrival to its answer.
-pub fn decision_duration(operation: Operation, took: Duration) {
-    histogram!(table::DECISION_DURATION.name, &[pair(operation)]).record(took);
 }
 
 /// Counts a denial that cannot be listed.

@@ -1,24 +1,42 @@
 //! Metrics of requests: the busiest ones, so each thread remembers its series.
 
-use std::{cell::RefCell, collections::HashMap, time::Duration};
+use std::{cell::RefCell, time::Duration};
 
 use ::metrics::{Counter, Histogram, counter, histogram};
 use http::Method;
 
-use super::{OTHER, table};
+use super::{Decision, OTHER, Operation, record::pair, table};
+use crate::reason::Reason;
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Few series, so looked through in order: their names and labels need not be hashed.
+struct Few<K, M>(Vec<(K, M)>);
 
 /// The series of one route.
 struct Route {
     duration: Histogram,
-    /// By method and status code. Few, so looked through in order.
-    answers: Vec<(&'static str, u16, Counter)>,
+    /// By method and status code.
+    answers: Few<(&'static str, u16), Counter>,
 }
 
 thread_local! {
     /// By route. As many as the router has.
-    static ROUTES: RefCell<HashMap<String, Route>> = RefCell::default();
+    static ROUTES: RefCell<Few<String, Route>> = RefCell::default();
+    static DECISIONS: RefCell<Few<(Decision, Option<Reason>), Counter>> = RefCell::default();
+    static DURATIONS: RefCell<Few<Operation, Histogram>> = RefCell::default();
+}
+
+/// Counts a decision; with no reason, what was asked for was granted.
+pub fn decisions(decision: Decision, reason: Option<Reason>) {
+    let make = || counter!(table::DECISIONS.name, &[pair(decision), pair(reason)]);
+    DECISIONS.with_borrow_mut(|series| series.of((decision, reason), make).increment(1));
+}
+
+/// How long a command took, from its arrival to its answer.
+pub fn decision_duration(operation: Operation, took: Duration) {
+    let make = || histogram!(table::DECISION_DURATION.name, &[pair(operation)]);
+    DURATIONS.with_borrow_mut(|series| series.of(operation, make).record(took));
 }
 
 /// A request was answered. The route is the matched one, so that the number of series is bounded.
@@ -28,15 +46,30 @@ pub fn http_request(route: &str, method: &Method, code: u16, took: Duration) {
         .find(|known| *known == method.as_str())
         .unwrap_or(OTHER);
     ROUTES.with_borrow_mut(|routes| {
-        if !routes.contains_key(route) {
-            routes.insert(route.to_owned(), Route::new(route));
-        }
-        let Some(series) = routes.get_mut(route) else {
-            return;
-        };
-        series.duration.record(took);
-        series.answers_of(route, method, code).increment(1);
+        let series = routes.of(route, || Route::new(route));
+        series.answered(route, method, code, took);
     });
+}
+
+impl<K, M> Default for Few<K, M> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<K, M> Few<K, M> {
+    fn of<Q>(&mut self, key: Q, make: impl FnOnce() -> M) -> &mut M
+    where
+        K: PartialEq<Q>,
+        Q: Into<K>,
+    {
+        let known = self.0.iter().position(|(known, _)| *known == key);
+        let place = known.unwrap_or_else(|| {
+            self.0.push((key.into(), make()));
+            self.0.len() - 1
+        });
+        &mut self.0[place].1
+    }
 }
 
 impl Route {
@@ -47,20 +80,18 @@ impl Route {
         );
         Self {
             duration,
-            answers: Vec::new(),
+            answers: Few::default(),
         }
     }
 
-    fn answers_of(&mut self, route: &str, method: &'static str, code: u16) -> &Counter {
-        let known = |answer: &(&str, u16, Counter)| (answer.0, answer.1) == (method, code);
-        let place = self.answers.iter().position(known).unwrap_or_else(|| {
-            let counter = counter!(
+    fn answered(&mut self, route: &str, method: &'static str, code: u16, took: Duration) {
+        self.duration.record(took);
+        let make = || {
+            counter!(
                 table::HTTP_REQUESTS.name,
                 "route" => route.to_owned(), "method" => method, "code" => code.to_string(),
-            );
-            self.answers.push((method, code, counter));
-            self.answers.len() - 1
-        });
-        &self.answers[place].2
+            )
+        };
+        self.answers.of((method, code), make).increment(1);
     }
 }

@@ -129,6 +129,12 @@ impl<A> Closed<A> {
         self.entries.is_empty()
     }
 
+    /// How many wait for it.
+    #[must_use]
+    pub const fn answers(&self) -> usize {
+        self.answers.len()
+    }
+
     /// Appends the entries to the journal.
     ///
     /// # Errors

@@ -2,17 +2,14 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use crossbeam_channel::Sender;
 use parking_lot::RwLock;
-use quota_ledger::{
-    batcher::{Batcher, Closed},
-    state::State,
-};
+use quota_ledger::{batcher::Batcher, journal::Journal, state::State};
 
 use super::{
     Answer, Job, Options, Sitting, Watermark,
     inbox::{Inbox, Wants},
     now,
+    syncer::Syncer,
 };
 
 /// How long to sleep when nothing is due.
@@ -21,24 +18,27 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Most jobs decided under one hold of the state's lock: readers wait no longer than that.
 const GROUP_JOBS: usize = 128;
 
+/// Most entries of a batch that the decider syncs itself: with more of them it had better decide what comes next.
+const LONE_ENTRIES: usize = 8;
+
 /// How often is looked for what is due although no time is known: the watermark moves by itself.
 const TICK: Duration = Duration::from_millis(100);
 
-pub(super) struct Decider {
+pub(super) struct Decider<J> {
     inbox: Arc<Inbox>,
     /// Jobs that were taken, and not decided yet.
     taken: VecDeque<Job>,
-    closed: Sender<Closed<Answer>>,
+    syncer: Arc<Syncer<J>>,
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
     options: Options,
     batcher: Batcher<Answer>,
 }
 
-impl Decider {
+impl<J: Journal> Decider<J> {
     pub(super) fn new(
         inbox: Arc<Inbox>,
-        closed: Sender<Closed<Answer>>,
+        syncer: Arc<Syncer<J>>,
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
         options: Options,
@@ -46,7 +46,7 @@ impl Decider {
         Self {
             inbox,
             taken: VecDeque::new(),
-            closed,
+            syncer,
             state,
             watermark,
             batcher: Batcher::new(options.max_batch_entries),
@@ -67,19 +67,19 @@ impl Decider {
             Wants::Jobs { .. } => self.until_due(),
             Wants::Syncer | Wants::Nothing => LONGEST,
         };
-        let woken = self.inbox.wait(wants, longest)?;
+        let woken = self
+            .inbox
+            .wait(wants, longest, GROUP_JOBS, &mut self.taken)?;
         if woken.syncer_is_idle {
             self.batcher.synced();
         }
         if self.batcher.is_full() {
-            return self.hand_on();
+            return self.hand_on(woken.more);
         }
-        let room = GROUP_JOBS - self.taken.len();
-        self.inbox.take(room, &mut self.taken);
         self.sit();
-        self.hand_on()?;
+        self.hand_on(woken.more)?;
         let over = woken.closed && self.batcher.is_empty() && self.taken.is_empty();
-        (!over || !self.inbox.is_empty()).then_some(())
+        (!over || woken.more).then_some(())
     }
 
     fn wants(&self) -> Wants {
@@ -132,11 +132,18 @@ impl Decider {
         }
     }
 
-    fn hand_on(&mut self) -> Option<()> {
+    /// Has a batch synced, if one can be. Whoever asks alone gets the answer without another thread being woken.
+    fn hand_on(&mut self, more: bool) -> Option<()> {
         let Some(closed) = self.batcher.hand_on() else {
             return Some(());
         };
-        self.inbox.syncer_is_busy();
-        self.closed.send(closed).ok()
+        let is_lone = closed.answers() <= 1 && closed.len() <= LONE_ENTRIES;
+        if more || !self.taken.is_empty() || !is_lone {
+            self.inbox.hand_on(closed);
+            return Some(());
+        }
+        self.syncer.sync(closed)?;
+        self.batcher.synced();
+        Some(())
     }
 }

@@ -1,32 +1,39 @@
-//! What waits for the decider, and what it sleeps on.
+//! What waits for the two threads, and what they sleep on.
 //!
 //! A wake-up costs more than a decision. So while a batch is being synced, the decider is not woken for each job
 //! but for many: nobody gets an answer before the sync is over anyway.
 
 use std::{collections::VecDeque, time::Duration};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use quota_ledger::batcher::Closed;
 
-use super::{Job, Unavailable};
+use super::{Answer, Job, Unavailable};
 
 /// Jobs that are worth a wake-up while the syncer is busy.
 const WORTH_WAKING: usize = 64;
 
 pub(super) struct Inbox {
     waiting: Mutex<Waiting>,
-    changed: Condvar,
+    /// There is something for the decider.
+    for_decider: Condvar,
+    /// There is something for the syncer.
+    for_syncer: Condvar,
     capacity: usize,
 }
 
 struct Waiting {
     jobs: VecDeque<Job>,
+    /// What the syncer is to make durable next.
+    batch: Option<Closed<Answer>>,
+    /// Whether it can take a batch.
     syncer_is_idle: bool,
     /// There will be no more jobs.
     closed: bool,
     /// One of the two threads has gone: nothing is decided any more.
     ended: bool,
-    /// How many jobs the decider sleeps for; none while it is awake.
-    sleeps_for: Option<usize>,
+    /// What the decider sleeps for; none while it is awake.
+    sleeps_for: Option<Wants>,
 }
 
 /// What the decider finds when it wakes up.
@@ -34,6 +41,8 @@ struct Waiting {
 pub(super) struct Woken {
     pub(super) syncer_is_idle: bool,
     pub(super) closed: bool,
+    /// Whether jobs wait that were not taken.
+    pub(super) more: bool,
 }
 
 /// What the decider waits for.
@@ -50,17 +59,36 @@ pub(super) enum Wants {
     Nothing,
 }
 
+impl Waiting {
+    fn have(&self, wants: Wants, capacity: usize) -> bool {
+        let idle = self.syncer_is_idle;
+        // A full inbox is always worth it: it sheds what comes next.
+        let enough = if idle { 1 } else { WORTH_WAKING.min(capacity) };
+        self.ended
+            || match wants {
+                Wants::Nothing => true,
+                Wants::Syncer => idle,
+                Wants::Jobs { handing } => {
+                    let done = self.closed && !handing;
+                    self.jobs.len() >= enough || (handing && idle) || done
+                }
+            }
+    }
+}
+
 impl Inbox {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             waiting: Mutex::new(Waiting {
                 jobs: VecDeque::new(),
+                batch: None,
                 syncer_is_idle: true,
                 closed: false,
                 ended: false,
                 sleeps_for: None,
             }),
-            changed: Condvar::new(),
+            for_decider: Condvar::new(),
+            for_syncer: Condvar::new(),
             capacity,
         }
     }
@@ -74,34 +102,42 @@ impl Inbox {
             return Err(Unavailable::Overloaded);
         }
         waiting.jobs.push_back(job);
-        let wakes = waiting
-            .sleeps_for
-            .is_some_and(|jobs| waiting.jobs.len() >= jobs);
-        if wakes {
-            waiting.sleeps_for = None;
-        }
-        drop(waiting);
-        if wakes {
-            self.changed.notify_one();
-        }
+        self.wake_decider(waiting);
         Ok(())
     }
 
     /// Takes no more jobs; those that wait are still decided.
     pub(super) fn close(&self) {
-        self.waiting.lock().closed = true;
-        self.changed.notify_one();
+        let mut waiting = self.waiting.lock();
+        waiting.closed = true;
+        self.wake_decider(waiting);
     }
 
-    /// The syncer has made a batch durable, and can take the next.
+    /// Gives the idle syncer a batch.
+    pub(super) fn hand_on(&self, batch: Closed<Answer>) {
+        let mut waiting = self.waiting.lock();
+        waiting.syncer_is_idle = false;
+        waiting.batch = Some(batch);
+        drop(waiting);
+        self.for_syncer.notify_one();
+    }
+
+    /// Sleeps until there is a batch. None: one of the two threads has gone.
+    pub(super) fn next_batch(&self) -> Option<Closed<Answer>> {
+        let mut waiting = self.waiting.lock();
+        loop {
+            if waiting.batch.is_some() || waiting.ended {
+                return waiting.batch.take();
+            }
+            self.for_syncer.wait(&mut waiting);
+        }
+    }
+
+    /// The syncer has made its batch durable, and can take the next.
     pub(super) fn syncer_is_idle(&self) {
-        self.waiting.lock().syncer_is_idle = true;
-        self.changed.notify_one();
-    }
-
-    /// The decider has given the syncer a batch.
-    pub(super) fn syncer_is_busy(&self) {
-        self.waiting.lock().syncer_is_idle = false;
+        let mut waiting = self.waiting.lock();
+        waiting.syncer_is_idle = true;
+        self.wake_decider(waiting);
     }
 
     /// Nothing is decided any more. Jobs that wait are dropped, with their answers.
@@ -109,58 +145,59 @@ impl Inbox {
         let mut waiting = self.waiting.lock();
         waiting.ended = true;
         let dropped = std::mem::take(&mut waiting.jobs);
-        drop(waiting);
-        self.changed.notify_one();
+        self.wake_decider(waiting);
+        self.for_syncer.notify_one();
         drop(dropped);
     }
 
-    /// Whether no job waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.waiting.lock().jobs.is_empty()
-    }
-
-    /// Moves up to `most` jobs into `taken`.
-    pub(super) fn take(&self, most: usize, taken: &mut VecDeque<Job>) {
-        let mut waiting = self.waiting.lock();
-        let count = most.min(waiting.jobs.len());
-        taken.extend(waiting.jobs.drain(..count));
-    }
-
-    /// Sleeps until there is what is wanted, or for so long. None: one of the two threads has gone.
-    pub(super) fn wait(&self, wants: Wants, longest: Duration) -> Option<Woken> {
-        let mut waiting = self.waiting.lock();
-        let deadline = std::time::Instant::now() + longest;
-        loop {
-            if waiting.ended {
-                return None;
-            }
-            let idle = waiting.syncer_is_idle;
-            // A full inbox is always worth it: it sheds what comes next.
-            let many = WORTH_WAKING.min(self.capacity);
-            let enough = if idle { 1 } else { many };
-            let ready = match wants {
-                Wants::Nothing => true,
-                Wants::Syncer => idle,
-                Wants::Jobs { handing } => {
-                    let done = waiting.closed && !handing;
-                    waiting.jobs.len() >= enough || (handing && idle) || done
-                }
-            };
-            waiting.sleeps_for = (!ready && wants != Wants::Syncer).then_some(enough);
-            if ready || self.changed.wait_until(&mut waiting, deadline).timed_out() {
-                waiting.sleeps_for = None;
-                return Some(Woken {
-                    syncer_is_idle: waiting.syncer_is_idle,
-                    closed: waiting.closed,
-                });
-            }
+    /// Wakes the decider if there is what it sleeps for.
+    fn wake_decider(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        let wants = waiting.sleeps_for;
+        if wants.is_some_and(|wants| waiting.have(wants, self.capacity)) {
+            waiting.sleeps_for = None;
+            drop(waiting);
+            self.for_decider.notify_one();
         }
+    }
+
+    /// Sleeps until there is what is wanted, or for so long, and moves jobs into `taken` as long as that has fewer
+    /// than `most`. None: one of the two threads has gone.
+    pub(super) fn wait(
+        &self,
+        wants: Wants,
+        longest: Duration,
+        most: usize,
+        taken: &mut VecDeque<Job>,
+    ) -> Option<Woken> {
+        let mut waiting = self.waiting.lock();
+        if !waiting.have(wants, self.capacity) {
+            waiting.sleeps_for = Some(wants);
+            let condition = |waiting: &mut Waiting| waiting.sleeps_for.is_some();
+            self.for_decider
+                .wait_while_for(&mut waiting, condition, longest);
+            waiting.sleeps_for = None;
+        }
+        if waiting.ended {
+            return None;
+        }
+        if wants != Wants::Syncer {
+            let room = most.saturating_sub(taken.len());
+            let count = room.min(waiting.jobs.len());
+            taken.extend(waiting.jobs.drain(..count));
+        }
+        Some(Woken {
+            syncer_is_idle: waiting.syncer_is_idle,
+            closed: waiting.closed,
+            more: !waiting.jobs.is_empty(),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::{sync::Arc, thread};
+
+    use quota_ledger::batcher::Batcher;
 
     use super::*;
 
@@ -172,10 +209,17 @@ mod tests {
         Box::new(|_| Box::new(|_| {}))
     }
 
-    fn taken(inbox: &Inbox) -> usize {
+    fn batch() -> Closed<Answer> {
+        let mut batcher = Batcher::new(1);
+        batcher.decided(Box::new(|_: &_| {}) as Answer, true);
+        batcher.hand_on().unwrap()
+    }
+
+    /// What is found, and how many jobs are taken.
+    fn wait(inbox: &Inbox, wants: Wants, longest: Duration) -> Option<(Woken, usize)> {
         let mut taken = VecDeque::new();
-        inbox.take(usize::MAX, &mut taken);
-        taken.len()
+        let woken = inbox.wait(wants, longest, usize::MAX, &mut taken)?;
+        Some((woken, taken.len()))
     }
 
     #[test]
@@ -183,42 +227,60 @@ mod tests {
         let inbox = Arc::new(Inbox::new(8));
         let pushing = inbox.clone();
         let pushed = thread::spawn(move || pushing.push(job()));
-        assert!(inbox.wait(JOBS, LONG).unwrap().syncer_is_idle);
-        assert_eq!(taken(&inbox), 1);
+        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
+        assert!(woken.syncer_is_idle && !woken.more);
+        assert_eq!(taken, 1);
         pushed.join().unwrap().unwrap();
     }
 
     #[test]
     fn while_it_is_busy_only_many_jobs_or_its_end_do() {
-        let inbox = Arc::new(Inbox::new(WORTH_WAKING));
-        inbox.syncer_is_busy();
+        let inbox = Arc::new(Inbox::new(2 * WORTH_WAKING));
+        inbox.hand_on(batch());
+        assert!(inbox.next_batch().is_some());
         inbox.push(job()).unwrap();
-        assert!(!inbox.wait(JOBS, Duration::ZERO).unwrap().syncer_is_idle);
+        let (woken, taken) = wait(&inbox, JOBS, Duration::ZERO).unwrap();
+        assert!(!woken.syncer_is_idle);
+        assert_eq!(taken, 1);
         let pushing = inbox.clone();
         let pushed = thread::spawn(move || {
-            (1..WORTH_WAKING).for_each(|_| pushing.push(job()).unwrap());
+            (0..WORTH_WAKING).for_each(|_| pushing.push(job()).unwrap());
         });
-        assert!(!inbox.wait(JOBS, LONG).unwrap().syncer_is_idle);
+        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
+        assert!(!woken.syncer_is_idle);
+        assert_eq!(taken, WORTH_WAKING);
         pushed.join().unwrap();
-        assert_eq!(taken(&inbox), WORTH_WAKING);
 
         inbox.push(job()).unwrap();
         let syncing = inbox.clone();
         let synced = thread::spawn(move || syncing.syncer_is_idle());
-        assert!(inbox.wait(JOBS, LONG).unwrap().syncer_is_idle);
+        assert!(wait(&inbox, JOBS, LONG).unwrap().0.syncer_is_idle);
         synced.join().unwrap();
     }
 
     #[test]
     fn what_is_decided_waits_for_the_syncer_alone() {
         let inbox = Inbox::new(8);
-        inbox.syncer_is_busy();
-        assert!(!inbox.wait(HANDING, Duration::ZERO).unwrap().syncer_is_idle);
-        inbox.push(job()).unwrap();
-        let woken = inbox.wait(Wants::Syncer, Duration::ZERO).unwrap();
+        inbox.hand_on(batch());
+        let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
         assert!(!woken.syncer_is_idle);
+        inbox.push(job()).unwrap();
+        let (woken, taken) = wait(&inbox, Wants::Syncer, Duration::ZERO).unwrap();
+        assert!(!woken.syncer_is_idle && woken.more);
+        assert_eq!(taken, 0);
         inbox.syncer_is_idle();
-        assert!(inbox.wait(HANDING, LONG).unwrap().syncer_is_idle);
+        assert!(wait(&inbox, HANDING, LONG).unwrap().0.syncer_is_idle);
+    }
+
+    #[test]
+    fn no_more_are_taken_than_there_is_room_for() {
+        let inbox = Inbox::new(8);
+        (0..5).for_each(|_| inbox.push(job()).unwrap());
+        let mut taken = VecDeque::from([job()]);
+        let woken = inbox.wait(JOBS, LONG, 3, &mut taken).unwrap();
+        assert_eq!((taken.len(), woken.more), (3, true));
+        let woken = inbox.wait(Wants::Nothing, LONG, 6, &mut taken).unwrap();
+        assert_eq!((taken.len(), woken.more), (6, false));
     }
 
     #[test]
@@ -226,7 +288,7 @@ mod tests {
         let inbox = Inbox::new(1);
         inbox.push(job()).unwrap();
         assert_eq!(inbox.push(job()), Err(Unavailable::Overloaded));
-        assert_eq!(taken(&inbox), 1);
+        assert_eq!(wait(&inbox, JOBS, LONG).unwrap().1, 1);
         inbox.push(job()).unwrap();
     }
 
@@ -236,24 +298,24 @@ mod tests {
         inbox.push(job()).unwrap();
         inbox.close();
         assert_eq!(inbox.push(job()), Err(Unavailable::Stopped));
-        assert!(inbox.wait(JOBS, LONG).unwrap().closed);
-        assert_eq!(taken(&inbox), 1);
+        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
+        assert!(woken.closed);
+        assert_eq!(taken, 1);
         // With a batch on its way, the end waits for it.
-        inbox.syncer_is_busy();
-        let woken = inbox.wait(HANDING, Duration::ZERO).unwrap();
+        inbox.hand_on(batch());
+        let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
         assert!(woken.closed && !woken.syncer_is_idle);
     }
 
     #[test]
-    fn the_end_drops_what_waits_and_wakes() {
+    fn the_end_drops_what_waits_and_wakes_both() {
         let inbox = Arc::new(Inbox::new(8));
         inbox.push(job()).unwrap();
-        inbox.syncer_is_busy();
         let ending = inbox.clone();
         let ended = thread::spawn(move || ending.end());
-        assert!(inbox.wait(Wants::Syncer, LONG).is_none());
+        assert!(inbox.next_batch().is_none());
         ended.join().unwrap();
-        assert_eq!(taken(&inbox), 0);
+        assert!(wait(&inbox, Wants::Syncer, LONG).is_none());
         assert_eq!(inbox.push(job()), Err(Unavailable::Stopped));
     }
 }

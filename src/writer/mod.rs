@@ -13,7 +13,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use quota_ledger::{
     Timestamp,
     decide::Policy,
@@ -29,7 +29,7 @@ use tokio::{
 
 pub use watermark::Watermark;
 
-use self::inbox::Inbox;
+use self::{inbox::Inbox, syncer::Syncer};
 use crate::{denials::Denials, metrics};
 
 /// How many batches a slow watcher may be behind before it has to read the journal again.
@@ -96,7 +96,8 @@ pub struct Ledger {
 /// The writer's threads.
 pub struct Threads<J> {
     decider: std::thread::JoinHandle<()>,
-    syncer: std::thread::JoinHandle<Result<J, quota_ledger::journal::Error>>,
+    syncing: std::thread::JoinHandle<()>,
+    syncer: Arc<Syncer<J>>,
 }
 
 /// Starts the writer on a recovered state and its journal.
@@ -114,32 +115,33 @@ pub fn start<J: Journal + 'static>(
     failed: impl FnOnce(&quota_ledger::journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<J>)> {
     let inbox = Arc::new(Inbox::new(options.queue));
-    let (closed, batches_in) = crossbeam_channel::bounded(1);
     let (durable_out, durable) = watch::channel(durable);
     let (batches, _) = broadcast::channel(WATCHED_BATCHES);
     let state = Arc::new(RwLock::new(state));
     let stopped = Arc::new(AtomicBool::new(false));
-    let syncer = syncer::Syncer {
-        journal,
-        batches: batches_in,
+    let syncer = Arc::new(Syncer {
+        journal: Mutex::new(journal),
         inbox: inbox.clone(),
         durable: durable_out,
         watchers: batches.clone(),
         stopped: stopped.clone(),
         runtime: Handle::try_current().ok(),
-    };
+        failed: Mutex::new(Some(Box::new(failed))),
+        error: Mutex::new(None),
+    });
     let decider = decider::Decider::new(
         inbox.clone(),
-        closed,
+        syncer.clone(),
         state.clone(),
         watermark.clone(),
         options,
     );
-    let syncer = std::thread::Builder::new()
+    let syncs = syncer.clone();
+    let syncing = std::thread::Builder::new()
         .name("syncer".into())
         .spawn(move || {
             let _guard = EndOnPanic;
-            syncer.run(failed)
+            syncs.run();
         })?;
     let decider = std::thread::Builder::new()
         .name("decider".into())
@@ -157,7 +159,12 @@ pub fn start<J: Journal + 'static>(
         disk_low: Arc::new(AtomicBool::new(false)),
         denials: None,
     };
-    Ok((ledger, Threads { decider, syncer }))
+    let threads = Threads {
+        decider,
+        syncing,
+        syncer,
+    };
+    Ok((ledger, threads))
 }
 
 impl<J> Threads<J> {
@@ -169,9 +176,14 @@ impl<J> Threads<J> {
         if self.decider.join().is_err() {
             tracing::error!("the deciding thread panicked");
         }
-        self.syncer
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        if let Err(panic) = self.syncing.join() {
+            std::panic::resume_unwind(panic);
+        }
+        let syncer = Arc::into_inner(self.syncer).expect("the threads that shared it have ended");
+        match syncer.error.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(syncer.journal.into_inner()),
+        }
     }
 }
 

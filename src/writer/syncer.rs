@@ -1,4 +1,4 @@
-//! The syncing thread: makes batches durable, then lets the answers go.
+//! Making batches durable, then letting the answers go.
 
 use std::sync::{
     Arc,
@@ -6,7 +6,7 @@ use std::sync::{
 };
 use std::time::Instant;
 
-use crossbeam_channel::Receiver;
+use parking_lot::Mutex;
 use quota_ledger::{
     batcher::{Closed, Durably},
     journal::{Durable, Error, Journal},
@@ -19,44 +19,67 @@ use tokio::{
 use super::{Answer, Batch, inbox::Inbox};
 use crate::metrics;
 
+/// The journal, and who wants to know what has become durable. One batch at a time: the decider has a batch synced by
+/// the syncing thread, or syncs it itself if there is nothing else to do meanwhile.
 pub(super) struct Syncer<J> {
-    pub(super) journal: J,
-    pub(super) batches: Receiver<Closed<Answer>>,
+    pub(super) journal: Mutex<J>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) durable: watch::Sender<Durable>,
     pub(super) watchers: broadcast::Sender<Batch>,
     pub(super) stopped: Arc<AtomicBool>,
     /// Where those who wait for answers run, if that is known.
     pub(super) runtime: Option<Handle>,
+    /// To be called when a write or fsync fails.
+    pub(super) failed: Mutex<Option<Failed>>,
+    /// Why nothing is durable any more.
+    pub(super) error: Mutex<Option<Error>>,
 }
 
+pub(super) type Failed = Box<dyn FnOnce(&Error) + Send>;
+
 impl<J: Journal> Syncer<J> {
-    /// Runs until the decider is gone, or a write or fsync fails.
-    pub(super) fn run(mut self, failed: impl FnOnce(&Error)) -> Result<J, Error> {
-        while let Ok(closed) = self.batches.recv() {
-            let durably = match self.make_durable(closed) {
-                Ok(durably) => durably,
-                Err(error) => {
-                    // The answers are dropped unsent: nobody may learn of what may be lost.
-                    self.stopped.store(true, Ordering::Release);
-                    self.inbox.end();
-                    failed(&error);
-                    return Err(error);
-                }
+    /// The syncing thread: runs until the decider is gone, or a write or fsync fails.
+    pub(super) fn run(&self) {
+        while let Some(closed) = self.inbox.next_batch() {
+            let Some(durably) = self.make_durable(closed) else {
+                return;
             };
             // The decider may go on while the answers leave.
             self.inbox.syncer_is_idle();
             self.publish(durably);
         }
-        Ok(self.journal)
     }
 
-    fn make_durable(&mut self, closed: Closed<Answer>) -> Result<Durably<Answer>, Error> {
+    /// Syncs a batch here and now. None: a write or fsync failed.
+    pub(super) fn sync(&self, closed: Closed<Answer>) -> Option<()> {
+        let durably = self.make_durable(closed)?;
+        self.publish(durably);
+        Some(())
+    }
+
+    fn make_durable(&self, closed: Closed<Answer>) -> Option<Durably<Answer>> {
+        match self.append(closed) {
+            Ok(durably) => Some(durably),
+            Err(error) => {
+                // The answers are dropped unsent: nobody may learn of what may be lost.
+                self.stopped.store(true, Ordering::Release);
+                self.inbox.end();
+                if let Some(failed) = self.failed.lock().take() {
+                    failed(&error);
+                }
+                *self.error.lock() = Some(error);
+                None
+            }
+        }
+    }
+
+    fn append(&self, closed: Closed<Answer>) -> Result<Durably<Answer>, Error> {
+        let mut journal = self.journal.lock();
         let started = Instant::now();
         let entries = closed.len() as u64;
-        let appended = closed.append(&mut self.journal)?;
+        let appended = closed.append(&mut *journal)?;
         let written = Instant::now();
-        let durably = appended.sync(&mut self.journal)?;
+        let durably = appended.sync(&mut *journal)?;
         if entries > 0 {
             metrics::ledger_batch(started.elapsed(), written.elapsed(), entries);
         }
@@ -76,11 +99,12 @@ impl<J: Journal> Syncer<J> {
                 let _ = self.watchers.send(Arc::new(entries));
             }
         }
+        let many = answers.len() > 1;
         let answer = move || answers.into_iter().for_each(|answer| answer(&durable));
         // Waking many tasks from inside their runtime costs it one wake-up.
         match &self.runtime {
-            Some(runtime) => drop(runtime.spawn(async move { answer() })),
-            None => answer(),
+            Some(runtime) if many => drop(runtime.spawn(async move { answer() })),
+            _ => answer(),
         }
     }
 }

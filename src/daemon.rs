@@ -27,7 +27,7 @@ use crate::{
     kube::{self, Kube},
     metrics::{self, Listener, Metrics},
     recovery::recover,
-    server::{Bound, Options, descriptors, tls::Tls},
+    server::{Bound, Options, Routes, descriptors, tls::Tls},
     shutdown::{self, Signals},
     space::Lookout,
     upkeep::{Quotas, Upkeep},
@@ -87,7 +87,9 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     ));
     let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
-    let routes = auth::guarded(routes(app, hook.clone(), kube), authenticator);
+    let express = api::Express::new(app.clone(), authenticator.clone());
+    let router = auth::guarded(routes(app, hook.clone(), kube), authenticator);
+    let routes = Routes::from(router).with_express(Arc::new(express));
     let options = Options::new(Listener::Api, &config)
         .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes())
         .with_route_body_bytes("/v1/drift", config.limits.events_body_bytes.bytes())

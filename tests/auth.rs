@@ -171,6 +171,64 @@ fn batch(atomic: bool) -> Value {
     json!({"atomic": atomic, "items": [item("team-a", "u2"), item("other", "u3")]})
 }
 
+/// The busiest requests pass by the router, unless they are written in an unusual way.
+#[test]
+fn reservations_are_answered_alike_past_the_router_and_through_it() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let ci = &create(&file, "--principal ci --role reserve -n team-*");
+    let admin = &create(&file, "--principal root --role admin,read -A");
+    let daemon = Daemon::start(directory.path(), &["--auth.tokens_file=tokens.toml"]);
+    let quotas = "/v1/namespaces/team-a/quotas/q";
+    assert_eq!(daemon.call(admin, "PUT", quotas, Some(quota())).0, 201);
+
+    let both = [("team-a", "uid-1"), ("team%2Da", "uid-2")].map(|(namespace, uid)| {
+        let all = format!("/v1/namespaces/{namespace}/reservations");
+        let (one, none) = (format!("{all}/{uid}"), format!("{all}/nobody"));
+        let text = |(status, answer): (u16, Value)| {
+            let told = [
+                "reason",
+                "detail",
+                "errors",
+                "state",
+                "reserved",
+                "reservedBy",
+            ];
+            let told = told.map(|field| answer[field].clone());
+            format!("{status} {told:?}").replace(uid, "uid")
+        };
+        [
+            ("", "POST", &all, Some(reservation(uid))),
+            (admin, "POST", &all, Some(reservation(uid))),
+            (ci, "POST", &all, Some(json!({ "reserved": 1 }))),
+            (ci, "POST", &all, Some(json!([]))),
+            (ci, "POST", &all, Some(json!({}))),
+            (ci, "POST", &all, None),
+            (ci, "POST", &all, Some(reservation(uid))),
+            (ci, "POST", &all, Some(reservation(uid))),
+            ("qlt_a_b", "DELETE", &one, None),
+            (admin, "DELETE", &one, None),
+            (ci, "DELETE", &none, None),
+            (ci, "DELETE", &one, None),
+            (ci, "DELETE", &one, None),
+        ]
+        .map(|(token, method, path, body)| text(daemon.call(token, method, path, body)))
+    });
+    let [past, through] = &both;
+    assert_eq!(past, through);
+    let statuses = past.each_ref().map(|answer| &answer[..3]);
+    assert_eq!(statuses[..2], ["401", "403"]);
+    assert_eq!(statuses[6..12], ["201", "200", "401", "403", "404", "204"]);
+    let metrics = TcpStream::connect(&daemon.admin).unwrap();
+    let (_, metrics) = exchange(metrics, "", "GET", "/metrics", None);
+    let route = "route=\"/v1/namespaces/{namespace}/reservations/{uid}\",method=\"DELETE\"";
+    for (code, count) in [(401, 2), (403, 2), (404, 2)] {
+        let line = format!("quota_ledger_http_requests_total{{{route},code=\"{code}\"}} {count}");
+        let told = metrics.as_str().unwrap().lines().any(|told| told == line);
+        assert!(told, "{line}: {metrics}");
+    }
+}
+
 #[test]
 fn callers_may_do_what_their_tokens_say() {
     let directory = TempDir::new().unwrap();

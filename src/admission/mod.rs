@@ -238,7 +238,7 @@ impl Hook {
 
 /// The API server, and on whose behalf it acts.
 fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Failure> {
-    let caller = api::actor(&parts.headers, Principal::name_of(&parts.extensions))
+    let caller = api::actor(&parts.headers, Principal::actor_of(&parts.extensions))
         .map_err(|problem| Failure::Malformed(problem.detail().to_owned()))?;
     let user = Name::from(cut(user, USER_BYTES_MAX));
     Ok(Arc::new(Actor {

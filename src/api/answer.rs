@@ -8,15 +8,22 @@ use serde::Serialize;
 
 use super::problem::Problem;
 
+/// Room for an answer about one reservation; more is found for a longer one.
+pub(super) const ANSWER_BYTES: usize = 512;
+
 /// An answer with this body.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    match serde_json::to_vec(body) {
-        Ok(text) => {
-            let content_type = [(header::CONTENT_TYPE, "application/json")];
-            (status, content_type, Bytes::from(text)).into_response()
-        }
+    let mut text = Vec::with_capacity(ANSWER_BYTES);
+    match serde_json::to_writer(&mut text, body) {
+        Ok(()) => written(status, text),
         Err(error) => Problem::internal(&error).into_response(),
     }
+}
+
+/// An answer with this JSON text.
+pub(super) fn written(status: StatusCode, text: Vec<u8>) -> Response {
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
+    (status, content_type, Bytes::from(text)).into_response()
 }
 
 /// The answer 200 with this body.
@@ -32,14 +39,36 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b':');
 
+/// The bytes that stand for themselves in a segment, whoever reads or writes it.
+const PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        plain[byte as usize] = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        byte += 1;
+    }
+    plain
+};
+
+/// Cuts a path behind the text at its beginning that is plain.
+pub(super) fn plain(path: &str) -> (&str, &str) {
+    let end = path.bytes().position(|byte| !PLAIN[usize::from(byte)]);
+    path.split_at(end.unwrap_or(path.len()))
+}
+
 /// A path made of fixed text and of segments that may hold anything.
 pub(super) fn location(segments: &[&str]) -> Option<HeaderValue> {
-    let mut path = String::new();
+    let bytes: usize = segments.iter().map(|segment| segment.len() + 1).sum();
+    let mut path = String::with_capacity(bytes);
     for segment in segments {
         path.push('/');
-        path.extend(utf8_percent_encode(segment, ESCAPED));
+        let (plain, rest) = plain(segment);
+        path.push_str(plain);
+        if !rest.is_empty() {
+            path.extend(utf8_percent_encode(rest, ESCAPED));
+        }
     }
-    HeaderValue::from_str(&path).ok()
+    HeaderValue::try_from(path).ok()
 }
 
 #[cfg(test)]

@@ -1,11 +1,17 @@
 //! Bodies of requests: their type, their text, their fields.
 
-use axum::extract::{FromRequest, Request, rejection::BytesRejection};
+use axum::{
+    body::{Body, HttpBody as _},
+    extract::{FromRequest, Request, rejection::BytesRejection},
+};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
+
+const JSON: &str = "application/json";
 
 /// Media types that a body may have: what tools set if they are not told otherwise is taken for the type that
 /// the path wants.
@@ -34,11 +40,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        refuse_foreign_pages(request.headers())?;
-        let media_type = media_type(request.headers());
-        if !media_type.is_empty() && !is_json(&media_type) && !UNTOLD.contains(&&*media_type) {
-            return Err(unsupported(&media_type, "application/json"));
-        }
+        must_be_json(request.headers())?;
         let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
         Ok(Self(bytes))
     }
@@ -65,6 +67,15 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
 }
 
 impl JsonText {
+    /// The body of a request with these headers, of which somebody else sees to it that it has a bound.
+    ///
+    /// # Errors
+    /// It is of another type, comes from a foreign page, or does not arrive.
+    pub(super) async fn of(headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
+        must_be_json(headers)?;
+        Ok(Self(whole(body).await?))
+    }
+
     /// Whether there is no body.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
@@ -89,6 +100,40 @@ impl JsonText {
     }
 }
 
+fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+    refuse_foreign_pages(headers)?;
+    let content_type = headers.get(header::CONTENT_TYPE);
+    // As nearly everybody writes it.
+    if content_type.is_some_and(|value| value == JSON) {
+        return Ok(());
+    }
+    let media_type = media_type(headers);
+    if !media_type.is_empty() && !is_json(&media_type) && !UNTOLD.contains(&&*media_type) {
+        return Err(unsupported(&media_type, JSON));
+    }
+    Ok(())
+}
+
+/// All bytes of a body. Mostly they are there at once, and need not be gathered.
+async fn whole(mut body: Body) -> Result<Bytes, Problem> {
+    let not_arrived = |error: axum::Error| {
+        let detail = format!("the body did not arrive: {error}");
+        Problem::new(Reason::Malformed, detail)
+    };
+    let Some(first) = body.frame().await else {
+        return Ok(Bytes::new());
+    };
+    let first = first.map_err(not_arrived)?.into_data().unwrap_or_default();
+    if body.is_end_stream() {
+        return Ok(first);
+    }
+    let mut pieces = vec![first];
+    while let Some(frame) = body.frame().await {
+        pieces.extend(frame.map_err(not_arrived)?.into_data());
+    }
+    Ok(pieces.concat().into())
+}
+
 /// The media type without its parameters, in lower case; empty if none is given.
 pub(super) fn media_type(headers: &HeaderMap) -> String {
     let value = headers
@@ -101,7 +146,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> String {
 }
 
 fn is_json(media_type: &str) -> bool {
-    media_type == "application/json" || media_type.ends_with("+json")
+    media_type == JSON || media_type.ends_with("+json")
 }
 
 fn unsupported(media_type: &str, wanted: &str) -> Problem {

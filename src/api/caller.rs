@@ -5,11 +5,15 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
-use http::{HeaderMap, request::Parts};
+use http::{HeaderMap, HeaderName, request::Parts};
 use quota_ledger::{Name, event::Actor};
 
 use super::problem::{Problem, Reason};
 use crate::auth::Principal;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const CHANGE_REASON: HeaderName = HeaderName::from_static("x-change-reason");
 
 /// Longer request ids are not recorded.
 const REQUEST_ID_MAX_BYTES: usize = 128;
@@ -28,31 +32,34 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        actor(&parts.headers, Principal::name_of(&parts.extensions)).map(Self)
+        actor(&parts.headers, Principal::actor_of(&parts.extensions)).map(Self)
     }
 }
 
-/// The actor of a request: `X-Request-Id` and `traceparent` if they are well-formed, `X-Change-Reason`.
+/// The actor of a request: its caller with `X-Request-Id` and `traceparent` if they are well-formed, and
+/// `X-Change-Reason`.
 ///
 /// # Errors
 /// `Malformed` if there is a reason that cannot be recorded as it is.
-pub fn actor(headers: &HeaderMap, principal: Name) -> Result<Arc<Actor>, Problem> {
-    let request_id = header(headers, "x-request-id").filter(|id| is_request_id(id));
-    let traceparent = header(headers, "traceparent").filter(|parent| is_traceparent(parent));
-    let reason = match headers.get("x-change-reason") {
+pub fn actor(headers: &HeaderMap, caller: Arc<Actor>) -> Result<Arc<Actor>, Problem> {
+    let request_id = header(headers, &REQUEST_ID).filter(|id| is_request_id(id));
+    let traceparent = header(headers, &TRACEPARENT).filter(|parent| is_traceparent(parent));
+    let reason = match headers.get(&CHANGE_REASON) {
         Some(reason) => Some(change_reason(reason.as_bytes())?),
         None => None,
     };
+    if request_id.is_none() && traceparent.is_none() && reason.is_none() {
+        return Ok(caller);
+    }
     Ok(Arc::new(Actor {
-        principal,
-        user: None,
         request_id: request_id.map(Name::from),
         traceparent: traceparent.map(Name::from),
         reason: reason.map(Name::from),
+        ..(*caller).clone()
     }))
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
@@ -93,7 +100,7 @@ mod tests {
         let value = HeaderValue::from_bytes(value).unwrap();
         actor(
             &HeaderMap::from_iter([(http::HeaderName::from_static(name), value)]),
-            Name::from("jane"),
+            Actor::named("jane"),
         )
     }
 

@@ -1,12 +1,14 @@
 //! What becomes of a reservation: more time, commitment, release.
 
+use std::sync::Arc;
+
 use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
 use http::StatusCode;
 use quota_ledger::{
-    Span, Timestamp, decide,
+    Name, Span, Timestamp, decide,
     decide::{Policy, Refusal},
     event::{Actor, Event},
     state::{Head, ReservationView},
@@ -97,9 +99,14 @@ pub(super) async fn release(
     Target((namespace, uid)): Target<(String, String)>,
     Caller(actor): Caller,
 ) -> Response {
+    end(&app, namespace.into(), &uid, actor).await
+}
+
+/// Releases a reservation.
+pub(super) async fn end(app: &App, namespace: Name, uid: &str, actor: Arc<Actor>) -> Response {
     let released = measured(Operation::Release, async {
-        let uid = known(&uid)?;
-        change(&app, actor, uid, move |state, uid, _, _| {
+        let uid = known(uid)?;
+        change(app, actor, uid, move |state, uid, _, _| {
             decide::release(state, &namespace, uid)
         })
         .await
@@ -119,7 +126,7 @@ type Changed = (ReservationView, Head);
 
 async fn change(
     app: &App,
-    actor: std::sync::Arc<Actor>,
+    actor: Arc<Actor>,
     uid: Uid,
     decision: impl FnOnce(
         &quota_ledger::state::State,

@@ -15,6 +15,7 @@ mod drift;
 mod entries;
 mod events;
 mod explain;
+mod express;
 pub mod floor;
 mod history;
 mod lifecycle;
@@ -50,6 +51,7 @@ use crate::{config::Config, history::History, intake::payload, writer::Ledger};
 
 pub use backup::Backups;
 pub use caller::{Caller, actor};
+pub use express::Express;
 
 /// What is known of the sources of events.
 pub trait Sources: Send + Sync {

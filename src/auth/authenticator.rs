@@ -84,6 +84,11 @@ impl Authenticator {
         }))
     }
 
+    /// Whether callers need a token.
+    pub(super) fn asks(&self) -> bool {
+        self.0.register.is_some()
+    }
+
     /// Changes of what is in force; none if everybody is anonymous.
     pub(super) fn registers(&self) -> Option<watch::Receiver<Arc<Register>>> {
         self.0.register.as_ref().map(watch::Sender::subscribe)

@@ -1,6 +1,6 @@
 //! What every request of the API passes before it is handled.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     Router,
@@ -10,12 +10,14 @@ use axum::{
     response::Response,
 };
 use http::{header, request::Parts};
+use tokio::sync::watch;
 
 use super::{
     Authenticator, Principal, Role,
     access::{self, Scope},
     lasting::until_revoked,
     refusal,
+    register::{Credential, Register},
 };
 use crate::{
     metrics::{self, AuthRefusal},
@@ -38,49 +40,93 @@ async fn guard(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let Some(mut registers) = authenticator.registers() else {
-        parts.headers.remove(header::AUTHORIZATION);
-        parts.extensions.insert(Principal::anonymous());
-        return next.run(Request::from_parts(parts, body)).await;
+    let route = parts.extensions.get::<MatchedPath>().cloned();
+    let peer = parts.extensions.get::<Peer>().cloned();
+    let namespace = match authenticator.asks() {
+        true => of_path(&mut parts).await,
+        false => None,
     };
-    let register = registers.borrow_and_update().clone();
-    let names = parts
-        .extensions
-        .get::<Peer>()
-        .map(|peer| peer.names.clone());
-    let credential = register.credential(&parts.headers, names.as_deref().unwrap_or_default());
-    // From here on nobody can log it.
-    parts.headers.remove(header::AUTHORIZATION);
-    let known = credential.and_then(|credential| {
-        let holder = register.holder(&credential, now())?;
-        Ok((holder.clone(), credential))
-    });
-    let (principal, credential) = match known {
-        Ok(known) => known,
-        Err(reason) => {
-            turned_away(&authenticator, reason, &parts, None);
-            return refusal::unauthenticated(parts.uri.path());
-        }
+    let target = Target {
+        route: route.as_ref().map(MatchedPath::as_str),
+        namespace: namespace.as_deref(),
+        peer: peer.as_ref(),
     };
-    if let Err(Denied {
-        reason,
-        roles,
-        namespace,
-    }) = authorize(&principal, &mut parts).await
-    {
-        turned_away(&authenticator, reason, &parts, Some(&principal));
-        return refusal::forbidden(&parts, &principal, roles, namespace.as_deref());
-    }
-    parts.extensions.insert(principal.clone());
+    let admitted = match authenticator.admit(&target, &mut parts) {
+        Ok(admitted) => admitted,
+        Err(response) => return *response,
+    };
+    parts.extensions.insert(admitted.principal.clone());
     let response = next.run(Request::from_parts(parts, body)).await;
-    if is_complete(response.body()) {
-        return response;
+    match admitted.shown {
+        Some((registers, credential)) if !is_complete(response.body()) => {
+            let revoked = until_revoked(registers, credential, admitted.principal);
+            response.map(|body| {
+                let stream = futures::StreamExt::take_until(body.into_data_stream(), revoked);
+                Body::from_stream(stream)
+            })
+        }
+        _ => response,
     }
-    let revoked = until_revoked(registers, credential, principal);
-    response.map(|body| {
-        let stream = futures::StreamExt::take_until(body.into_data_stream(), revoked);
-        Body::from_stream(stream)
-    })
+}
+
+/// What a request is for, as whoever routed it knows.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The path, as the router has it; none: there is no such path.
+    pub route: Option<&'a str>,
+    /// The namespace of the path; none if it is not text, which no handler takes either.
+    pub namespace: Option<&'a str>,
+    /// Who is at the other end of the connection.
+    pub peer: Option<&'a Peer>,
+}
+
+/// A caller who may do what he asks for.
+pub struct Admitted {
+    /// Who it is.
+    pub principal: Principal,
+    /// What he showed; none: nobody needs a token.
+    shown: Option<(watch::Receiver<Arc<Register>>, Credential)>,
+}
+
+impl Authenticator {
+    /// Finds out who calls, and whether he may do what he asks for. From then on nobody can log his token.
+    ///
+    /// # Errors
+    /// The answer that he gets if he may not.
+    pub fn admit(&self, target: &Target<'_>, parts: &mut Parts) -> Result<Admitted, Box<Response>> {
+        let Some(mut registers) = self.registers() else {
+            parts.headers.remove(header::AUTHORIZATION);
+            return Ok(Admitted {
+                principal: Principal::anonymous(),
+                shown: None,
+            });
+        };
+        let register = registers.borrow_and_update().clone();
+        let names = target.peer.map_or(&[][..], |peer| &peer.names);
+        let credential = register.credential(&parts.headers, names);
+        parts.headers.remove(header::AUTHORIZATION);
+        let known = credential.and_then(|credential| {
+            let holder = register.holder(&credential, now())?;
+            Ok((holder.clone(), credential))
+        });
+        let (principal, credential) = match known {
+            Ok(known) => known,
+            Err(reason) => {
+                turned_away(self, reason, target.peer, None);
+                return Err(Box::new(refusal::unauthenticated(parts.uri.path())));
+            }
+        };
+        if let Err(denied) = authorize(&principal, target, parts) {
+            turned_away(self, denied.reason, target.peer, Some(&principal));
+            let namespace = denied.namespace.as_deref();
+            let response = refusal::forbidden(parts, &principal, denied.roles, namespace);
+            return Err(Box::new(response));
+        }
+        Ok(Admitted {
+            principal,
+            shown: Some((registers, credential)),
+        })
+    }
 }
 
 /// Whether an answer is there as a whole, and not a watch.
@@ -96,11 +142,11 @@ struct Denied {
     namespace: Option<String>,
 }
 
-async fn authorize(principal: &Principal, parts: &mut Parts) -> Result<(), Denied> {
-    let Some(path) = parts.extensions.get::<MatchedPath>().cloned() else {
+fn authorize(principal: &Principal, target: &Target<'_>, parts: &Parts) -> Result<(), Denied> {
+    let Some(route) = target.route else {
         return Ok(());
     };
-    let Some(rule) = access::required(&parts.method, path.as_str()) else {
+    let Some(rule) = access::required(&parts.method, route) else {
         return Err(Denied {
             reason: AuthRefusal::Unlisted,
             roles: &[],
@@ -129,7 +175,7 @@ async fn authorize(principal: &Principal, parts: &mut Parts) -> Result<(), Denie
         Scope::None => return Ok(()),
         Scope::Items if rule.roles.iter().any(|role| principal.has(*role)) => return Ok(()),
         Scope::Items | Scope::Everywhere => Vec::new(),
-        Scope::Path => of_path(parts).await,
+        Scope::Path => target.namespace.map(str::to_owned).into_iter().collect(),
         Scope::Query => of_query(parts),
     };
     if namespaces.is_empty()
@@ -146,14 +192,12 @@ async fn authorize(principal: &Principal, parts: &mut Parts) -> Result<(), Denie
     }
 }
 
-/// The namespace of the path; none if it is not text, which no handler takes either.
-async fn of_path(parts: &mut Parts) -> Vec<String> {
-    let params = RawPathParams::from_request_parts(parts, &()).await;
-    let params = params.iter().flat_map(RawPathParams::iter);
-    params
-        .filter(|(name, _)| *name == "namespace")
-        .map(|(_, namespace)| namespace.to_owned())
-        .collect()
+/// The namespace of the path.
+async fn of_path(parts: &mut Parts) -> Option<String> {
+    let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
+    let mut params = params.iter();
+    let (_, namespace) = params.find(|(name, _)| *name == "namespace")?;
+    Some(namespace.to_owned())
 }
 
 /// The namespaces of the query, read as handlers read it; an empty one counts as none.
@@ -172,14 +216,13 @@ fn of_query(parts: &Parts) -> Vec<String> {
 fn turned_away(
     authenticator: &Authenticator,
     reason: AuthRefusal,
-    parts: &Parts,
+    peer: Option<&Peer>,
     principal: Option<&Principal>,
 ) {
     metrics::auth_refused(reason);
     let Some(held_back) = authenticator.refusals().pass(Instant::now()) else {
         return;
     };
-    let peer = parts.extensions.get::<Peer>();
     tracing::warn!(
         reason = metrics::Label::value(reason),
         principal = principal.map(|principal| principal.name().as_str()),

@@ -22,7 +22,7 @@ mod tests;
 
 pub use authenticator::{Authenticator, Error, Follower};
 pub use file::{Certificate, File, FileError, Token};
-pub use layer::guarded;
+pub use layer::{Admitted, Target, guarded};
 pub use pattern::{ParsePatternError, Pattern};
 pub use principal::{Principal, Role};
 pub use secret::Secret;

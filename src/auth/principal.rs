@@ -8,7 +8,7 @@ use std::{
 
 use axum::extract::FromRequestParts;
 use http::{Extensions, request::Parts};
-use quota_ledger::Name;
+use quota_ledger::{Name, event::Actor};
 use serde::{Deserialize, Serialize};
 
 use super::Pattern;
@@ -69,7 +69,7 @@ pub struct Principal(Arc<Inner>);
 
 #[derive(Debug, PartialEq, Eq)]
 struct Inner {
-    name: Name,
+    actor: Arc<Actor>,
     roles: Vec<Role>,
     namespaces: Vec<Pattern>,
 }
@@ -85,7 +85,7 @@ impl Principal {
     #[must_use]
     pub fn new(name: &str, roles: &[Role], namespaces: &[Pattern]) -> Self {
         Self(Arc::new(Inner {
-            name: name.into(),
+            actor: Actor::named(name),
             roles: roles.to_vec(),
             namespaces: namespaces.to_vec(),
         }))
@@ -106,26 +106,30 @@ impl Principal {
             .unwrap_or_else(Self::anonymous)
     }
 
-    /// The name of the caller of a request, as entries name it: on a listener that asks nobody for a token, that of
-    /// its certificate.
+    /// The caller of a request, as entries name it: on a listener that asks nobody for a token, by the name of its
+    /// certificate.
     #[must_use]
-    pub fn name_of(extensions: &Extensions) -> Name {
-        let principal = extensions
-            .get::<Self>()
-            .map(|principal| principal.0.name.clone());
-        let certified = || {
-            let names = &extensions.get::<Peer>()?.names;
-            names.first().map(|name| Name::from(name.as_str()))
-        };
-        principal
-            .or_else(certified)
-            .unwrap_or_else(|| ANONYMOUS_NAME.into())
+    pub fn actor_of(extensions: &Extensions) -> Arc<Actor> {
+        if let Some(principal) = extensions.get::<Self>() {
+            return principal.actor();
+        }
+        let certified = extensions.get::<Peer>().and_then(|peer| peer.names.first());
+        match certified {
+            Some(name) => Actor::named(name),
+            None => ANONYMOUS.actor(),
+        }
+    }
+
+    /// What entries name it by, if nothing else is known of the request.
+    #[must_use]
+    pub fn actor(&self) -> Arc<Actor> {
+        self.0.actor.clone()
     }
 
     /// As entries name it.
     #[must_use]
     pub fn name(&self) -> &Name {
-        &self.0.name
+        &self.0.actor.principal
     }
 
     /// Whether it has this role in a namespace. What is in no namespace has the empty name, which only `*`

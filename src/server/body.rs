@@ -60,8 +60,8 @@ impl Progress {
 }
 
 /// A request's body that fails when it is too large, pauses for too long, or finds no room.
-pub(super) struct Bounded {
-    body: Body,
+pub(super) struct Bounded<B> {
+    body: B,
     bytes_left: u64,
     pause: Duration,
     /// Set while nothing arrives.
@@ -69,8 +69,8 @@ pub(super) struct Bounded {
     progress: Progress,
 }
 
-impl Bounded {
-    pub(super) fn new(body: Body, bytes: u64, pause: Duration, room: &Room) -> (Self, Progress) {
+impl<B: HttpBody> Bounded<B> {
+    pub(super) fn new(body: B, bytes: u64, pause: Duration, room: &Room) -> (Self, Progress) {
         let state = if body.is_end_stream() {
             COMPLETE
         } else {
@@ -106,7 +106,10 @@ struct TooLarge;
 #[error("there is no room for the body")]
 struct CrowdedOut;
 
-impl HttpBody for Bounded {
+impl<B> HttpBody for Bounded<B>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin,
+{
     type Data = Bytes;
     type Error = BoxError;
 
@@ -128,7 +131,10 @@ impl HttpBody for Bounded {
             self.progress.set(COMPLETE);
             return Poll::Ready(None);
         };
-        let frame = frame?;
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(error) => return Poll::Ready(Some(Err(error.into()))),
+        };
         let length = frame.data_ref().map_or(0, Bytes::len);
         match self.bytes_left.checked_sub(length as u64) {
             Some(left) => self.bytes_left = left,

@@ -1,23 +1,33 @@
 //! One connection: handshake, requests, end.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc};
-
-use axum::{Router, body::Body, response::Response};
-use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::Watcher,
+use std::{
+    convert::Infallible,
+    future::Future,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
 };
+
+use hyper::{
+    Request,
+    body::Incoming,
+    rt::{Sleep, Timer},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::{rt::TokioIo, server::graceful::Watcher};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
 };
-use tower::ServiceExt as _;
 
 use super::{
-    Options,
+    Options, Routes,
     body::Answer,
-    timed::{Patience, Phase, Timed},
+    timed::{Clock, Patience, Phase, Timed},
     tls::Tls,
 };
 
@@ -40,8 +50,8 @@ const HEADERS_MAX: usize = 100;
 pub(super) async fn serve(
     stream: TcpStream,
     address: SocketAddr,
-    router: Router,
-    options: &Options,
+    routes: Routes,
+    options: &Arc<Options>,
     tls: Option<&Tls>,
     watcher: Watcher,
 ) {
@@ -54,11 +64,11 @@ pub(super) async fn serve(
             address,
             names: Arc::new([]),
         };
-        return requests(stream, peer, router, options, watcher).await;
+        return requests(stream, peer, routes, options, watcher).await;
     };
     match tokio::time::timeout(options.header_timeout, tls.accept(stream)).await {
         Ok(Ok((stream, names))) => {
-            requests(stream, Peer { address, names }, router, options, watcher).await;
+            requests(stream, Peer { address, names }, routes, options, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "handshake failed"),
@@ -69,8 +79,8 @@ pub(super) async fn serve(
 pub(super) async fn requests<S>(
     stream: S,
     peer: Peer,
-    router: Router,
-    options: &Options,
+    routes: Routes,
+    options: &Arc<Options>,
     watcher: Watcher,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -82,25 +92,49 @@ pub(super) async fn requests<S>(
         idle: options.keep_alive,
     };
     let stream = Timed::new(stream, phase.clone(), patience);
+    let (options, clock) = (options.clone(), Clock::new(options.request_timeout));
+    let (keep_alive, head) = (options.keep_alive, options.header_timeout);
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(peer.clone());
-        let answered = router.clone().oneshot(request);
+        let answered = routes.answer(request, &peer, &clock, &options);
         let phase = phase.clone();
         async move {
-            let response: Result<Response, Infallible> = answered.await;
-            response.map(|response| response.map(|body| Answer::new(body, phase)))
+            let response = answered.await;
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase)))
         }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        // Makes hyper look at the stream again between two requests; the stream has the finer timers.
-        .header_read_timeout(options.keep_alive + options.header_timeout)
+        // Makes hyper look at the stream again between two requests, where the timers are.
+        .timer(Endless)
+        .header_read_timeout(keep_alive + head)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%address, %error, "connection lost");
+    }
+}
+
+/// A timer that never ends: hyper's own would be set and taken back for every request.
+#[derive(Clone, Copy, Debug)]
+struct Endless;
+
+impl Timer for Endless {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+
+    fn sleep_until(&self, _: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+}
+
+impl Sleep for Endless {}
+
+impl Future for Endless {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
     }
 }

@@ -1,14 +1,16 @@
 //! What every request passes through: an id, a span, bounds of size and time, a net for panics, and
 //! the metrics.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Instant};
 
 use axum::{
-    body::{Body, HttpBody as _},
+    BoxError,
+    body::{Body, HttpBody},
     extract::{MatchedPath, Request, State},
     middleware::Next,
     response::Response,
 };
+use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tracing::Instrument as _;
@@ -19,16 +21,12 @@ use super::{
     body::{Bounded, Progress},
     problem::{last_problem, problem},
     room::{Room, house},
+    timed::Clock,
 };
 use crate::{
     metrics::{self, Limit},
     reason::Reason,
 };
-
-/// The id of a request: the caller's `X-Request-Id`, or a new one. Echoed in the answer, in the log line about an
-/// answer of 500 or above, and at level `debug` in every log line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestId(pub HeaderValue);
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -38,27 +36,44 @@ const REQUEST_ID_BYTES_MAX: usize = 128;
 /// Routes are counted by what matched; everything else is one route.
 const UNMATCHED: &str = "_other_";
 
+/// The guard of a router.
 pub(super) async fn guard(
     State(options): State<Arc<Options>>,
-    mut request: Request,
+    request: Request,
     next: Next,
 ) -> Response {
-    let began = Instant::now();
-    let method = request.method().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
+    let clock = request.extensions().get::<Clock>().cloned();
+    let clock = clock.unwrap_or_else(|| Clock::new(options.request_timeout));
+    let answer = |request| next.run(request);
+    pass(&options, &clock, route, request, answer).await
+}
+
+/// Lets a request through to what answers it.
+pub(super) async fn pass<B, F>(
+    options: &Options,
+    clock: &Clock,
+    route: &str,
+    request: Request<B>,
+    answer: impl FnOnce(Request) -> F,
+) -> Response
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    F: Future<Output = Response>,
+{
+    let began = Instant::now();
+    let method = request.method().clone();
     let id = request_id(request.headers());
     // Below the usual level: a span costs as much as a decision. What went wrong is told with the id in any case.
     let span = tracing::debug_span!(
         "request",
-        request_id = id.0.to_str().unwrap_or_default(),
+        request_id = id.to_str().unwrap_or_default(),
         trace_id = trace_id(request.headers()),
         %method,
         path = request.uri().path(),
     );
-    request.extensions_mut().insert(id.clone());
-    let RequestId(id) = id;
-    let mut response = answer(&options, route, request, next)
+    let mut response = bounded(options, clock, route, request, answer)
         .instrument(span.clone())
         .await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
@@ -83,7 +98,17 @@ pub(super) async fn guard(
     response
 }
 
-async fn answer(options: &Options, route: &str, request: Request, next: Next) -> Response {
+async fn bounded<B, F>(
+    options: &Options,
+    clock: &Clock,
+    route: &str,
+    request: Request<B>,
+    answer: impl FnOnce(Request) -> F,
+) -> Response
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+    F: Future<Output = Response>,
+{
     let most = options.body_bytes_of(route);
     // A length that was announced is refused before a byte is read, and before a caller that waits
     // for 100 Continue sends one.
@@ -93,21 +118,21 @@ async fn answer(options: &Options, route: &str, request: Request, next: Next) ->
     let (parts, body) = request.into_parts();
     let (body, progress) = Bounded::new(body, most, options.body_timeout, &options.room);
     let request = Request::from_parts(parts, Body::new(body));
-    let answered = AssertUnwindSafe(next.run(request)).catch_unwind();
-    match tokio::time::timeout(options.request_timeout, answered).await {
-        Ok(Ok(_)) if progress.is_too_large() => too_large(most),
-        Ok(Ok(_)) if progress.has_stalled() => body_timed_out(),
-        Ok(Ok(_)) if progress.is_crowded_out() => {
+    let answered = AssertUnwindSafe(answer(request)).catch_unwind();
+    match clock.within(answered).await {
+        Some(Ok(_)) if progress.is_too_large() => too_large(most),
+        Some(Ok(_)) if progress.has_stalled() => body_timed_out(),
+        Some(Ok(_)) if progress.is_crowded_out() => {
             metrics::limit_reached(Limit::BodiesBytes);
             let detail = "other bodies take all the room";
             to_be_repeated(last_problem(Reason::Overloaded, detail))
         }
-        Ok(Ok(response)) => housed(response, &options.room),
-        Ok(Err(_)) => last_problem(
+        Some(Ok(response)) => housed(response, &options.room),
+        Some(Err(_)) => last_problem(
             Reason::Internal,
             "the request could not be handled; the log says why",
         ),
-        Err(_) => timed_out(&progress),
+        None => timed_out(&progress),
     }
 }
 
@@ -155,16 +180,19 @@ fn too_large(most: u64) -> Response {
     last_problem(Reason::TooLarge, &detail)
 }
 
-fn request_id(headers: &HeaderMap) -> RequestId {
+/// The id of a request: the caller's `X-Request-Id`, or a new one. Echoed in the answer, in the log line about an
+/// answer of 500 or above, and at level `debug` in every log line.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
     let usable = |id: &&HeaderValue| {
         (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
             && id.as_bytes().iter().all(u8::is_ascii_graphic)
     };
     if let Some(id) = headers.get(REQUEST_ID).filter(usable) {
-        return RequestId(id.clone());
+        return id.clone();
     }
-    let id = Uuid::new_v4().to_string();
-    RequestId(HeaderValue::from_str(&id).expect("a uuid is ASCII"))
+    let mut text = Uuid::encode_buffer();
+    let id = Uuid::new_v4().hyphenated().encode_lower(&mut text);
+    HeaderValue::from_str(id).expect("a uuid is ASCII")
 }
 
 /// The trace that the caller is part of, by W3C Trace Context (`00-TRACE-PARENT-FLAGS`).

@@ -6,6 +6,7 @@
 mod body;
 mod connection;
 pub mod descriptors;
+mod express;
 mod guard;
 mod problem;
 mod room;
@@ -23,11 +24,12 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
     sync::Semaphore,
+    task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
 pub use connection::Peer;
-pub use guard::RequestId;
+pub use express::{Express, Routes};
 pub use problem::problem;
 use problem::turned_away;
 pub use room::Room;
@@ -156,17 +158,17 @@ impl Bound {
     /// lasts. Endless answers (watches) should end by themselves on `stop`.
     pub async fn serve(
         self,
-        router: Router,
+        routes: impl Into<Routes>,
         options: Options,
         tls: Option<Tls>,
         stop: CancellationToken,
     ) {
         let options = Arc::new(options);
-        let router = guarded(router, &options);
+        let routes = routes.into().map_router(|router| guarded(router, &options));
         let slots = Arc::new(Semaphore::new(options.connections));
         let full = turned_away(options.retry_after);
         let open = GracefulShutdown::new();
-        let cut_off = CancellationToken::new();
+        let mut connections = JoinSet::new();
         while let Some((stream, peer)) = next(&self.listener, &stop).await {
             let Ok(slot) = slots.clone().try_acquire_owned() else {
                 metrics::limit_reached(Limit::Connections);
@@ -177,20 +179,16 @@ impl Bound {
                 continue;
             };
             let counted = metrics::http_connection(options.listener);
-            let (router, options, tls) = (router.clone(), options.clone(), tls.clone());
-            let (watcher, cut_off) = (open.watcher(), cut_off.clone());
-            tokio::spawn(async move {
+            let (routes, options, tls) = (routes.clone(), options.clone(), tls.clone());
+            let watcher = open.watcher();
+            connections.spawn(async move {
                 let _held = (slot, counted);
-                let served =
-                    connection::serve(stream, peer, router, &options, tls.as_ref(), watcher);
-                tokio::select! {
-                    () = served => {}
-                    () = cut_off.cancelled() => {}
-                }
+                connection::serve(stream, peer, routes, &options, tls.as_ref(), watcher).await;
             });
+            while connections.try_join_next().is_some() {}
         }
         drop(self.listener);
-        drain(open.shutdown(), options.grace, &cut_off).await;
+        drain(open.shutdown(), options.grace, connections).await;
     }
 }
 
@@ -202,7 +200,7 @@ where
     let options = Arc::new(options);
     let router = guarded(router, &options);
     let open = GracefulShutdown::new();
-    connection::requests(stream, peer, router, &options, open.watcher()).await;
+    connection::requests(stream, peer, router.into(), &options, open.watcher()).await;
 }
 
 fn guarded(router: Router, options: &Arc<Options>) -> Router {
@@ -238,11 +236,9 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-async fn drain(ended: impl Future<Output = ()>, grace: Duration, cut_off: &CancellationToken) {
-    let mut ended = std::pin::pin!(ended);
-    if tokio::time::timeout(grace, &mut ended).await.is_err() {
+async fn drain(ended: impl Future<Output = ()>, grace: Duration, mut connections: JoinSet<()>) {
+    if tokio::time::timeout(grace, ended).await.is_err() {
         tracing::warn!("requests were cut off, since they took longer than shutdown.grace");
-        cut_off.cancel();
-        ended.await;
+        connections.shutdown().await;
     }
 }

@@ -6,9 +6,9 @@
 //! is then waited for as long as for a next request.)
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
@@ -68,6 +69,56 @@ impl Patience {
     }
 }
 
+/// A timer for deadlines that are seldom reached, none of them nearer than `least` when it is set. A timer that is
+/// set anew for every request costs more than one that looks at the deadline when it ends.
+struct Unhurried {
+    /// Ends at the next deadline or before it.
+    sleep: Pin<Box<Sleep>>,
+    least: Duration,
+}
+
+impl Unhurried {
+    fn new(least: Duration) -> Self {
+        Self {
+            sleep: Box::pin(sleep(least)),
+            least,
+        }
+    }
+
+    /// Whether a deadline has passed.
+    fn poll(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        loop {
+            ready!(self.sleep.as_mut().poll(cx));
+            let now = Instant::now();
+            if now >= deadline {
+                return Poll::Ready(());
+            }
+            self.sleep.as_mut().reset(deadline.min(now + self.least));
+        }
+    }
+}
+
+/// The time that each request of a connection has: they come one after the other.
+#[derive(Clone)]
+pub(super) struct Clock(Arc<Mutex<Unhurried>>);
+
+impl Clock {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self(Arc::new(Mutex::new(Unhurried::new(limit))))
+    }
+
+    /// Carries out what has so much time from now on; none: it took longer.
+    pub(super) async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
+        let deadline = Instant::now() + self.0.lock().least;
+        let mut work = pin!(work);
+        poll_fn(|cx| match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => self.0.lock().poll(cx, deadline).map(|()| None),
+        })
+        .await
+    }
+}
+
 /// A stream with deadlines.
 pub(super) struct Timed<S> {
     stream: S,
@@ -77,9 +128,7 @@ pub(super) struct Timed<S> {
     seen: u8,
     /// Until when the peer may keep us waiting.
     deadline: Instant,
-    /// Ends at the deadline or before it: a timer that is set anew for every request costs more than one that
-    /// looks at the deadline when it ends.
-    reading: Pin<Box<Sleep>>,
+    reading: Unhurried,
     /// Set while the peer takes no bytes.
     writing: Option<Pin<Box<Sleep>>>,
 }
@@ -87,7 +136,7 @@ pub(super) struct Timed<S> {
 impl<S> Timed<S> {
     pub(super) fn new(stream: S, phase: Phase, patience: Patience) -> Self {
         let deadline = Instant::now() + patience.head;
-        let reading = Box::pin(sleep(patience.shorter()));
+        let reading = Unhurried::new(patience.shorter());
         Self {
             stream,
             phase,
@@ -105,19 +154,6 @@ impl<S> Timed<S> {
             HEAD => self.deadline = Instant::now() + self.patience.head,
             IDLE => self.deadline = Instant::now() + self.patience.idle,
             _ => {}
-        }
-    }
-
-    /// Whether the peer has kept us waiting for too long.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        loop {
-            ready!(self.reading.as_mut().poll(cx));
-            let now = Instant::now();
-            if now >= self.deadline {
-                return Poll::Ready(());
-            }
-            let next = self.deadline.min(now + self.patience.shorter());
-            self.reading.as_mut().reset(next);
         }
     }
 
@@ -164,7 +200,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         if phase == BUSY {
             return Poll::Pending;
         }
-        ready!(self.poll_deadline(cx));
+        let deadline = self.deadline;
+        ready!(self.reading.poll(cx, deadline));
         if phase == HEAD {
             metrics::limit_reached(Limit::HeaderTimeout);
         }

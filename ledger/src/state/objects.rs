@@ -60,9 +60,10 @@ impl Objects {
         objects.by_uid.reserve(slab.len() as usize, |_| 0);
         objects.by_name.reserve(slab.len() as usize, |_| 0);
         objects.slab = slab;
-        let places: Vec<u32> = objects.slab.iter().map(|(place, _)| place).collect();
-        for place in places {
-            objects.index(place);
+        for place in 0..objects.slab.places() {
+            if objects.slab.get(place).is_some() {
+                objects.index(place);
+            }
         }
         objects
     }

@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Cache of one open database, in bytes. Blocks are read once and in order, so a small one serves.
-const CACHE_BYTES: u64 = 16 * 1024 * 1024;
+const CACHE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// How long an earlier handle may take to close: 10 s.
 const CLOSING_WAIT: Duration = Duration::from_millis(1);

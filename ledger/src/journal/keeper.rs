@@ -72,10 +72,10 @@ impl Store {
         let mut bytes = 0u64;
         let mut ends_here = false;
         for segment in self.log.segments() {
-            let extent = segment.extent().clone();
-            if extent.closed && extent.last.sequence <= moved.sequence {
+            let end = segment.closed_at();
+            if let Some(end) = end.filter(|end| end.sequence <= moved.sequence) {
                 bytes = bytes.saturating_add(segment.frame_bytes());
-                ends_here = extent.last == moved;
+                ends_here = end == moved;
             }
         }
         let large = bytes >= self.options.epoch_bytes;

@@ -76,7 +76,7 @@ pub(super) struct Mark {
 }
 
 /// What of a segment is durable.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Extent {
     /// Where the next frame goes.
     pub(super) end: u64,
@@ -138,6 +138,12 @@ impl Segment {
 
     fn extent_mut(&self) -> RwLockWriteGuard<'_, Extent> {
         self.extent.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it ends, if nothing more will come.
+    pub(super) fn closed_at(&self) -> Option<Durable> {
+        let extent = self.extent();
+        extent.closed.then_some(extent.last)
     }
 
     /// Bytes of durable frames.

@@ -6,7 +6,10 @@ mod support;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use quota_ledger::event::{Actor, DeadLetter, Event};
+use quota_ledger::{
+    event::{Actor, DeadLetter, Event},
+    state::State,
+};
 use quotad::intake::{
     http::{Answer, accept},
     payload::Reader,
@@ -125,4 +128,97 @@ async fn no_crowd_of_long_names_makes_a_batch_that_the_journal_refuses() {
     }
     assert!(!opened.ledger.is_stopped());
     Arc::into_inner(opened).unwrap().close().await;
+}
+
+/// Objects of the sweep that is cut off: so many that it takes many batches.
+const SWEPT: usize = 12_000;
+
+/// The whole daemon, killed without a chance to tidy up while it ends what a relist did not list.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_that_is_cut_off_by_a_kill_is_finished_after_the_next_start() {
+    let directory = TempDir::new().unwrap();
+    let start = || support::quotad::Quotad::start(directory.path(), &[]);
+    let send = |api: &str, body: String| {
+        let agent = support::quotad::agent(support::PATIENCE);
+        let sent = agent.post(format!("{api}/v1/events")).send(body);
+        sent.ok()
+            .map(|mut answer| answer.body_mut().read_to_string().unwrap_or_default())
+    };
+    let relist = [
+        r#"{"type":"RELIST_BEGIN","resource":"widgets.example.com"}"#.to_owned(),
+        event("ADDED", 0),
+        r#"{"type":"RELIST_END","resource":"widgets.example.com"}"#.to_owned(),
+    ];
+    let mut ended = 0;
+    // Where the kill comes too late, there is nothing to finish: then once more.
+    for round in 0..5 {
+        let quotad = start();
+        let all: Vec<_> = (0..SWEPT).map(|number| event("ADDED", number)).collect();
+        let told = send(&quotad.api, all.join("\n")).unwrap();
+        assert!(told.contains("\"rejected\":[]"), "{told}");
+        let (api, body) = (quotad.api.clone(), relist.join("\n"));
+        let sending = std::thread::spawn(move || send(&api, body));
+        let is_sweeping = || {
+            let usage = quotad.get("/v1/namespaces/team-a/usage");
+            let used = usage["resources"][0]["used"].as_str()?;
+            (used.parse::<usize>().ok()? < SWEPT).then_some(())
+        };
+        support::until("the sweep has begun", is_sweeping).await;
+        quotad.kill();
+        sending.join().unwrap();
+
+        let opened = Opened::open(&directory.path().join("data"));
+        let left = opened.ledger.peek(|state| {
+            let relist = state.closed_relist()?;
+            assert!(
+                relist.ended > 0 && relist.ended < SWEPT as u64,
+                "{relist:?}"
+            );
+            Some(u64::from(state.object_count()) - 1)
+        });
+        opened.close().await;
+        ended += SWEPT as u64 - 1;
+        let Some(left) = left else {
+            assert!(round < 4, "each kill came too late");
+            continue;
+        };
+        assert!(left < SWEPT as u64);
+        break;
+    }
+
+    let quotad = start();
+    let is_over = || {
+        let (objects, head) = quotad.list("/v1/objects");
+        let last = quotad.get(&format!("/v1/entries?from={head}&limit=1"));
+        let is_over = last["items"][0]["event"]["type"] == "RelistEnded";
+        is_over.then_some(objects)
+    };
+    let objects = support::until("the sweep is over", is_over).await;
+    let uids: Vec<_> = objects.iter().map(|object| &object["uid"]).collect();
+    assert_eq!(uids, ["u-0"]);
+    quotad.kill();
+
+    // Each was ended once, and the relist was over once.
+    let opened = Opened::open(&directory.path().join("data"));
+    assert_eq!(opened.ledger.peek(State::relist_count), 0);
+    opened.close().await;
+    let quotad = start();
+    let (entries, _) = quotad.list("/v1/entries");
+    let of = |kind: &str| {
+        entries
+            .iter()
+            .filter(|entry| entry["event"]["type"] == kind)
+            .count() as u64
+    };
+    assert_eq!(of("ObjectEnded"), ended);
+    let over = entries
+        .iter()
+        .filter(|entry| entry["event"]["type"] == "RelistEnded");
+    let over: Vec<_> = over.map(|entry| &entry["event"]).collect();
+    let last = over.last().unwrap();
+    assert_eq!(
+        (&last["outcome"], &last["ended"]),
+        (&"Complete".into(), &(SWEPT as u64 - 1).into())
+    );
+    quotad.stop();
 }

@@ -12,12 +12,15 @@ use quota_ledger::{
     admission::Charging,
     audit::Naive,
     codec,
-    decide::{self, Verdict},
+    decide::{self, Repair, Repaired, Seen, Standing, Verdict},
     desk::{Desk, Open},
     event::Actor,
     state::State,
 };
-use quotad::intake::{nats, payload::Reader};
+use quotad::intake::{
+    nats,
+    payload::{Listed, Reader},
+};
 
 /// Reads the input as a message. Its first line are headers, `NAME: VALUE` with tabs between them; a body by HTTP
 /// is a message without. Every event gets its place, what is understood becomes entries, and the naive fold of these
@@ -34,6 +37,7 @@ pub fn run(data: &[u8]) {
     let actor = Actor::named("fuzz");
     let (mut state, mut open, mut naive) = (State::default(), Open::default(), Naive::default());
     let mut line = 0;
+    let listed = reader().read_listed(&body, now);
     for event in nats::events(reader(), Some(&headers), body, now) {
         match event {
             Err(rejected) => {
@@ -63,6 +67,9 @@ pub fn run(data: &[u8]) {
             }
         }
     }
+    if let Ok(Some(listed)) = listed {
+        correct(&mut state, &mut open, listed, now);
+    }
     let estimated = open.bytes();
     let entries = open.take();
     let encoded = codec::encode_entries(&entries);
@@ -77,6 +84,31 @@ pub fn run(data: &[u8]) {
         naive.apply(entry);
     }
     assert_eq!(naive.differences(&state), Vec::<String>::new());
+}
+
+/// The body is an object of a listing, too: once it is put right, there is no drift.
+fn correct(state: &mut State, open: &mut Open, listed: Listed, now: Timestamp) {
+    let compared = |state: &State| {
+        let quota = listed.quota.as_deref();
+        let standing = decide::compare(state, &listed.object, quota, now);
+        matches!(standing, Standing::Same | Standing::Newer)
+    };
+    if compared(state) {
+        return;
+    }
+    let known = state.object(&listed.object.uid);
+    let current = state.quota_record(&listed.object.namespace, &listed.object.name);
+    let repair = Repair::Set {
+        object: listed.object.clone(),
+        quota: listed.quota.clone(),
+        seen: known.as_ref().map(Seen::from),
+        quota_seen: current.map(|(_, entry)| entry),
+    };
+    let Repaired::Done(events) = decide::repair(state, &repair, now) else {
+        panic!("nothing has changed since");
+    };
+    Desk::new(state, open, now).record(&Actor::named("fuzz"), events);
+    assert!(compared(state));
 }
 
 fn reader() -> &'static Arc<Reader> {

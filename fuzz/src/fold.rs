@@ -20,6 +20,7 @@ use arbitrary::{Result, Unstructured};
 use quota_ledger::{audit::Naive, codec, state::State};
 
 use history::World;
+use listings::Listing;
 use steps::Step;
 
 /// Steps of one history.
@@ -101,7 +102,7 @@ fn stored(world: &World) {
 
 /// One step; small numbers, so that things meet.
 fn step(input: &mut Unstructured<'_>) -> Result<Step> {
-    let kind = input.int_in_range(0..=14_u8)?;
+    let kind = input.int_in_range(0..=20_u8)?;
     let namespace = input.int_in_range(0..=1_u8)?;
     let mut uid = |most| input.int_in_range(0..=most);
     Ok(match kind {
@@ -187,9 +188,47 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             namespace,
             uid: uid(12)?,
         },
-        _ => Step::Pass {
+        14 => Step::Pass {
             seconds: input.int_in_range(-20..=60)?,
             behind: input.int_in_range(0..=100)?,
+        },
+        _ => Step::Listing(listing(input)?),
+    })
+}
+
+/// A step of a relist, or a correction.
+fn listing(input: &mut Unstructured<'_>) -> Result<Listing> {
+    let kind = input.int_in_range(0..=9_u8)?;
+    let space = |input: &mut Unstructured<'_>| -> Result<Option<u8>> {
+        Ok(optional(input, 1)?.map(|space| space as u8))
+    };
+    Ok(match kind {
+        0 | 1 => Listing::Begin {
+            workloads: input.ratio(1, 4)?,
+            namespace: space(input)?,
+        },
+        2 | 3 => Listing::List {
+            uid: input.int_in_range(0..=12)?,
+        },
+        4 => Listing::Finish {
+            workloads: input.ratio(1, 4)?,
+            namespace: space(input)?,
+            allow_empty: input.arbitrary()?,
+            bookmark: input.arbitrary()?,
+            version: input.int_in_range(0..=5)?,
+        },
+        5 => Listing::Sweep {
+            from: input.int_in_range(0..=8)?,
+            most: input.int_in_range(0..=8)?,
+        },
+        6 => Listing::Over,
+        7 => Listing::Gap,
+        _ => Listing::Repair {
+            uid: input.int_in_range(0..=12)?,
+            amount: input.int_in_range(0..=5)?,
+            version: input.int_in_range(0..=6)?,
+            gone: input.arbitrary()?,
+            seen: input.ratio(4, 5)?,
         },
     })
 }

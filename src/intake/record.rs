@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use quota_ledger::{
-    Name,
+    Name, Timestamp, decide,
     event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
     size,
     source::{self, Item},
@@ -37,12 +37,24 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Takes an event in.
+    /// Takes an event in that was sent just now.
     pub fn add(&mut self, incoming: Incoming) {
+        self.take(incoming, || None);
+    }
+
+    /// Takes an event in that a source received at this time.
+    pub fn add_received(&mut self, incoming: Incoming, source: &Name, time: Timestamp) {
+        self.take(incoming, || Some((source.clone(), time)));
+    }
+
+    fn take(&mut self, incoming: Incoming, received: impl FnOnce() -> Option<(Name, Timestamp)>) {
         self.size += incoming.size;
         match (incoming.sighting, incoming.relist) {
             (Some(sighting), _) => self.items.push(Item::Sighting(sighting)),
-            (None, Some(relist)) => self.items.push(Item::Relist(relist)),
+            (None, Some(relist)) => self.items.push(Item::Relist {
+                relist,
+                received: received(),
+            }),
             (None, None) => self.ignored += 1,
         }
     }
@@ -131,6 +143,27 @@ pub async fn cursor(ledger: &Ledger, source: &Name) -> Result<Option<Cursor>, Un
     patiently(|| {
         let source = source.clone();
         ledger.decide(move |sitting| sitting.desk.state().sources().get(&source).cloned())
+    })
+    .await
+}
+
+/// Begins a source anew. While the queue is full or the disk is low it waits and tries again.
+///
+/// # Errors
+/// [`Unavailable::Stopped`].
+pub async fn reset(
+    ledger: &Ledger,
+    actor: &Arc<Actor>,
+    source: &Name,
+    incarnation: &Name,
+) -> Result<(), Unavailable> {
+    patiently(|| {
+        let (actor, source, incarnation) = (actor.clone(), source.clone(), incarnation.clone());
+        ledger.decide(move |sitting| {
+            let desk = &mut sitting.desk;
+            let events = decide::reset(desk.state(), &source, &incarnation);
+            desk.record(&actor, events);
+        })
     })
     .await
 }

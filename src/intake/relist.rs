@@ -33,6 +33,12 @@ pub(super) async fn follow(
             Relist::Finish(_) => Relisted::NotBegun,
         });
     }
+    for relist in &relisted.outdated {
+        if let Relist::Begin { resource, .. } = relist {
+            tracing::info!(%source, %resource, "a relist that is read again, since its stream is, was passed over");
+            metrics::relists(Relisted::Outdated);
+        }
+    }
     relisted.decided.iter().for_each(tell);
     let is_closed = |event: &Event| matches!(event, Event::RelistClosed(_));
     match relisted.decided.iter().any(is_closed) {

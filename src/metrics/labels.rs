@@ -95,6 +95,8 @@ labels! {
         NotBegun = "not_begun",
         /// Too many are open.
         Refused = "refused",
+        /// It was taken in before, and is read again since its stream went back in time.
+        Outdated = "outdated",
     }
 
     /// Reservations that stand.

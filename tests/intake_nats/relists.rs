@@ -192,3 +192,65 @@ async fn nothing_is_ended_unless_the_list_is_whole() {
         .peek(|state| assert_eq!(state.object_count(), 0));
     daemon.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_relist_that_is_read_again_after_the_stream_went_back_ends_nothing() {
+    let mut scene = Scene::new();
+    scene.first_contact().await;
+    let mut list = vec![BEGIN.to_owned()];
+    list.extend(widgets(0..3));
+    list.push(END.to_owned());
+    publish(&scene.server.jetstream().await, list.clone()).await;
+    // This one ends only after the backup was restored.
+    publish(
+        &scene.server.jetstream().await,
+        [BEGIN.to_owned(), widget("ADDED", 0, 1)],
+    )
+    .await;
+    scene.server.kill();
+    let backup = scene.server.copy();
+    scene.server.restart();
+    publish(&scene.server.jetstream().await, widgets(3..6)).await;
+    let daemon = scene.daemon().await;
+    daemon
+        .until("all are consumed", |state| position(state) == 10)
+        .await;
+    daemon.stop().await;
+
+    scene.server.kill();
+    scene.server.restore(backup);
+    scene.server.restart();
+    let context = scene.server.jetstream().await;
+    publish(&context, [END.to_owned(), widget("ADDED", 77, 1)]).await;
+    let mut alive: Vec<_> = (0..6).collect();
+    alive.push(77);
+    for _ in 0..2 {
+        let daemon = scene.daemon().await;
+        daemon
+            .until("the stream is read again", |state| {
+                position(state) == 9 && is_alive(state, 77) && state.relist_count() == 0
+            })
+            .await;
+        let found = daemon.ledger.peek(|state| {
+            let all = (0..78).filter(|number| is_alive(state, *number));
+            all.collect::<Vec<_>>()
+        });
+        assert_eq!(found, alive);
+        assert!(daemon.recorded(ended).await.is_empty());
+        daemon.stop().await;
+    }
+
+    // What is listed from now on counts.
+    publish(&context, list).await;
+    let daemon = scene.daemon().await;
+    daemon
+        .until("the relist is over", |state| {
+            position(state) == 14 && !is_alive(state, 77) && state.relist_count() == 0
+        })
+        .await;
+    assert_eq!(
+        daemon.recorded(outcome).await,
+        [(RelistOutcome::Complete, 3, 4)]
+    );
+    daemon.stop().await;
+}

@@ -139,6 +139,8 @@ impl Account {
             }
             "ReservationReleased" => self.end_if(true, uid, "released", sequence),
             "ReservationExpired" => self.end_if(true, uid, "expired", sequence),
+            // How far it was consumed before it was reset.
+            "SourceAdvanced" if event["source"] == "OBJECTS/former" => {}
             "SourceAdvanced" => {
                 let position = event["cursor"]["position"].as_u64().unwrap();
                 if position <= self.position {

@@ -20,7 +20,9 @@ pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
 pub use due::due;
 pub use lifecycle::{commit, extend, release};
-pub use observe::{Adopted, Sighting, Verdict, advance, gap, observe, reject, reset};
+pub use observe::{
+    Adopted, Sighting, Verdict, advance, gap, observe, reject, reset, was_consumed_before,
+};
 pub use quota::{Precondition, QuotaChange, delete_quota, set_quota};
 pub use refusal::{Denied, Looked, LookedAt, Refusal};
 pub use relist::{

@@ -166,13 +166,41 @@ pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
     })
 }
 
-/// A source began anew.
+/// A source began anew, or went back in time: it is going to be read from its beginning. How far it had been consumed
+/// before stays known.
 #[must_use]
-pub fn reset(source: &Name, incarnation: &Name) -> Event {
-    Event::SourceReset {
+pub fn reset(state: &State, source: &Name, incarnation: &Name) -> Vec<Event> {
+    let former = former(source);
+    let before = [source, &former].map(|name| state.sources().get(name));
+    let furthest = before
+        .into_iter()
+        .flatten()
+        .max_by_key(|cursor| cursor.time);
+    let consumed = furthest.filter(|cursor| cursor.time > Timestamp::EPOCH);
+    let advanced = consumed.and_then(|cursor| {
+        let is_known = state.sources().get(&former) == Some(cursor);
+        (!is_known).then(|| Event::SourceAdvanced {
+            source: former.clone(),
+            cursor: cursor.clone(),
+        })
+    });
+    let reset = Event::SourceReset {
         source: source.clone(),
         incarnation: incarnation.clone(),
-    }
+    };
+    advanced.into_iter().chain([reset]).collect()
+}
+
+/// The name under which it is known how far a source had been consumed before it was reset. No stream is called so.
+fn former(source: &str) -> Name {
+    Name::from(format!("{source}/former"))
+}
+
+/// Whether what a source received at this time had been consumed before it was reset, and is only read again.
+#[must_use]
+pub fn was_consumed_before(state: &State, source: &str, received: Timestamp) -> bool {
+    let former = state.sources().get(&former(source));
+    former.is_some_and(|cursor| received <= cursor.time)
 }
 
 /// Positions of a source were lost before they were consumed.

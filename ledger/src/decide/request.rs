@@ -154,7 +154,10 @@ mod tests {
     #[test]
     fn digests_are_made_as_ever() {
         assert_eq!(hex(request().digest()), "ada14ce9988158c8b27b835d773e089e");
-        assert_eq!(hex(request().older_digest()), "173b76d05cb3be6cfe795deeb2a91b95");
+        assert_eq!(
+            hex(request().older_digest()),
+            "173b76d05cb3be6cfe795deeb2a91b95"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{ops::RangeInclusive, sync::Arc};
 
 use crate::{
-    Name,
+    Name, Timestamp,
     decide::{self, Relist, Sighting, Verdict},
     desk::Desk,
     event::{Actor, Cursor, DeadLetter, Event, RelistBegin, RelistScope},
@@ -19,7 +19,12 @@ pub enum Item {
     /// One that was not.
     Rejected(DeadLetter),
     /// A relist begins or ends.
-    Relist(Relist),
+    Relist {
+        /// What it says.
+        relist: Relist,
+        /// The source by name, and when it received this; none: it was sent just now.
+        received: Option<(Name, Timestamp)>,
+    },
     /// Positions were lost before they could be consumed: behind all that was told before, and before all that comes
     /// after.
     Gap {
@@ -65,6 +70,8 @@ pub struct Relisted {
     pub decided: Vec<Event>,
     /// What means nothing: a begin when too many are open, an end without a begin.
     pub passed_over: Vec<Relist>,
+    /// What had been taken in before its source was reset, and is read again: it may not know what came since.
+    pub outdated: Vec<Relist>,
 }
 
 /// Records what a source told, and in the same decision, hence in the same batch, how far it is consumed. If it is
@@ -110,7 +117,14 @@ pub fn record(
                 continue;
             }
             Item::Sighting(sighting) => recording.see(sighting),
-            Item::Relist(relist) => recording.relist(relist),
+            Item::Relist {
+                relist,
+                received: Some((source, time)),
+            } if decide::was_consumed_before(recording.desk.state(), &source, time) => {
+                recording.relisted.outdated.push(relist);
+                false
+            }
+            Item::Relist { relist, .. } => recording.relist(relist),
         };
         *match is_news {
             true => &mut recorded.accepted,

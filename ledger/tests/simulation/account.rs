@@ -14,6 +14,8 @@ use quota_ledger::{
     uid::Uid,
 };
 
+use super::session::SOURCE;
+
 /// What is wrong, beginning with the number of the invariant.
 pub(crate) type Checked = Result<(), String>;
 
@@ -156,7 +158,7 @@ impl Fold {
                 self.source.gaps.push((*first, *last));
                 self.source.position = *last;
             }
-            Event::SourceAdvanced { cursor, .. } => {
+            Event::SourceAdvanced { source, cursor } if *source == SOURCE => {
                 let before = self.source.position;
                 ensure!(
                     cursor.position > before,

@@ -255,7 +255,10 @@ fn run_errand(desk: &mut Desk<'_>, errand: &Errand) -> Told {
     let actor = Actor::named("nats:OBJECTS");
     match errand {
         Errand::Cursor => return Told::Cursor(desk.state().sources().get(&source).cloned()),
-        Errand::Reset(incarnation) => desk.record(&actor, [decide::reset(&source, incarnation)]),
+        Errand::Reset(incarnation) => {
+            let events = decide::reset(desk.state(), &source, incarnation);
+            desk.record(&actor, events)
+        }
         Errand::Gap(first, last) => desk.record(&actor, [decide::gap(&source, *first, *last)]),
         Errand::Record { items, consumed } => {
             source::record(desk, &actor, items.clone(), 0, Some(consumed));

@@ -191,7 +191,10 @@ impl<'a> Gather<'a> {
                 return;
             }
             match reading.events.next() {
-                Some(Ok(incoming)) => self.chunk.add(incoming),
+                Some(Ok(incoming)) => {
+                    let time = reading.message.place.time;
+                    self.chunk.add_received(incoming, &self.intake.source, time);
+                }
                 Some(Err(mut rejected)) => {
                     if rejected.line > 1 {
                         rejected.reason = format!("line {}: {}", rejected.line, rejected.reason);

@@ -17,7 +17,7 @@ use super::{
     stream::{find, is_all_ours},
 };
 use crate::{
-    intake::record::{Consumed, cursor, note, record_patiently},
+    intake::record::{Consumed, cursor, note, record_patiently, reset},
     metrics::Source,
     writer::{Unavailable, now},
 };
@@ -107,7 +107,7 @@ impl<'a> Session<'a> {
             }
         }
         if identity != Identity::Same {
-            note(ledger, actor, decide::reset(source, &self.incarnation)).await?;
+            reset(ledger, actor, source, &self.incarnation).await?;
             self.position = 0;
         }
         let first = self.stream.cached_info().state.first_sequence;

@@ -223,6 +223,44 @@ fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
 }
 
 #[test]
+fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
+    let at = |seconds| Timestamp::EPOCH.plus(quota_ledger::Span::from_seconds(seconds));
+    let source: Name = "OBJECTS".into();
+    let mut state = State::default();
+    let mut known = Chunk::default();
+    known.add(sighting("a", 1));
+    let first = Consumed {
+        cursor: Cursor {
+            time: at(50),
+            ..consumed(9).cursor
+        },
+        ..consumed(9)
+    };
+    decided(&mut state, &known, Some(&first));
+    let resets = quota_ledger::decide::reset(&state, &source, &"again".into());
+    let mut open = quota_ledger::desk::Open::default();
+    quota_ledger::desk::Desk::new(&mut state, &mut open, at(60))
+        .record(&Actor::named("test"), resets);
+    let begin = || relist(r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":true}"#);
+    let kinds = |state: &mut State, incoming, time| {
+        let mut chunk = Chunk::default();
+        chunk.add_received(incoming, &source, at(time));
+        let (recorded, entries) = decided(state, &chunk, None);
+        assert_eq!(recorded.accepted + recorded.ignored, 1);
+        let kinds = entries.iter().map(|entry| entry.event.name());
+        kinds.collect::<Vec<_>>()
+    };
+    assert!(kinds(&mut state, begin(), 50).is_empty());
+    assert_eq!(kinds(&mut state, begin(), 51), ["RelistBegan"]);
+    let end = relist(r#"{"type":"RELIST_END","resource":"pods"}"#);
+    assert_eq!(kinds(&mut state, end, 52), ["RelistClosed"]);
+    // What is sent by HTTP is always news.
+    let mut chunk = Chunk::default();
+    chunk.add(begin());
+    assert_eq!(decided(&mut state, &chunk, None).0.accepted, 1);
+}
+
+#[test]
 fn a_gap_behind_the_begin_of_a_relist_makes_it_incomplete_though_they_are_recorded_together() {
     let mut state = State::default();
     let mut chunk = Chunk::default();

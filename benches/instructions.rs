@@ -13,6 +13,10 @@ mod cases;
 
 use std::{env, process::ExitCode};
 
+/// As in the daemon.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Which case a process runs; set by the process that counts.
 const CASE: &str = "INSTRUCTIONS_CASE";
 

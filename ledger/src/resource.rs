@@ -108,6 +108,13 @@ impl ResourceList {
         both: impl Fn(&mut Quantity, &Quantity),
         missing: impl Fn(&Quantity) -> Quantity,
     ) {
+        if self.0.is_empty() {
+            let taken = other
+                .iter()
+                .map(|(name, theirs)| (name.clone(), missing(theirs)));
+            self.0 = taken.collect();
+            return;
+        }
         let mut at = 0;
         for (name, theirs) in &other.0 {
             let mut order = Ordering::Less;

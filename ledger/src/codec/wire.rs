@@ -364,7 +364,7 @@ macro_rules! pointer {
 pointer!(Box, Arc);
 
 macro_rules! sequence {
-    ($($list:ident),*) => { $(
+    ($($list:ident: $push:ident),*) => { $(
         impl<T: Wire> Wire for $list<T> {
             fn put(&self, writer: &mut Writer) {
                 writer.count(self.len());
@@ -376,14 +376,14 @@ macro_rules! sequence {
                 let count = reader.count()?;
                 let mut list = $list::with_capacity(count.min(RESERVED_MAX));
                 for _ in 0..count {
-                    list.extend([T::take(reader)?]);
+                    list.$push(T::take(reader)?);
                 }
                 Ok(list)
             }
         }
     )* };
 }
-sequence!(Vec, VecDeque);
+sequence!(Vec: push, VecDeque: push_back);
 
 impl<T: Wire + Ord> Wire for BTreeSet<T> {
     fn put(&self, writer: &mut Writer) {

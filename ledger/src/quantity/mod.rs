@@ -268,7 +268,10 @@ impl Quantity {
 
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
+        match (&self.rare, &other.rare) {
+            (None, None) => self.nanos == other.nanos,
+            _ => self.cmp(other) == Ordering::Equal,
+        }
     }
 }
 

@@ -183,7 +183,7 @@ impl SignNumber for Sign {
 pub(super) fn without_thousands(number: i128) -> (i128, usize) {
     let (mut wide, mut thousands) = (number, 0);
     // Dividing a word is far cheaper than dividing two, and nearly all numbers are one.
-    let mut word = loop {
+    let word = loop {
         if let Ok(word) = i64::try_from(wide) {
             break word;
         }
@@ -193,14 +193,24 @@ pub(super) fn without_thousands(number: i128) -> (i128, usize) {
         wide /= 1000;
         thousands += 1;
     };
-    // Most are of whole units.
-    if word % BILLION == 0 && word != 0 {
-        word /= BILLION;
-        thousands += 3;
+    let (word, more) = word_without_thousands(word);
+    (word.into(), thousands + more)
+}
+
+/// The same for a word.
+pub(super) fn word_without_thousands(mut word: i64) -> (i64, usize) {
+    let mut thousands = 0;
+    if word == 0 {
+        return (word, thousands);
     }
-    while word % 1000 == 0 && word != 0 {
+    // Most are of whole units.
+    if word % BILLION == 0 {
+        word /= BILLION;
+        thousands = 3;
+    }
+    while word % 1000 == 0 {
         word /= 1000;
         thousands += 1;
     }
-    (word.into(), thousands)
+    (word, thousands)
 }

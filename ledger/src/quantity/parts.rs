@@ -89,13 +89,15 @@ impl Quantity {
 }
 
 fn scaled(nanos: i128) -> Option<(i64, i8)> {
-    let (digits, thousands) = number::without_thousands(nanos);
-    let power = match digits {
-        0 => 0,
-        _ => i8::try_from(thousands)
-            .ok()?
-            .checked_mul(3)?
-            .checked_sub(9)?,
+    let (digits, thousands) = match i64::try_from(nanos) {
+        Ok(word) => number::word_without_thousands(word),
+        Err(_) => {
+            let (digits, thousands) = number::without_thousands(nanos);
+            (digits.to_i64()?, thousands)
+        }
     };
-    Some((digits.to_i64()?, power))
+    match digits {
+        0 => Some((0, 0)),
+        _ => Some((digits, i8::try_from(3 * thousands).ok()? - 9)),
+    }
 }

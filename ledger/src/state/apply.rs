@@ -142,7 +142,10 @@ impl State {
     }
 
     fn observe(&mut self, entry: &Entry, observed: &Observed) {
-        self.withdraw_hold(&observed.uid);
+        let pending = self.pending_of(&observed.uid).cloned();
+        if let Some(pending) = &pending {
+            self.change_hold(pending, Change::Remove);
+        }
         self.uncount(&observed.uid);
         let namespace = self.namespaces.ensure(&observed.namespace);
         let object = Object {
@@ -162,7 +165,13 @@ impl State {
         namespace.objects.push(place);
         namespace.count(&observed.footprint, Change::Add);
         self.mark_alive(&observed.uid);
-        self.settle_or_hold(entry, &observed.uid, observed.ends_reservation);
+        match pending {
+            None => {}
+            Some(_) if observed.ends_reservation => {
+                self.settle(entry, &observed.uid, End::Observed);
+            }
+            Some(pending) => self.change_hold(&pending, Change::Add),
+        }
     }
 
     /// Takes an object out of the tables and the sums, if it is there.

@@ -88,13 +88,13 @@ impl Objects {
     }
 
     /// The newest object of this name, by the places of its namespace and resource.
-    pub(crate) fn find_name(&self, namespace: u32, resource: u32, name: &str) -> Option<u32> {
-        let hash = self.hasher.hash_one((namespace, resource, name.as_bytes()));
+    pub(crate) fn find_name(&self, namespace: u32, resource: u32, name: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one((namespace, resource, name));
         let same = |&place: &u32| {
             let object = self.get(place);
             object.namespace == namespace
                 && object.resource == resource
-                && object.name.as_bytes() == name.as_bytes()
+                && object.name.as_bytes() == name
         };
         self.by_name.find(hash, same).copied()
     }
@@ -107,7 +107,7 @@ impl Objects {
 
     fn index(&mut self, place: u32) {
         let object = self.get(place);
-        let older = self.find_name(object.namespace, object.resource, object.name.as_str());
+        let older = self.find_name(object.namespace, object.resource, object.name.as_bytes());
         if let Some(older) = older {
             self.unindex_name(older);
         }

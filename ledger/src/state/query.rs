@@ -301,7 +301,7 @@ impl State {
         let namespace = self.namespaces.place(namespace)?;
         let resource = self.resources.find(&Name::from(resource))?;
         self.objects
-            .find_name(namespace, resource, name)
+            .find_name(namespace, resource, name.as_bytes())
             .map(|place| self.object_view(place))
     }
 

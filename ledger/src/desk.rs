@@ -45,10 +45,11 @@ impl Open {
         &self.entries
     }
 
-    /// Takes the entries, oldest first.
+    /// Takes the entries, oldest first, and makes room for as many again.
     pub fn take(&mut self) -> Vec<Entry> {
         self.bytes = 0;
-        std::mem::take(&mut self.entries)
+        let next = Vec::with_capacity(self.entries.len());
+        std::mem::replace(&mut self.entries, next)
     }
 }
 

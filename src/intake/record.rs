@@ -37,6 +37,15 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// With room for as many entries as another one has: whoever fills one after the other fills them alike.
+    #[must_use]
+    pub fn like(other: &Self) -> Self {
+        Self {
+            items: Vec::with_capacity(other.items.len()),
+            ..Self::default()
+        }
+    }
+
     /// Takes an event in that was sent just now.
     pub fn add(&mut self, incoming: Incoming) {
         self.take(incoming, || None);

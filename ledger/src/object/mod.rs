@@ -54,7 +54,7 @@ pub use self::{
     workload::Workload,
 };
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::Timestamp;
 
@@ -90,10 +90,13 @@ impl Object {
     /// # Errors
     /// When the text is not JSON, or a field that counts has the wrong type.
     pub fn from_json(kind: &GroupResource, json: &[u8]) -> Result<Self, Error> {
-        let mut deserializer = serde_json::Deserializer::from_slice(json);
-        let read = Self::deserialize(kind, &mut deserializer)
-            .and_then(|object| deserializer.end().map(|()| object));
-        read.map_err(|source| Error {
+        let read = || {
+            let text = std::str::from_utf8(json).map_err(serde_json::Error::custom)?;
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            let object = Self::deserialize(kind, &mut deserializer)?;
+            deserializer.end().map(|()| object)
+        };
+        read().map_err(|source| Error {
             kind: kind.clone(),
             source,
         })

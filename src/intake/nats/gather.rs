@@ -113,10 +113,9 @@ impl<'a> Gather<'a> {
                 checksum: source::checksum(&message.payload),
             },
         });
-        Some(Piece {
-            chunk: std::mem::take(&mut self.chunk),
-            consumed,
-        })
+        let next = Chunk::like(&self.chunk);
+        let chunk = std::mem::replace(&mut self.chunk, next);
+        Some(Piece { chunk, consumed })
     }
 
     fn open<E>(&mut self, message: Option<Result<Message, E>>) -> Result<(), Ended>

@@ -6,6 +6,12 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor},
 };
+use serde_json::value::RawValue;
+
+use super::wire::Text;
+
+/// A field of an object.
+pub(super) type Member<'a> = (Text<'a>, &'a RawValue);
 
 /// A value whose type is judged only once it is known that it is asked for.
 #[derive(Debug)]
@@ -14,6 +20,8 @@ pub(super) enum Field<'a> {
     Text(Cow<'a, str>),
     Number(u64),
     Flag(bool),
+    /// An object, its values not looked at yet.
+    Object(Vec<Member<'a>>),
     /// Of a type that no field has.
     Other(Unexpected<'static>),
 }
@@ -33,11 +41,19 @@ impl Field<'_> {
         }
     }
 
+    pub(super) fn object(&self) -> Result<&[Member<'_>], serde_json::Error> {
+        match self {
+            Self::Object(members) => Ok(members),
+            _ => Err(self.is_not("a map")),
+        }
+    }
+
     fn is_not(&self, expected: &str) -> serde_json::Error {
         let found = match self {
             Self::Text(text) => Unexpected::Str(text),
             Self::Number(number) => Unexpected::Unsigned(*number),
             Self::Flag(flag) => Unexpected::Bool(*flag),
+            Self::Object(_) => Unexpected::Map,
             Self::Other(found) => *found,
         };
         serde_json::Error::invalid_type(found, &expected)
@@ -89,7 +105,10 @@ impl<'de> Visitor<'de> for FieldVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Field::Other(Unexpected::Map))
+        let mut members = Vec::new();
+        while let Some(member) = map.next_entry()? {
+            members.push(member);
+        }
+        Ok(Field::Object(members))
     }
 }

@@ -2,7 +2,6 @@
 
 use quota_ledger::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
-use serde_json::value::RawValue;
 
 use super::{Fault, Reader, Told, field::Field, plain, wire::Change, wire::read_object};
 
@@ -24,12 +23,12 @@ struct Fields<'a> {
     #[serde(borrow, rename = "resourceVersion")]
     resource_version: Option<Field<'a>>,
     #[serde(borrow)]
-    usage: Option<&'a RawValue>,
+    usage: Option<Field<'a>>,
 }
 
 /// Reads an object that is there: a Kubernetes object, or the fields of a plain event.
-pub(super) fn read(reader: &Reader, text: &[u8], now: Timestamp) -> Result<Told, Fault> {
-    let fields: Fields<'_> = serde_json::from_slice(text)?;
+pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Told, Fault> {
+    let fields: Fields<'_> = serde_json::from_str(text)?;
     if fields.api_version.is_some() || fields.kind.is_some() || fields.metadata.is_some() {
         return read_object(reader, Change::Alive, text, now);
     }

@@ -139,6 +139,12 @@ impl Fault {
     }
 }
 
+impl From<std::str::Utf8Error> for Fault {
+    fn from(error: std::str::Utf8Error) -> Self {
+        Self::new(Rejection::Malformed, error.to_string())
+    }
+}
+
 impl From<serde_json::Error> for Fault {
     fn from(error: serde_json::Error) -> Self {
         let rejection = match error.is_data() {
@@ -206,7 +212,8 @@ impl Reader {
     /// # Errors
     /// What is wrong with it, for people.
     pub fn read_listed(&self, text: &[u8], now: Timestamp) -> Result<Option<Listed>, String> {
-        match listed::read(self, text, now) {
+        let text = std::str::from_utf8(text).map_err(Fault::from);
+        match text.and_then(|text| listed::read(self, text, now)) {
             Ok(Told::Sighting(Sighting::Alive { object, quota })) => {
                 Ok(Some(Listed { object, quota }))
             }
@@ -303,13 +310,8 @@ impl Iterator for Events {
             )));
         }
         let (line, place) = self.values.next(&self.payload)?;
-        let text = &self.payload[place.clone()];
-        let read = match self.change {
-            Some(change) => wire::read_object(&self.reader, change, text, self.now),
-            None => wire::read(&self.reader, text, self.now),
-        };
-        Some(match read {
-            Ok(told) => Ok(Incoming::of(told, text.len())),
+        Some(match self.read(&self.payload[place.clone()]) {
+            Ok(told) => Ok(Incoming::of(told, place.len())),
             Err(fault) => Err(self.reject(line, place, fault)),
         })
     }
@@ -332,6 +334,14 @@ impl Incoming {
 }
 
 impl Events {
+    fn read(&self, text: &[u8]) -> Result<Told, Fault> {
+        let text = std::str::from_utf8(text)?;
+        match self.change {
+            Some(change) => wire::read_object(&self.reader, change, text, self.now),
+            None => wire::read(&self.reader, text, self.now),
+        }
+    }
+
     fn reject(&mut self, line: u64, place: std::ops::Range<usize>, fault: Fault) -> Rejected {
         self.rejected += 1;
         let Fault { rejection, reason } = fault;

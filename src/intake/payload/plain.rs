@@ -23,8 +23,7 @@ pub(super) struct Fields<'a> {
     pub(super) name: Option<Field<'a>>,
     pub(super) uid: Option<Field<'a>>,
     pub(super) resource_version: Option<Field<'a>>,
-    /// Not looked at yet.
-    pub(super) usage: Option<&'a RawValue>,
+    pub(super) usage: Option<Field<'a>>,
 }
 
 /// What a plain event tells.
@@ -57,7 +56,7 @@ pub(super) fn sighting(
         resource: kind.name.clone(),
         name: name.into(),
         version: version(event.resource_version.as_ref())?,
-        footprint: footprint(reader, &kind.counted, event.usage)?,
+        footprint: footprint(reader, &kind.counted, event.usage.as_ref())?,
         lapse: None,
         ends_reservation: false,
     };
@@ -86,20 +85,25 @@ pub(super) fn version(field: Option<&Field<'_>>) -> Result<u64, Fault> {
 fn footprint(
     reader: &Reader,
     counted: &Footprint,
-    usage: Option<&RawValue>,
+    usage: Option<&Field<'_>>,
 ) -> Result<Footprint, Fault> {
     let mut footprint = counted.clone();
     let Some(usage) = usage else {
         return Ok(footprint);
     };
-    let usage: BTreeMap<Text<'_>, &RawValue> = serde_json::from_str(usage.get())
-        .map_err(|error| Fault::field(format!("usage: {error}")))?;
-    let amount = |(Text(name), amount): (Text<'_>, &RawValue)| {
-        let known = reader.resource_name(&name)?;
+    let usage = usage.object();
+    let usage = usage.map_err(|error| Fault::field(format!("usage: {error}")))?;
+    // Of several amounts for one name, the last one counts.
+    let usage: BTreeMap<&str, &RawValue> = usage
+        .iter()
+        .map(|(Text(name), it)| (&**name, *it))
+        .collect();
+    let amount = |(name, amount): (&str, &RawValue)| {
+        let known = reader.resource_name(name)?;
         let quantity = Quantity::from_json_token(amount.get())
-            .map_err(|error| invalid_quantity(&name, &error.to_string()))?;
+            .map_err(|error| invalid_quantity(name, &error.to_string()))?;
         match quantity.is_negative() {
-            true => Err(invalid_quantity(&name, "must not be negative")),
+            true => Err(invalid_quantity(name, "must not be negative")),
             false => Ok((known, quantity)),
         }
     };

@@ -211,6 +211,9 @@ fn a_plain_event_is_measured_by_its_sender() {
         more.footprint.resources.pretty(),
         "count/widgets.example.com=3"
     );
+    let last = alive(plain(r#","usage":{"x":"-1","cpu":"1","x":"2"}"#)).0;
+    let counted = "count/widgets.example.com=1,cpu=1,x=2";
+    assert_eq!(last.footprint.resources.pretty(), counted);
     let deleted = one(r#"{"type":"DELETED","namespace":"team-a","uid":"u-1"}"#);
     assert!(matches!(deleted, Ok(Some(Sighting::Deleted { .. }))));
 }

@@ -57,7 +57,7 @@ pub(super) struct Wire<'a> {
     #[serde(borrow, rename = "resourceVersion")]
     pub(super) resource_version: Option<Field<'a>>,
     #[serde(borrow)]
-    usage: Option<&'a RawValue>,
+    usage: Option<Field<'a>>,
     #[serde(borrow)]
     pub(super) id: Option<Field<'a>>,
     #[serde(borrow, rename = "allowEmpty")]
@@ -71,8 +71,8 @@ fn watched<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 /// Reads one event.
-pub(super) fn read(reader: &Reader, text: &[u8], now: Timestamp) -> Result<Told, Fault> {
-    let wire: Wire<'_> = serde_json::from_slice(text)?;
+pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Told, Fault> {
+    let wire: Wire<'_> = serde_json::from_str(text)?;
     if wire.specversion.is_none() {
         return event(reader, wire, now);
     }
@@ -84,12 +84,11 @@ pub(super) fn read(reader: &Reader, text: &[u8], now: Timestamp) -> Result<Told,
     let data = wire
         .data
         .ok_or_else(|| Fault::field("the CloudEvent has no data"))?
-        .get()
-        .as_bytes();
+        .get();
     if let Some(change) = Change::of_cloud_event(event_type) {
         return read_object(reader, change, data, now);
     }
-    let wire: Wire<'_> = serde_json::from_slice(data)?;
+    let wire: Wire<'_> = serde_json::from_str(data)?;
     if wire.specversion.is_some() {
         return Err(Fault::shape("a CloudEvent within a CloudEvent"));
     }
@@ -100,10 +99,10 @@ pub(super) fn read(reader: &Reader, text: &[u8], now: Timestamp) -> Result<Told,
 pub(super) fn read_object(
     reader: &Reader,
     change: Change,
-    text: &[u8],
+    text: &str,
     now: Timestamp,
 ) -> Result<Told, Fault> {
-    kubernetes::sighting(reader, change, serde_json::from_slice(text)?, now).map(Told::of)
+    kubernetes::sighting(reader, change, serde_json::from_str(text)?, now).map(Told::of)
 }
 
 fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault> {

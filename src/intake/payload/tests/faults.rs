@@ -149,6 +149,23 @@ fn what_cannot_be_understood_is_rejected_with_its_reason() {
 }
 
 #[test]
+fn events_are_utf_8_and_one_that_is_not_spoils_no_other() {
+    let events = read(
+        [
+            plain(r#","note":""#).as_bytes().strip_suffix(b"}").unwrap(),
+            b"\xff\"}\n",
+            plain("").as_bytes(),
+        ]
+        .concat(),
+    );
+    let [Err(bad), Ok(_)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(bad.rejection, Rejection::Malformed);
+    assert!(bad.reason.contains("utf-8"), "{}", bad.reason);
+}
+
+#[test]
 fn lines_elements_and_printed_values_are_told_apart() {
     let event = plain("");
     assert_eq!(

@@ -22,7 +22,8 @@ test:
 sim:
 	tests/simulate --nocapture
 
-# The same faults as in the tests, all of them and for hours: SOAK_HOURS=8 make soak
+# The same faults as in the tests, all of them and for hours, with one server and with a cluster of them at the same
+# time: SOAK_HOURS=8 make soak
 SOAK_HOURS ?= 4
 soak:
 	QUOTAD_FAULTS=all cargo test --locked --test faults -- --nocapture

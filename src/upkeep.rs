@@ -13,7 +13,7 @@ use quota_ledger::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    config::Config,
+    config::{self, Config},
     intake,
     metrics::{self, Part, QuotaSample, QuotaSource, ResourceSample, Standing},
     writer::{self, Ledger, Unavailable},
@@ -66,9 +66,9 @@ impl Upkeep {
         let mut last = Snapshotted {
             sequence: self.newest_snapshot(),
             at: Instant::now(),
+            failed: None,
         };
         let mut compacted = Instant::now();
-        let mut failed: Option<Instant> = None;
         let mut was_low = false;
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -82,23 +82,22 @@ impl Upkeep {
             let has_become_low = is_low && !was_low;
             was_low = is_low;
             let mut compaction_due = has_become_low || compacted.elapsed() >= COMPACTION;
-            // What went wrong will go on for a while.
-            let waits = failed.is_some_and(|failed| failed.elapsed() < SNAPSHOT_RETRY);
-            if !is_low && !waits && self.is_due(&last) {
+            let durable = self.ledger.durable().sequence;
+            if !is_low && last.is_outdated(Instant::now(), durable, &self.config.snapshot) {
                 match self.snapshot().await {
                     Ok(sequence) => {
                         last = Snapshotted {
                             sequence,
                             at: Instant::now(),
+                            failed: None,
                         };
-                        failed = None;
                         // Only what a snapshot makes up for can go.
                         compaction_due = true;
                     }
                     Err(error) => {
                         tracing::error!(%error, "no snapshot");
                         metrics::snapshot_failed();
-                        failed = Some(Instant::now());
+                        last.failed = Some(Instant::now());
                     }
                 }
             }
@@ -125,12 +124,6 @@ impl Upkeep {
         newest.unwrap_or(0)
     }
 
-    fn is_due(&self, last: &Snapshotted) -> bool {
-        let news = self.ledger.durable().sequence.saturating_sub(last.sequence);
-        let rules = &self.config.snapshot;
-        news >= rules.every_entries.get() || (news > 0 && last.at.elapsed() >= rules.every.get())
-    }
-
     /// Stores a snapshot of the state as it stands, and answers its sequence. Grants go on meanwhile.
     ///
     /// # Errors
@@ -152,11 +145,7 @@ impl Upkeep {
 
     async fn compact(&self) {
         let retention = Retention {
-            max_age: self
-                .config
-                .retention
-                .max_age
-                .map(crate::config::Period::span),
+            max_age: self.config.retention.max_age.map(config::Period::span),
             max_bytes: self
                 .config
                 .retention
@@ -227,9 +216,28 @@ impl Upkeep {
     }
 }
 
+/// The newest snapshot.
 struct Snapshotted {
     sequence: u64,
     at: Instant,
+    /// When another one could not be stored since.
+    failed: Option<Instant>,
+}
+
+impl Snapshotted {
+    /// Whether another one is due.
+    fn is_outdated(&self, now: Instant, durable: u64, rules: &config::Snapshot) -> bool {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        // What went wrong will go on for a while.
+        if self
+            .failed
+            .is_some_and(|failed| since(failed) < SNAPSHOT_RETRY)
+        {
+            return false;
+        }
+        let news = durable.saturating_sub(self.sequence);
+        news >= rules.every_entries.get() || (news > 0 && since(self.at) >= rules.every.get())
+    }
 }
 
 fn seconds(time: Timestamp) -> u64 {
@@ -269,4 +277,40 @@ impl QuotaSource for Quotas {
 
 fn next_namespace(state: &State, after: &str) -> Option<quota_ledger::Name> {
     state.namespaces(after).next().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_due_after_enough_entries_or_time() {
+        let rules = config::Snapshot::default();
+        let at = Instant::now();
+        let last = Snapshotted {
+            sequence: 100,
+            at,
+            failed: None,
+        };
+        let (many, long) = (rules.every_entries.get(), rules.every.get());
+        assert!(!last.is_outdated(at, 99 + many, &rules));
+        assert!(last.is_outdated(at, 100 + many, &rules));
+        assert!(!last.is_outdated(at + long, 100, &rules));
+        assert!(last.is_outdated(at + long, 101, &rules));
+    }
+
+    #[test]
+    fn a_snapshot_that_failed_is_not_tried_again_at_every_tick() {
+        let rules = config::Snapshot::default();
+        let at = Instant::now();
+        let last = Snapshotted {
+            sequence: 100,
+            at,
+            failed: Some(at),
+        };
+        let due = 100 + rules.every_entries.get();
+        assert!(!last.is_outdated(at + TICK, due, &rules));
+        assert!(!last.is_outdated(at + SNAPSHOT_RETRY - TICK, due, &rules));
+        assert!(last.is_outdated(at + SNAPSHOT_RETRY, due, &rules));
+    }
 }

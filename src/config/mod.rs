@@ -19,7 +19,7 @@ mod tests;
 pub use flags::{Invocation, Task, parse};
 pub use layers::{Effective, load};
 pub use problem::{Origin, Problem, Problems};
-pub use schema::{Config, LogFormat, Nats};
+pub use schema::{Config, LogFormat, Nats, Snapshot};
 pub use sources::{DEFAULT_FILE, Sources};
 pub use text::redact;
 pub use units::{ParsePeriodError, ParseSizeError, Period, Size};

@@ -100,7 +100,8 @@ impl Run {
             fired,
             end,
         };
-        let mut wrong = run.wrong_end(answered == steps.len());
+        let unanswered = (answered < steps.len()).then_some(told.unanswered.as_str());
+        let mut wrong = run.wrong_end(unanswered);
         wrong.extend(look(path, &told, steps.get(answered)));
         if !wrong.is_empty() && std::env::var_os("QUOTAD_FAULTS_KEEP").is_some() {
             wrong.push(format!("kept in {}", place.keep().display()));
@@ -116,7 +117,8 @@ impl Run {
     }
 
     /// A process that is not killed stops in order, or exits with 5.
-    fn wrong_end(&self, all_answered: bool) -> Vec<String> {
+    fn wrong_end(&self, unanswered: Option<&str>) -> Vec<String> {
+        let all_answered = unanswered.is_none();
         let right = match (&self.end, &self.fired) {
             (End::Code(0), None) => all_answered,
             (End::Signal(9), Some(_)) => self.fault.kills(),
@@ -128,7 +130,10 @@ impl Run {
         if right {
             return Vec::new();
         }
-        vec![format!("ended with {:?}", self.end)]
+        vec![format!(
+            "ended with {:?}; unanswered: {unanswered:?}",
+            self.end
+        )]
     }
 }
 

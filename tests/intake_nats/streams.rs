@@ -2,9 +2,11 @@
 
 use async_nats::jetstream::stream::Config as StreamConfig;
 use futures::TryStreamExt as _;
+use quota_ledger::{decide, event::Actor};
+use quotad::intake::record;
 
 use super::*;
-use crate::support::{nats, until};
+use crate::support::{daemon::Opened, nats, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_may_be_killed_and_come_back() {
@@ -250,4 +252,26 @@ async fn a_missing_stream_is_waited_for_if_it_is_not_to_be_created() {
         .until("all are consumed", |state| position(state) == 5)
         .await;
     daemon.stop().await;
+}
+
+/// A session that is broken off leaves what it handed in behind; the next one has to begin after that, or it would note
+/// the same again.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_session_begins_behind_what_the_last_one_handed_in() {
+    let directory = TempDir::new().unwrap();
+    let opened = Opened::open(directory.path());
+    let (source, actor) = (Name::from(STREAM), Actor::named("test"));
+    let first = Name::from("first");
+    let begun = record::reset(&opened.ledger, &actor, &source, &first);
+    begun.await.unwrap();
+    for position in 1..=200 {
+        let gap = decide::gap(&source, position, position);
+        {
+            let mut broken_off = std::pin::pin!(record::note(&opened.ledger, &actor, gap));
+            let _ = futures::poll!(&mut broken_off);
+        }
+        let cursor = record::cursor(&opened.ledger, &source).await.unwrap();
+        assert_eq!(cursor.unwrap().position, position);
+    }
+    opened.close().await;
 }

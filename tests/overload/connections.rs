@@ -63,16 +63,9 @@ async fn as_many_connections_as_are_allowed_stay_small_and_leave_probes_alone() 
         full.iter().all(|held| *held <= bound),
         "{full:?} of {bound}"
     );
-    // The allocator settles within a few storms: each adds less than the one before.
-    let growth: Vec<_> = full
-        .windows(2)
-        .map(|two| two[1].saturating_sub(two[0]))
-        .collect();
-    let slack = 4 * MIB;
-    assert!(
-        growth[2] <= growth[1] + slack && growth[1] <= growth[0] + slack,
-        "{full:?}"
-    );
+    // No storm leaves anything behind for the next one to come on top of.
+    let most = full[0] + full[0] / 8;
+    assert!(full.iter().all(|held| *held <= most), "{full:?}");
     assert!(after <= bound, "{after} of {bound}");
 }
 

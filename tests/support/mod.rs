@@ -6,6 +6,7 @@
     reason = "each test uses a part; a test fails by panicking"
 )]
 
+pub(crate) mod cluster;
 pub(crate) mod daemon;
 pub(crate) mod nats;
 pub(crate) mod proxy;

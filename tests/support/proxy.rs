@@ -5,7 +5,7 @@ use std::{
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -20,6 +20,8 @@ pub(crate) enum Mode {
     Hold,
     /// What the server says is lost, and the connection with it.
     LoseAnswers,
+    /// Nobody is connected.
+    Refuse,
 }
 
 /// How often a held connection is looked at.
@@ -27,6 +29,7 @@ const TICK: Duration = Duration::from_millis(2);
 
 struct Shared {
     mode: AtomicU8,
+    lost_answers: AtomicU64,
     target: Mutex<SocketAddr>,
     open: Mutex<Vec<TcpStream>>,
 }
@@ -44,6 +47,7 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             mode: AtomicU8::new(Mode::Pass as u8),
+            lost_answers: AtomicU64::new(0),
             target: Mutex::new(target),
             open: Mutex::new(Vec::new()),
         });
@@ -69,11 +73,18 @@ impl Proxy {
         self.shared.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Ends all connections.
-    pub(crate) fn cut(&self) {
-        for stream in self.shared.open.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+    /// How many answers were lost.
+    pub(crate) fn lost_answers(&self) -> u64 {
+        self.shared.lost_answers.load(Ordering::Relaxed)
+    }
+
+    /// Ends all connections, and answers how many there were.
+    pub(crate) fn cut(&self) -> usize {
+        let mut open = self.shared.open.lock().unwrap();
+        let ended = open
+            .drain(..)
+            .filter(|stream| stream.shutdown(Shutdown::Both).is_ok());
+        ended.count().div_ceil(2)
     }
 }
 
@@ -85,7 +96,16 @@ impl Shared {
         };
         for stream in [&caller, &server] {
             let _ = stream.set_nodelay(true);
-            self.open.lock().unwrap().push(stream.try_clone().unwrap());
+        }
+        {
+            let mut open = self.open.lock().unwrap();
+            // Whoever refuses from now on and then cuts does not miss this one.
+            if self.is(Mode::Refuse) {
+                return;
+            }
+            // Those that have ended meanwhile need not be ended.
+            open.retain(|stream| stream.peer_addr().is_ok());
+            open.extend([&caller, &server].map(|stream| stream.try_clone().unwrap()));
         }
         let ways = [
             (
@@ -112,6 +132,9 @@ impl Shared {
                 std::thread::sleep(TICK);
             }
             let is_lost = is_answer && self.is(Mode::LoseAnswers);
+            if is_lost {
+                self.lost_answers.fetch_add(1, Ordering::Relaxed);
+            }
             if is_lost || to.write_all(&buffer[..length]).is_err() {
                 break;
             }

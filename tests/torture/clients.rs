@@ -85,6 +85,7 @@ impl<'a> Client<'a> {
                 let held = self.committed.remove(0);
                 self.hand_over(held);
             }
+            std::thread::sleep(self.yard.rest);
         }
         self.acknowledged
     }

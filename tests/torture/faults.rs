@@ -1,9 +1,10 @@
-//! What is done to the daemon, to the server, and to what is between them.
+//! A daemon and a server: what is done to both, and to what is between them.
 
 use std::{
-    collections::BTreeMap,
+    path::Path,
+    process::{Command, Stdio},
     sync::atomic::Ordering,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use async_nats::jetstream::stream::{Config, StorageType, Stream};
@@ -11,10 +12,52 @@ use futures::TryStreamExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
-    Cycles, Yard,
+    Yard,
+    account::Losses,
     place::Place,
-    support::{PATIENCE, proxy::Mode, random::Random},
+    rounds::{Fired, Scene, wait_until},
+    support::{
+        nats::Server,
+        proxy::{Mode, Proxy},
+        random::Random,
+    },
 };
+
+/// The two, and the network between them.
+pub(crate) struct Single {
+    pub(crate) place: Place,
+    server: Server,
+    /// Between the daemon and the server.
+    stream: Proxy,
+}
+
+impl Single {
+    pub(crate) fn prepare(directory: &Path) -> Self {
+        let told = durable(directory);
+        let server = Server::start_with(&told.iter().map(String::as_str).collect::<Vec<_>>());
+        let stream = Proxy::start(server.address());
+        let url = format!("nats://{}", stream.address());
+        Self {
+            place: Place::prepare(directory, url),
+            server,
+            stream,
+        }
+    }
+}
+
+/// Makes the server sync what it acknowledges, if it is new enough to be told; else the system keeps it.
+fn durable(directory: &Path) -> Vec<String> {
+    let file = directory.join("nats.conf").display().to_string();
+    std::fs::write(&file, "jetstream { sync_interval: always }\n").unwrap();
+    let known = Command::new("nats-server")
+        .args(["-t", "-c", &file])
+        .stderr(Stdio::null())
+        .status();
+    match known.unwrap().success() {
+        true => vec!["-c".to_owned(), file],
+        false => Vec::new(),
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
@@ -35,135 +78,124 @@ pub(crate) enum Fault {
     RecreateStream,
 }
 
-const ALL: [Fault; 15] = [
-    Fault::KillDaemon,
-    Fault::KillWhileItRecovers,
-    Fault::KillServer,
-    Fault::KillBoth,
-    Fault::StopDaemon,
-    Fault::StopServer,
-    Fault::CutStream,
-    Fault::HoldStream,
-    Fault::CutClients,
-    Fault::LoseAnswers,
-    Fault::DeleteConsumer,
-    Fault::ClockAhead,
-    Fault::ClockBack,
-    Fault::Purge,
-    Fault::RecreateStream,
-];
-
-/// How often each of them was done.
-pub(crate) type Fired = BTreeMap<Fault, u64>;
-
-/// Answers between two faults, at most.
-const ANSWERS: u64 = 300;
-
 /// Messages that are lost when the stream is purged, at least.
 const LOST: u64 = 5;
 
 /// Seconds that the clock jumps ahead.
 const JUMP: i64 = 90;
 
-impl Place<'_> {
-    /// One fault after the other, each kind as often as the others.
-    pub(crate) fn go_through(&mut self, cycles: Cycles, seed: u64, yard: &Yard) -> Fired {
-        let mut random = Random::new(seed, "faults");
-        let mut fired = Fired::new();
-        let mut left = Vec::new();
-        for cycle in 0.. {
-            let over = match cycles {
-                Cycles::Count(count) => cycle == count,
-                Cycles::Until(end) => Instant::now() >= end,
-            };
-            if over {
-                break;
-            }
-            if left.is_empty() {
-                left.extend(ALL);
-            }
-            let fault = left.swap_remove(random.index(left.len()));
-            yard.wait_for_answers(random.below(ANSWERS));
-            println!("{cycle}: {fault:?}");
-            self.do_to(fault, &mut random, yard);
-            *fired.entry(fault).or_default() += 1;
-            if self.daemon.is_none() {
-                self.restart_daemon();
-            }
-            if matches!(cycles, Cycles::Until(_)) && cycle % 100 == 99 {
-                println!("{} cycles: {fired:?}", cycle + 1);
-            }
-        }
-        yard.wait_for_answers(500);
-        let deadline = Instant::now() + PATIENCE;
-        while self.archived() == 0 {
-            assert!(Instant::now() < deadline, "compaction archives epochs");
-            yard.wait_for_answers(100);
-        }
-        fired
+impl Scene for Single {
+    type Fault = Fault;
+    const ALL: &'static [Fault] = &[
+        Fault::KillDaemon,
+        Fault::KillWhileItRecovers,
+        Fault::KillServer,
+        Fault::KillBoth,
+        Fault::StopDaemon,
+        Fault::StopServer,
+        Fault::CutStream,
+        Fault::HoldStream,
+        Fault::CutClients,
+        Fault::LoseAnswers,
+        Fault::DeleteConsumer,
+        Fault::ClockAhead,
+        Fault::ClockBack,
+        Fault::Purge,
+        Fault::RecreateStream,
+    ];
+
+    const REST: Duration = Duration::ZERO;
+    const ANSWERS: u64 = 300;
+
+    fn place(&mut self) -> &mut Place {
+        &mut self.place
+    }
+
+    fn urls(&self) -> String {
+        self.server.url()
     }
 
     fn do_to(&mut self, fault: Fault, random: &mut Random, yard: &Yard) {
+        let Self {
+            place,
+            server,
+            stream,
+        } = self;
         // Without the stream nothing is granted before it was caught up with.
         if matches!(fault, Fault::KillServer | Fault::HoldStream | Fault::Purge) {
-            self.wait_until_ready();
+            place.wait_until_ready();
         }
         let mut while_answered = |most| yard.wait_for_answers(random.below(most));
         match fault {
-            Fault::KillDaemon => self.kill_daemon(),
-            Fault::KillWhileItRecovers => self.kill_while_it_recovers(random.below(3)),
+            Fault::KillDaemon => place.kill_daemon(),
+            Fault::KillWhileItRecovers => place.kill_while_it_recovers(random.below(3)),
             Fault::KillServer => {
-                self.server.kill();
+                server.kill();
                 // Events cannot come in, but what is asked for is still answered.
-                while_answered(ANSWERS);
-                self.server.restart();
+                while_answered(Self::ANSWERS);
+                server.restart();
             }
             Fault::KillBoth => {
-                self.server.kill();
-                self.kill_daemon();
-                self.restart_daemon();
-                self.server.restart();
+                server.kill();
+                place.kill_daemon();
+                place.restart_daemon();
+                server.restart();
             }
-            Fault::StopDaemon => pause(self.daemon().pid(), random),
-            Fault::StopServer => pause(self.server.pid(), random),
-            Fault::CutStream => self.stream.cut(),
+            Fault::StopDaemon => pause(place.daemon().pid(), random),
+            Fault::StopServer => pause(server.pid(), random),
+            Fault::CutStream => wait_until("the stream is cut", || stream.cut() > 0),
             Fault::HoldStream => {
-                self.stream.set(Mode::Hold);
-                while_answered(ANSWERS);
+                stream.set(Mode::Hold);
+                while_answered(Self::ANSWERS);
                 if random.once_in(2) {
                     // Half open: the server sees an end that the daemon was not told of.
-                    self.stream.cut();
+                    stream.cut();
                 }
-                self.stream.set(Mode::Pass);
+                stream.set(Mode::Pass);
             }
-            Fault::CutClients => self.clients.cut(),
+            Fault::CutClients => wait_until("clients are cut", || place.clients.cut() > 0),
             Fault::LoseAnswers => {
-                self.clients.set(Mode::LoseAnswers);
-                std::thread::sleep(Duration::from_millis(random.below(200)));
-                self.clients.set(Mode::Pass);
+                let wanted = place.clients.lost_answers() + 1 + random.below(20);
+                place.clients.set(Mode::LoseAnswers);
+                wait_until("answers are lost", || {
+                    place.clients.lost_answers() >= wanted
+                });
+                place.clients.set(Mode::Pass);
             }
-            Fault::DeleteConsumer => on_stream(&self.server.url(), delete_consumers),
-            Fault::ClockAhead => self.set_clock(JUMP),
-            Fault::ClockBack => self.set_clock(-JUMP),
+            Fault::DeleteConsumer => wait_until("a consumer is deleted", || {
+                let mut deleted = 0;
+                on_stream(&server.url(), async |stream| {
+                    deleted = delete_consumers(stream).await;
+                });
+                deleted > 0
+            }),
+            Fault::ClockAhead => place.set_clock(JUMP),
+            Fault::ClockBack => place.set_clock(-JUMP),
             Fault::Purge => {
-                self.stream.set(Mode::Hold);
-                let before = last(&self.server.url());
-                let deadline = Instant::now() + PATIENCE;
-                while last(&self.server.url()) < before + LOST {
-                    assert!(Instant::now() < deadline, "messages come in");
+                stream.set(Mode::Hold);
+                let before = last(&server.url());
+                wait_until("messages come in", || {
                     yard.wait_for_answers(10);
-                }
-                on_stream(&self.server.url(), async |stream| {
+                    last(&server.url()) >= before + LOST
+                });
+                on_stream(&server.url(), async |stream| {
                     stream.purge().await.unwrap();
                 });
-                self.stream.cut();
-                self.stream.set(Mode::Pass);
+                stream.cut();
+                stream.set(Mode::Pass);
                 yard.losses.fetch_add(1, Ordering::SeqCst);
             }
             Fault::RecreateStream => {
-                recreate(&self.server.url());
+                recreate(&server.url());
                 yard.losses.fetch_add(1, Ordering::SeqCst);
             }
+        }
+    }
+
+    fn losses(fired: &Fired<Fault>) -> Losses {
+        Losses {
+            purged: fired[&Fault::Purge],
+            recreated: fired[&Fault::RecreateStream],
         }
     }
 }
@@ -176,16 +208,20 @@ fn pause(process: Pid, random: &mut Random) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn on_stream(url: &str, run: impl AsyncFnOnce(Stream)) {
-    let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
+    let servers: Vec<_> = url.split(',').collect();
+    let context = async_nats::jetstream::new(async_nats::connect(servers).await.unwrap());
     run(context.get_stream("OBJECTS").await.unwrap()).await;
 }
 
-async fn delete_consumers(stream: Stream) {
+/// Answers how many there were.
+async fn delete_consumers(stream: Stream) -> usize {
     let names: Vec<_> = stream.consumer_names().try_collect().await.unwrap();
+    let mut deleted = 0;
     for name in names {
         // The daemon may have replaced it meanwhile.
-        let _ = stream.delete_consumer(&name).await;
+        deleted += usize::from(stream.delete_consumer(&name).await.is_ok());
     }
+    deleted
 }
 
 /// Position of the last message of the stream.

@@ -1,24 +1,28 @@
-//! The whole daemon with a real nats-server, while events come in and capacity is asked for: both are killed and
+//! The whole daemon with real nats-servers, while events come in and capacity is asked for: they are killed and
 //! stopped, the network between them and to the clients is cut, the stream loses messages or begins anew, the clock
 //! jumps. In the end everything that was acknowledged is in the ledger, and every event has counted exactly once.
 //!
-//! `QUOTAD_TORTURE_CYCLES` says how many faults (40), `QUOTAD_SOAK_HOURS` for how long instead, `QUOTAD_TORTURE_SEED`
-//! which ones; the seed is printed.
+//! `QUOTAD_TORTURE_CYCLES` says how many faults (40; 12 for a cluster), `QUOTAD_SOAK_HOURS` for how long instead,
+//! `QUOTAD_TORTURE_SEED` which ones; the seed is printed. Every kind of fault is done at least once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod account;
 mod clients;
+mod cluster;
 mod faults;
 mod place;
 mod producer;
-
+mod rounds;
 mod standing;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::{
+    fmt::Debug,
+    path::Path,
     process::Command,
+    str::FromStr,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
@@ -28,9 +32,10 @@ use std::{
 
 use account::Account;
 use clients::Client;
-use place::Place;
+use cluster::Clustered;
+use faults::Single;
 use producer::Producer;
-
+use rounds::{Cycles, Scene, go_through};
 use support::{PATIENCE, quotad::agent};
 use tempfile::TempDir;
 
@@ -42,13 +47,6 @@ const UNITS: &str = "requests.example.com/units";
 const COUNT: &str = "count/widgets.example.com";
 const HARD_UNITS: u64 = 60;
 const HARD_COUNT: u64 = 100_000;
-
-/// How long it goes on.
-#[derive(Clone, Copy)]
-enum Cycles {
-    Count(u64),
-    Until(Instant),
-}
 
 /// A directory in memory, where there is one: what is synced there does not wait for a disk.
 fn scratch() -> TempDir {
@@ -63,7 +61,18 @@ struct Yard {
     answers: AtomicU64,
     /// How often the stream has lost something, so that all objects have to be listed again.
     losses: AtomicU64,
+    /// How long a client rests between two requests.
+    rest: Duration,
     stop: AtomicBool,
+}
+
+/// Tells all to stop, also when something went wrong.
+struct End<'a>(&'a Yard);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 /// An object that a client leaves to the producer: it is created, and its events are published.
@@ -75,29 +84,39 @@ struct Handed {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_counts_twice_whoever_is_killed() {
+    torture(40, Single::prepare);
+}
+
+#[test]
+fn nothing_is_lost_and_nothing_counts_twice_while_a_cluster_loses_its_leaders() {
+    torture(12, Clustered::prepare);
+}
+
+fn torture<S: Scene>(cycles: u64, prepare: impl FnOnce(&Path) -> S) {
     let seed = number("QUOTAD_TORTURE_SEED").unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         u64::from(now.subsec_nanos())
     });
-    let cycles = match number("QUOTAD_SOAK_HOURS") {
-        Some(hours) => Cycles::Until(Instant::now() + Duration::from_secs(hours * 3600)),
-        None => Cycles::Count(number("QUOTAD_TORTURE_CYCLES").unwrap_or(40)),
+    let cycles = match number::<f64>("QUOTAD_SOAK_HOURS") {
+        Some(hours) => Cycles::Until(Instant::now() + Duration::from_secs_f64(3600.0 * hours)),
+        None => Cycles::Count(number("QUOTAD_TORTURE_CYCLES").unwrap_or(cycles)),
     };
     println!("seed {seed}");
     let started = Instant::now();
     let directory = scratch();
-    let mut place = Place::prepare(directory.path());
+    let mut scene = prepare(directory.path());
     let yard = Yard {
-        api: format!("http://{}", place.clients.address()),
+        api: format!("http://{}", scene.place().clients.address()),
         answers: AtomicU64::new(0),
         losses: AtomicU64::new(0),
+        rest: S::REST,
         stop: AtomicBool::new(false),
     };
     set_quotas(&yard);
     let (hand, handed) = mpsc::channel();
-    let url = place.server.url();
+    let urls = scene.urls();
     let (acknowledged, published, fired) = std::thread::scope(|scope| {
-        let producer = scope.spawn(|| Producer::new(seed, &yard, handed).run(&url));
+        let producer = scope.spawn(|| Producer::new(seed, &yard, handed).run(&urls));
         let clients: Vec<_> = (0..CLIENTS)
             .map(|number| {
                 let client = Client::new(number, seed, &yard, hand.clone());
@@ -105,18 +124,20 @@ fn nothing_acknowledged_is_lost_and_nothing_counts_twice_whoever_is_killed() {
             })
             .collect();
         drop(hand);
-        let fired = place.go_through(cycles, seed, &yard);
-        yard.stop.store(true, Ordering::Relaxed);
+        let end = End(&yard);
+        let fired = go_through(&mut scene, cycles, seed, &yard);
+        drop(end);
         let clients = clients
             .into_iter()
             .flat_map(|client| client.join().unwrap());
         (clients.collect::<Vec<_>>(), producer.join().unwrap(), fired)
     });
 
+    let place = scene.place();
     let daemon = place.daemon();
-    let mut account = Account::take(daemon, faults::last(&url));
+    let mut account = Account::take(daemon, faults::last(&urls));
     account.is_in_order();
-    account.shows_losses(&fired);
+    account.shows_losses(&S::losses(&fired));
     account.holds(&acknowledged);
     account.agrees_with(&published);
     account.is_what_is_served(daemon);
@@ -142,7 +163,7 @@ fn nothing_acknowledged_is_lost_and_nothing_counts_twice_whoever_is_killed() {
     assert_eq!(verified.status.code(), Some(0), "{verified:?}");
 }
 
-fn number(variable: &str) -> Option<u64> {
+fn number<N: FromStr<Err: Debug>>(variable: &str) -> Option<N> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().expect("a number"))
 }

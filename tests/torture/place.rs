@@ -1,43 +1,43 @@
-//! The daemon and the server, as they are started and ended.
+//! The daemon, as it is started and ended.
 
 use std::{
     io::{BufRead as _, BufReader},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    process::{Child, Command},
 };
 
-use crate::support::{
-    PATIENCE,
-    nats::Server,
-    proxy::Proxy,
-    quotad::{Quotad, command},
-    shim,
+use crate::{
+    rounds::wait_until,
+    support::{
+        proxy::Proxy,
+        quotad::{Quotad, command},
+        shim,
+    },
 };
 
-/// The two, and the network between them and to the clients.
-pub(crate) struct Place<'a> {
-    directory: &'a Path,
-    pub(crate) server: Server,
+/// The daemon, and the network between it and its clients.
+pub(crate) struct Place {
+    directory: PathBuf,
+    /// Where it reads from.
+    urls: String,
     pub(crate) daemon: Option<Quotad>,
-    /// Between the daemon and the server.
-    pub(crate) stream: Proxy,
     /// Between the clients and the daemon.
     pub(crate) clients: Proxy,
+    /// How far its entries were read, and the position in the stream that they tell.
+    read: (u64, u64),
 }
 
-impl<'a> Place<'a> {
-    pub(crate) fn prepare(directory: &'a Path) -> Self {
-        let told = durable(directory);
-        let server = Server::start_with(&told.iter().map(String::as_str).collect::<Vec<_>>());
-        let stream = Proxy::start(server.address());
+impl Place {
+    /// Starts the daemon in this directory, to read from these servers.
+    pub(crate) fn prepare(directory: &Path, urls: String) -> Self {
         let mut place = Self {
-            directory,
+            directory: directory.to_owned(),
+            urls,
             // Where it leads is known when there is a daemon.
-            clients: Proxy::start(server.address()),
-            stream,
-            server,
+            clients: Proxy::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
             daemon: None,
+            read: (0, 0),
         };
         place.set_clock(0);
         place.restart_daemon();
@@ -46,11 +46,23 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn wait_until_ready(&self) {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.daemon().is_ready() {
-            assert!(Instant::now() < deadline, "the daemon gets ready");
-            std::thread::sleep(Duration::from_millis(5));
+        wait_until("the daemon is ready", || self.daemon().is_ready());
+    }
+
+    /// How far it has consumed the stream.
+    pub(crate) fn consumed(&mut self) -> u64 {
+        let (read, mut position) = self.read;
+        let (entries, _) = self
+            .daemon()
+            .list(&format!("/v1/entries?from={}", read + 1));
+        for entry in &entries {
+            let event = &entry["event"];
+            if event["type"] == "SourceAdvanced" && event["source"] == "OBJECTS" {
+                position = event["cursor"]["position"].as_u64().unwrap();
+            }
         }
+        self.read = (read + entries.len() as u64, position);
+        position
     }
 
     pub(crate) fn daemon(&self) -> &Quotad {
@@ -72,7 +84,7 @@ impl<'a> Place<'a> {
         ]
         .map(str::to_owned)
         .into();
-        arguments.push(format!("--nats.url=nats://{}", self.stream.address()));
+        arguments.push(format!("--nats.url={}", self.urls));
         arguments
     }
 
@@ -93,7 +105,7 @@ impl<'a> Place<'a> {
     }
 
     fn command(&self) -> Command {
-        let mut command = command(self.directory);
+        let mut command = command(&self.directory);
         command.args(self.arguments());
         shim::shift_clock(&mut command, &self.clock());
         command
@@ -104,7 +116,7 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn restart_daemon(&mut self) {
-        let daemon = Quotad::try_start(self.directory, &mut self.command()).unwrap();
+        let daemon = Quotad::try_start(&self.directory, &mut self.command()).unwrap();
         let address = daemon.api.strip_prefix("http://").unwrap();
         self.clients.lead_to(address.parse().unwrap());
         self.daemon = Some(daemon);
@@ -120,19 +132,5 @@ impl<'a> Place<'a> {
         }
         child.kill().unwrap();
         child.wait().unwrap();
-    }
-}
-
-/// Makes the server sync what it acknowledges, if it is new enough to be told; else the system keeps it.
-fn durable(directory: &Path) -> Vec<String> {
-    let file = directory.join("nats.conf").display().to_string();
-    std::fs::write(&file, "jetstream { sync_interval: always }\n").unwrap();
-    let known = Command::new("nats-server")
-        .args(["-t", "-c", &file])
-        .stderr(Stdio::null())
-        .status();
-    match known.unwrap().success() {
-        true => vec!["-c".to_owned(), file],
-        false => Vec::new(),
     }
 }

@@ -82,17 +82,15 @@ impl<'a> Producer<'a> {
     }
 
     #[tokio::main(flavor = "current_thread")]
-    pub(crate) async fn run(mut self, url: &str) -> Published {
-        let again = |_| Duration::from_millis(50);
-        let options = ConnectOptions::new().reconnect_delay_callback(again);
-        let context = jetstream::new(options.connect(url).await.unwrap());
+    pub(crate) async fn run(mut self, urls: &str) -> Published {
+        let mut context = connect(urls).await;
         let mut listed = 0;
         loop {
             let over = self.yard.is_over();
             let losses = self.yard.losses.load(Ordering::SeqCst);
             if losses > listed {
                 let all = self.list();
-                self.publish(&context, all).await;
+                self.publish(urls, &mut context, all).await;
                 listed = losses;
             }
             let answers = self.yard.answers.load(Ordering::Relaxed);
@@ -101,7 +99,7 @@ impl<'a> Producer<'a> {
                 continue;
             }
             let (events, all_taken) = self.make_events();
-            self.publish(&context, events).await;
+            self.publish(urls, &mut context, events).await;
             if over && all_taken {
                 return self.published;
             }
@@ -200,7 +198,7 @@ impl<'a> Producer<'a> {
     }
 
     /// Publishes events, now and then with repetitions of old ones, until every message is acknowledged.
-    async fn publish(&mut self, context: &jetstream::Context, events: Vec<String>) {
+    async fn publish(&mut self, urls: &str, context: &mut jetstream::Context, events: Vec<String>) {
         let mut messages = Vec::new();
         let mut rest = events.as_slice();
         while !rest.is_empty() {
@@ -223,8 +221,22 @@ impl<'a> Producer<'a> {
         while !waiting.is_empty() {
             assert!(Instant::now() < deadline, "messages are acknowledged");
             waiting = send(context, waiting).await;
+            if !waiting.is_empty() {
+                // Its server may be cut off from the others.
+                *context = connect(urls).await;
+            }
         }
     }
+}
+
+/// Connects to one of these servers.
+async fn connect(urls: &str) -> jetstream::Context {
+    let again = |_| Duration::from_millis(50);
+    let options = ConnectOptions::new()
+        .retry_on_initial_connect()
+        .reconnect_delay_callback(again);
+    let servers: Vec<_> = urls.split(',').collect();
+    jetstream::new(options.connect(servers).await.unwrap())
 }
 
 /// Publishes messages, and answers those that were not acknowledged.

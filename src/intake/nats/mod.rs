@@ -38,6 +38,10 @@ use crate::{
 /// First wait before a failed session is begun anew; doubled up to `nats.max_backoff`.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
+/// After so many failures in a row another connection is tried: of the servers in the list, this one may be cut off
+/// from those that hold the stream.
+const FAILURES_OF_A_CONNECTION: u32 = 2;
+
 /// The stream's consumption, as it runs.
 #[derive(Debug)]
 pub struct Running {
@@ -134,6 +138,7 @@ impl Intake {
     async fn run(mut self) {
         let stop = self.stop.clone();
         let mut wait = FIRST_WAIT;
+        let mut failures = 0;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
@@ -150,16 +155,30 @@ impl Intake {
                 }
                 ended => {
                     tracing::warn!(stream = %self.source, "{ended}; trying again in {wait:?}");
+                    failures += 1;
                 }
             }
             if self.status.get().cursor != before {
                 wait = FIRST_WAIT;
+                failures = 0;
+            }
+            if failures >= FAILURES_OF_A_CONNECTION {
+                failures = 0;
+                self.connect_anew().await;
             }
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
             wait = (wait * 2).min(self.settings.max_backoff.get());
+        }
+    }
+
+    /// Leaves this server for whichever of the list answers.
+    async fn connect_anew(&self) {
+        tracing::info!(stream = %self.source, "trying another connection");
+        if let Err(error) = self.client.force_reconnect().await {
+            tracing::warn!(%error, "the client does not connect anew");
         }
     }
 }

@@ -1,0 +1,230 @@
+//! A daemon and a cluster of servers that hold three copies of the stream: what is done to them, and to the network
+//! between the servers.
+
+use std::{path::Path, time::Duration};
+
+use async_nats::jetstream::{
+    self,
+    stream::{Config, StorageType},
+};
+use rustix::process::Signal;
+
+use crate::{
+    Yard,
+    account::Losses,
+    faults::last,
+    place::Place,
+    rounds::{Fired, Scene, wait_until},
+    scratch,
+    support::{
+        cluster::{Cluster, NODES},
+        proxy::Mode,
+        random::Random,
+    },
+};
+
+/// Both.
+pub(crate) struct Clustered {
+    place: Place,
+    cluster: Cluster,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Fault {
+    KillLeader,
+    KillFollower,
+    /// And what it had stored is gone.
+    WipeFollower,
+    KillAll,
+    KillDaemonAndLeader,
+    StopLeader,
+    StopFollower,
+    /// The leader and the others do not hear of each other; what is on its way comes later.
+    IsolateLeader,
+    /// The same for the server that the daemon is connected to; connections between the servers end.
+    IsolateDaemon,
+    /// No server hears of another one.
+    Scatter,
+    CutRoutes,
+    StepDown,
+}
+
+impl Clustered {
+    pub(crate) fn prepare(directory: &Path) -> Self {
+        let cluster = Cluster::start(scratch());
+        create_stream(&cluster.urls());
+        cluster.wait_until_current();
+        let place = Place::prepare(directory, cluster.urls());
+        Self { place, cluster }
+    }
+
+    fn leader(&self) -> usize {
+        self.cluster.wait_for_leader(0, |_| true)
+    }
+
+    /// Kills a server, and starts it again once the others go on without it.
+    fn kill(&mut self, node: usize, wipe: bool, yard: &Yard) {
+        self.cluster.kill(node);
+        self.goes_on_without(node, yard);
+        if wipe {
+            self.cluster.wipe(node);
+        }
+        self.cluster.start_node(node);
+    }
+
+    /// Waits until the others have a leader, who takes messages.
+    fn goes_on_without(&self, node: usize, yard: &Yard) {
+        let cluster = &self.cluster;
+        for other in cluster.others(node) {
+            cluster.wait_for_leader(other, |leader| leader != node);
+        }
+        let urls = cluster.urls_but(node);
+        let before = last(&urls);
+        wait_until("messages come in", || {
+            yard.wait_for_answers(10);
+            last(&urls) > before
+        });
+    }
+
+    /// Waits until the daemon consumes what these servers have taken by now.
+    fn consumes(&mut self, urls: &str) {
+        let wanted = last(urls);
+        wait_until("the daemon consumes what comes in", || {
+            self.place.consumed() >= wanted
+        });
+    }
+}
+
+impl Scene for Clustered {
+    type Fault = Fault;
+    const ALL: &'static [Fault] = &[
+        Fault::KillLeader,
+        Fault::KillFollower,
+        Fault::WipeFollower,
+        Fault::KillAll,
+        Fault::KillDaemonAndLeader,
+        Fault::StopLeader,
+        Fault::StopFollower,
+        Fault::IsolateLeader,
+        Fault::IsolateDaemon,
+        Fault::Scatter,
+        Fault::CutRoutes,
+        Fault::StepDown,
+    ];
+
+    const REST: Duration = Duration::from_millis(80);
+    const ANSWERS: u64 = 60;
+
+    fn place(&mut self) -> &mut Place {
+        &mut self.place
+    }
+
+    fn urls(&self) -> String {
+        self.cluster.urls()
+    }
+
+    fn do_to(&mut self, fault: Fault, random: &mut Random, yard: &Yard) {
+        self.settle();
+        let leader = self.leader();
+        let follower = (leader + 1 + random.index(NODES - 1)) % NODES;
+        let while_answered =
+            |random: &mut Random| yard.wait_for_answers(random.below(Self::ANSWERS));
+        match fault {
+            Fault::KillLeader => self.kill(leader, false, yard),
+            Fault::KillFollower => self.kill(follower, false, yard),
+            Fault::WipeFollower => self.kill(follower, true, yard),
+            Fault::KillAll => {
+                for node in 0..NODES {
+                    self.cluster.kill(node);
+                }
+                while_answered(random);
+                for node in 0..NODES {
+                    self.cluster.start_node(node);
+                }
+            }
+            Fault::KillDaemonAndLeader => {
+                self.place.kill_daemon();
+                self.cluster.kill(leader);
+                self.place.restart_daemon();
+                self.place.wait_until_ready();
+                self.cluster.start_node(leader);
+            }
+            Fault::StopLeader => {
+                self.cluster.signal(leader, Signal::STOP);
+                self.goes_on_without(leader, yard);
+                self.cluster.signal(leader, Signal::CONT);
+            }
+            Fault::StopFollower => {
+                self.cluster.signal(follower, Signal::STOP);
+                while_answered(random);
+                self.cluster.signal(follower, Signal::CONT);
+            }
+            Fault::IsolateLeader => {
+                self.cluster.set_links(leader, Mode::Hold);
+                self.goes_on_without(leader, yard);
+                self.cluster.set_links(leader, Mode::Pass);
+            }
+            Fault::IsolateDaemon => {
+                let node = self.cluster.server_of("quotad").expect("it is connected");
+                self.cluster.set_links(node, Mode::Refuse);
+                assert!(self.cluster.cut_links(node) > 0, "it had connections");
+                self.goes_on_without(node, yard);
+                self.consumes(&self.cluster.urls_but(node));
+                self.cluster.set_links(node, Mode::Pass);
+            }
+            Fault::Scatter => {
+                for node in 0..NODES {
+                    self.cluster.set_links(node, Mode::Hold);
+                }
+                while_answered(random);
+                for node in 0..NODES {
+                    self.cluster.set_links(node, Mode::Pass);
+                }
+            }
+            Fault::CutRoutes => {
+                assert!(self.cluster.cut_links(leader) > 0, "it had connections");
+            }
+            Fault::StepDown => {
+                step_down(&self.cluster.urls());
+                self.cluster.wait_for_leader(leader, |new| new != leader);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        self.cluster.wait_until_current();
+        self.consumes(&self.cluster.urls());
+    }
+
+    fn losses(_: &Fired<Fault>) -> Losses {
+        Losses {
+            purged: 0,
+            recreated: 0,
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn create_stream(urls: &str) {
+    let servers: Vec<_> = urls.split(',').collect();
+    let context = jetstream::new(async_nats::connect(servers).await.unwrap());
+    let config = Config {
+        name: "OBJECTS".to_owned(),
+        subjects: vec!["quota.objects.>".to_owned()],
+        storage: StorageType::File,
+        num_replicas: NODES,
+        ..Config::default()
+    };
+    context.create_stream(config).await.unwrap();
+}
+
+/// Has the leader of the stream hand over to another server.
+#[tokio::main(flavor = "current_thread")]
+async fn step_down(urls: &str) {
+    let servers: Vec<_> = urls.split(',').collect();
+    let client = async_nats::connect(servers).await.unwrap();
+    let subject = "$JS.API.STREAM.LEADER.STEPDOWN.OBJECTS";
+    let answer = client.request(subject, "".into()).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer.payload).into_owned();
+    assert!(answer.contains("\"success\":true"), "{answer}");
+}

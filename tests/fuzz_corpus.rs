@@ -72,5 +72,5 @@ macro_rules! replays {
 }
 
 replays! {
-    admission checkpoint config entries events fold http import journal kube quantity snapshot
+    admission checkpoint config entries events fold http import journal kube listing quantity snapshot
 }

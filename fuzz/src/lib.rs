@@ -15,6 +15,7 @@ pub mod http;
 pub mod import;
 pub mod journal;
 pub mod kube;
+pub mod listing;
 pub mod quantity;
 pub mod snapshot;
 mod world;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     ("import", import::run),
     ("journal", journal::run),
     ("kube", kube::run),
+    ("listing", listing::run),
     ("quantity", quantity::run),
     ("snapshot", snapshot::run),
 ];

@@ -31,6 +31,7 @@ mod tls;
 mod token;
 mod watch;
 
+pub use drift::objects_of;
 pub use ledger::import_from;
 
 use std::{ffi::OsString, io, process::ExitCode};

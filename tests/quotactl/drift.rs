@@ -111,41 +111,35 @@ fn without_drift_nothing_is_told_and_with_it_the_very_objects() {
             "LISTING"
         ]
     );
-    assert_eq!(found[1][..4], ["gone", "team-a", "pods", "gone"]);
-    assert_eq!(
-        (
-            found[1][4].contains("requests.cpu=1"),
-            found[1][5],
-            found[1][6]
-        ),
-        (true, "<none>", "u4")
-    );
-    assert_eq!(found[2][..4], ["gone", "team-a", "pods", "old"]);
-    assert_eq!(found[3][..4], ["changed", "team-a", "pods", "db"]);
+    assert_eq!(found[1][..4], ["changed", "team-a", "pods", "db"]);
     assert!(
-        found[3][4].contains("requests.cpu=1") && found[3][5].contains("requests.cpu=1500m"),
+        found[1][4].contains("requests.cpu=1") && found[1][5].contains("requests.cpu=1500m"),
         "{found:?}"
     );
     assert!(
-        !found[3][4].contains("pods"),
+        !found[1][4].contains("pods"),
         "only what differs: {found:?}"
     );
     assert_eq!(
-        (found[4][0], found[4][3], found[4][6]),
+        (found[2][0], found[2][3], found[2][6]),
         ("recreated", "old", "u9")
     );
     assert_eq!(
-        (found[5][0], found[5][3], found[5][4]),
+        (found[3][0], found[3][3], found[3][4]),
         ("missing", "fresh", "<none>")
     );
+    assert_eq!(found[4][..4], ["gone", "team-a", "pods", "gone"]);
+    assert!(found[4][4].contains("requests.cpu=1"), "{found:?}");
+    assert_eq!((found[4][5], found[4][6]), ("<none>", "u4"));
+    assert_eq!(found[5][..4], ["gone", "team-a", "pods", "old"]);
 
     let told: Value =
         serde_json::from_str(&daemon.run("drift -f - -o json", &listing).out).unwrap();
     assert_eq!((&told["listed"], &told["believed"]), (&json!(4), &json!(4)));
-    assert_eq!(told["items"][0]["difference"], "gone");
-    assert_eq!(told["items"][0]["known"]["uid"], "u4");
+    assert_eq!(told["items"][3]["difference"], "gone");
+    assert_eq!(told["items"][3]["known"]["uid"], "u4");
     let names = daemon.run("drift -f - -o name", &listing);
-    assert_eq!(names.out.lines().next(), Some("pods/gone"));
+    assert_eq!(names.out.lines().next(), Some("pods/db"));
     assert_eq!(entries(&daemon), before, "nothing was changed");
 }
 
@@ -156,21 +150,24 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
         pod("db", "u2", "1"),
         pod("gone", "u4", "1"),
     ]);
-    let limits = |pods: &str| {
+    let limits = |name: &str, uid: &str, pods: &str| {
         json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": pods}},
-            "metadata": {"name": "adopted", "namespace": "team-a", "uid": "q1", "resourceVersion": "7"}
+            "metadata": {"name": name, "namespace": "team-a", "uid": uid, "resourceVersion": "7"}
         })
     };
-    daemon.done(
-        "push -",
-        &json!({"type": "ADDED", "object": limits("10")}).to_string(),
-    );
+    for quota in [limits("adopted", "q1", "10"), limits("anew", "q5", "9")] {
+        daemon.done(
+            "push -",
+            &json!({"type": "ADDED", "object": quota}).to_string(),
+        );
+    }
     let mut objects = vec![
         pod("web", "u1", "500m"),
         pod("db", "u2", "250m"),
         pod("fresh", "u5", "250m"),
-        limits("5"),
+        limits("adopted", "q1", "5"),
+        limits("anew", "q6", "4"),
     ];
     // Many more, so that they go in several pieces.
     objects.extend(
@@ -195,12 +192,12 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
     assert!(
         corrected
             .err
-            .ends_with(": 1 gone, 2 changed, 1201 missing\n1204 corrected\n"),
+            .ends_with(": 2 gone, 2 changed, 1201 missing, 1 recreated\n1206 corrected\n"),
         "{}",
         corrected.err
     );
     let found = rows(&corrected);
-    assert_eq!(found.len(), 1204);
+    assert_eq!(found.len(), 1206);
     assert!(found.iter().all(|row| row.last() == Some(&"corrected")));
     let limited = found.iter().find(|row| row[3] == "adopted").unwrap();
     assert_eq!(limited[4..6], ["hard.pods=10", "hard.pods=5"]);
@@ -213,10 +210,9 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
             .any(|row| row[..2] == ["compute", "requests.cpu"] && row[3] == "1"),
         "{usage:?}"
     );
-    assert!(
-        usage.iter().any(|row| row[..3] == ["adopted", "pods", "5"]),
-        "{usage:?}"
-    );
+    for limit in [["adopted", "pods", "5"], ["anew", "pods", "4"]] {
+        assert!(usage.iter().any(|row| row[..3] == limit), "{usage:?}");
+    }
     let written: Value = serde_json::from_str(
         &daemon.done(&format!("get entries --from {} -o json", before + 1), ""),
     )
@@ -235,11 +231,11 @@ fn what_differs_is_put_right_and_then_there_is_no_drift() {
     );
     assert_eq!(
         metric(&daemon, r#"correction="ended",cause="drift""#).as_deref(),
-        Some("1")
+        Some("2")
     );
     assert_eq!(
         metric(&daemon, r#"correction="set",cause="drift""#).as_deref(),
-        Some("1203")
+        Some("1204")
     );
 
     let directory = daemon.stop();

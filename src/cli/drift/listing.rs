@@ -290,6 +290,8 @@ impl<F> Items<'_, F> {
             items: Option<IgnoredAny>,
         }
         let text = item.get();
+        // Serde would read a list as the fields in their order.
+        let fields = text.strip_prefix('{').ok_or("is no object")?;
         let head: Head = serde_json::from_str(text).map_err(|_| "is no object")?;
         let is_list = head
             .kind
@@ -297,10 +299,7 @@ impl<F> Items<'_, F> {
             .is_some_and(|kind| kind.ends_with("List"));
         match (&self.item_type, head.kind, head.metadata) {
             _ if is_list && head.items.is_some() => Err("is a list within a list"),
-            (Some(of_each), None, Some(_)) => {
-                let fields = text.strip_prefix('{').ok_or("is no object")?;
-                Ok([of_each, ",", fields].concat().into())
-            }
+            (Some(of_each), None, Some(_)) => Ok([of_each, ",", fields].concat().into()),
             _ => Ok(text.into()),
         }
     }

@@ -44,6 +44,22 @@ struct Difference {
     object: Option<Box<str>>,
 }
 
+/// The objects of a listing, each as JSON text. It may still be refused when its end is read: then none of them counts.
+///
+/// # Errors
+/// Why it cannot be read, or is not whole.
+pub fn objects_of(input: impl Read) -> Result<Vec<Box<str>>, String> {
+    let mut objects = Vec::new();
+    let read = listing::read(input, |item| {
+        objects.push(item.text);
+        Ok(())
+    });
+    match read {
+        Ok(_) => Ok(objects),
+        Err(failure) => Err(failure.message),
+    }
+}
+
 /// Compares the ledger with a listing; fails with [`Exit::Conflict`] if they differ.
 pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let asked = Asked {
@@ -69,7 +85,8 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
         mut differences, ..
     } = compared;
     let gone = known.gone.len();
-    differences.splice(0..0, known.gone.iter().cloned());
+    // What takes a name is set before the one that had it is ended, so that a quota's limits hold all the time.
+    differences.extend(known.gone);
     let report = Report {
         differences,
         listed: compared.count,

@@ -28,6 +28,10 @@ struct Fields<'a> {
 
 /// Reads an object that is there: a Kubernetes object, or the fields of a plain event.
 pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Told, Fault> {
+    // Serde would read a list as the fields in their order.
+    if !text.trim_ascii_start().starts_with('{') {
+        return Err(Fault::shape("it is no object"));
+    }
     let fields: Fields<'_> = serde_json::from_str(text)?;
     if fields.api_version.is_some() || fields.kind.is_some() || fields.metadata.is_some() {
         return read_object(reader, Change::Alive, text, now);

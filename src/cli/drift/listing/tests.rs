@@ -97,6 +97,7 @@ fn what_is_cut_off_or_no_listing_is_refused() {
     }
     assert!(why("7").contains("a list of objects"));
     assert!(why("[7]").contains("item 1 is no object"));
+    assert!(why(r#"[["Pod",{},null]]"#).contains("item 1 is no object"));
     assert!(why(&format!("[{A},{list}]")).contains("item 2 is a list within a list"));
     assert!(why(r#"{"kind":"PodList","apiVersion":"v1"}"#).contains("a list without items"));
     assert!(why(r#"{"kind":"ConfigMap","items":[]}"#).contains("ConfigMap"));

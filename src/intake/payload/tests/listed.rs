@@ -50,7 +50,11 @@ fn what_does_not_count_is_passed_over_and_what_is_no_object_refused() {
         assert!(listed(text).unwrap().is_none(), "{text}");
     }
     for (text, why) in [
-        ("7", "invalid type"),
+        ("7", "no object"),
+        (
+            r#"[null,null,null,"a","pods","n","u",null,null]"#,
+            "no object",
+        ),
         ("{}", "neither"),
         (
             r#"{"metadata":{"name":"n","namespace":"a"}}"#,

@@ -1,6 +1,6 @@
 //! Grants beside much data, beside upkeep, and what they leave on disk.
 
-use std::{path::Path, process::Command};
+use std::{path::Path, process::Command, thread, time::Duration};
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::{
     generate::Shape,
     subject::{Bench, Bound, Target},
     support::{
-        disk::allotted,
+        disk::{allotted, device_written},
         document::{ms, whole},
         measured::{Measured, quotactl_bench},
         process::Quotad,
@@ -116,21 +116,29 @@ pub fn upkeep(bench: &Bench) -> Vec<Target> {
 /// Bytes that go to the disk, and bytes that stay, beside the bytes of the entries.
 pub fn disk(bench: &Bench) -> Vec<Target> {
     let directory = bench.new_directory();
-    let daemon = Quotad::start(directory.path(), &[]);
+    // Small segments, so that what is prepared ahead of need weighs little in a short run.
+    let daemon = Quotad::start(directory.path(), &["--journal.segment-bytes=1MiB"]);
     let before = daemon.written();
+    let device_before = device_written(directory.path());
     load(bench, &daemon, 256, 1, bench.seconds * 2.0);
+    // What goes behind the answers comes within a second.
+    thread::sleep(Duration::from_secs(3));
     let written = (daemon.written() - before) as f64;
+    let device = device_written(directory.path()).zip(device_before);
     daemon.stop();
     let stat = stat(directory.path());
     let encoded = stat["payloadBytes"].as_f64().unwrap_or(0.0);
     let entries = stat["entries"].as_f64().unwrap_or(0.0);
+    let device = device.map_or("unknown".to_owned(), |(after, before)| {
+        format!("{:.0} B", (after - before) as f64 / entries)
+    });
     let mut targets = vec![Target {
         what: "bytes written / bytes of encoded entries, at saturation",
         value: written / encoded,
         bound: Bound::AtMost(4.0),
         unit: "",
         detail: format!(
-            "{:.0} and {:.0} B for each of {} entries, 256 connections",
+            "{:.0} and {:.0} B for each of {} entries, 256 connections, segments of 1 MiB; written to the device, by all processes: {device}",
             written / entries,
             encoded / entries,
             whole(entries)

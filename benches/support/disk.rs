@@ -1,9 +1,9 @@
 //! What the disk alone takes.
 
 use std::{
-    fs::File,
+    fs::{File, metadata, read_to_string},
     io::Write as _,
-    os::unix::fs::FileExt as _,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
     path::Path,
     time::{Duration, Instant},
 };
@@ -35,7 +35,6 @@ pub fn fdatasync_us(directory: &Path, span: Duration) -> f64 {
 
 /// Bytes of all files below a directory, as the file system has allotted them.
 pub fn allotted(directory: &Path) -> u64 {
-    use std::os::unix::fs::MetadataExt as _;
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     entries
         .filter_map(Result::ok)
@@ -46,4 +45,13 @@ pub fn allotted(directory: &Path) -> u64 {
             Err(_) => 0,
         })
         .sum()
+}
+
+/// Bytes that were written to the device below a directory, by whomever; none where Linux does not tell.
+pub fn device_written(directory: &Path) -> Option<u64> {
+    let device = metadata(directory).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let stat = read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).ok()?;
+    let sectors: u64 = stat.split_whitespace().nth(6)?.parse().ok()?;
+    Some(sectors * 512)
 }

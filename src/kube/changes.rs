@@ -268,18 +268,20 @@ impl Window {
     }
 
     fn touch(&mut self, sequence: Sequence, namespace: Name, only_a_quota: bool) {
-        let before = self.touched.get(&namespace).copied();
-        let known = before.map_or(self.floor, |before| before.figures);
-        let figures = if only_a_quota { known } else { sequence };
-        self.touched.insert(
-            namespace.clone(),
-            Touched {
-                figures,
-                anything: sequence,
-            },
-        );
-        if let Some(before) = before {
-            self.by_time.remove(&before.anything);
+        match self.touched.get_mut(&namespace) {
+            Some(known) => {
+                self.by_time.remove(&known.anything);
+                known.anything = sequence;
+                if !only_a_quota {
+                    known.figures = sequence;
+                }
+            }
+            None => {
+                let figures = if only_a_quota { self.floor } else { sequence };
+                let anything = sequence;
+                let touched = Touched { figures, anything };
+                self.touched.insert(namespace.clone(), touched);
+            }
         }
         self.by_time.insert(sequence, namespace);
         if self.by_time.len() > WINDOW

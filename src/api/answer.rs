@@ -1,7 +1,9 @@
 //! Answers in JSON.
 
-use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
@@ -22,8 +24,13 @@ pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
 
 /// An answer with this JSON text.
 pub(super) fn written(status: StatusCode, text: Vec<u8>) -> Response {
-    let content_type = [(header::CONTENT_TYPE, "application/json")];
-    (status, content_type, Bytes::from(text)).into_response()
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static("application/json");
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response
 }
 
 /// The answer 200 with this body.
@@ -56,12 +63,15 @@ pub(super) fn plain(path: &str) -> (&str, &str) {
     path.split_at(end.unwrap_or(path.len()))
 }
 
-/// A path made of fixed text and of segments that may hold anything.
-pub(super) fn location(segments: &[&str]) -> Option<HeaderValue> {
-    let bytes: usize = segments.iter().map(|segment| segment.len() + 1).sum();
+/// A path made of fixed text, each with a segment behind it that may hold anything.
+pub(super) fn location(pieces: &[(&str, &str)]) -> Option<HeaderValue> {
+    let bytes: usize = pieces
+        .iter()
+        .map(|(fixed, segment)| fixed.len() + segment.len())
+        .sum();
     let mut path = String::with_capacity(bytes);
-    for segment in segments {
-        path.push('/');
+    for (fixed, segment) in pieces {
+        path.push_str(fixed);
         let (plain, rest) = plain(segment);
         path.push_str(plain);
         if !rest.is_empty() {
@@ -77,7 +87,7 @@ mod tests {
 
     #[test]
     fn segments_are_escaped() {
-        let path = location(&["v1", "a b", "x/y%", "ü"]).unwrap();
-        assert_eq!(path, "/v1/a%20b/x%2Fy%25/%C3%BC");
+        let path = location(&[("/v1/", "a b"), ("/", "x/y%"), ("/z/", "ü")]).unwrap();
+        assert_eq!(path, "/v1/a%20b/x%2Fy%25/z/%C3%BC");
     }
 }

@@ -82,7 +82,7 @@ fn location(view: &QuotaView) -> Option<HeaderValue> {
     let QuotaRecord {
         namespace, name, ..
     } = &*view.record;
-    answer::location(&["v1", "namespaces", namespace, "quotas", name])
+    answer::location(&[("/v1/namespaces/", namespace), ("/quotas/", name)])
 }
 
 /// The path says it; the manifest may say the same.

@@ -1,6 +1,9 @@
 //! Making and reading reservations.
 
-use std::{io::Write as _, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use axum::{
     extract::State,
@@ -109,82 +112,83 @@ pub(super) fn show(app: &App, status: StatusCode, view: &ReservationView, head: 
         lagging: app.lags(),
         ..Shown::from(view)
     };
-    let mut text = Vec::with_capacity(answer::ANSWER_BYTES);
+    let mut text = String::with_capacity(answer::ANSWER_BYTES);
     match shown.write(&mut text) {
-        Ok(()) => answer::written(status, text),
+        Ok(()) => answer::written(status, text.into()),
         Err(error) => Problem::internal(&error).into_response(),
     }
 }
 
 impl Shown<'_> {
-    /// The same text that serde makes of it, in a quarter of the time: this is the answer that most callers wait for.
-    fn write(&self, out: &mut Vec<u8>) -> std::io::Result<()> {
+    /// The same text that serde makes of it, in a fraction of the time: this is the answer that most callers wait for.
+    fn write(&self, out: &mut String) -> fmt::Result {
         let HolderView {
             api_version,
             kind,
             name,
             uid,
         } = &self.reserved_by;
-        field(out, b"{\"namespace\":", self.namespace)?;
-        out.extend_from_slice(b",\"reservedBy\":{");
+        field(out, "{\"namespace\":", self.namespace);
+        out.push_str(",\"reservedBy\":{");
         for (key, text) in [
-            (&b"\"apiVersion\":"[..], api_version),
-            (b"\"kind\":", kind),
-            (b"\"name\":", name),
+            ("\"apiVersion\":", api_version),
+            ("\"kind\":", kind),
+            ("\"name\":", name),
         ] {
             if !text.is_empty() {
-                field(out, key, text)?;
-                out.push(b',');
+                field(out, key, text);
+                out.push(',');
             }
         }
-        // A uid is printable ASCII, but may hold what has to be escaped.
-        field(out, b"\"uid\":", &uid.to_string())?;
-        out.extend_from_slice(b"},\"reserved\":{");
+        field(out, "\"uid\":", &uid.to_string());
+        out.push_str("},\"reserved\":{");
         for (index, (name, quantity)) in self.reserved.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            field(out, b"", name)?;
-            write!(out, ":\"{quantity}\"")?;
+            field(out, if index > 0 { "," } else { "" }, name);
+            quoted(out, ":", quantity)?;
         }
-        write!(out, "}},\"state\":\"{}\"", self.state)?;
+        field(out, "},\"state\":", self.state);
         if let Some(detail) = self.detail {
-            field(out, b",\"detail\":", detail)?;
+            field(out, ",\"detail\":", detail);
         }
-        let (created, expires) = (self.created_time, self.expiration_time);
-        write!(
-            out,
-            ",\"createdTime\":\"{created}\",\"expirationTime\":\"{expires}\""
-        )?;
-        if let Some(ended) = self.ended_time {
-            write!(out, ",\"endedTime\":\"{ended}\"")?;
+        quoted(out, ",\"createdTime\":", &self.created_time)?;
+        quoted(out, ",\"expirationTime\":", &self.expiration_time)?;
+        if let Some(ended) = &self.ended_time {
+            quoted(out, ",\"endedTime\":", ended)?;
         }
-        if let Some(Head { sequence, time }) = self.as_of {
-            write!(
-                out,
-                ",\"asOf\":{{\"sequence\":{sequence},\"time\":\"{time}\"}}"
-            )?;
+        if let Some(Head { sequence, time }) = &self.as_of {
+            write!(out, ",\"asOf\":{{\"sequence\":{sequence}")?;
+            quoted(out, ",\"time\":", time)?;
+            out.push('}');
         }
         if self.lagging {
-            out.extend_from_slice(b",\"lagging\":true");
+            out.push_str(",\"lagging\":true");
         }
-        out.push(b'}');
+        out.push('}');
         Ok(())
     }
 }
 
+/// Appends a field whose value never holds what has to be escaped.
+fn quoted(out: &mut String, key: &str, value: &impl fmt::Display) -> fmt::Result {
+    out.push_str(key);
+    out.push('"');
+    write!(out, "{value}")?;
+    out.push('"');
+    Ok(())
+}
+
 /// Appends a field that may hold any text.
-fn field(out: &mut Vec<u8>, key: &[u8], text: &str) -> std::io::Result<()> {
-    out.extend_from_slice(key);
+fn field(out: &mut String, key: &str, text: &str) {
+    out.push_str(key);
     let is_escaped = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
     // All of it, since that is quicker than to look for the first.
     if text.bytes().fold(false, |any, byte| any | is_escaped(byte)) {
-        return Ok(serde_json::to_writer(out, text)?);
+        out.push_str(&serde_json::Value::from(text).to_string());
+    } else {
+        out.push('"');
+        out.push_str(text);
+        out.push('"');
     }
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
-    Ok(())
 }
 
 /// A wish that was granted.
@@ -270,14 +274,11 @@ fn created(app: &App, granted: &Granted, head: Head) -> Response {
     let mut response = show(app, StatusCode::CREATED, &granted.view, head);
     let reservation = &granted.view.reservation;
     let uid = reservation.uid.to_string();
-    let segments = [
-        "v1",
-        "namespaces",
-        &reservation.namespace,
-        "reservations",
-        &uid,
-    ];
-    if let Some(location) = answer::location(&segments) {
+    let location = answer::location(&[
+        ("/v1/namespaces/", &reservation.namespace),
+        ("/reservations/", &uid),
+    ]);
+    if let Some(location) = location {
         response.headers_mut().insert(header::LOCATION, location);
     }
     response
@@ -373,10 +374,9 @@ mod tests {
                 as_of: known.then_some(Head { sequence, time }),
                 lagging,
             };
-            let mut text = Vec::new();
+            let mut text = String::new();
             shown.write(&mut text).unwrap();
-            let theirs = serde_json::to_vec(&shown).unwrap();
-            prop_assert_eq!(String::from_utf8(text), String::from_utf8(theirs));
+            prop_assert_eq!(text, serde_json::to_string(&shown).unwrap());
         }
     }
 }

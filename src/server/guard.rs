@@ -73,7 +73,7 @@ where
         %method,
         path = request.uri().path(),
     );
-    let mut response = bounded(options, clock, route, request, answer)
+    let mut response = bounded(options, (clock, began), route, request, answer)
         .instrument(span.clone())
         .await;
     response.headers_mut().insert(REQUEST_ID, id.clone());
@@ -100,7 +100,7 @@ where
 
 async fn bounded<B, F>(
     options: &Options,
-    clock: &Clock,
+    (clock, began): (&Clock, Instant),
     route: &str,
     request: Request<B>,
     answer: impl FnOnce(Request) -> F,
@@ -119,7 +119,7 @@ where
     let (body, progress) = Bounded::new(body, most, options.body_timeout, &options.room);
     let request = Request::from_parts(parts, Body::new(body));
     let answered = AssertUnwindSafe(answer(request)).catch_unwind();
-    match clock.within(answered).await {
+    match clock.within(began.into(), answered).await {
         Some(Ok(_)) if progress.is_too_large() => too_large(most),
         Some(Ok(_)) if progress.has_stalled() => body_timed_out(),
         Some(Ok(_)) if progress.is_crowded_out() => {

@@ -107,9 +107,9 @@ impl Clock {
         Self(Arc::new(Mutex::new(Unhurried::new(limit))))
     }
 
-    /// Carries out what has so much time from now on; none: it took longer.
-    pub(super) async fn within<F: Future>(&self, work: F) -> Option<F::Output> {
-        let deadline = Instant::now() + self.0.lock().least;
+    /// Carries out what began at this time; none: it took longer than it may.
+    pub(super) async fn within<F: Future>(&self, began: Instant, work: F) -> Option<F::Output> {
+        let deadline = began + self.0.lock().least;
         let mut work = pin!(work);
         poll_fn(|cx| match work.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
@@ -124,10 +124,10 @@ pub(super) struct Timed<S> {
     stream: S,
     phase: Phase,
     patience: Patience,
-    /// The phase that `deadline` was set for.
+    /// The phase that `deadline` is of.
     seen: u8,
-    /// Until when the peer may keep us waiting.
-    deadline: Instant,
+    /// Until when the peer may keep us waiting; none as long as it does not.
+    deadline: Option<Instant>,
     reading: Unhurried,
     /// Set while the peer takes no bytes.
     writing: Option<Pin<Box<Sleep>>>,
@@ -135,14 +135,13 @@ pub(super) struct Timed<S> {
 
 impl<S> Timed<S> {
     pub(super) fn new(stream: S, phase: Phase, patience: Patience) -> Self {
-        let deadline = Instant::now() + patience.head;
         let reading = Unhurried::new(patience.shorter());
         Self {
             stream,
             phase,
             patience,
             seen: HEAD,
-            deadline,
+            deadline: None,
             reading,
             writing: None,
         }
@@ -150,11 +149,19 @@ impl<S> Timed<S> {
 
     fn enter(&mut self, phase: u8) {
         self.seen = phase;
-        match phase {
-            HEAD => self.deadline = Instant::now() + self.patience.head,
-            IDLE => self.deadline = Instant::now() + self.patience.idle,
-            _ => {}
-        }
+        self.deadline = None;
+    }
+
+    /// Whether the peer has kept us waiting for too long in this phase.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let patience = match self.seen {
+            HEAD => self.patience.head,
+            _ => self.patience.idle,
+        };
+        let deadline = *self
+            .deadline
+            .get_or_insert_with(|| Instant::now() + patience);
+        self.reading.poll(cx, deadline)
     }
 
     /// Passes on what a write returned, unless the peer has taken nothing for too long.
@@ -200,8 +207,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         if phase == BUSY {
             return Poll::Pending;
         }
-        let deadline = self.deadline;
-        ready!(self.reading.poll(cx, deadline));
+        ready!(self.poll_deadline(cx));
         if phase == HEAD {
             metrics::limit_reached(Limit::HeaderTimeout);
         }

@@ -13,6 +13,7 @@ use quota_ledger::{
     object::{Footprint, GroupResource, NoContext, Traits},
     quota::spec::Spec,
     resource::ResourceList,
+    source::{self, Item},
     state::State,
     uid::Uid,
 };
@@ -21,7 +22,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// All cases, and how often each does what it measures.
-pub(super) const ALL: [(&str, u64); 8] = [
+pub(super) const ALL: [(&str, u64); 10] = [
     ("decide a reservation", TIMES),
     ("decide one of a batch of 100 reservations", TIMES),
     ("grant a reservation in place of another", TIMES),
@@ -30,6 +31,8 @@ pub(super) const ALL: [(&str, u64); 8] = [
     ("decode an entry", ENTRIES as u64),
     ("read a pod of a review", TIMES),
     ("read a plain event", TIMES),
+    ("read a watch event of a pod", TIMES),
+    ("observe an object", TIMES),
 ];
 
 const TIMES: u64 = 1000;
@@ -49,7 +52,9 @@ pub(super) fn run(name: &str, measured: fn(&mut dyn FnMut())) {
         "encode an entry" => encoding(measured),
         "decode an entry" => decoding(measured),
         "read a pod of a review" => reviewing(measured),
-        "read a plain event" => reading(measured),
+        "read a plain event" => reading(&[plain_event(42)], measured),
+        "read a watch event of a pod" => reading(&pods(), measured),
+        "observe an object" => observing(measured),
         _ => panic!("there is no case {name:?}"),
     }
 }
@@ -154,17 +159,48 @@ fn reviewing(measured: fn(&mut dyn FnMut())) {
     });
 }
 
-fn reading(measured: fn(&mut dyn FnMut())) {
-    let event = Bytes::from_static(
-        br#"{"type":"ADDED","namespace":"team-7","resource":"widgets.example.com","name":"widget-00000042","uid":"0190a2b4-7c1e-7000-8000-000000000042","resourceVersion":"42","usage":{"requests.example.com/units":"3","requests.cpu":"250m"}}"#,
-    );
+fn plain_event(number: u64) -> Bytes {
+    Bytes::from(format!(
+        r#"{{"type":"ADDED","namespace":"team-7","resource":"widgets.example.com","name":"widget-{number:08}","uid":"0190a2b4-7c1e-7000-8000-{number:012x}","resourceVersion":"{number}","usage":{{"requests.example.com/units":"3","requests.cpu":"250m"}}}}"#
+    ))
+}
+
+/// All events of pods in the recording; 3.4 KB on average.
+fn pods() -> Vec<Bytes> {
+    let is_pod = |line: &&str| line.contains(r#""object":{"kind":"Pod","#);
+    let pods = RECORDING.lines().filter(is_pod);
+    pods.map(|line| Bytes::from_static(line.as_bytes()))
+        .collect()
+}
+
+fn reading(events: &[Bytes], measured: fn(&mut dyn FnMut())) {
     let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
     measured(&mut || {
-        for _ in 0..TIMES {
+        for event in events.iter().cycle().take(TIMES as usize) {
             for event in reader.read(event.clone(), Timestamp::EPOCH) {
                 black_box(event).map_err(|_| "rejected").expect("an event");
             }
         }
+    });
+}
+
+/// From what was read of plain events to entries that are encoded: all that follows but the disk.
+fn observing(measured: fn(&mut dyn FnMut())) {
+    let reader = Arc::new(Reader::new(&BTreeMap::new(), true));
+    let read = |number| reader.read(plain_event(number), Timestamp::EPOCH);
+    let sightings = (0..TIMES).flat_map(read).map(|event| {
+        let sighting = event.ok().and_then(|event| event.sighting);
+        Item::Sighting(sighting.expect("an object"))
+    });
+    let mut items = Some(sightings.collect());
+    let (mut state, mut open) = (fold(&entries()), Open::default());
+    let now = state.head().time;
+    let actor = Actor::named("stream/OBJECTS");
+    measured(&mut || {
+        let mut desk = Desk::new(&mut state, &mut open, now);
+        let items = items.take().expect("it is measured once");
+        black_box(source::record(&mut desk, &actor, items, 0, None));
+        black_box(codec::encode_entries(&open.take()));
     });
 }
 

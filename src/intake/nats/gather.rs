@@ -86,14 +86,15 @@ impl<'a> Gather<'a> {
     {
         if self.reading.is_none() {
             let message = messages.next().await;
-            self.open(message)?;
+            self.open(message, now())?;
         }
         self.read();
+        let now = now();
         while !self.is_full() {
             let Some(message) = messages.next().now_or_never() else {
                 break;
             };
-            self.open(message)?;
+            self.open(message, now)?;
             self.read();
         }
         Ok(())
@@ -118,7 +119,7 @@ impl<'a> Gather<'a> {
         Some(Piece { chunk, consumed })
     }
 
-    fn open<E>(&mut self, message: Option<Result<Message, E>>) -> Result<(), Ended>
+    fn open<E>(&mut self, message: Option<Result<Message, E>>, now: Timestamp) -> Result<(), Ended>
     where
         E: std::error::Error + Send + Sync + 'static,
     {
@@ -135,7 +136,7 @@ impl<'a> Gather<'a> {
             tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
             self.chunk.add_gap(&self.intake.source, gap);
         }
-        let events = self.events(&message).peekable();
+        let events = self.events(&message, now).peekable();
         let payload = message.message.payload;
         self.reading = Some(Reading {
             events,
@@ -144,7 +145,7 @@ impl<'a> Gather<'a> {
         Ok(())
     }
 
-    fn events(&mut self, message: &Message) -> Events {
+    fn events(&mut self, message: &Message, now: Timestamp) -> Events {
         let Intake {
             reader,
             settings,
@@ -174,9 +175,9 @@ impl<'a> Gather<'a> {
             };
             self.chunk
                 .add_rejected(source, self.follower.position(), rejected);
-            return reader.read(Bytes::new(), now());
+            return reader.read(Bytes::new(), now);
         }
-        events(reader, message.headers.as_ref(), payload, now())
+        events(reader, message.headers.as_ref(), payload, now)
     }
 
     /// Reads on in the open message as far as the chunk goes. It is looked ahead, so that the cursor goes with the

@@ -118,6 +118,8 @@ pub fn disk(bench: &Bench) -> Vec<Target> {
     let directory = bench.new_directory();
     // Small segments, so that what is prepared ahead of need weighs little in a short run.
     let daemon = Quotad::start(directory.path(), &["--journal.segment-bytes=1MiB"]);
+    // The ballast is made once, behind the first start.
+    thread::sleep(Duration::from_secs(3));
     let before = daemon.written();
     let device_before = device_written(directory.path());
     load(bench, &daemon, 256, 1, bench.seconds * 2.0);

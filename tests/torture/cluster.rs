@@ -185,7 +185,8 @@ impl Scene for Clustered {
                 assert!(self.cluster.cut_links(leader) > 0, "it had connections");
             }
             Fault::StepDown => {
-                step_down(&self.cluster.urls());
+                let urls = self.cluster.urls();
+                wait_until("the leader steps down", || steps_down(&urls));
                 self.cluster.wait_for_leader(leader, |new| new != leader);
             }
         }
@@ -218,13 +219,12 @@ async fn create_stream(urls: &str) {
     context.create_stream(config).await.unwrap();
 }
 
-/// Has the leader of the stream hand over to another server.
+/// Has the leader of the stream hand over to another server, and answers whether it does.
 #[tokio::main(flavor = "current_thread")]
-async fn step_down(urls: &str) {
+async fn steps_down(urls: &str) -> bool {
     let servers: Vec<_> = urls.split(',').collect();
     let client = async_nats::connect(servers).await.unwrap();
     let subject = "$JS.API.STREAM.LEADER.STEPDOWN.OBJECTS";
-    let answer = client.request(subject, "".into()).await.unwrap();
-    let answer = String::from_utf8_lossy(&answer.payload).into_owned();
-    assert!(answer.contains("\"success\":true"), "{answer}");
+    let answer = client.request(subject, "".into()).await;
+    answer.is_ok_and(|answer| String::from_utf8_lossy(&answer.payload).contains("\"success\":true"))
 }

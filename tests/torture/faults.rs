@@ -224,13 +224,22 @@ async fn delete_consumers(stream: Stream) -> usize {
     deleted
 }
 
-/// Position of the last message of the stream.
+/// Position of the last message of the stream. A server that has just lost its routes may not answer the first time.
 pub(crate) fn last(url: &str) -> u64 {
-    let mut last = 0;
-    on_stream(url, async |mut stream| {
-        last = stream.info().await.unwrap().state.last_sequence;
+    let mut last = None;
+    wait_until("the stream says how far it is", || {
+        last = ask_last(url);
+        last.is_some()
     });
-    last
+    last.unwrap()
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn ask_last(url: &str) -> Option<u64> {
+    let servers: Vec<_> = url.split(',').collect();
+    let context = async_nats::jetstream::new(async_nats::connect(servers).await.ok()?);
+    let mut stream = context.get_stream("OBJECTS").await.ok()?;
+    Some(stream.info().await.ok()?.state.last_sequence)
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -4,10 +4,18 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     sync::atomic::Ordering,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use async_nats::jetstream::stream::{Config, StorageType, Stream};
+use async_nats::{
+    HeaderMap,
+    header::NATS_EXPECTED_LAST_SEQUENCE,
+    jetstream::{
+        Context,
+        context::PublishErrorKind,
+        stream::{Config, StorageType, Stream},
+    },
+};
 use futures::TryStreamExt as _;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -17,6 +25,7 @@ use crate::{
     place::Place,
     rounds::{Fired, Scene, wait_until},
     support::{
+        PATIENCE,
         nats::Server,
         proxy::{Mode, Proxy},
         random::Random,
@@ -242,16 +251,43 @@ async fn ask_last(url: &str) -> Option<u64> {
     Some(stream.info().await.ok()?.state.last_sequence)
 }
 
+/// Deletes the stream and makes it anew. Where two make one at once (the daemon does so if it is quicker), nats-server
+/// can be left with one that answers no message: then once more.
 #[tokio::main(flavor = "current_thread")]
 async fn recreate(url: &str) {
     let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
-    context.delete_stream("OBJECTS").await.unwrap();
-    let config = Config {
-        name: "OBJECTS".to_owned(),
-        subjects: vec!["quota.objects.>".to_owned()],
-        storage: StorageType::File,
-        ..Config::default()
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        assert!(
+            Instant::now() < deadline,
+            "never: a stream that takes messages"
+        );
+        context.delete_stream("OBJECTS").await.unwrap();
+        let config = Config {
+            name: "OBJECTS".to_owned(),
+            subjects: vec!["quota.objects.>".to_owned()],
+            storage: StorageType::File,
+            ..Config::default()
+        };
+        context.get_or_create_stream(config).await.unwrap();
+        if answers(&context).await {
+            return;
+        }
+        println!("the stream that was made anew answers nothing");
+    }
+}
+
+/// Whether the stream answers a message, here one that it has to refuse.
+async fn answers(context: &Context) -> bool {
+    let mut headers = HeaderMap::new();
+    headers.insert(NATS_EXPECTED_LAST_SEQUENCE, u64::MAX.to_string().as_str());
+    let asked = async {
+        let published = context.publish_with_headers("quota.objects.asked", headers, "".into());
+        published.await?.await
     };
-    // The daemon does the same if it is quicker.
-    context.get_or_create_stream(config).await.unwrap();
+    match tokio::time::timeout(Duration::from_secs(5), asked).await {
+        Ok(Err(refused)) => refused.kind() == PublishErrorKind::WrongLastSequence,
+        Ok(Ok(_)) => panic!("a message at no place was taken"),
+        Err(_) => false,
+    }
 }

@@ -6,6 +6,8 @@
 mod decider;
 mod inbox;
 mod syncer;
+#[cfg(test)]
+mod tests;
 mod watermark;
 
 use std::sync::{

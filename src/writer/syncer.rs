@@ -37,29 +37,37 @@ pub(super) struct Syncer<J> {
 
 pub(super) type Failed = Box<dyn FnOnce(&Error) + Send>;
 
+/// What is durable, and has been told to those who watch.
+struct Synced {
+    durable: Durable,
+    entries: Batch,
+    answers: Vec<Answer>,
+}
+
 impl<J: Journal> Syncer<J> {
     /// The syncing thread: runs until the decider is gone, or a write or fsync fails.
     pub(super) fn run(&self) {
         while let Some(closed) = self.inbox.next_batch() {
-            let Some(durably) = self.make_durable(closed) else {
+            let Some(synced) = self.make_durable(closed) else {
                 return;
             };
             // The decider may go on while the answers leave.
             self.inbox.syncer_is_idle();
-            self.publish(durably);
+            self.answer(synced);
         }
     }
 
     /// Syncs a batch here and now. None: a write or fsync failed.
     pub(super) fn sync(&self, closed: Closed<Answer>) -> Option<()> {
-        let durably = self.make_durable(closed)?;
-        self.publish(durably);
+        let synced = self.make_durable(closed)?;
+        self.answer(synced);
         Some(())
     }
 
-    fn make_durable(&self, closed: Closed<Answer>) -> Option<Durably<Answer>> {
+    fn make_durable(&self, closed: Closed<Answer>) -> Option<Synced> {
         match self.append(closed) {
-            Ok(durably) => Some(durably),
+            // Before the other thread can sync what follows: watchers are told in the ledger's order.
+            Ok(durably) => Some(self.publish(durably)),
             Err(error) => {
                 // The answers are dropped unsent: nobody may learn of what may be lost.
                 self.stopped.store(true, Ordering::Release);
@@ -86,19 +94,33 @@ impl<J: Journal> Syncer<J> {
         Ok(durably)
     }
 
-    fn publish(&self, durably: Durably<Answer>) {
+    fn publish(&self, durably: Durably<Answer>) -> Synced {
         let Durably {
             durable,
             entries,
             answers,
         } = durably;
+        let entries = Arc::new(entries);
         if !entries.is_empty() {
             self.durable.send_replace(durable);
-            metrics::recorded(&entries);
             if self.watchers.receiver_count() > 0 {
-                let _ = self.watchers.send(Arc::new(entries));
+                let _ = self.watchers.send(entries.clone());
             }
         }
+        Synced {
+            durable,
+            entries,
+            answers,
+        }
+    }
+
+    fn answer(&self, synced: Synced) {
+        let Synced {
+            durable,
+            entries,
+            answers,
+        } = synced;
+        metrics::recorded(&entries);
         let many = answers.len() > 1;
         let answer = move || answers.into_iter().for_each(|answer| answer(&durable));
         // Waking many tasks from inside their runtime costs it one wake-up.

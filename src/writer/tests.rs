@@ -1,0 +1,93 @@
+use std::thread;
+
+use quota_ledger::{
+    event::{Actor, Event},
+    journal::{self, Error},
+    uid::Uid,
+};
+use tokio::sync::broadcast::error::TryRecvError;
+
+use super::*;
+
+/// Takes everything, and is durable at once.
+#[derive(Default)]
+struct Memory {
+    last: u64,
+}
+
+impl Journal for Memory {
+    fn append(&mut self, batch: journal::Batch) -> Result<(), Error> {
+        self.last = batch.last_sequence();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<Durable, Error> {
+        Ok(Durable {
+            sequence: self.last,
+            ..Durable::NOTHING
+        })
+    }
+}
+
+fn started() -> (Ledger, Threads<Memory>) {
+    let options = Options {
+        policy: Policy::default(),
+        queue: 64,
+        max_batch_entries: 16,
+    };
+    start(
+        State::default(),
+        Memory::default(),
+        Durable::NOTHING,
+        Arc::new(Watermark::without_sources()),
+        options,
+        |error| panic!("{error}"),
+    )
+    .unwrap()
+}
+
+fn record(sitting: &mut Sitting<'_>) -> Sequence {
+    let deleted = Event::ObjectDeleted {
+        uid: Uid::from_uuid([7; 16]),
+        namespace: "team-a".into(),
+    };
+    sitting.desk.record(&Actor::named("test"), [deleted])
+}
+
+/// Batches are synced by either thread. A reader that waits for the newest entry would wait for ever if a batch were
+/// told of behind the next one.
+#[test]
+fn what_is_durable_is_told_in_its_order() {
+    const WORKERS: u64 = 3;
+    const DECISIONS: u64 = 5_000;
+    let (ledger, threads) = started();
+    let mut watched = ledger.watch();
+    let watching = thread::spawn(move || {
+        let mut last = 0;
+        while last < WORKERS * DECISIONS {
+            // A watcher that was too slow goes on further on: the order holds all the same.
+            let Ok(batch) = watched.blocking_recv() else {
+                continue;
+            };
+            for entry in batch.iter() {
+                assert!(entry.sequence > last, "{} behind {last}", entry.sequence);
+                last = entry.sequence;
+            }
+        }
+        assert_eq!(watched.try_recv().unwrap_err(), TryRecvError::Empty);
+    });
+    let work = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        for _ in 0..DECISIONS {
+            let sequence = runtime.block_on(ledger.decide(record)).unwrap();
+            let durable = ledger.durable().sequence;
+            assert!(durable >= sequence, "{durable} behind {sequence}");
+        }
+    };
+    thread::scope(|scope| (0..WORKERS).for_each(|_| drop(scope.spawn(work))));
+    watching.join().unwrap();
+    ledger.close();
+    assert_eq!(threads.join().unwrap().last, WORKERS * DECISIONS);
+}

@@ -1,0 +1,89 @@
+//! Several wishes, decided together.
+
+use super::*;
+
+#[test]
+fn all_or_none_of_a_batch() {
+    let mut given = Given::hard("pods=3");
+    let reserve_all = |given: &Given, wishes: &[Request]| {
+        decide::reserve_all(&given.state, given.now(), wishes, &given.policy)
+    };
+    let three = [
+        wish("a", "pods=1"),
+        wish("b", "pods=1"),
+        wish("c", "pods=2"),
+    ];
+    assert!(matches!(
+        reserve_all(&given, &three),
+        Err((2, Refusal::Denied(_)))
+    ));
+    assert!(matches!(
+        reserve_all(&given, &[wish("a", "pods=1"), wish("a", "pods=1")]),
+        Err((1, Refusal::UidReused(_)))
+    ));
+    given.reserve(&named("old", "web", "pods=3")).unwrap();
+    let replacing = [named("new", "web", "pods=2"), wish("b", "pods=1")];
+    for reserved in reserve_all(&given, &replacing).unwrap() {
+        given.record(reserved.events);
+    }
+    assert_eq!(
+        (given.end("old"), given.counted()),
+        (Some(End::Superseded), ("0".into(), "3".into()))
+    );
+}
+
+/// Carries out a batch; gives the number of entries.
+fn reserve_together(given: &mut Given, wishes: &[Request]) -> Result<usize, (usize, Refusal)> {
+    let all = decide::reserve_all(&given.state, given.now(), wishes, &given.policy)?;
+    let events: Vec<Event> = all.into_iter().flat_map(|one| one.events).collect();
+    let count = events.len();
+    given.record(events);
+    Ok(count)
+}
+
+#[test]
+fn wishes_of_a_batch_see_that_a_name_was_taken_over_before_them() {
+    let mut given = Given::hard("pods=4");
+    given.reserve(&named("old", "web", "pods=2")).unwrap();
+    let twice = [
+        named("new", "web", "pods=2"),
+        named("newer", "web", "pods=2"),
+        wish("other", "pods=3"),
+    ];
+    let refused = reserve_together(&mut given, &twice);
+    assert!(matches!(refused, Err((2, Refusal::Denied(_)))));
+    assert_eq!(reserve_together(&mut given, &twice[..2]).unwrap(), 4);
+    assert_eq!(given.counted(), ("0".into(), "2".into()));
+    for superseded in ["old", "new"] {
+        assert_eq!(given.end(superseded), Some(End::Superseded));
+    }
+}
+
+#[test]
+fn wishes_of_a_batch_see_what_was_grown_before_them() {
+    let mut given = Given::hard("pods=4");
+    given.reserve(&wish("a", "pods=1")).unwrap();
+    let both = [update("a", 1, "pods=3"), wish("b", "pods=2")];
+    let refused = reserve_together(&mut given, &both);
+    assert!(matches!(refused, Err((1, Refusal::Denied(_)))));
+    let fitting = [update("a", 1, "pods=3"), wish("b", "pods=1")];
+    reserve_together(&mut given, &fitting).unwrap();
+    assert_eq!(given.counted(), ("0".into(), "4".into()));
+}
+
+#[test]
+fn a_batch_stays_below_the_limits_of_pending_reservations() {
+    let mut given = Given::hard("pods=9");
+    given.policy.max_pending = 2;
+    let three = ["a", "b", "c"].map(|id| wish(id, "pods=1"));
+    let refused = reserve_together(&mut given, &three);
+    assert!(matches!(
+        refused,
+        Err((2, Refusal::TooManyPending { pending: 2, .. }))
+    ));
+    reserve_together(&mut given, &three[..2]).unwrap();
+    given.policy.max_pending = 9;
+    given.policy.max_pending_per_namespace = 2;
+    let refused = reserve_together(&mut given, &three[2..]);
+    assert!(matches!(refused, Err((0, Refusal::TooManyPending { .. }))));
+}

@@ -1,0 +1,203 @@
+//! Given entries, when a command comes, then these events or this refusal.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod batches;
+mod quotas;
+mod reservations;
+mod sources;
+
+use quota_ledger::{
+    Name, Span, Timestamp,
+    decide::{
+        self, Adopted, Basis, Policy, Precondition, QuotaChange, Refusal, Request, Reserved,
+        Sighting, Verdict,
+    },
+    desk::{Desk, Open},
+    event::{Actor, Event, Observed},
+    object::{Footprint, GroupResource},
+    quota::spec::Spec,
+    resource::ResourceList,
+    state::{End, State},
+    uid::Uid,
+};
+
+const START: i64 = 1_770_000_000;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::EPOCH.plus(Span::from_seconds(START + seconds))
+}
+
+fn list(text: &str) -> ResourceList {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(name, amount)| (Name::from(name), amount.parse().unwrap()))
+        .collect()
+}
+
+fn uid(text: &str) -> Uid {
+    Uid::new(text).unwrap()
+}
+
+fn team() -> Name {
+    Name::from("team-a")
+}
+
+fn wish(id: &str, amounts: &str) -> Request {
+    Request {
+        uid: uid(id),
+        namespace: team(),
+        resource: GroupResource::new("", "pods"),
+        name: Box::default(),
+        api_version: Name::from("v1"),
+        kind: Name::from("Pod"),
+        basis: Basis::Create,
+        subresource: Name::default(),
+        footprint: Footprint {
+            resources: list(amounts),
+            ..Footprint::default()
+        },
+        before: None,
+        object: None,
+        ttl: Some(Span::from_seconds(30)),
+    }
+}
+
+fn named(id: &str, name: &str, amounts: &str) -> Request {
+    Request {
+        name: name.into(),
+        ..wish(id, amounts)
+    }
+}
+
+fn update(id: &str, version: u64, amounts: &str) -> Request {
+    Request {
+        basis: Basis::Update { version },
+        ..wish(id, amounts)
+    }
+}
+
+fn alive(id: &str, version: u64, amounts: &str) -> Sighting {
+    let object = Observed {
+        uid: uid(id),
+        namespace: team(),
+        resource: Name::from("pods"),
+        name: id.into(),
+        version,
+        footprint: Footprint {
+            resources: list(amounts),
+            ..Footprint::default()
+        },
+        lapse: None,
+        ends_reservation: false,
+    };
+    Sighting::Alive {
+        object: Box::new(object),
+        quota: None,
+    }
+}
+
+fn deleted(id: &str) -> Sighting {
+    Sighting::Deleted {
+        uid: uid(id),
+        namespace: team(),
+        quota: None,
+    }
+}
+
+#[derive(Default)]
+struct Given {
+    state: State,
+    open: Open,
+    seconds: i64,
+    policy: Policy,
+}
+
+impl Given {
+    fn hard(hard: &str) -> Self {
+        let mut given = Self::default();
+        given.quota(hard);
+        given
+    }
+
+    fn quota(&mut self, hard: &str) {
+        let change = quota(hard, None);
+        let events = decide::set_quota(&self.state, self.now(), &change).unwrap();
+        self.record(events);
+    }
+
+    fn now(&self) -> Timestamp {
+        at(self.seconds)
+    }
+
+    fn record(&mut self, events: Vec<Event>) {
+        let now = self.now();
+        Desk::new(&mut self.state, &mut self.open, now).record(&Actor::named("test"), events);
+    }
+
+    fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {
+        let reserved = decide::reserve(&self.state, self.now(), wish, &self.policy)?;
+        self.record(reserved.events.clone());
+        Ok(reserved)
+    }
+
+    fn sees(&mut self, sighting: &Sighting) -> bool {
+        match decide::observe(&self.state, sighting.clone()) {
+            Verdict::Accepted(events) => {
+                self.record(events);
+                true
+            }
+            Verdict::Ignored(_) => false,
+        }
+    }
+
+    fn passes(&mut self, seconds: i64, watermark: Timestamp) -> usize {
+        self.seconds += seconds;
+        let due = decide::due(&self.state, self.now(), watermark, self.policy.max_hold);
+        let count = due.len();
+        self.record(due);
+        count
+    }
+
+    fn counted(&self) -> (String, String) {
+        let figures = self.state.quota("team-a", "compute").unwrap().figures;
+        let used = figures
+            .iter()
+            .map(|f| f.used.clone().unwrap_or_default().to_string())
+            .collect::<Vec<_>>();
+        let reserved = figures
+            .iter()
+            .map(|f| f.reserved.to_string())
+            .collect::<Vec<_>>();
+        (used.join(","), reserved.join(","))
+    }
+
+    fn end(&self, id: &str) -> Option<End> {
+        self.state
+            .reservation(&uid(id))
+            .unwrap()
+            .end
+            .map(|(end, _)| end)
+    }
+}
+
+fn quota(hard: &str, precondition: Option<Precondition>) -> QuotaChange {
+    QuotaChange {
+        namespace: team(),
+        name: Name::from("compute"),
+        fresh_uid: uid("q"),
+        spec: Spec {
+            hard: list(hard),
+            ..Spec::default()
+        },
+        metadata: Box::default(),
+        precondition,
+    }
+}
+
+fn denied(result: Result<Reserved, Refusal>) -> Box<decide::Denied> {
+    match result {
+        Err(Refusal::Denied(denied)) => denied,
+        other => panic!("not denied: {other:?}"),
+    }
+}

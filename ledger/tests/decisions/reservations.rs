@@ -1,0 +1,279 @@
+//! One reservation, from its wish to its end.
+
+use super::*;
+
+#[test]
+fn a_denial_speaks_kubernetes_words_and_then_of_reservations() {
+    let mut given = Given::hard("pods=2,requests.cpu=2");
+    given.sees(&alive("seen", 1, "pods=1,requests.cpu=500m"));
+    let alone = denied(given.reserve(&wish("big", "requests.cpu=2")));
+    assert_eq!(
+        alone.detail,
+        "exceeded quota: compute, requested: requests.cpu=2, used: requests.cpu=500m, limited: requests.cpu=2",
+    );
+    assert_eq!(alone.retry_after, None);
+    given.reserve(&wish("first", "requests.cpu=1")).unwrap();
+    given.seconds += 10;
+    let beside = denied(given.reserve(&wish("second", "pods=1,requests.cpu=1")));
+    assert_eq!(
+        beside.detail,
+        "exceeded quota: compute, requested: requests.cpu=1, used: requests.cpu=1500m, limited: requests.cpu=2; \
+         reserved: requests.cpu=1 by 1 pending reservation, next expires in 20s",
+    );
+    assert_eq!(beside.retry_after, Some(at(30)));
+    let cpu = &beside.quotas[0].resources[1];
+    assert_eq!(
+        (
+            cpu.used.to_string(),
+            cpu.reserved.to_string(),
+            cpu.requested.to_string()
+        ),
+        ("500m".into(), "1".into(), "1".into())
+    );
+}
+
+#[test]
+fn a_denial_says_whether_it_could_ever_be_granted() {
+    let mut given = Given::hard("pods=3,requests.cpu=8");
+    given.sees(&alive("seen", 1, "pods=1,requests.cpu=6"));
+    let fits = |given: &mut Given, wish: &Request| denied(given.reserve(wish)).fits_when_empty;
+    assert!(fits(&mut given, &wish("b", "pods=3")));
+    assert!(!fits(&mut given, &wish("c", "pods=4")));
+    let grows_to = |amounts| Request {
+        basis: Basis::Update { version: 1 },
+        ..wish("seen", amounts)
+    };
+    let grown = fits(&mut given, &grows_to("pods=1,requests.cpu=9"));
+    assert!(!grown, "it grows by 3 of 8, but to more than 8");
+    given.sees(&alive("other", 1, "pods=1,requests.cpu=1"));
+    assert!(fits(&mut given, &grows_to("pods=1,requests.cpu=8")));
+}
+
+#[test]
+fn retry_is_worth_it_once_enough_reservations_have_expired() {
+    let mut given = Given::hard("pods=3");
+    for (seconds, id) in [(0, "a"), (5, "b"), (5, "c")] {
+        given.seconds += seconds;
+        given.reserve(&wish(id, "pods=1")).unwrap();
+    }
+    assert_eq!(
+        denied(given.reserve(&wish("d", "pods=2"))).retry_after,
+        Some(at(35))
+    );
+    assert_eq!(
+        denied(given.reserve(&wish("d", "pods=4"))).retry_after,
+        None
+    );
+}
+
+#[test]
+fn a_repeated_wish_is_answered_as_before_whatever_has_become_of_it() {
+    let mut given = Given::hard("pods=1");
+    assert!(!given.reserve(&wish("a", "pods=1")).unwrap().replayed);
+    assert!(given.reserve(&wish("a", "pods=1")).unwrap().replayed);
+    assert!(matches!(
+        given.reserve(&wish("a", "pods=0")),
+        Err(Refusal::UidReused(_))
+    ));
+    given.record(decide::release(&given.state, "team-a", &uid("a")).unwrap());
+    assert!(given.reserve(&wish("a", "pods=1")).unwrap().replayed);
+    assert_eq!(given.end("a"), Some(End::Released));
+    given.reserve(&wish("b", "pods=1")).unwrap();
+}
+
+#[test]
+fn a_wish_for_the_same_name_takes_the_place_of_the_pending_one() {
+    let mut given = Given::hard("pods=1");
+    given.reserve(&named("a", "web", "pods=1")).unwrap();
+    given.reserve(&named("b", "web", "pods=1")).unwrap();
+    assert_eq!(given.end("a"), Some(End::Superseded));
+    denied(given.reserve(&named("c", "other", "pods=1")));
+    assert_eq!(given.counted(), ("0".into(), "1".into()));
+}
+
+#[test]
+fn the_first_sight_of_the_object_ends_its_reservation() {
+    let mut given = Given::hard("pods=3");
+    given.reserve(&wish("a", "pods=1")).unwrap();
+    assert!(given.sees(&alive("a", 7, "pods=2")));
+    assert_eq!(
+        (given.end("a"), given.counted()),
+        (Some(End::Observed), ("2".into(), "0".into()))
+    );
+    assert!(given.reserve(&wish("a", "pods=1")).unwrap().replayed);
+}
+
+#[test]
+fn an_update_reserves_what_grows_until_a_newer_version_is_seen() {
+    let mut given = Given::hard("pods=10");
+    given.sees(&alive("a", 5, "pods=2"));
+    given.reserve(&update("a", 5, "pods=5")).unwrap();
+    assert_eq!(given.counted(), ("2".into(), "3".into()));
+    given.reserve(&update("a", 5, "pods=4")).unwrap();
+    assert_eq!(
+        given.counted(),
+        ("2".into(), "3".into()),
+        "the larger of both is held"
+    );
+    denied(given.reserve(&update("a", 5, "pods=11")));
+    assert!(!given.sees(&alive("a", 5, "pods=2")));
+    assert!(given.sees(&alive("a", 6, "pods=5")));
+    assert_eq!(given.counted(), ("5".into(), "0".into()));
+}
+
+#[test]
+fn an_update_of_what_is_only_reserved_raises_the_reservation() {
+    let mut given = Given::hard("pods=4");
+    given.reserve(&wish("a", "pods=2")).unwrap();
+    given.reserve(&update("a", 0, "pods=3")).unwrap();
+    assert_eq!(given.counted(), ("0".into(), "3".into()));
+    denied(given.reserve(&wish("b", "pods=2")));
+    given.reserve(&wish("b", "pods=1")).unwrap();
+}
+
+#[test]
+fn an_update_that_does_not_grow_passes_a_limit_that_is_passed_already() {
+    let mut given = Given::hard("pods=1,requests.cpu=4");
+    given.sees(&alive("a", 1, "pods=3,requests.cpu=1"));
+    given
+        .reserve(&update("a", 1, "pods=3,requests.cpu=2"))
+        .unwrap();
+    denied(given.reserve(&update("a", 1, "pods=4")));
+}
+
+#[test]
+fn a_reservation_outlives_its_time_while_the_sources_are_behind_but_not_for_ever() {
+    let mut given = Given::hard("pods=1");
+    given.policy.max_hold = Span::from_seconds(100);
+    given.reserve(&wish("a", "pods=1")).unwrap();
+    assert_eq!(given.passes(30, at(29)), 0);
+    assert_eq!(given.passes(0, at(30)), 1);
+    assert_eq!(given.end("a"), Some(End::Expired));
+    given.reserve(&wish("b", "pods=1")).unwrap();
+    assert_eq!(given.passes(129, at(0)), 0);
+    assert_eq!(given.passes(1, at(0)), 1);
+}
+
+#[test]
+fn extending_never_shortens_and_what_has_ended_stays_ended() {
+    let mut given = Given::hard("pods=2");
+    given.reserve(&wish("a", "pods=1")).unwrap();
+    let extend = |given: &Given, id: &str, seconds| {
+        decide::extend(
+            &given.state,
+            given.now(),
+            "team-a",
+            &uid(id),
+            Span::from_seconds(seconds),
+            &given.policy,
+        )
+    };
+    assert!(extend(&given, "a", 10).unwrap().is_empty());
+    given.record(extend(&given, "a", 60).unwrap());
+    assert_eq!(given.passes(45, Timestamp::MAX), 0);
+    assert!(matches!(
+        extend(&given, "a", 601),
+        Err(Refusal::InvalidTtl { .. })
+    ));
+    assert!(matches!(extend(&given, "x", 60), Err(Refusal::NotFound(_))));
+    assert_eq!(given.passes(15, Timestamp::MAX), 1);
+    assert!(matches!(extend(&given, "a", 60), Err(Refusal::Expired(_))));
+    given.reserve(&wish("b", "pods=1")).unwrap();
+    given.sees(&alive("b", 1, "pods=1"));
+    assert!(matches!(
+        extend(&given, "b", 60),
+        Err(Refusal::AlreadyObserved(_))
+    ));
+}
+
+#[test]
+fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
+    let mut given = Given::hard("pods=4");
+    given.reserve(&wish("a", "pods=3")).unwrap();
+    let commit = |given: &Given, amounts: Option<&str>| {
+        decide::commit(
+            &given.state,
+            "team-a",
+            &uid("a"),
+            amounts.map(list).as_ref(),
+        )
+    };
+    assert!(matches!(
+        commit(&given, Some("pods=4")),
+        Err(Refusal::ExceedsReservation { .. })
+    ));
+    assert!(matches!(
+        commit(&given, Some("services=1")),
+        Err(Refusal::ExceedsReservation { .. })
+    ));
+    given.record(commit(&given, Some("pods=2")).unwrap());
+    assert_eq!(
+        (given.end("a"), given.counted()),
+        (Some(End::Committed), ("2".into(), "0".into()))
+    );
+    assert!(
+        commit(&given, None).unwrap().is_empty(),
+        "repeated, it changes nothing"
+    );
+    assert!(given.sees(&alive("a", 3, "pods=1")));
+    assert!(given.sees(&deleted("a")));
+    assert_eq!(given.counted(), ("0".into(), "0".into()));
+}
+
+#[test]
+fn a_reservation_is_pending_in_its_own_namespace_only() {
+    let mut given = Given::hard("pods=9");
+    given.reserve(&wish("a", "pods=1")).unwrap();
+    assert!(matches!(
+        decide::release(&given.state, "team-b", &uid("a")),
+        Err(Refusal::NotFound(_))
+    ));
+    let elsewhere = Request {
+        namespace: Name::from("team-b"),
+        ..update("a", 0, "pods=1")
+    };
+    assert!(matches!(
+        given.reserve(&elsewhere),
+        Err(Refusal::UidReused(_))
+    ));
+}
+
+#[test]
+fn limits_on_the_number_of_pending_reservations_hold() {
+    let mut given = Given::hard("pods=9");
+    given.policy.max_pending_per_namespace = 1;
+    given.reserve(&named("a", "web", "pods=1")).unwrap();
+    assert!(matches!(
+        given.reserve(&wish("b", "pods=1")),
+        Err(Refusal::TooManyPending { pending: 1, .. })
+    ));
+    given.reserve(&named("c", "web", "pods=1")).unwrap();
+}
+
+#[test]
+fn a_check_says_what_reserving_would_and_writes_nothing() {
+    let mut given = Given::hard("pods=1");
+    let head = given.state.head();
+    assert_eq!(
+        decide::check(
+            &given.state,
+            given.now(),
+            &wish("a", "pods=1"),
+            &given.policy
+        )
+        .unwrap()
+        .len(),
+        1
+    );
+    assert!(
+        decide::check(
+            &given.state,
+            given.now(),
+            &wish("a", "pods=2"),
+            &given.policy
+        )
+        .is_err()
+    );
+    assert_eq!(given.state.head(), head);
+    given.reserve(&wish("a", "pods=1")).unwrap();
+}

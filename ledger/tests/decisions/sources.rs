@@ -1,0 +1,86 @@
+//! What sources say, and how far they have been consumed.
+
+use super::*;
+
+#[test]
+fn late_events_change_nothing_and_deletion_is_final() {
+    let mut given = Given::hard("pods=9");
+    assert!(given.sees(&alive("a", 5, "pods=2")));
+    assert!(!given.sees(&alive("a", 5, "pods=3")));
+    assert!(!given.sees(&alive("a", 4, "pods=3")));
+    assert!(given.sees(&deleted("a")));
+    assert!(!given.sees(&deleted("a")));
+    assert!(!given.sees(&alive("a", 6, "pods=2")));
+    assert!(given.sees(&deleted("never-seen")));
+    assert!(!given.sees(&alive("never-seen", 1, "pods=2")));
+    assert_eq!(given.counted().0, "0");
+}
+
+#[test]
+fn an_unknown_version_is_news_only_if_something_changed() {
+    let mut given = Given::hard("pods=9");
+    assert!(given.sees(&alive("a", 0, "pods=2")));
+    assert!(!given.sees(&alive("a", 0, "pods=2")));
+    assert!(given.sees(&alive("a", 0, "pods=3")));
+}
+
+#[test]
+fn a_cursor_only_moves_on() {
+    let mut given = Given::default();
+    let source = Name::from("OBJECTS");
+    let cursor = |position| quota_ledger::event::Cursor {
+        incarnation: Name::from("x"),
+        position,
+        ..Default::default()
+    };
+    given.record(
+        decide::advance(&given.state, &source, &cursor(5))
+            .into_iter()
+            .collect(),
+    );
+    assert_eq!(decide::advance(&given.state, &source, &cursor(5)), None);
+    assert_eq!(decide::advance(&given.state, &source, &cursor(4)), None);
+    assert!(decide::advance(&given.state, &source, &cursor(6)).is_some());
+    given.record(decide::reset(&given.state, &source, &Name::from("y")));
+    assert_eq!(given.state.sources()["OBJECTS"].position, 0);
+    assert!(decide::advance(&given.state, &source, &cursor(1)).is_some());
+}
+
+#[test]
+fn how_far_a_source_was_consumed_stays_known_however_often_it_begins_anew() {
+    let mut given = Given::default();
+    let source = Name::from("OBJECTS");
+    let resets = |given: &mut Given| {
+        let events = decide::reset(&given.state, &source, &Name::from("again"));
+        let count = events.len();
+        given.record(events);
+        count
+    };
+    let consumes = |given: &mut Given, position, time| {
+        let cursor = quota_ledger::event::Cursor {
+            incarnation: Name::from("again"),
+            position,
+            time,
+            checksum: 7,
+        };
+        let events = decide::advance(&given.state, &source, &cursor);
+        given.record(events.into_iter().collect());
+    };
+    let was_before = |given: &Given, time| decide::was_consumed_before(&given.state, &source, time);
+    assert_eq!(resets(&mut given), 1, "at first contact nothing was before");
+    assert!(!was_before(&given, at(0)));
+    consumes(&mut given, 9, at(90));
+    assert!(!was_before(&given, at(0)));
+    assert_eq!(resets(&mut given), 2);
+    let known = |given: &Given| [0, 90, 91].map(|time| was_before(given, at(time)));
+    assert_eq!(known(&given), [true, true, false]);
+    // It goes back again before it has come as far.
+    consumes(&mut given, 5, at(50));
+    assert_eq!(resets(&mut given), 1);
+    assert_eq!(known(&given), [true, true, false]);
+    assert_eq!(resets(&mut given), 1);
+    consumes(&mut given, 5, at(91));
+    assert_eq!(resets(&mut given), 2);
+    assert_eq!(known(&given), [true; 3]);
+    assert_eq!(given.state.sources()["OBJECTS"].position, 0);
+}

@@ -1,32 +1,33 @@
 //! One simulated world: a daemon on a disk that crashes, clients, a stream, a clock. All of it follows from a seed.
 
+mod outside;
+mod restart;
+
 use quota_ledger::{
     Span, Timestamp, decide,
     event::{Entry, Event, Reservation},
     journal::{
         self, Durable,
-        sim::{Crash, Faults, SimDisk},
+        sim::{Crash, SimDisk},
     },
     replay,
     state::State,
 };
 
 use super::{
-    account::{Account, Checked, Sight, Unread, ensure},
+    account::{Account, Checked, Sight, ensure},
     clients::Clients,
-    daemon::{Answer, Daemon, Errand, Job, Op, Said, Wish},
+    daemon::{Answer, Daemon, Job, Op, Said, Wish},
     random::Random,
     report::Report,
     session::Session,
     settings::Settings,
     stream::{Cluster, Stream},
 };
+use restart::is_simulated;
 
 /// Everything is compared with the account so often, in steps.
 const COMPARE_EVERY: u64 = 16;
-
-/// A start that fails so often in a row is tried without faults.
-const STARTS: u32 = 5;
 
 /// A world.
 pub(crate) struct World {
@@ -162,127 +163,6 @@ impl World {
         };
         if daemon.submit(job).is_err() {
             self.report.count("queue full");
-        }
-    }
-
-    fn ask(&mut self) {
-        let client = usize::try_from(self.random.below(self.settings.clients)).unwrap_or(0);
-        self.ask_again(client);
-    }
-
-    /// A client sends what it wants; if it has no answer to what it sent before, that.
-    pub(crate) fn ask_again(&mut self, client: usize) {
-        let Some((number, op)) = self.clients.ask(client, &mut self.random, &self.settings) else {
-            return;
-        };
-        if self.clients.is_repeated() {
-            self.report.count("request repeated");
-        }
-        self.report.count("request");
-        let job = Job::Client { client, number, op };
-        let Some(Err(_)) = self.daemon.as_mut().map(|daemon| daemon.submit(job)) else {
-            return;
-        };
-        self.report.count("queue full");
-        self.clients.all[client].is_sent = false;
-    }
-
-    /// The cluster moves on: mostly what was granted comes to be, changes, and goes.
-    fn produce(&mut self) {
-        let now = self.now();
-        if self.random.chance(self.settings.stream.poison) {
-            self.stream.publish(now, None);
-            return;
-        }
-        let number = self.clients.known(&mut self.random);
-        let told = match self.random.below(4) {
-            0 => self.cluster.delete(number),
-            _ => {
-                let space = self.clients.space(number, 0);
-                let wanted = self.clients.created.get(&number);
-                let amount = wanted.map_or(1, |request| {
-                    request
-                        .footprint
-                        .resources
-                        .get("requests.cpu")
-                        .map_or(0, |q| q.to_f64() as u64)
-                });
-                let amount = if self.random.chance(300) {
-                    self.random.below(5)
-                } else {
-                    amount
-                };
-                self.cluster.change(number, space, amount)
-            }
-        };
-        if told.is_some() {
-            self.stream.publish(now, told);
-        }
-    }
-
-    pub(crate) fn deliver(&mut self) -> Checked {
-        self.session.deliver(
-            &self.stream,
-            &self.settings.stream,
-            &mut self.random,
-            &mut self.report,
-        );
-        self.step_session()
-    }
-
-    fn step_session(&mut self) -> Checked {
-        let Some(daemon) = &mut self.daemon else {
-            return Ok(());
-        };
-        let Some(job) = self.session.step(&self.stream) else {
-            return Ok(());
-        };
-        self.session.check(&job)?;
-        let to = match &job {
-            Job::Session(_, Errand::Record { consumed, .. }) => Some(consumed.cursor.position),
-            _ => None,
-        };
-        match daemon.submit(job) {
-            Ok(()) => self.session.taken(to),
-            Err(job) => {
-                self.report.count("queue full");
-                self.session.put_back(job);
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn poll(&mut self) {
-        let now = self.now();
-        let caught_up = self.session.poll(&self.stream, now);
-        if let (Some(daemon), Some(time)) = (&mut self.daemon, caught_up) {
-            daemon.watermark = daemon.watermark.max(time);
-        }
-    }
-
-    fn disturb_stream(&mut self) {
-        let faults = self.settings.stream.clone();
-        if self.random.chance(faults.disconnect) {
-            self.report.count("consumer lost");
-            self.session.end();
-        }
-        let any = !self.stream.messages.is_empty();
-        if any && self.random.chance(faults.purge) {
-            self.report.count("stream purged");
-            self.stream.purge(&mut self.random);
-        }
-        if any && self.random.chance(faults.middle) {
-            self.report.count("stream lost a range");
-            self.stream.lose_middle(&mut self.random);
-        }
-        if any && self.random.chance(faults.tail) {
-            self.report.count("stream lost its tail");
-            self.stream.lose_tail(&mut self.random);
-            self.session.end();
-        }
-        if self.random.chance(faults.recreate) {
-            self.report.count("stream created anew");
-            self.stream.recreate();
         }
     }
 
@@ -455,148 +335,6 @@ impl World {
             false => Ok(()),
         }
     }
-
-    /// The daemon has died, or has to: after a failed write or sync it answers nothing more.
-    fn fail(&mut self, error: &journal::Error) -> Checked {
-        ensure!(is_simulated(error), "I4: {error}");
-        let power = self.random.chance(self.settings.power_loss);
-        let crash = if power { Crash::PowerLoss } else { Crash::Kill };
-        self.start(crash)
-    }
-
-    /// A clean stop: everything that waits is made durable, then the journal is closed.
-    pub(crate) fn stop(&mut self) -> Checked {
-        while self.daemon.as_ref().is_some_and(|daemon| !daemon.is_idle()) {
-            let lives = self.daemon.as_ref().map(|daemon| daemon.durable);
-            self.decide()?;
-            self.hear();
-            self.sync()?;
-            // It has died meanwhile.
-            if self.daemon.as_ref().map(|daemon| daemon.durable) < lives {
-                return Ok(());
-            }
-        }
-        self.report.count("clean stop");
-        let Some(daemon) = self.daemon.take() else {
-            return Ok(());
-        };
-        match daemon.journal.close() {
-            Ok(_) => self.start(Crash::Kill),
-            Err(error) => self.fail(&error),
-        }
-    }
-
-    fn faults(&mut self) -> Faults {
-        if self.is_calm {
-            return Faults::default();
-        }
-        let settings = self.settings.clone();
-        let mut at = |permille, calls| match self.random.chance(permille) {
-            true => Some(1 + self.random.below(calls)),
-            false => None,
-        };
-        let often = if settings.crash_every == 0 { 0 } else { 900 };
-        Faults {
-            crash_at: at(often, 2 * settings.crash_every),
-            fail_sync_at: at(settings.fail_sync, 150),
-            fail_write_at: at(settings.fail_write, 150),
-            capacity: at(settings.no_space, 20_000).map(|more| self.disk.used() + more),
-            syncs_lie: false,
-        }
-    }
-
-    /// Starts the daemon again, however often it takes, and compares what it finds with the account.
-    pub(crate) fn start(&mut self, crash: Crash) -> Checked {
-        self.daemon = None;
-        self.session.close();
-        self.clients.daemon_died();
-        let mut crash = crash;
-        for tries in 0.. {
-            self.report.count(match crash {
-                Crash::Kill => "process kill",
-                Crash::PowerLoss => "power loss",
-            });
-            self.disk.reboot(crash, Faults::default());
-            if crash == Crash::Kill && !self.is_calm && self.random.chance(self.settings.flip) {
-                self.flip()?;
-            }
-            let faults = if tries < STARTS {
-                self.faults()
-            } else {
-                Faults::default()
-            };
-            self.disk.inject(faults);
-            let started = Daemon::start(&self.disk, &self.settings);
-            let error = match started {
-                Ok((daemon, recovery)) => {
-                    ensure!(
-                        recovery.damaged_snapshots.is_empty(),
-                        "I6: {:?}",
-                        recovery.damaged_snapshots
-                    );
-                    if self.tells {
-                        println!("start at {} after {crash:?}", recovery.durable.sequence);
-                    }
-                    self.mark("start", recovery.durable.sequence);
-                    self.account.recovered(&recovery.durable, &daemon.state)?;
-                    self.daemon = Some(daemon);
-                    if !self.random.chance(300) {
-                        return Ok(());
-                    }
-                    match self.read_all() {
-                        Ok(()) => return Ok(()),
-                        Err(Unread::Wrong(why)) => return Err(why),
-                        Err(Unread::Error(error)) => replay::Error::Journal(error),
-                    }
-                }
-                Err(error) => error,
-            };
-            ensure!(is_simulated_start(&error), "I4: it does not start: {error}");
-            self.report.count("start failed");
-            self.daemon = None;
-            if self.random.chance(self.settings.power_loss) {
-                crash = Crash::PowerLoss;
-            }
-        }
-        Ok(())
-    }
-
-    pub(crate) fn read_all(&self) -> Result<(), Unread> {
-        let Some(daemon) = &self.daemon else {
-            return Ok(());
-        };
-        self.account.read_all(&daemon.reader).map(|_| ())
-    }
-
-    /// A bit flips while the daemon is down. On a copy: it either does no harm, or is refused.
-    fn flip(&mut self) -> Checked {
-        let flipped = self.disk.copy();
-        let Some((path, offset)) = flipped.flip() else {
-            return Ok(());
-        };
-        let place = format!("bit flip at {} {offset}: ", path.display());
-        match Daemon::start(&flipped, &self.settings) {
-            Err(replay::Error::Journal(error)) if error.is_damage() => {
-                self.report.count("bit flip, refused");
-                Ok(())
-            }
-            Err(error) => Err(format!("I4: {place}{error}")),
-            Ok((daemon, recovery)) => {
-                let mut account = self.account.clone();
-                let found = account.recovered(&recovery.durable, &daemon.state);
-                found.map_err(|why| format!("{place}{why}"))?;
-                match account.read_all(&daemon.reader) {
-                    Ok(_) => self.report.count("bit flip, no harm"),
-                    Err(Unread::Error(error)) if error.is_damage() => {
-                        self.report.count("bit flip, refused when read");
-                    }
-                    Err(Unread::Error(error)) => return Err(format!("I4: {place}{error}")),
-                    Err(Unread::Wrong(why)) => return Err(format!("{place}{why}")),
-                }
-                Ok(())
-            }
-        }
-    }
 }
 
 /// Whether a denial was right: granted, the reservation would have made a limit too small.
@@ -635,21 +373,4 @@ fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Che
         .any(|held| held.counted > held.hard);
     ensure!(over, "I1: {uid} is denied although there is room");
     Ok(())
-}
-
-fn is_simulated(error: &journal::Error) -> bool {
-    matches!(
-        error,
-        journal::Error::Io { .. } | journal::Error::Poisoned { .. }
-    )
-}
-
-fn is_simulated_start(error: &replay::Error) -> bool {
-    match error {
-        replay::Error::Journal(error) => is_simulated(error),
-        replay::Error::Snapshot { source, .. } => {
-            matches!(source, quota_ledger::state::ImageError::Io(_))
-        }
-        replay::Error::Entries { .. } => false,
-    }
 }

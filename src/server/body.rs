@@ -14,7 +14,7 @@ use std::{
 use axum::{BoxError, body::Body};
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
     room::{Room, Share},
@@ -162,15 +162,35 @@ where
     }
 }
 
-/// An answer's body: when it is done with, the connection waits for the next request.
+/// An answer's body: when it is done with, the connection waits for the next request. As long as it waits for
+/// something to say, it has the peer looked for.
 pub(super) struct Answer {
     body: Body,
     phase: Phase,
+    every: Duration,
+    /// Set by the first wait, of which most answers have none.
+    waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, phase: Phase) -> Self {
-        Self { body, phase }
+    /// `every`: how often the peer of an answer that lasts is looked for.
+    pub(super) fn new(body: Body, phase: Phase, every: Duration) -> Self {
+        Self {
+            body,
+            phase,
+            every,
+            waiting: None,
+        }
+    }
+
+    /// Sees to it that the stream, which is flushed after this, looks for the peer when it is time.
+    fn wait(&mut self, cx: &mut Context<'_>) {
+        let every = self.every;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(every)));
+        while waiting.as_mut().poll(cx).is_ready() {
+            self.phase.look();
+            waiting.as_mut().reset(Instant::now() + every);
+        }
     }
 }
 
@@ -188,7 +208,11 @@ impl HttpBody for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if frame.is_pending() {
+            self.wait(cx);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

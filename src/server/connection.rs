@@ -5,9 +5,9 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, LazyLock},
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -20,9 +20,10 @@ use hyper::{
 };
 use hyper_util::{rt::TokioIo, server::graceful::Watcher};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, Interest},
     net::TcpStream,
 };
+use tokio_rustls::server::TlsStream;
 
 use super::{
     Options, Routes,
@@ -64,20 +65,34 @@ pub(super) async fn serve(
             address,
             names: Arc::new([]),
         };
-        return requests(stream, peer, routes, options, watcher).await;
+        return requests(stream, is_gone, peer, routes, options, watcher).await;
     };
     match tokio::time::timeout(options.header_timeout, tls.accept(stream)).await {
         Ok(Ok((stream, names))) => {
-            requests(stream, Peer { address, names }, routes, options, watcher).await;
+            let peer = Peer { address, names };
+            let is_gone = |stream: &TlsStream<TcpStream>| is_gone(stream.get_ref().0);
+            requests(stream, is_gone, peer, routes, options, watcher).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "handshake failed"),
     }
 }
 
-/// Serves the requests of a stream, once it is known who sends them.
+/// Whether the peer has ended the connection, though not all that it sent is read.
+fn is_gone(stream: &TcpStream) -> bool {
+    let ready = pin!(stream.ready(Interest::READABLE));
+    match ready.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(Ok(ready)) => ready.is_read_closed(),
+        Poll::Ready(Err(_)) => true,
+        Poll::Pending => false,
+    }
+}
+
+/// Serves the requests of a stream, once it is known who sends them; `is_gone` tells whether the peer has ended it,
+/// though not all that it sent is read.
 pub(super) async fn requests<S>(
     stream: S,
+    is_gone: fn(&S) -> bool,
     peer: Peer,
     routes: Routes,
     options: &Arc<Options>,
@@ -91,7 +106,7 @@ pub(super) async fn requests<S>(
         head: options.header_timeout,
         idle: options.keep_alive,
     };
-    let stream = Timed::new(stream, phase.clone(), patience);
+    let stream = Timed::new(stream, is_gone, phase.clone(), patience);
     let (options, clock) = (options.clone(), Clock::new(options.request_timeout));
     let (keep_alive, head) = (options.keep_alive, options.header_timeout);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -100,7 +115,7 @@ pub(super) async fn requests<S>(
         let phase = phase.clone();
         async move {
             let response = answered.await;
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase)))
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, patience.shorter())))
         }
     });
     let connection = http1::Builder::new()

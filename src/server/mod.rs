@@ -200,7 +200,8 @@ where
     let options = Arc::new(options);
     let router = guarded(router, &options);
     let open = GracefulShutdown::new();
-    connection::requests(stream, peer, router.into(), &options, open.watcher()).await;
+    let (routes, watcher) = (router.into(), open.watcher());
+    connection::requests(stream, |_| false, peer, routes, &options, watcher).await;
 }
 
 fn guarded(router: Router, options: &Arc<Options>) -> Router {

@@ -1,3 +1,5 @@
+mod peers;
+
 use std::future::pending;
 
 use axum::{
@@ -164,32 +166,6 @@ async fn an_idle_connection_is_given_up() {
         None,
     );
     assert_status(&server.exchange(GET).await, 200);
-}
-
-#[tokio::test]
-async fn a_peer_that_takes_no_bytes_is_given_up() {
-    struct Notice(mpsc::Sender<()>);
-    impl Drop for Notice {
-        fn drop(&mut self) {
-            let _ = self.0.try_send(());
-        }
-    }
-    let (ended, mut endings) = mpsc::channel(1);
-    let endless = get(move || async move {
-        let notice = Notice(ended);
-        Body::from_stream(futures::stream::repeat_with(move || {
-            let _ = &notice;
-            Ok::<_, io::Error>(Bytes::from_static(&[0; 65_536]))
-        }))
-    });
-    let options = Options {
-        keep_alive: SHORT,
-        ..options()
-    };
-    let server = Server::start(Router::new().route("/", endless), options, None);
-    let mut stream = server.connect().await;
-    stream.write_all(GET.as_bytes()).await.unwrap();
-    assert_eq!(within(endings.recv()).await, Some(()));
 }
 
 #[tokio::test]

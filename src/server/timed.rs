@@ -4,6 +4,9 @@
 //! two requests. Here the two are told apart, and a peer that takes no bytes is given up as well.
 //! (The begin of a head that was sent along with the request before it is not seen here; what follows
 //! is then waited for as long as for a next request.)
+//!
+//! hyper reads nothing while it answers and a further request is in its buffer, so it does not see the end of the
+//! connection then, and an answer may last for as long as a watch. Now and then the answer has the stream look.
 
 use std::{
     future::{Future, poll_fn},
@@ -35,6 +38,8 @@ const HEAD: u8 = 0;
 const BUSY: u8 = 1;
 /// The next request.
 const IDLE: u8 = 2;
+/// Ourselves, for long enough to see whether the peer is still there.
+const LOOK: u8 = 3;
 
 impl Phase {
     /// A new connection: its first request is due.
@@ -45,6 +50,11 @@ impl Phase {
     /// A head has arrived.
     pub(super) fn busy(&self) {
         self.0.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// The answer lasts: the stream is to look whether the peer is still there.
+    pub(super) fn look(&self) {
+        self.0.store(LOOK, Ordering::Relaxed);
     }
 
     /// The answer is complete.
@@ -63,8 +73,8 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// No deadline is nearer than this when it is set.
-    fn shorter(self) -> Duration {
+    /// No deadline is nearer than this when it is set; and how often a peer is looked for that is answered at length.
+    pub(super) fn shorter(self) -> Duration {
         self.head.min(self.idle)
     }
 }
@@ -122,6 +132,8 @@ impl Clock {
 /// A stream with deadlines.
 pub(super) struct Timed<S> {
     stream: S,
+    /// Whether the peer has ended the connection, though not all that it sent is read.
+    is_gone: fn(&S) -> bool,
     phase: Phase,
     patience: Patience,
     /// The phase that `deadline` is of.
@@ -134,10 +146,16 @@ pub(super) struct Timed<S> {
 }
 
 impl<S> Timed<S> {
-    pub(super) fn new(stream: S, phase: Phase, patience: Patience) -> Self {
+    pub(super) fn new(
+        stream: S,
+        is_gone: fn(&S) -> bool,
+        phase: Phase,
+        patience: Patience,
+    ) -> Self {
         let reading = Unhurried::new(patience.shorter());
         Self {
             stream,
+            is_gone,
             phase,
             patience,
             seen: HEAD,
@@ -162,6 +180,15 @@ impl<S> Timed<S> {
             .deadline
             .get_or_insert_with(|| Instant::now() + patience);
         self.reading.poll(cx, deadline)
+    }
+
+    /// Whether the peer was to be looked for, and has gone.
+    fn has_lost_peer(&self) -> bool {
+        if self.phase.0.load(Ordering::Relaxed) != LOOK {
+            return false;
+        }
+        self.phase.busy();
+        (self.is_gone)(&self.stream)
     }
 
     /// Passes on what a write returned, unless the peer has taken nothing for too long.
@@ -204,7 +231,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
             }
             return result;
         }
-        if phase == BUSY {
+        if matches!(phase, BUSY | LOOK) {
             return Poll::Pending;
         }
         ready!(self.poll_deadline(cx));
@@ -239,6 +266,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.has_lost_peer() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         let result = Pin::new(&mut self.stream).poll_flush(cx);
         self.bounded(cx, result)
     }

@@ -159,7 +159,12 @@ fn wait_until_closed(log: &Path) -> Result<(), Error> {
     };
     for _ in 0..CLOSING_WAITS {
         match file.try_lock() {
-            Ok(()) => return Ok(()),
+            // Said, not left to closing: a child that is being started has a copy of the descriptor for a moment.
+            Ok(()) => {
+                return file
+                    .unlock()
+                    .map_err(|source| Error::io(log, "unlock", source));
+            }
             Err(TryLockError::WouldBlock) => std::thread::park_timeout(CLOSING_WAIT),
             Err(TryLockError::Error(source)) => return Err(Error::io(log, "lock", source)),
         }

@@ -103,6 +103,10 @@ enum Ended {
     Disconnected,
     #[error("the stream {0} does not exist, and nats.create_stream is false")]
     Missing(String),
+    #[error(
+        "the server that says how far the stream is does not hear from the others that hold it"
+    )]
+    Alone,
     #[error("the stream has begun anew")]
     Renewed,
     #[error("what the stream holds besides our subject has changed")]

@@ -1,20 +1,32 @@
 //! The stream on the server.
 
+use std::time::Duration;
+
 use async_nats::jetstream::{
     self, ErrorCode,
     context::GetStreamErrorKind,
-    stream::{Config, StorageType, Stream},
+    stream::{ClusterInfo, Config, PeerInfo, StorageType, Stream},
 };
 
 use super::{Ended, Intake};
 
-/// Finds the stream, or creates it if the configuration says so.
+/// A server that heard from its leader this recently has no other one: nats-server waits for 4 seconds at least before
+/// it elects one (`minElectionTimeout` in its `raft.go`), and hears from its leader every second.
+const LEASE: Duration = Duration::from_secs(3);
+
+/// Finds the stream, or creates it if the configuration says so. What is found was told by the leader of its copies.
 pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
     let context = jetstream::new(intake.client.clone());
     let name = &intake.settings.stream;
     match context.get_stream(name).await {
         Err(error) if is_missing(&error.kind()) => {}
-        found => return found.map_err(Ended::failed("find the stream")),
+        found => {
+            let stream = found.map_err(Ended::failed("find the stream"))?;
+            return match is_led(stream.cached_info().cluster.as_ref()) {
+                true => Ok(stream),
+                false => Err(Ended::Alone),
+            };
+        }
     }
     if !intake.settings.create_stream {
         return Err(Ended::Missing(name.clone()));
@@ -31,6 +43,18 @@ pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
     Ok(created)
 }
 
+/// Whether whoever says this of a stream led its copies when it said so: it has just heard from so many of those who
+/// have one that the others are too few to elect another leader. A leader that is cut off goes on answering for ten
+/// seconds, or for minutes, as if its end of the stream were the end.
+fn is_led(cluster: Option<&ClusterInfo>) -> bool {
+    let replicas = cluster.map_or(&[][..], |cluster| &cluster.replicas);
+    // Of one that it has never heard from it says zero.
+    let is_heard =
+        |peer: &&PeerInfo| !peer.offline && peer.active > Duration::ZERO && peer.active < LEASE;
+    let heard = 1 + replicas.iter().filter(is_heard).count();
+    heard > replicas.len().div_ceil(2)
+}
+
 fn is_missing(kind: &GetStreamErrorKind) -> bool {
     matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
@@ -42,4 +66,58 @@ pub(super) fn is_all_ours(config: &Config, subject: &str) -> bool {
         .as_ref()
         .is_some_and(|sources| !sources.is_empty());
     config.subjects == [subject] && config.mirror.is_none() && !has_sources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a leader says of those with a copy besides its own: how long it has not heard from them, and whether they
+    /// are offline.
+    fn cluster(replicas: &[(f64, bool)]) -> ClusterInfo {
+        let replica = |&(seconds, offline): &(f64, bool)| PeerInfo {
+            active: Duration::from_secs_f64(seconds),
+            offline,
+            ..PeerInfo::default()
+        };
+        ClusterInfo {
+            replicas: replicas.iter().map(replica).collect(),
+            ..ClusterInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_leader_has_just_heard_from_most_of_those_who_have_copies() {
+        let (now, just, long_ago, gone, never) = (
+            (1e-9, false),
+            (2.9, false),
+            (4.0, false),
+            (0.1, true),
+            (0.0, false),
+        );
+        for replicas in [
+            &[][..],
+            &[now],
+            &[now, just],
+            &[just, long_ago],
+            &[gone, now],
+            &[never, now],
+            &[now, just, long_ago, gone],
+        ] {
+            assert!(is_led(Some(&cluster(replicas))), "{replicas:?}");
+        }
+        for replicas in [
+            &[long_ago][..],
+            &[never],
+            &[long_ago, long_ago],
+            &[gone, gone],
+            &[never, gone],
+            &[now, gone, long_ago, never],
+            // An even number of copies: half of them is not most of them.
+            &[now, long_ago, long_ago],
+        ] {
+            assert!(!is_led(Some(&cluster(replicas))), "{replicas:?}");
+        }
+        assert!(is_led(None), "a server that is not in a cluster");
+    }
 }

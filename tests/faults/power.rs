@@ -2,6 +2,7 @@
 //! a part is left. Then the ledger opens, with all that was acknowledged before.
 
 use std::{
+    fmt::Display,
     fs::File,
     io::Write as _,
     path::Path,
@@ -13,8 +14,7 @@ use std::{
 };
 
 use quota_ledger::{
-    journal::{self, disk::RealDisk, verify},
-    replay,
+    journal::{disk::RealDisk, verify},
     uid::Uid,
 };
 use quotad::{config::Config, recovery::recover};
@@ -59,11 +59,16 @@ fn record(directory: &Path, tape: &Path) -> Vec<Told> {
 }
 
 /// Tries again while a process that another test has just forked, and that is not another program yet, still has
-/// the lock file open.
-fn unlocked<T>(attempt: impl Fn() -> Option<T>) -> T {
+/// the lock file open, or sled's.
+fn unlocked<T, E: Display>(attempt: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    let is_locked = |error: &E| {
+        let said = error.to_string();
+        said.contains("is in use") || said.contains("could not acquire lock")
+    };
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(done) = attempt() {
+        let done = attempt();
+        if !done.as_ref().is_err_and(is_locked) {
             return done;
         }
         assert!(Instant::now() < deadline, "the lock is free at last");
@@ -78,11 +83,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
     let mut wrong = Vec::new();
     if data.join("LEDGER").exists() {
         let archive = archive.exists().then_some(archive.as_path());
-        let verified = unlocked(|| match verify(Arc::new(RealDisk), &data, archive, &()) {
-            Err(journal::Error::Locked { .. }) => None,
-            verified => Some(verified),
-        });
-        match verified {
+        match unlocked(|| verify(Arc::new(RealDisk), &data, archive, &())) {
             Ok(found) => wrong.extend(
                 found
                     .damages
@@ -97,11 +98,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         ..Config::default()
     };
     config.retention.archive_dir = Some(archive);
-    let recovered = unlocked(|| match recover(&config) {
-        Err(replay::Error::Journal(journal::Error::Locked { .. })) => None,
-        recovered => Some(recovered),
-    });
-    let recovered = match recovered {
+    let recovered = match unlocked(|| recover(&config)) {
         Ok(recovered) => recovered,
         Err(error) => {
             wrong.push(format!("it does not open: {error}"));

@@ -9,7 +9,6 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use super::{
     PATIENCE,
@@ -35,7 +34,7 @@ const TICK: Duration = Duration::from_millis(20);
 
 /// The servers, by number; killed when dropped.
 pub(crate) struct Cluster {
-    directory: TempDir,
+    directory: PathBuf,
     nodes: Vec<Node>,
     links: Vec<Link>,
 }
@@ -55,8 +54,9 @@ struct Link {
 }
 
 impl Cluster {
-    /// Starts it in a directory below this one, and waits until it has a leader.
-    pub(crate) fn start(directory: TempDir) -> Self {
+    /// Starts it in this directory, which is made, and waits until it has a leader.
+    pub(crate) fn start(directory: PathBuf) -> Self {
+        std::fs::create_dir(&directory).unwrap();
         let node = || Node {
             child: None,
             port: free_port(),
@@ -106,7 +106,7 @@ impl Cluster {
 
     /// Starts a server with what it had stored.
     pub(crate) fn start_node(&mut self, node: usize) {
-        let file = self.directory.path().join(format!("n{node}.conf"));
+        let file = self.directory.join(format!("n{node}.conf"));
         std::fs::write(&file, self.config(node)).unwrap();
         let mut command = Command::new("nats-server");
         command.arg("-c").arg(file).stdout(Stdio::null());
@@ -130,14 +130,14 @@ impl Cluster {
             "server_name: n{node}\nlisten: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\nlog_file: \"{}\"\n\
              jetstream {{ store_dir: \"{}\", max_mem: 64MB, max_file: 4GB }}\n\
              cluster {{ name: all, listen: 127.0.0.1:{own}, routes: [{}], no_advertise: true, advertise: \"{NOWHERE}\" }}\n",
-            self.directory.path().join(format!("n{node}.log")).display(),
+            self.directory.join(format!("n{node}.log")).display(),
             self.store(node).display(),
             routes.join(", "),
         )
     }
 
     fn store(&self, node: usize) -> PathBuf {
-        self.directory.path().join(format!("s{node}"))
+        self.directory.join(format!("s{node}"))
     }
 
     /// Ends a server without a chance to tidy up.

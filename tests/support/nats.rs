@@ -1,9 +1,15 @@
 //! A real nats-server with JetStream, on loopback, in a directory of its own.
 
 use std::{
+    hash::{BuildHasher as _, RandomState},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    ops::Range,
     path::Path,
     process::{Child, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -124,10 +130,21 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// A port that nothing listens on.
+/// The system gives ports from 32768 on to whoever asks for any, or connects: one of those that is free now may not be
+/// when it is used.
+const PORTS: Range<u16> = 16_000..32_000;
+
+/// A port that nothing listens on, and that is given once in this process.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: OnceLock<AtomicU64> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU64::new(RandomState::new().hash_one(0) >> 1));
+    loop {
+        let place = next.fetch_add(1, Ordering::Relaxed) % PORTS.len() as u64;
+        let port = PORTS.start + u16::try_from(place).unwrap();
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// The URL of a server on this port.

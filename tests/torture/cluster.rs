@@ -15,7 +15,6 @@ use crate::{
     faults::last,
     place::Place,
     rounds::{Fired, Scene, wait_until},
-    scratch,
     support::{
         cluster::{Cluster, NODES},
         proxy::Mode,
@@ -51,7 +50,7 @@ pub(crate) enum Fault {
 
 impl Clustered {
     pub(crate) fn prepare(directory: &Path) -> Self {
-        let cluster = Cluster::start(scratch());
+        let cluster = Cluster::start(directory.join("cluster"));
         create_stream(&cluster.urls());
         cluster.wait_until_current();
         let place = Place::prepare(directory, cluster.urls());

@@ -4,7 +4,7 @@
 //!
 //! `QUOTAD_TORTURE_CYCLES` says how many faults (40; 12 for a cluster, which only `make soak` runs),
 //! `QUOTAD_SOAK_HOURS` for how long instead, `QUOTAD_TORTURE_SEED` which ones; the seed is printed. Every kind of fault
-//! is done at least once.
+//! is done at least once. With `QUOTAD_TORTURE_KEEP`, what a failed run leaves is kept: its ledger, and what was logged.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -52,6 +52,18 @@ const HARD_COUNT: u64 = 100_000;
 /// A directory in memory, where there is one: what is synced there does not wait for a disk.
 fn scratch() -> TempDir {
     TempDir::new_in("/dev/shm").unwrap_or_else(|_| TempDir::new().unwrap())
+}
+
+/// A directory that outlives a failure, if `QUOTAD_TORTURE_KEEP` is set.
+struct Evidence(TempDir);
+
+impl Drop for Evidence {
+    fn drop(&mut self) {
+        if std::thread::panicking() && std::env::var_os("QUOTAD_TORTURE_KEEP").is_some() {
+            self.0.disable_cleanup(true);
+            println!("kept in {}", self.0.path().display());
+        }
+    }
 }
 
 /// What the threads share.
@@ -105,8 +117,8 @@ fn torture<S: Scene>(cycles: u64, prepare: impl FnOnce(&Path) -> S) {
     };
     println!("seed {seed}");
     let started = Instant::now();
-    let directory = scratch();
-    let mut scene = prepare(directory.path());
+    let directory = Evidence(scratch());
+    let mut scene = prepare(directory.0.path());
     let yard = Yard {
         api: format!("http://{}", scene.place().clients.address()),
         answers: AtomicU64::new(0),
@@ -158,7 +170,7 @@ fn torture<S: Scene>(cycles: u64, prepare: impl FnOnce(&Path) -> S) {
     let daemon = place.daemon.take().unwrap();
     assert_eq!(daemon.stop().code(), Some(0));
     let verified = Command::new(env!("CARGO_BIN_EXE_quotactl"))
-        .current_dir(directory.path())
+        .current_dir(directory.0.path())
         .args(["ledger", "verify", "--data-dir=data", "--archive=archive"])
         .output()
         .unwrap();

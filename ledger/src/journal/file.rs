@@ -9,7 +9,7 @@ use super::{
     Batch, Batches, Durable, Error, Journal, Reader,
     compact::{Compaction, Retention},
     disk::{Disk, Lock},
-    keeper::Keeper,
+    keeper::{Keeper, MOVE_BYTES},
     log::Writer,
     origin::Origin,
     reader::BatchReader,
@@ -17,9 +17,6 @@ use super::{
     snapshot::{SnapshotInfo, Snapshots},
     store::{Keep, Store},
 };
-
-/// Frames are moved into sled without further waiting, once so many bytes of them wait.
-const MOVE_BYTES: u64 = 1024 * 1024;
 
 /// How a journal is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +144,7 @@ impl FileJournal {
     /// As [`Journal::sync`].
     pub fn work(&self) -> Result<bool, Error> {
         let prepared = self.store.prepare_segment();
-        Ok(self.store.move_some()? || prepared)
+        Ok(self.store.move_some(0)? || prepared)
     }
 
     /// Stops cleanly: everything durable, moved into sled, and closed.
@@ -324,4 +321,48 @@ pub(super) fn roll(store: &Store) -> Result<(), Error> {
         store.request_seal(store.durable().sequence);
     }
     rotated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::sim::SimDisk;
+
+    fn append(journal: &mut FileJournal, first_sequence: u64) {
+        let batch = Batch {
+            first_sequence,
+            count: 1,
+            time: crate::Timestamp::EPOCH,
+            payload: vec![7; 60_000],
+        };
+        journal.append(batch).unwrap();
+        journal.sync().unwrap();
+    }
+
+    #[test]
+    fn little_is_moved_only_at_the_end_of_its_segment() {
+        let options = Options {
+            segment_bytes: 3 * MOVE_BYTES,
+            background: false,
+            ..Options::default()
+        };
+        let directory = Path::new("/data");
+        let disk = Arc::new(SimDisk::new(1));
+        let (mut journal, reader, _) = FileJournal::open(disk, directory, options).unwrap();
+        let store = Arc::clone(&journal.store);
+        let moved = || store.current().moved.sequence;
+        append(&mut journal, 1);
+        assert!(!store.move_some(MOVE_BYTES / 2).unwrap());
+        for sequence in 2..=12 {
+            append(&mut journal, sequence);
+        }
+        assert!(store.move_some(MOVE_BYTES / 2).unwrap());
+        assert_eq!(moved(), 12);
+        append(&mut journal, 13);
+        assert!(!store.move_some(MOVE_BYTES / 2).unwrap());
+        roll(&store).unwrap();
+        assert!(store.move_some(MOVE_BYTES / 2).unwrap());
+        assert_eq!(moved(), 13);
+        assert_eq!(reader.read(1).map(Result::unwrap).count(), 13);
+    }
 }

@@ -13,8 +13,11 @@ use super::{
     store::{Current, Sealed, Store},
 };
 
-/// How long frames may wait before they are moved.
-const MOVE_EVERY: Duration = Duration::from_secs(1);
+/// How much is moved at a time, in bytes of frames. The less often, the fewer pages of sled are written twice.
+pub(super) const MOVE_BYTES: u64 = 1024 * 1024;
+
+/// How long the writer waits for room before it looks again.
+const ROOM_EVERY: Duration = Duration::from_secs(1);
 
 impl Store {
     /// Makes the next segment, if there is none and room for two. That it cannot be made is no failure: the
@@ -35,27 +38,34 @@ impl Store {
         made
     }
 
-    /// Moves some frames into the current epoch, or seals it. Gives whether there was anything to do.
+    /// Moves some frames into the current epoch, or seals it: at least so many bytes of them, unless they are the
+    /// last of their segment. Gives whether there was anything to do.
     ///
     /// After an error the journal is poisoned.
-    pub(super) fn move_some(&self) -> Result<bool, Error> {
+    pub(super) fn move_some(&self, least: u64) -> Result<bool, Error> {
         self.check()?;
-        let moved = self
-            .seal_if_due()
-            .and_then(|sealed| if sealed { Ok(true) } else { self.move_chunk() });
+        let moved = self.seal_if_due().and_then(|sealed| {
+            if sealed {
+                Ok(true)
+            } else {
+                self.move_chunk(least)
+            }
+        });
         moved.inspect_err(|error| self.poison(error))
     }
 
-    fn move_chunk(&self) -> Result<bool, Error> {
+    fn move_chunk(&self, least: u64) -> Result<bool, Error> {
         let Current { epoch, moved } = self.current();
         if moved.sequence >= self.durable().sequence {
             return Ok(false);
         }
-        let Some(chunk) = self.log.chunk(moved.sequence.saturating_add(1))? else {
+        let from = moved.sequence.saturating_add(1);
+        let Some(chunk) = self.log.chunk(from, MOVE_BYTES)? else {
             return Ok(false);
         };
         let (frames, end) = chunk.behind(&moved)?;
-        if frames.is_empty() {
+        let is_enough = frames.len() as u64 >= least || self.log.has_segment_end(&end);
+        if frames.is_empty() || !is_enough {
             return Ok(false);
         }
         epoch.put(self.disk.as_ref(), &moved, frames)?;
@@ -105,7 +115,7 @@ impl Store {
             epoch,
         });
         while self.current().moved.sequence < to.sequence {
-            if !self.move_chunk()? {
+            if !self.move_chunk(0)? {
                 break;
             }
         }
@@ -114,7 +124,7 @@ impl Store {
 
     /// Moves all that is durable, and closes the current database cleanly.
     pub(super) fn move_all(&self) -> Result<(), Error> {
-        while self.move_some()? {}
+        while self.move_some(0)? {}
         let Current { epoch, moved } = self.current();
         epoch.close_at(self.disk.as_ref(), &moved)
     }
@@ -168,11 +178,9 @@ impl Signal {
 
     /// Waits until it is time to move something; false when it is time to stop.
     fn wait_to_move(&self) -> bool {
-        let (mut wishes, _) = self
+        let mut wishes = self
             .changed
-            .wait_timeout_while(self.wishes(), MOVE_EVERY, |wishes| {
-                !wishes.stop && !wishes.move_now
-            })
+            .wait_while(self.wishes(), |wishes| !wishes.stop && !wishes.move_now)
             .unwrap_or_else(PoisonError::into_inner);
         wishes.move_now = false;
         !wishes.stop
@@ -205,7 +213,8 @@ impl Keeper {
             keeper.spawn("journal-move", |store| {
                 while store.signal.wait_to_move() {
                     // An error has poisoned the journal: the writer finds it at its next step.
-                    while !store.signal.is_stopping() && store.move_some().unwrap_or(false) {
+                    let goes_on = || store.move_some(MOVE_BYTES / 2).unwrap_or(false);
+                    while !store.signal.is_stopping() && goes_on() {
                         store.signal.changed.notify_all();
                     }
                 }
@@ -241,7 +250,7 @@ impl Keeper {
                 .store
                 .signal
                 .changed
-                .wait_timeout(wishes, MOVE_EVERY)
+                .wait_timeout(wishes, ROOM_EVERY)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }

@@ -16,7 +16,7 @@ use super::{
     disk::Disk,
     epoch::{self, Epoch, Seal},
     keeper::Signal,
-    log::{self, Log, Writer, prepare::Prepared},
+    log::{self, CHUNK_BYTES, Log, Writer, prepare::Prepared},
     origin::{self, Origin},
     reader::{Chunk, Source},
     snapshot::Snapshots,
@@ -363,7 +363,7 @@ impl Source for Store {
             if from <= current.moved.sequence {
                 return current.epoch.chunk(self.disk.as_ref(), from);
             }
-            if let Some(chunk) = self.log.chunk(from)? {
+            if let Some(chunk) = self.log.chunk(from, CHUNK_BYTES)? {
                 return Ok(chunk);
             }
         }
@@ -377,7 +377,7 @@ impl Source for Store {
                     chunk => chunk,
                 }
             }
-            None => self.log.chunk(from)?.ok_or(Error::Compacted {
+            None => self.log.chunk(from, CHUNK_BYTES)?.ok_or(Error::Compacted {
                 first: self.first_sequence(),
             }),
         }

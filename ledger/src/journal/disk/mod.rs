@@ -207,7 +207,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// An ordered key-value database.
 pub trait Database: Send + Sync {
-    /// Puts these pairs.
+    /// Puts these pairs, in this order.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -90,12 +90,12 @@ impl SledDatabase {
 
 impl Database for SledDatabase {
     fn insert(&self, pairs: Vec<Pair>) -> Result<(), Error> {
+        // One by one: a batch of sled's has no order, and pages that are filled out of order are written again.
         guard(&self.directory, "write", || {
-            let mut batch = sled::Batch::default();
             for (key, value) in pairs {
-                batch.insert(key, value);
+                self.database.insert(key, value)?;
             }
-            self.database.apply_batch(batch)
+            Ok(())
         })
     }
 

@@ -17,8 +17,8 @@ use crate::journal::{
 pub(super) const VALUE_BYTES: usize = 4 * 1024;
 
 /// Frames are gathered into blocks of about so many bytes, before compression; only a frame that alone is
-/// larger makes a larger block.
-pub(super) const BLOCK_BYTES: usize = 8 * 1024;
+/// larger makes a larger block. It is as far as lz4 looks back: what ends a reservation names it again.
+pub(super) const BLOCK_BYTES: usize = 64 * 1024;
 
 const HEADER_BYTES: usize = 2 + 4 + 4 + POSITION_BYTES;
 const VERSION: u8 = 1;

@@ -36,8 +36,8 @@ const HEADER_BYTES: u64 = record_bytes(POSITION_BYTES + 8) as u64;
 /// Distance of the places in a segment that are remembered, in bytes of frames.
 const MARK_EVERY_BYTES: u64 = 8 * 1024;
 
-/// How much is read at a time, in bytes.
-const CHUNK_BYTES: u64 = 256 * 1024;
+/// How much readers take at a time, in bytes.
+pub(super) const CHUNK_BYTES: u64 = 256 * 1024;
 
 /// The file of the segment behind `before`.
 fn path_of(directory: &Path, before: &Durable) -> PathBuf {
@@ -151,8 +151,8 @@ impl Segment {
         self.extent().end.saturating_sub(HEADER_BYTES)
     }
 
-    /// Frames from the one on that holds `from`, or from a little before it.
-    fn chunk(&self, from: u64) -> Result<Chunk, Error> {
+    /// About `limit` bytes of frames from the one on that holds `from`, or from a little before it.
+    fn chunk(&self, from: u64, limit: u64) -> Result<Chunk, Error> {
         let (mark, end) = {
             let extent = self.extent();
             let behind = extent
@@ -164,7 +164,7 @@ impl Segment {
             (*mark, extent.end)
         };
         let available = end.saturating_sub(mark.offset);
-        let mut bytes = self.bytes(mark.offset, available.min(CHUNK_BYTES))?;
+        let mut bytes = self.bytes(mark.offset, available.min(limit))?;
         if let Parsed::NeedMore(whole) = frame::parse(&bytes) {
             bytes = self.bytes(mark.offset, available.min(whole as u64))?;
         }
@@ -217,14 +217,23 @@ impl Log {
         self.held().iter().cloned().collect()
     }
 
-    /// Frames from the one on that holds `from`; none if the log does not reach back so far.
-    pub(super) fn chunk(&self, from: u64) -> Result<Option<Chunk>, Error> {
+    /// About `limit` bytes of frames of one segment, from the one on that holds `from`; none if the log does
+    /// not reach back so far.
+    pub(super) fn chunk(&self, from: u64, limit: u64) -> Result<Option<Chunk>, Error> {
         let segment = {
             let held = self.held();
             let behind = held.partition_point(|segment| segment.before.sequence < from);
             behind.checked_sub(1).and_then(|at| held.get(at)).cloned()
         };
-        segment.map(|segment| segment.chunk(from)).transpose()
+        segment
+            .map(|segment| segment.chunk(from, limit))
+            .transpose()
+    }
+
+    /// Whether a closed segment ends there.
+    pub(super) fn has_segment_end(&self, end: &Durable) -> bool {
+        let held = self.held();
+        held.iter().any(|segment| segment.closed_at() == Some(*end))
     }
 
     /// Removes the closed segments that end at `sequence` or before.

@@ -12,7 +12,7 @@ use super::{
     super::{Damage, store::Sealed},
     Durable, Epoch, Error, Log, Opening, Options, epoch,
 };
-use crate::journal::epoch::Seal;
+use crate::journal::{epoch::Seal, log::CHUNK_BYTES};
 
 impl Opening<'_> {
     /// The sealed epochs, oldest first. What lies before the origin is what a compaction did not get
@@ -144,7 +144,7 @@ fn agrees(log: &Log, position: &Durable, durable: &Durable) -> Result<bool, Erro
     if position.sequence > durable.sequence {
         return Ok(false);
     }
-    let Some(chunk) = log.chunk(position.sequence)? else {
+    let Some(chunk) = log.chunk(position.sequence, CHUNK_BYTES)? else {
         return Ok(false);
     };
     Ok(chunk.position_at(position.sequence)? == Some(*position))

@@ -1,0 +1,133 @@
+use std::{fs, sync::Arc};
+
+use super::*;
+use crate::{
+    Timestamp,
+    journal::{Batch, disk::RealDisk, sim::SimDisk},
+};
+
+/// Frames of batches of two entries each that do not compress, behind `position`, which is moved along.
+fn frames(position: &mut Durable, batches: usize, length: usize) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for _ in 0..batches {
+        let first_sequence = position.sequence + 1;
+        let mut payload = vec![0; length];
+        let mut random = blake3::Hasher::new();
+        random.update(&first_sequence.to_le_bytes());
+        random.finalize_xof().fill(&mut payload);
+        let batch = Batch {
+            first_sequence,
+            count: 2,
+            time: Timestamp::EPOCH,
+            payload,
+        };
+        position.hash = frame::encode(&batch, &position.hash, false, &mut frames);
+        position.sequence = batch.last_sequence();
+    }
+    frames
+}
+
+#[test]
+fn sled_writes_what_is_put_little_more_than_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let epoch = Epoch::new(directory.path(), Durable::NOTHING);
+    let (mut position, mut put) = (Durable::NOTHING, 0);
+    for _ in 0..16 {
+        let before = position;
+        let frames = frames(&mut position, 128, 8 * 1024);
+        put += frames.len();
+        epoch.put(&RealDisk, &before, &frames).unwrap();
+    }
+    epoch.sync(&RealDisk).unwrap();
+    // Its file is a log: what was written again is in it again, until segments are used anew.
+    let length = fs::metadata(epoch.directory.join(DATABASE).join("db"))
+        .unwrap()
+        .len();
+    let times = length as f64 / put as f64;
+    assert!((1.0..1.3).contains(&times), "{times}");
+}
+
+/// Two blocks, and the keys of two more, as a process leaves them that is killed while it puts these, or as a
+/// reader sees them meanwhile.
+fn half_put(disk: &SimDisk) -> (Epoch, Durable) {
+    let directory = Path::new("/epochs");
+    disk.make_directory(directory).unwrap();
+    let epoch = Epoch::new(directory, Durable::NOTHING);
+    let mut end = Durable::NOTHING;
+    epoch
+        .put(disk, &Durable::NOTHING, &frames(&mut end, 100, 1000))
+        .unwrap();
+    let mut ahead = end;
+    let places = blocks(&end, &frames(&mut ahead, 100, 1000)).unwrap();
+    let places = places.into_iter().map(|(key, _)| (key, Vec::new()));
+    epoch
+        .with(disk, |database| database.insert(places.collect()))
+        .unwrap();
+    (epoch, end)
+}
+
+#[test]
+fn what_is_being_put_is_not_read() {
+    let disk = SimDisk::new(1);
+    let (epoch, end) = half_put(&disk);
+    let mut next = 1;
+    while next <= end.sequence {
+        let chunk = epoch.chunk(&disk, next).unwrap();
+        let last = chunk.behind(&chunk.before).unwrap().1;
+        assert!((next..=end.sequence).contains(&last.sequence));
+        next = last.sequence + 1;
+    }
+}
+
+#[test]
+fn a_place_without_its_value_is_damage_and_is_named() {
+    let disk = SimDisk::new(1);
+    let (epoch, end) = half_put(&disk);
+    let missing = end.sequence + 1;
+    for found in [
+        epoch.chunk(&disk, missing).err(),
+        epoch.verify(&disk, |_| {}).err(),
+    ] {
+        match found {
+            Some(Error::Damaged(damage)) => assert_eq!(damage.sequence, Some(missing)),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A later piece of a block, once others stand behind it.
+    let block = block::key(1, 1).to_vec();
+    epoch
+        .with(&disk, |database| database.insert(vec![(block, Vec::new())]))
+        .unwrap();
+    match epoch.verify(&disk, |_| {}) {
+        Err(Error::Damaged(damage)) => assert_eq!(damage.sequence, Some(1)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn blocks_of_another_size_are_read() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+    disk.make_directory(Path::new("/epochs")).unwrap();
+    let epoch = Epoch::new(Path::new("/epochs"), Durable::NOTHING);
+    let (mut position, mut pairs, mut all) = (Durable::NOTHING, Vec::new(), Vec::new());
+    // As they were cut at first: a block for each 8 KiB.
+    for _ in 0..40 {
+        let before = position;
+        let frames = frames(&mut position, 8, 1000);
+        block::encode(&before, &frames, &mut pairs);
+        all.extend(frames);
+    }
+    epoch
+        .with(disk.as_ref(), |database| database.insert(pairs))
+        .unwrap();
+    let before = position;
+    let more = frames(&mut position, 100, 1000);
+    epoch.put(disk.as_ref(), &before, &more).unwrap();
+    all.extend(more);
+    let mut read = Vec::new();
+    let end = epoch
+        .verify(disk.as_ref(), |frame| read.extend_from_slice(frame.bytes))
+        .unwrap();
+    assert_eq!(end, position);
+    assert!(read == all);
+}

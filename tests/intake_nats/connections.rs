@@ -1,13 +1,17 @@
 //! How a server may want to be talked to.
 
-use std::sync::Arc;
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    sync::Arc,
+};
 
+use async_nats::jetstream::stream;
 use quotad::intake::nats;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::support::daemon::Opened;
+use crate::support::{daemon::Opened, nats as server};
 
 /// Writes a file into the scene's directory, and answers where it is.
 fn write(directory: &TempDir, name: &str, text: &str) -> std::path::PathBuf {
@@ -89,4 +93,30 @@ async fn with_certificates_on_both_sides() {
     scene.config.nats.tls_cert = Some(certificate);
     scene.config.nats.tls_key = Some(key);
     is_caught_up_with(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_away_is_tried_again_when_the_others_have_no_stream() {
+    let port = server::free_port();
+    let away = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+    let mut scene = Scene::new();
+    let urls = [server::url(port), scene.server.url()];
+    scene.config.nats.url = Some(urls.join(","));
+    scene.config.nats.create_stream = false;
+    let daemon = scene.daemon().await;
+    let tried = tokio::task::spawn_blocking(move || drop(away.accept().unwrap()));
+    tried.await.unwrap();
+    let back = Server::start_at(port, &[]);
+    let context = back.jetstream().await;
+    let config = stream::Config {
+        name: STREAM.to_owned(),
+        subjects: vec!["quota.objects.>".to_owned()],
+        ..stream::Config::default()
+    };
+    context.create_stream(config).await.unwrap();
+    publish(&context, widgets(0..10)).await;
+    daemon
+        .until("all are consumed", |state| position(state) == 10)
+        .await;
+    daemon.stop().await;
 }

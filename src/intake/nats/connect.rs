@@ -1,8 +1,14 @@
 //! The connection to the NATS server.
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    io,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
-use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, ConnectOptions, Event, ReconnectToServer, ServerAddr};
 use tokio::sync::watch;
 
 use super::Status;
@@ -56,7 +62,7 @@ pub(super) async fn connect(
             tell(&event, &connected, &status);
             std::future::ready(())
         });
-    let options = authenticate(options, settings).await?;
+    let options = authenticate(in_turn(options), settings).await?;
     let options = secure(options, settings);
     let client = options.connect(addresses(settings)?).await?;
     Ok((client, is_connected))
@@ -71,9 +77,24 @@ pub(crate) async fn plain(settings: &config::Nats, name: &str) -> Result<Client,
         .connection_timeout(settings.connect_timeout.get())
         .request_timeout(Some(REQUEST_TIMEOUT))
         .reconnect_delay_callback(move |attempts| delay(attempts, longest));
-    let options = authenticate(options, settings).await?;
+    let options = authenticate(in_turn(options), settings).await?;
     let options = secure(options, settings);
     Ok(options.connect(addresses(settings)?).await?)
+}
+
+/// Has the servers tried one after the other, beginning with any. By itself the client prefers those that failed least
+/// often, and would for ever come back to one that takes connections and is cut off from the others.
+fn in_turn(options: ConnectOptions) -> ConnectOptions {
+    let [first, ..] = RandomState::new().hash_one(()).to_le_bytes();
+    let turns = AtomicUsize::new(first.into());
+    options.reconnect_to_server_callback(move |servers, _| {
+        let turn = turns.fetch_add(1, Ordering::Relaxed);
+        let server = servers.iter().cycle().nth(turn % servers.len().max(1));
+        std::future::ready(server.map(|server| ReconnectToServer {
+            addr: server.addr.clone(),
+            delay: None,
+        }))
+    })
 }
 
 fn addresses(settings: &config::Nats) -> Result<Vec<ServerAddr>, SetupError> {

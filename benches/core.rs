@@ -129,6 +129,7 @@ fn wish(number: u64) -> Request {
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
+        digest: Default::default(),
     }
 }
 

@@ -322,5 +322,6 @@ fn request(number: u64) -> Request {
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
+        digest: Default::default(),
     }
 }

@@ -1,25 +1,26 @@
 //! Several reservations with one call.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
+use http::StatusCode;
 use quota_ledger::{
     decide::{self, Request},
     event::Actor,
     state::Head,
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
     body::JsonText,
     measure::{Operation, decided, measured},
     problem::{Cause, Problem, Reason},
-    reservations::{Granted, Shown, grant},
-    wish::Wish,
+    reservations::{Granted, LAGGING, Shown, grant, remembered, write_head},
+    wish::{SharedNames, Wish},
 };
 use crate::{
     auth::{Principal, Role},
@@ -40,29 +41,6 @@ struct Batch<'a> {
     items: Vec<Wish<'a>>,
 }
 
-/// What came of one item.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Outcome<'a> {
-    Granted {
-        status: u16,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        replayed: bool,
-        #[serde(flatten)]
-        reservation: Shown<'a>,
-    },
-    Refused(&'a Problem),
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Outcomes<'a> {
-    items: Vec<Outcome<'a>>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
-
 type Results = Vec<Result<Granted, Problem>>;
 
 /// `POST /v1/reservations:batch`
@@ -74,7 +52,7 @@ pub(super) async fn reserve(
 ) -> Response {
     let results = measured(Operation::ReserveBatch, async {
         app.may_grant()?;
-        let batch = text.read::<Batch<'_>>()?;
+        let mut batch = text.read::<Batch<'_>>()?;
         if batch.items.len() > ITEMS_MAX {
             let count = batch.items.len().to_string();
             let wrong = format!("at most {ITEMS_MAX} items");
@@ -82,10 +60,11 @@ pub(super) async fn reserve(
                 "items", &count, &wrong,
             )]));
         }
-        let requests = batch
-            .items
-            .iter()
-            .map(|wish| request(&app, &principal, wish));
+        let mut names = SharedNames::default();
+        let requests = batch.items.iter_mut().map(|wish| {
+            names.share_of(wish);
+            request(&app, &principal, wish)
+        });
         if batch.atomic {
             let at = |(index, request): (usize, Result<Request, Problem>)| {
                 request.map_err(|problem| problem.at(index))
@@ -120,7 +99,10 @@ fn request(app: &App, principal: &Principal, wish: &Wish<'_>) -> Result<Request,
         let needed = principal.lacks(&[Role::Reserve], Some(namespace));
         return Err(Problem::new(Reason::Forbidden, needed));
     }
-    wish.request(app, namespace, writer::now(), None)
+    let request = wish.request(app, namespace, writer::now(), None)?;
+    // Here, since all others wait for the thread that decides.
+    request.digest();
+    Ok(request)
 }
 
 async fn one_by_one(
@@ -129,10 +111,15 @@ async fn one_by_one(
     requests: Vec<Result<Request, Problem>>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
+    // Kept, so that the thread that made them frees them.
+    let requests = Arc::new(requests);
+    let decided = requests.clone();
     let decision = app.ledger.decide(move |sitting| {
-        let decide_one =
-            |request: Result<Request, Problem>| grant(sitting, &actor, &request?, denials.as_ref());
-        let results = requests.into_iter().map(decide_one).collect();
+        let decide_one = |request: &Result<Request, Problem>| {
+            let request = request.as_ref().map_err(Problem::clone)?;
+            grant(sitting, &actor, request, denials.as_ref())
+        };
+        let results = decided.iter().map(decide_one).collect();
         (results, sitting.desk.state().head())
     });
     Ok(decision.await?)
@@ -144,8 +131,10 @@ async fn together(
     requests: Vec<Request>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
+    let requests = Arc::new(requests);
+    let decided = requests.clone();
     let decision = app.ledger.decide(move |sitting| {
-        let results = all_or_none(sitting, &actor, &requests, denials.as_ref());
+        let results = all_or_none(sitting, &actor, &decided, denials.as_ref());
         (results, sitting.desk.state().head())
     });
     let (results, head) = decision.await?;
@@ -174,34 +163,139 @@ fn all_or_none(
         desk.record(actor, reserved.events);
     }
     let granted = |(request, replayed): (&Request, bool)| {
-        let view = desk.state().reservation(&request.uid);
-        let view =
-            view.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))?;
-        Ok(Granted { view, replayed })
+        let promise = remembered(desk.state(), &request.uid)?;
+        Ok(Granted { promise, replayed })
     };
     Ok(requests.iter().zip(replayed).map(granted).collect())
 }
 
 fn shown(app: &App, results: &Results, head: Head) -> Response {
-    let outcome = |result| match result {
-        &Ok(Granted { ref view, replayed }) => {
-            decided(None, replayed);
-            let status = if replayed { 200 } else { 201 };
-            Outcome::Granted {
-                status,
-                replayed,
-                reservation: Shown::from(view),
+    for result in results {
+        match result {
+            Ok(granted) => decided(None, granted.replayed),
+            Err(problem) => decided(Some(problem), false),
+        }
+    }
+    match written(results, head, app.lags()) {
+        Ok(text) => answer::written(StatusCode::OK, text.into()),
+        Err(error) => Problem::internal(&error).into_response(),
+    }
+}
+
+/// The outcomes as JSON, in the order of the items.
+fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::Error> {
+    let mut out = String::with_capacity((results.len() + 1) * answer::ANSWER_BYTES);
+    out.push_str("{\"items\":[");
+    for (index, result) in results.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        match result {
+            Ok(Granted { promise, replayed }) => {
+                out.push_str(match replayed {
+                    true => "{\"status\":200,\"replayed\":true,",
+                    false => "{\"status\":201,",
+                });
+                Shown::from(promise).write_fields(&mut out)?;
+                out.push('}');
+            }
+            Err(problem) => {
+                let problem = serde_json::to_string(problem).map_err(|_| fmt::Error)?;
+                out.push_str(&problem);
             }
         }
-        Err(problem) => {
-            decided(Some(problem), false);
-            Outcome::Refused(problem)
-        }
+    }
+    out.push(']');
+    write_head(&mut out, &head)?;
+    if lagging {
+        out.push_str(LAGGING);
+    }
+    out.push('}');
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use quota_ledger::{
+        Timestamp,
+        event::Reservation,
+        object::Footprint,
+        state::{End, Promise},
+        uid::Uid,
     };
-    let items = results.iter().map(outcome).collect();
-    answer::ok(&Outcomes {
-        items,
-        as_of: head,
-        lagging: app.lags(),
-    })
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn granted(name: &str, end: Option<(End, Timestamp)>, replayed: bool) -> Granted {
+        let reservation = Reservation {
+            uid: Uid::new("u-1").unwrap(),
+            namespace: "team-a".into(),
+            resource: "pods".into(),
+            name: name.into(),
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            footprint: Footprint::default(),
+            created: Timestamp::EPOCH,
+            expiration: Timestamp::EPOCH,
+            after_version: 0,
+            request: [0; 16],
+        };
+        let reservation = Arc::new(reservation);
+        Granted {
+            promise: Promise { reservation, end },
+            replayed,
+        }
+    }
+
+    #[test]
+    fn outcomes_stand_in_the_order_of_the_items() {
+        let problem = Problem::new(Reason::Forbidden, "not \"yours\"".to_owned()).at(1);
+        let results = vec![
+            Ok(granted("a \"b\"", None, false)),
+            Err(problem.clone()),
+            Ok(granted("c", Some((End::Released, Timestamp::EPOCH)), true)),
+        ];
+        let head = Head {
+            sequence: 7,
+            time: Timestamp::EPOCH,
+        };
+        let epoch = "1970-01-01T00:00:00Z";
+        let item = |name: &str| {
+            json!({
+                "status": 201,
+                "namespace": "team-a",
+                "reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": "u-1"},
+                "reserved": {},
+                "state": "pending",
+                "createdTime": epoch,
+                "expirationTime": epoch,
+            })
+        };
+        let mut replayed = item("c");
+        replayed["status"] = 200.into();
+        replayed["replayed"] = true.into();
+        replayed["state"] = "released".into();
+        replayed["endedTime"] = epoch.into();
+        let items = [
+            item("a \"b\""),
+            serde_json::to_value(&problem).unwrap(),
+            replayed,
+        ];
+        let mut expected = json!({"items": items, "asOf": {"sequence": 7, "time": epoch}});
+        for lagging in [false, true] {
+            if lagging {
+                expected["lagging"] = true.into();
+            }
+            let text = written(&results, head, lagging).unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn no_items_have_no_outcomes() {
+        let text = written(&Vec::new(), Head::default(), false).unwrap();
+        let value: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(value["items"], json!([]));
+    }
 }

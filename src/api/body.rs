@@ -67,12 +67,11 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
 }
 
 impl JsonText {
-    /// The body of a request with these headers, of which somebody else sees to it that it has a bound.
+    /// A body of which somebody else sees to it that it has a bound, behind headers that [`must_be_json`] has passed.
     ///
     /// # Errors
-    /// It is of another type, comes from a foreign page, or does not arrive.
-    pub(super) async fn of(headers: &HeaderMap, body: Body) -> Result<Self, Problem> {
-        must_be_json(headers)?;
+    /// It does not arrive.
+    pub(super) async fn of(body: Body) -> Result<Self, Problem> {
         Ok(Self(whole(body).await?))
     }
 
@@ -100,7 +99,8 @@ impl JsonText {
     }
 }
 
-fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+/// Refuses a body of another type, and one that a foreign page sends.
+pub(super) fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
     refuse_foreign_pages(headers)?;
     let content_type = headers.get(header::CONTENT_TYPE);
     // As nearly everybody writes it.

@@ -9,9 +9,16 @@ use axum::{
     extract::Request,
     response::{IntoResponse as _, Response},
 };
-use http::{Method, request::Parts};
+use http::{Method, Uri};
+use quota_ledger::event::Actor;
 
-use super::{App, answer, body::JsonText, caller, lifecycle, problem::Problem, reservations};
+use super::{
+    App, answer,
+    body::{JsonText, must_be_json},
+    caller, lifecycle,
+    problem::Problem,
+    reservations,
+};
 use crate::{
     auth::{Authenticator, Target},
     server::{self, Peer},
@@ -40,14 +47,13 @@ impl Express {
         Self { app, authenticator }
     }
 
-    async fn carry_out(&self, request: Request, peer: &Peer) -> Result<Response, Box<Response>> {
+    /// Everything up to where the body or the ledger has to be waited for.
+    fn admit(&self, request: Request, peer: &Peer) -> Result<Admitted, Box<Response>> {
         let (mut parts, body) = request.into_parts();
         // Its own handle, since the parts are changed below.
         let uri = parts.uri.clone();
         let Some(asked) = asked(&parts.method, uri.path()) else {
-            return Err(Box::new(
-                Problem::internal(&"a request went astray").into_response(),
-            ));
+            return Err(Box::new(astray()));
         };
         let target = Target {
             route: Some(asked.route()),
@@ -56,20 +62,47 @@ impl Express {
         };
         let admitted = self.authenticator.admit(&target, &mut parts)?;
         let actor = caller::actor(&parts.headers, admitted.principal.actor()).map_err(refused)?;
-        Ok(match asked {
-            Asked::Reserve { namespace } => {
-                let text = read(&parts, body).await.map_err(refused)?;
-                reservations::reserve(&self.app, namespace, actor, &text).await
-            }
-            Asked::Release { namespace, uid } => {
+        if matches!(asked, Asked::Reserve { .. }) {
+            must_be_json(&parts.headers).map_err(refused)?;
+        }
+        Ok(Admitted {
+            method: parts.method,
+            uri,
+            actor,
+            body,
+        })
+    }
+
+    async fn carry_out(&self, admitted: Admitted) -> Response {
+        let Admitted {
+            method,
+            uri,
+            actor,
+            body,
+        } = admitted;
+        match asked(&method, uri.path()) {
+            Some(Asked::Reserve { namespace }) => match JsonText::of(body).await {
+                Ok(text) => reservations::reserve(&self.app, namespace, actor, &text).await,
+                Err(problem) => problem.into_response(),
+            },
+            Some(Asked::Release { namespace, uid }) => {
                 lifecycle::end(&self.app, namespace.into(), uid, actor).await
             }
-        })
+            None => astray(),
+        }
     }
 }
 
-async fn read(parts: &Parts, body: Body) -> Result<JsonText, Problem> {
-    JsonText::of(&parts.headers, body).await
+/// A request of a caller who may make it.
+struct Admitted {
+    method: Method,
+    uri: Uri,
+    actor: Arc<Actor>,
+    body: Body,
+}
+
+fn astray() -> Response {
+    Problem::internal(&"a request went astray").into_response()
 }
 
 fn refused(problem: Problem) -> Box<Response> {
@@ -86,9 +119,13 @@ impl server::Express for Express {
         request: Request,
         peer: Peer,
     ) -> Pin<Box<dyn Future<Output = Response> + Send>> {
+        // What the request has beyond that would be held, and moved about, until it is answered.
+        let admitted = self.admit(request, &peer);
         Box::pin(async move {
-            let answered = self.carry_out(request, &peer).await;
-            answered.unwrap_or_else(|response| *response)
+            match admitted {
+                Ok(admitted) => self.carry_out(admitted).await,
+                Err(response) => *response,
+            }
         })
     }
 }

@@ -11,7 +11,7 @@ use quota_ledger::{
     Name, Span, Timestamp, decide,
     decide::{Policy, Refusal},
     event::{Actor, Event},
-    state::{Head, ReservationView},
+    state::{Head, Promise},
     uid::Uid,
 };
 use serde::Deserialize;
@@ -122,7 +122,7 @@ fn known(uid: &str) -> Result<Uid, Problem> {
     Uid::new(uid).map_err(not_found)
 }
 
-type Changed = (ReservationView, Head);
+type Changed = (Promise, Head);
 
 async fn change(
     app: &App,
@@ -144,13 +144,13 @@ async fn change(
             let events = decision(desk.state(), &uid, desk.now(), sitting.policy);
             let changed = events.map(|events| {
                 desk.record(&actor, events);
-                desk.state().reservation(&uid)
+                desk.state().promise(&uid)
             });
             (changed, desk.state().head())
         })
         .await?;
     match changed {
-        Ok(Some(view)) => Ok((view, head)),
+        Ok(Some(promise)) => Ok((promise, head)),
         Ok(None) => Err(Problem::internal(
             &"a changed reservation is not remembered",
         )),
@@ -160,7 +160,7 @@ async fn change(
 
 fn shown(app: &App, changed: Result<Changed, Problem>) -> Response {
     match changed {
-        Ok((view, head)) => show(app, StatusCode::OK, &view, head),
+        Ok((promise, head)) => show(app, StatusCode::OK, &promise, head),
         Err(problem) => problem.into_response(),
     }
 }

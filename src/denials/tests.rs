@@ -30,6 +30,7 @@ fn request(namespace: &str, uid: &str) -> Request {
         before: None,
         object: None,
         ttl: None,
+        digest: Default::default(),
     }
 }
 

@@ -175,6 +175,7 @@ fn request(state: &State, number: usize) -> Option<Request> {
         before: None,
         object: None,
         ttl: None,
+        digest: Default::default(),
     })
 }
 

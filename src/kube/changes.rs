@@ -56,7 +56,7 @@ pub(super) struct Changes {
 }
 
 /// When something in a namespace last changed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Touched {
     /// A figure, as far as is known.
     figures: Sequence,
@@ -108,11 +108,7 @@ impl Changes {
 
     fn take(&self, entries: &[Entry]) {
         let mut window = self.window.lock();
-        for entry in entries {
-            if entry.sequence > window.head {
-                window.take(entry);
-            }
-        }
+        window.take_all(entries);
         let head = window.head;
         drop(window);
         self.head
@@ -203,6 +199,20 @@ fn place(event: &Event) -> Option<&Name> {
     }
 }
 
+/// The namespace in which figures change with an entry, and no quota.
+fn figures_of(entry: &Entry) -> Option<&Name> {
+    match &entry.event {
+        Event::QuotaSet(_) | Event::QuotaDeleted { .. } => None,
+        event => place(event),
+    }
+}
+
+/// Whether what changes with an entry is told by the next one: figures of the same namespace.
+fn tells_as_much(next: &Entry, entry: &Entry) -> bool {
+    let here = figures_of(entry);
+    here.is_some() && figures_of(next) == here
+}
+
 impl Window {
     /// The quotas as they are. The state is read a few namespaces at a time, so that nobody waits for it; what
     /// happens meanwhile is taken once more, and told to nobody.
@@ -221,6 +231,19 @@ impl Window {
             }
             let Some(last) = last else { return window };
             after = last;
+        }
+    }
+
+    /// Takes those of these entries that it has not taken yet.
+    fn take_all(&mut self, entries: &[Entry]) {
+        for (index, entry) in entries.iter().enumerate() {
+            if entry.sequence <= self.head {
+                continue;
+            }
+            match entries.get(index + 1) {
+                Some(next) if tells_as_much(next, entry) => self.head = entry.sequence,
+                _ => self.take(entry),
+            }
         }
     }
 
@@ -304,4 +327,72 @@ fn some_of(state: &State, after: &str) -> (Vec<Arc<QuotaRecord>>, Option<Name>, 
         .get(NAMESPACES_AT_ONCE - 1)
         .map(|last| (*last).clone());
     (records, last, state.head().sequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use quota_ledger::{
+        Timestamp,
+        event::{Actor, QuotaRecord},
+        quota::Spec,
+        uid::Uid,
+    };
+
+    use super::*;
+
+    fn event(kind: u8, namespace: Name) -> Event {
+        let uid = Uid::from_uuid([7; 16]);
+        match kind {
+            0 => Event::QuotaSet(Arc::new(QuotaRecord {
+                namespace,
+                name: "q".into(),
+                uid,
+                created: Timestamp::EPOCH,
+                spec: Spec::default(),
+                metadata: Box::default(),
+            })),
+            1 => Event::QuotaDeleted {
+                namespace,
+                name: "q".into(),
+            },
+            2 => Event::ObjectRefreshed {
+                uid,
+                namespace,
+                version: 1,
+                ends_reservation: false,
+            },
+            _ => Event::ObjectDeleted { uid, namespace },
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn entries_taken_together_tell_the_same_as_one_by_one(
+            events in prop::collection::vec((0..6_u8, "[ab]"), 0..20),
+            head in 0..4_u64,
+        ) {
+            let actor = Actor::named("test");
+            let entries: Vec<Entry> = (1..)
+                .zip(events)
+                .map(|(sequence, (kind, namespace))| Entry {
+                    sequence,
+                    time: Timestamp::EPOCH,
+                    actor: actor.clone(),
+                    event: event(kind, namespace.as_str().into()),
+                })
+                .collect();
+            let mut together = Window { head, ..Window::default() };
+            let mut single = Window { head, ..Window::default() };
+            together.take_all(&entries);
+            entries
+                .iter()
+                .filter(|entry| entry.sequence > head)
+                .for_each(|entry| single.take(entry));
+            prop_assert_eq!(together.head, single.head);
+            prop_assert_eq!(together.touched, single.touched);
+            prop_assert_eq!(together.by_time, single.by_time);
+            prop_assert_eq!(together.lives.len(), single.lives.len());
+        }
+    }
 }

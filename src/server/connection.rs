@@ -28,6 +28,7 @@ use tokio_rustls::server::TlsStream;
 use super::{
     Options, Routes,
     body::Answer,
+    guard::Bounds,
     timed::{Clock, Patience, Phase, Timed},
     tls::Tls,
 };
@@ -107,11 +108,14 @@ pub(super) async fn requests<S>(
         idle: options.keep_alive,
     };
     let stream = Timed::new(stream, is_gone, phase.clone(), patience);
-    let (options, clock) = (options.clone(), Clock::new(options.request_timeout));
     let (keep_alive, head) = (options.keep_alive, options.header_timeout);
+    let bounds = Arc::new(Bounds {
+        options: options.clone(),
+        clock: Clock::new(options.request_timeout),
+    });
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
-        let answered = routes.answer(request, &peer, &clock, &options);
+        let answered = routes.answer(request, &peer, &bounds);
         let phase = phase.clone();
         async move {
             let response = answered.await;

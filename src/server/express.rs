@@ -3,11 +3,16 @@
 use std::{convert::Infallible, future::Future, pin::Pin, sync::Arc};
 
 use axum::{Router, body::Body, extract::Request, response::Response};
+use futures::future::Either;
 use http::Method;
 use hyper::body::Incoming;
 use tower::ServiceExt as _;
 
-use super::{Options, Peer, guard, timed::Clock};
+use super::{
+    Peer,
+    guard::{self, Bounds},
+    timed::Clock,
+};
 
 /// Answers some requests that the router would answer in the same way, at a fraction of its cost.
 ///
@@ -63,19 +68,19 @@ impl Routes {
         &self,
         request: Request<Incoming>,
         peer: &Peer,
-        clock: &Clock,
-        options: &Arc<Options>,
+        bounds: &Arc<Bounds>,
     ) -> impl Future<Output = Response> + Send + use<> {
         let way = self.way(request.method(), request.uri().path());
-        let (peer, clock, options) = (peer.clone(), clock.clone(), options.clone());
-        async move {
-            match way {
-                Way::Express(express, route) => {
-                    let answer = |request| express.answer(request, peer);
-                    guard::pass(&options, &clock, route, request, answer).await
-                }
-                // In a box, since it is large, and would be moved about with every request.
-                Way::Router(router) => Box::pin(routed(router, request, peer, clock)).await,
+        let (peer, bounds) = (peer.clone(), bounds.clone());
+        match way {
+            Way::Express(express, route) => {
+                let answer = |request| express.answer(request, peer);
+                Either::Left(guard::pass(bounds, route, request, answer))
+            }
+            // In a box, since it is large, and would be moved about with every request.
+            Way::Router(router) => {
+                let clock = bounds.clock.clone();
+                Either::Right(Box::pin(routed(router, request, peer, clock)))
             }
         }
     }

@@ -1,7 +1,12 @@
 //! What every request passes through: an id, a span, bounds of size and time, a net for panics, and
 //! the metrics.
 
-use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Instant};
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Instant,
+};
 
 use axum::{
     BoxError,
@@ -47,17 +52,26 @@ pub(super) async fn guard(
     let clock = request.extensions().get::<Clock>().cloned();
     let clock = clock.unwrap_or_else(|| Clock::new(options.request_timeout));
     let answer = |request| next.run(request);
-    pass(&options, &clock, route, request, answer).await
+    let bounds = Arc::new(Bounds { options, clock });
+    pass(bounds, route, request, answer).await
+}
+
+/// What bounds the requests of a connection.
+pub(super) struct Bounds {
+    pub(super) options: Arc<Options>,
+    pub(super) clock: Clock,
 }
 
 /// Lets a request through to what answers it.
-pub(super) async fn pass<B, F>(
-    options: &Options,
-    clock: &Clock,
+///
+/// All that can be done before anything is waited for is done at once: a future is as large as what it holds, and is
+/// moved about with each request.
+pub(super) fn pass<B, F>(
+    bounds: Arc<Bounds>,
     route: &str,
     request: Request<B>,
     answer: impl FnOnce(Request) -> F,
-) -> Response
+) -> impl Future<Output = Response>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
     F: Future<Output = Response>,
@@ -73,54 +87,74 @@ where
         %method,
         path = request.uri().path(),
     );
-    let mut response = bounded(options, (clock, began), route, request, answer)
-        .instrument(span.clone())
-        .await;
-    response.headers_mut().insert(REQUEST_ID, id.clone());
-    let status = response.status();
-    if status == StatusCode::SERVICE_UNAVAILABLE && !options.may_be_repeated(route) {
-        response.headers_mut().remove(header::RETRY_AFTER);
+    let admitted = span.in_scope(|| admit(&bounds.options, route, request, answer));
+    async move {
+        let options = &*bounds.options;
+        let mut response = bounded(options, (&bounds.clock, began), route, admitted)
+            .instrument(span.clone())
+            .await;
+        response.headers_mut().insert(REQUEST_ID, id.clone());
+        let status = response.status();
+        if status == StatusCode::SERVICE_UNAVAILABLE && !options.may_be_repeated(route) {
+            response.headers_mut().remove(header::RETRY_AFTER);
+        }
+        let took = began.elapsed();
+        // An overload is counted, not told line by line.
+        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+            let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
+            tracing::warn!(request_id, %method, route, status, "not answered as asked");
+        }
+        span.in_scope(|| {
+            tracing::debug!(
+                status = status.as_u16(),
+                duration_ms = took.as_secs_f64() * 1e3,
+                "answered"
+            );
+        });
+        metrics::http_request(route, &method, status.as_u16(), took);
+        response
     }
-    let took = began.elapsed();
-    // An overload is counted, not told line by line.
-    if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
-        let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
-        tracing::warn!(request_id, %method, route, status, "not answered as asked");
-    }
-    span.in_scope(|| {
-        tracing::debug!(
-            status = status.as_u16(),
-            duration_ms = took.as_secs_f64() * 1e3,
-            "answered"
-        );
-    });
-    metrics::http_request(route, &method, status.as_u16(), took);
-    response
 }
 
-async fn bounded<B, F>(
+/// What answers a request, and how far its body has got; or the answer, if it is refused as it is.
+type Admitted<F> = Result<(F, Progress), Box<Response>>;
+
+fn admit<B, F>(
     options: &Options,
-    (clock, began): (&Clock, Instant),
     route: &str,
     request: Request<B>,
     answer: impl FnOnce(Request) -> F,
-) -> Response
+) -> Admitted<F>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
-    F: Future<Output = Response>,
 {
     let most = options.body_bytes_of(route);
     // A length that was announced is refused before a byte is read, and before a caller that waits
     // for 100 Continue sends one.
     if request.body().size_hint().lower() > most {
-        return too_large(most);
+        return Err(Box::new(too_large(most)));
     }
     let (parts, body) = request.into_parts();
     let (body, progress) = Bounded::new(body, most, options.body_timeout, &options.room);
     let request = Request::from_parts(parts, Body::new(body));
-    let answered = AssertUnwindSafe(answer(request)).catch_unwind();
+    let answered = catch_unwind(AssertUnwindSafe(|| answer(request)));
+    let answered = answered.map_err(|_| Box::new(panicked()))?;
+    Ok((answered, progress))
+}
+
+async fn bounded<F: Future<Output = Response>>(
+    options: &Options,
+    (clock, began): (&Clock, Instant),
+    route: &str,
+    admitted: Admitted<F>,
+) -> Response {
+    let (answered, progress) = match admitted {
+        Ok(admitted) => admitted,
+        Err(response) => return *response,
+    };
+    let answered = AssertUnwindSafe(answered).catch_unwind();
     match clock.within(began.into(), answered).await {
-        Some(Ok(_)) if progress.is_too_large() => too_large(most),
+        Some(Ok(_)) if progress.is_too_large() => too_large(options.body_bytes_of(route)),
         Some(Ok(_)) if progress.has_stalled() => body_timed_out(),
         Some(Ok(_)) if progress.is_crowded_out() => {
             metrics::limit_reached(Limit::BodiesBytes);
@@ -128,12 +162,16 @@ where
             to_be_repeated(last_problem(Reason::Overloaded, detail))
         }
         Some(Ok(response)) => housed(response, &options.room),
-        Some(Err(_)) => last_problem(
-            Reason::Internal,
-            "the request could not be handled; the log says why",
-        ),
+        Some(Err(_)) => panicked(),
         None => timed_out(&progress),
     }
+}
+
+fn panicked() -> Response {
+    last_problem(
+        Reason::Internal,
+        "the request could not be handled; the log says why",
+    )
 }
 
 /// The answer, if there is room for its body.

@@ -203,19 +203,26 @@ impl Ledger {
         self.denials.as_ref()
     }
 
-    /// Makes a decision, and answers when all that it rests on is durable.
+    /// Makes a decision, beginning at once, and answers when all that it rests on is durable.
     ///
     /// # Errors
     /// [`Unavailable`]; when stopped, whether the decision became durable is not known.
-    pub async fn decide<R: Send + 'static>(
+    pub fn decide<R, D>(
         &self,
-        decision: impl FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
-    ) -> Result<R, Unavailable> {
-        if self.is_disk_low() {
-            metrics::limit_reached(metrics::Limit::MinFree);
-            return Err(Unavailable::DiskLow);
-        }
-        self.decide_always(decision).await
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+    {
+        let handed = match self.is_disk_low() {
+            true => {
+                metrics::limit_reached(metrics::Limit::MinFree);
+                Err(Unavailable::DiskLow)
+            }
+            false => Ok(self.decide_always(decision)),
+        };
+        async move { handed?.await }
     }
 
     /// As [`Ledger::decide`], also while the disk is low: for what goes on with reservations that stand, and for
@@ -223,21 +230,30 @@ impl Ledger {
     ///
     /// # Errors
     /// [`Unavailable`], but not for want of room.
-    pub async fn decide_always<R: Send + 'static>(
+    pub fn decide_always<R, D>(
         &self,
-        decision: impl FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
-    ) -> Result<R, Unavailable> {
-        self.decide_at(|sitting| (decision(sitting), false))
-            .await
-            .map(|(result, _)| result)
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+    {
+        let decided = self.decide_at(|sitting| (decision(sitting), false));
+        async move { decided.await.map(|(result, _)| result) }
     }
 
     /// As [`Ledger::decide`], with where the ledger stood when it became durable. If the decision asks for it,
     /// its batch ends with it.
-    async fn decide_at<R: Send + 'static>(
+    ///
+    /// The decision is handed in at once: a future that held it would be moved about with it.
+    fn decide_at<R, D>(
         &self,
-        decision: impl FnOnce(&mut Sitting<'_>) -> (R, bool) + Send + 'static,
-    ) -> Result<(R, Durable), Unavailable> {
+        decision: D,
+    ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut Sitting<'_>) -> (R, bool) + Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |sitting| {
             let (result, closes) = decision(sitting);
@@ -247,12 +263,15 @@ impl Ledger {
                 let _ = answer.send((result, *durable));
             })
         });
-        self.inbox.push(job).inspect_err(|refused| {
+        let handed = self.inbox.push(job).inspect_err(|refused| {
             if *refused == Unavailable::Overloaded {
                 metrics::limit_reached(metrics::Limit::Queue);
             }
-        })?;
-        answered.await.map_err(|_| Unavailable::Stopped)
+        });
+        async move {
+            handed?;
+            answered.await.map_err(|_| Unavailable::Stopped)
+        }
     }
 
     /// Reads the state, and answers when what was read is durable.

@@ -44,10 +44,7 @@ pub(crate) struct Writer {
 
 impl Default for Writer {
     fn default() -> Self {
-        Self {
-            names: Some(Names::default()),
-            body: Vec::with_capacity(FIRST_BYTES),
-        }
+        Self::with_room(FIRST_BYTES)
     }
 }
 
@@ -66,6 +63,14 @@ impl Writer {
         Self {
             names: None,
             ..Self::default()
+        }
+    }
+
+    /// With room for so many bytes in the body.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Self {
+            names: Some(Names::default()),
+            body: Vec::with_capacity(bytes),
         }
     }
 

@@ -14,7 +14,11 @@ fn find(state: &State, namespace: &str, uid: &Uid) -> Result<ReservationView, Re
     state
         .reservation(uid)
         .filter(|view| view.reservation.namespace == *namespace)
-        .ok_or_else(|| Refusal::NotFound(format!("reservation {uid}")))
+        .ok_or_else(|| unknown(uid))
+}
+
+fn unknown(uid: &Uid) -> Refusal {
+    Refusal::NotFound(format!("reservation {uid}"))
 }
 
 fn ended(end: End, view: ReservationView) -> Refusal {
@@ -104,12 +108,15 @@ pub fn commit(
 /// # Errors
 /// `NotFound`.
 pub fn release(state: &State, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
-    let view = find(state, namespace, uid)?;
-    if view.end.is_some() && !planted::is(Bug::SettledTwice) {
+    let known = state
+        .tracked(uid)
+        .filter(|known| known.reservation.namespace == *namespace)
+        .ok_or_else(|| unknown(uid))?;
+    if known.ended.is_some() && !planted::is(Bug::SettledTwice) {
         return Ok(Vec::new());
     }
     Ok(vec![Event::ReservationReleased {
         uid: uid.clone(),
-        namespace: Name::from(namespace),
+        namespace: known.reservation.namespace.clone(),
     }])
 }

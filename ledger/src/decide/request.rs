@@ -1,6 +1,6 @@
 //! A wish for capacity, and the digest that it is known by when it comes again.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::{
     Name, Span, Timestamp,
@@ -49,11 +49,28 @@ pub struct Request {
     pub object: Option<Arc<Object>>,
     /// How long to hold; none: the configured default.
     pub ttl: Option<Span>,
+    /// What it will be known by, once that has been computed.
+    pub digest: Memo,
+}
+
+/// The digest of a request, computed once. A copy of the request, which may be changed, computes its own.
+#[derive(Debug, Default)]
+pub struct Memo(OnceLock<[u8; 16]>);
+
+impl Clone for Memo {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 impl Request {
-    /// Digest of what is asked. A repeated request has the same.
-    fn digest(&self) -> [u8; 16] {
+    /// Digest of what is asked. A repeated request has the same. It takes as long as the decision, so whoever has the
+    /// time asks for it beforehand; nothing of the request may change after that.
+    pub fn digest(&self) -> [u8; 16] {
+        *self.digest.0.get_or_init(|| self.compute_digest())
+    }
+
+    fn compute_digest(&self) -> [u8; 16] {
         let mut writer = Writer::spelling();
         // Stands for this way to make the digest; the older one begins with the count of its names.
         0_u8.put(&mut writer);
@@ -143,6 +160,7 @@ mod tests {
             before: None,
             object: None,
             ttl: Some(Span::from_seconds(30)),
+            digest: Memo::default(),
         }
     }
 

@@ -278,7 +278,7 @@ impl State {
         let namespace = self.namespaces.ensure(&reservation.namespace);
         let place = self.reservations.insert(reservation.clone(), entry);
         self.namespaces.get_mut(namespace).pending.insert(place);
-        self.change_hold(reservation, Change::Add);
+        self.change_hold_in(namespace, reservation, Change::Add);
     }
 
     fn grow(&mut self, uid: &Uid, footprint: &Footprint, expiration: Timestamp) {
@@ -331,8 +331,15 @@ impl State {
     }
 
     fn end(&mut self, entry: &Entry, uid: &Uid, how: End) {
-        self.withdraw_hold(uid);
-        self.settle(entry, uid, how);
+        let Some((place, tracked)) = self.reservations.find_pending(uid) else {
+            return;
+        };
+        let pending = tracked.reservation.clone();
+        let namespace = self.namespaces.place(&pending.namespace);
+        if let Some(namespace) = namespace {
+            self.change_hold_in(namespace, &pending, Change::Remove);
+        }
+        self.settle_in(entry, namespace, place, how);
     }
 
     /// After the object changed: its reservation ends, or holds on beside the object as it is now.
@@ -348,6 +355,10 @@ impl State {
             return;
         };
         let namespace = self.namespaces.place(&tracked.reservation.namespace);
+        self.settle_in(entry, namespace, place, how);
+    }
+
+    fn settle_in(&mut self, entry: &Entry, namespace: Option<u32>, place: u32, how: End) {
         self.reservations.end(
             place,
             Ended {
@@ -376,12 +387,15 @@ impl State {
 
     /// Adds or removes what a pending reservation holds beside the object as it stands.
     fn change_hold(&mut self, pending: &Reservation, direction: Change) {
-        let observed = self.observed_shared(&pending.namespace, &pending.uid);
-        let observed = observed.cloned();
         if let Some(namespace) = self.namespaces.place(&pending.namespace) {
-            let namespace = self.namespaces.get_mut(namespace);
-            namespace.hold(&pending.footprint, observed.as_deref(), direction);
+            self.change_hold_in(namespace, pending, direction);
         }
+    }
+
+    fn change_hold_in(&mut self, namespace: u32, pending: &Reservation, direction: Change) {
+        let observed = self.observed_in(namespace, &pending.uid).cloned();
+        let namespace = self.namespaces.get_mut(namespace);
+        namespace.hold(&pending.footprint, observed.as_deref(), direction);
     }
 
     /// What a reservation's object counts for already; an object of another namespace counts there.
@@ -397,6 +411,11 @@ impl State {
         let object = self.objects.get(self.objects.find(uid)?);
         let here = self.namespaces.get(object.namespace).name == *namespace;
         here.then(|| self.footprints.get(object.footprint))
+    }
+
+    fn observed_in(&self, namespace: u32, uid: &Uid) -> Option<&Arc<Footprint>> {
+        let object = self.objects.get(self.objects.find(uid)?);
+        (object.namespace == namespace).then(|| self.footprints.get(object.footprint))
     }
 }
 

@@ -27,7 +27,7 @@ pub use explain::{Holder, Part, PartKey};
 pub use image::{Image, ImageError};
 pub use relisting::RelistView;
 pub use reservations::End;
-pub use view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals};
+pub use view::{Figure, ObjectKey, ObjectView, Promise, QuotaView, ReservationView, Totals};
 
 pub(crate) use overlay::{Counted, Overlay};
 pub(crate) use reservations::Tracked;

@@ -1,12 +1,9 @@
 //! Quotas as a decision sees them: with the sums of the state, and with what the decision itself changes.
 
 use crate::planted::{self, Bug};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::{
     State,
@@ -72,9 +69,9 @@ impl Limit for Counted<'_> {
 /// What a decision under way changes in the state, before it is an entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
-    namespaces: BTreeMap<Name, Changed>,
+    namespaces: HashMap<Name, Changed>,
     /// Pending reservations of the state that have ended, or have taken another form.
-    ended: BTreeSet<Uid>,
+    ended: HashSet<Uid>,
     granted: HashMap<Uid, Arc<Reservation>>,
     /// The newest granted by namespace, resource and name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
@@ -87,14 +84,38 @@ pub(crate) struct Overlay {
 struct Changed {
     /// How many more reservations are pending.
     pending: isize,
-    /// What is reserved more, by quota.
-    reserved: BTreeMap<Name, ResourceList>,
+    /// What is reserved more, by quota, sorted by name.
+    reserved: Vec<(Name, ResourceList)>,
+}
+
+impl Changed {
+    fn place(&self, quota: &Name) -> Result<usize, usize> {
+        self.reserved
+            .binary_search_by(|(other, _)| other.cmp(quota))
+    }
+
+    fn reserved(&self, quota: &Name) -> Option<&ResourceList> {
+        let place = self.place(quota).ok()?;
+        Some(&self.reserved[place].1)
+    }
+
+    fn reserved_mut(&mut self, quota: &Name) -> &mut ResourceList {
+        let place = self.place(quota).unwrap_or_else(|place| {
+            let none = (quota.clone(), ResourceList::new());
+            self.reserved.insert(place, none);
+            place
+        });
+        &mut self.reserved[place].1
+    }
 }
 
 impl Overlay {
     fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&ResourceList> {
+        if self.namespaces.is_empty() {
+            return None;
+        }
         let changed = self.namespaces.get(&namespace.name)?;
-        changed.reserved.get(&quota.record.name)
+        changed.reserved(&quota.record.name)
     }
 
     /// As if a reservation had been granted, or had ended.
@@ -115,8 +136,7 @@ impl Overlay {
             let Some(amounts) = quota.hold(&reservation.footprint, observed) else {
                 continue;
             };
-            let quota = quota.record.name.clone();
-            let reserved = changed.reserved.entry(quota).or_default();
+            let reserved = changed.reserved_mut(&quota.record.name);
             match change {
                 Change::Add => reserved.add(&amounts),
                 Change::Remove => reserved.subtract(&amounts),

@@ -7,7 +7,7 @@ use super::{
     Head, State,
     namespaces::{Namespace, QuotaState, Sums, growth},
     reservations::{Target, Tracked},
-    view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationView, Totals},
+    view::{Figure, ObjectKey, ObjectView, Promise, QuotaView, ReservationView, Totals},
 };
 use crate::{
     Name, Timestamp,
@@ -214,6 +214,16 @@ impl State {
             .map(|(_, tracked)| self.reservation_view(tracked))
     }
 
+    /// The same without what it holds, which takes the most to tell.
+    #[must_use]
+    pub fn promise(&self, uid: &Uid) -> Option<Promise> {
+        let (_, tracked) = self.reservations.find(uid)?;
+        Some(Promise {
+            reservation: tracked.reservation.clone(),
+            end: tracked.end(),
+        })
+    }
+
     /// The pending reservation for an object of this name.
     #[must_use]
     pub fn pending_for(
@@ -252,7 +262,7 @@ impl State {
             held: growth(&reservation.footprint, observed).into_owned(),
             reservation,
             entry: tracked.entry,
-            end: tracked.ended.as_ref().map(|ended| (ended.how, ended.time)),
+            end: tracked.end(),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::planted::{self, Bug};
 use std::collections::BTreeSet;
 use std::{hash::BuildHasher, sync::Arc};
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{ring::Ring, slab::Slab};
 use crate::{
@@ -47,6 +47,14 @@ pub(crate) struct Tracked {
     /// The entry that granted it.
     pub(crate) entry: Sequence,
     pub(crate) ended: Option<Ended>,
+}
+
+impl Tracked {
+    /// How and when it ended.
+    pub(crate) fn end(&self) -> Option<(End, Timestamp)> {
+        let ended = self.ended.as_ref()?;
+        Some((ended.how, ended.time))
+    }
 }
 
 /// The end of a reservation.
@@ -95,7 +103,8 @@ impl<'a> Target<'a> {
 pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
     pub(crate) ended: Ends,
-    by_uid: HashMap<Uid, u32>,
+    /// Places only: with the uids in it the table would be many times the caches.
+    by_uid: HashTable<u32>,
     by_target: HashTable<u32>,
     hasher: DefaultHashBuilder,
     expirations: BTreeSet<(Timestamp, u32)>,
@@ -107,19 +116,32 @@ impl Reservations {
             ended,
             ..Self::default()
         };
+        reservations.by_uid.reserve(slab.len() as usize, |_| 0);
         reservations.slab = slab;
         for (place, tracked) in reservations.slab.clone().iter() {
             if planted::is(Bug::SnapshotWithoutEnded) && tracked.ended.is_some() {
                 continue;
             }
-            reservations
-                .by_uid
-                .insert(tracked.reservation.uid.clone(), place);
+            reservations.index_uid(place, &tracked.reservation.uid);
             if tracked.ended.is_none() {
                 reservations.index_pending(place, &tracked.reservation);
             }
         }
         reservations
+    }
+
+    fn index_uid(&mut self, place: u32, uid: &Uid) {
+        let Self {
+            slab,
+            by_uid,
+            hasher,
+            ..
+        } = self;
+        let rehash = |&place: &u32| {
+            let tracked = slab.get(place);
+            tracked.map_or(0, |tracked| hasher.hash_one(&tracked.reservation.uid))
+        };
+        by_uid.insert_unique(hasher.hash_one(uid), place, rehash);
     }
 
     fn index_pending(&mut self, place: u32, reservation: &Reservation) {
@@ -147,7 +169,8 @@ impl Reservations {
     }
 
     pub(crate) fn find(&self, uid: &Uid) -> Option<(u32, &Tracked)> {
-        let place = *self.by_uid.get(uid)?;
+        let same = |&place: &u32| self.get(place).reservation.uid == *uid;
+        let place = *self.by_uid.find(self.hasher.hash_one(uid), same)?;
         Some((place, self.get(place)))
     }
 
@@ -169,8 +192,8 @@ impl Reservations {
     }
 
     pub(crate) fn insert(&mut self, reservation: Arc<Reservation>, entry: Sequence) -> u32 {
-        if let Some(place) = self.by_uid.remove(&reservation.uid) {
-            self.slab.remove(place);
+        if let Some((place, _)) = self.find(&reservation.uid) {
+            self.remove(place);
         }
         let tracked = Tracked {
             reservation: reservation.clone(),
@@ -178,7 +201,7 @@ impl Reservations {
             ended: None,
         };
         let place = self.slab.insert(tracked);
-        self.by_uid.insert(reservation.uid.clone(), place);
+        self.index_uid(place, &reservation.uid);
         self.index_pending(place, &reservation);
         place
     }
@@ -213,11 +236,17 @@ impl Reservations {
     }
 
     fn forget(&mut self, place: u32, entry: Sequence) {
-        let same = |tracked: &&Tracked| tracked.ended.as_ref().is_some_and(|e| e.entry == entry);
-        let Some(tracked) = self.slab.get(place).filter(same) else {
-            return;
-        };
-        self.by_uid.remove(&tracked.reservation.uid.clone());
+        let same = |tracked: &Tracked| tracked.ended.as_ref().is_some_and(|e| e.entry == entry);
+        if self.slab.get(place).is_some_and(same) {
+            self.remove(place);
+        }
+    }
+
+    fn remove(&mut self, place: u32) {
+        let hash = self.hasher.hash_one(&self.get(place).reservation.uid);
+        if let Ok(entry) = self.by_uid.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
         self.slab.remove(place);
     }
 

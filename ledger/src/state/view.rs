@@ -85,5 +85,14 @@ pub struct ReservationView {
     pub end: Option<(End, Timestamp)>,
 }
 
+/// A reservation and how it ended, without what it holds.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    /// The reservation as granted.
+    pub reservation: Arc<Reservation>,
+    /// How and when it ended; none: it is pending.
+    pub end: Option<(End, Timestamp)>,
+}
+
 /// Where a page of objects ended: resource, name, uid.
 pub type ObjectKey = (Name, Box<str>, Uid);

@@ -60,6 +60,7 @@ fn wish(id: &str, amounts: &str) -> Request {
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
+        digest: Default::default(),
     }
 }
 

@@ -114,5 +114,6 @@ pub(crate) fn wish(
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(ttl)),
+        digest: Default::default(),
     }
 }

@@ -107,6 +107,7 @@ fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
             before: None,
             object: Some(Arc::new(object)),
             ttl: None,
+            digest: Default::default(),
         },
         measure: Measure::Given,
         holds: true,

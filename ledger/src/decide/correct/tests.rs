@@ -122,6 +122,7 @@ impl Given {
             before: None,
             object: None,
             ttl: None,
+            digest: Default::default(),
         };
         let reserved = decide::reserve(&self.state, at(0), &wish, &Policy::default()).unwrap();
         self.record(reserved.events);

@@ -28,7 +28,7 @@ SOAK_HOURS ?= 4
 soak:
 	QUOTAD_FAULTS=all cargo test --locked --test faults -- --nocapture
 	QUOTAD_LINEAR_OPERATIONS=20000 cargo test --locked --test linear -- --nocapture
-	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --include-ignored --nocapture
+	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --nocapture
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked

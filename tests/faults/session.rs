@@ -74,6 +74,9 @@ pub(crate) fn daemon(directory: &Path) -> Command {
         "--snapshot.every_entries=3",
         "--snapshot.keep=1",
         "--retention.max_bytes=64KiB",
+        // All calls take hours, and nothing is to expire meanwhile.
+        "--reservations.max_ttl=24h",
+        "--reservations.max_hold=24h",
     ]);
     command
 }
@@ -135,7 +138,7 @@ impl Told {
             Step::Reserve(uid) => {
                 let body = json!({
                     "reservedBy": {"apiVersion": "example.com/v1", "kind": "Widget", "name": uid, "uid": uid},
-                    "reserved": {UNITS: "2"}, "ttl": "9m"
+                    "reserved": {UNITS: "2"}, "ttl": "23h"
                 });
                 agent
                     .post(format!("{namespace}/reservations"))
@@ -147,7 +150,7 @@ impl Told {
                 .send_json(json!({})),
             Step::Extend(uid) => agent
                 .post(format!("{}/extend", reservation(uid)))
-                .send_json(json!({"ttl": "10m"})),
+                .send_json(json!({"ttl": "24h"})),
             Step::Objects(uids) => {
                 let line = |uid: &String| {
                     let event = json!({

@@ -1,5 +1,10 @@
 //! A daemon and a cluster of servers that hold three copies of the stream: what is done to them, and to the network
 //! between the servers.
+//!
+//! One thing is not done, since nats-server 2.9.10 (Debian's) does not survive it: what the leader and the others say to
+//! each other is not delivered after the others have elected another leader. A leader that had such a thing said to it
+//! was seen to keep messages that the others do not have, at positions where they have others, for good. So a network
+//! that delays holds things back for less than an election takes, and one that is cut for longer ends its connections.
 
 use std::{path::Path, time::Duration};
 
@@ -22,6 +27,10 @@ use crate::{
     },
 };
 
+/// Milliseconds for which what servers say to each other is held back, at most: half of what they wait for before they
+/// elect.
+const HOLD_MAX: u64 = 2000;
+
 /// Both.
 pub(crate) struct Clustered {
     place: Place,
@@ -38,11 +47,11 @@ pub(crate) enum Fault {
     KillDaemonAndLeader,
     StopLeader,
     StopFollower,
-    /// The leader and the others do not hear of each other; what is on its way comes later.
+    /// The leader and the others do not hear of each other until they have another one.
     IsolateLeader,
-    /// The same for the server that the daemon is connected to; connections between the servers end.
+    /// The same for the server that the daemon is connected to, until the daemon goes on.
     IsolateDaemon,
-    /// No server hears of another one.
+    /// No server hears of another one; what is on its way comes later.
     Scatter,
     CutRoutes,
     StepDown,
@@ -69,6 +78,14 @@ impl Clustered {
             self.cluster.wipe(node);
         }
         self.cluster.start_node(node);
+    }
+
+    /// Ends the connections between a server and the others, until somebody sets its links again; returns once the
+    /// others go on without it.
+    fn isolate(&self, node: usize, yard: &Yard) {
+        self.cluster.set_links(node, Mode::Refuse);
+        assert!(self.cluster.cut_links(node) > 0, "it had connections");
+        self.goes_on_without(node, yard);
     }
 
     /// Waits until the others have a leader, who takes messages.
@@ -159,15 +176,12 @@ impl Scene for Clustered {
                 self.cluster.signal(follower, Signal::CONT);
             }
             Fault::IsolateLeader => {
-                self.cluster.set_links(leader, Mode::Hold);
-                self.goes_on_without(leader, yard);
+                self.isolate(leader, yard);
                 self.cluster.set_links(leader, Mode::Pass);
             }
             Fault::IsolateDaemon => {
                 let node = self.cluster.server_of("quotad").expect("it is connected");
-                self.cluster.set_links(node, Mode::Refuse);
-                assert!(self.cluster.cut_links(node) > 0, "it had connections");
-                self.goes_on_without(node, yard);
+                self.isolate(node, yard);
                 self.consumes(&self.cluster.urls_but(node));
                 self.cluster.set_links(node, Mode::Pass);
             }
@@ -175,7 +189,7 @@ impl Scene for Clustered {
                 for node in 0..NODES {
                     self.cluster.set_links(node, Mode::Hold);
                 }
-                while_answered(random);
+                std::thread::sleep(Duration::from_millis(random.below(HOLD_MAX)));
                 for node in 0..NODES {
                     self.cluster.set_links(node, Mode::Pass);
                 }

@@ -2,9 +2,9 @@
 //! stopped, the network between them and to the clients is cut, the stream loses messages or begins anew, the clock
 //! jumps. In the end everything that was acknowledged is in the ledger, and every event has counted exactly once.
 //!
-//! `QUOTAD_TORTURE_CYCLES` says how many faults (40; 12 for a cluster, which only `make soak` runs),
-//! `QUOTAD_SOAK_HOURS` for how long instead, `QUOTAD_TORTURE_SEED` which ones; the seed is printed. Every kind of fault
-//! is done at least once. With `QUOTAD_TORTURE_KEEP`, what a failed run leaves is kept: its ledger, and what was logged.
+//! `QUOTAD_TORTURE_CYCLES` says how many faults (40; 12 for a cluster), `QUOTAD_SOAK_HOURS` for how long instead,
+//! `QUOTAD_TORTURE_SEED` which ones; the seed is printed. Every kind of fault is done at least once. With
+//! `QUOTAD_TORTURE_KEEP`, what a failed run leaves is kept: its ledger, and what was logged.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -101,7 +101,6 @@ fn nothing_acknowledged_is_lost_and_nothing_counts_twice_whoever_is_killed() {
 }
 
 #[test]
-#[ignore = "the replicas of nats-server 2.9 can part for good when their leader is cut off: `make soak` runs it"]
 fn nothing_is_lost_and_nothing_counts_twice_while_a_cluster_loses_its_leaders() {
     torture(12, Clustered::prepare);
 }

@@ -8,7 +8,7 @@ use async_nats::jetstream::{
 };
 use futures::future::{BoxFuture, OptionFuture};
 use quota_ledger::{Name, Timestamp, decide, source::Identity};
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{
     Ended, Intake,
@@ -32,8 +32,9 @@ const PULL_HEARTBEAT: Duration = Duration::from_secs(5);
 /// When the server may forget a consumer that nobody asks.
 const CONSUMER_INACTIVE: Duration = Duration::from_secs(60);
 
-/// A consumer that is silent for so many checks in a row although there are messages has stalled.
-const SILENT_CHECKS: u32 = 3;
+/// A consumer that is silent for so long although there are messages has stalled. A new one takes a busy server longer
+/// than a poll to begin with, and must not be given up for that.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// Consumes the stream until something ends it. What is recorded is durable then.
 pub(super) async fn run(intake: &Intake) -> Ended {
@@ -65,7 +66,8 @@ struct Session<'a> {
     position: u64,
     /// Once this position is consumed, all that the stream held at this time is.
     target: Option<(u64, Timestamp)>,
-    silent_checks: u32,
+    /// Since when the consumer has been known to be silent although there are messages.
+    silent_since: Option<Instant>,
 }
 
 type Recording<'a> = BoxFuture<'a, Result<Option<Consumed>, Unavailable>>;
@@ -83,7 +85,7 @@ impl<'a> Session<'a> {
             stream,
             position: cursor.map_or(0, |cursor| cursor.position),
             target: None,
-            silent_checks: 0,
+            silent_since: None,
         };
         session.take_up(identity).await?;
         let messages = session.messages().await?;
@@ -229,7 +231,7 @@ impl<'a> Session<'a> {
     fn settle(&mut self, consumed: Option<Consumed>) {
         if let Some(Consumed { cursor, .. }) = consumed {
             self.position = cursor.position;
-            self.silent_checks = 0;
+            self.silent_since = None;
             self.intake
                 .status
                 .set_cursor(cursor.position, Some(cursor.time));
@@ -245,7 +247,7 @@ impl<'a> Session<'a> {
             ledger.watermark().advance(asked);
             status.set_caught_up(asked);
             self.target = None;
-            self.silent_checks = 0;
+            self.silent_since = None;
         }
         status.tell_lag(now());
     }
@@ -283,11 +285,10 @@ impl<'a> Session<'a> {
             .next_by_subject(subject);
         match next.send().await {
             Ok(_) => {
-                self.silent_checks += 1;
-                if self.silent_checks >= SILENT_CHECKS {
-                    Err(Ended::Stalled)
-                } else {
-                    Ok(())
+                let since = self.silent_since.get_or_insert_with(Instant::now);
+                match since.elapsed() < SILENCE {
+                    true => Ok(()),
+                    false => Err(Ended::Stalled),
                 }
             }
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {

@@ -28,6 +28,9 @@ const COMPACTION: Duration = Duration::from_secs(60);
 /// How long after a snapshot could not be stored it is tried again.
 const SNAPSHOT_RETRY: Duration = Duration::from_secs(60);
 
+/// How far the writing of a snapshot steps back behind requests (nice): about a tenth of a processor that is wanted.
+const STEP_BACK: i32 = 10;
+
 /// Why a snapshot was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
@@ -133,10 +136,8 @@ impl Upkeep {
         let (image, position) = self.ledger.image().await?;
         let snapshots = self.reader.snapshots();
         let keep = self.config.snapshot.keep.get() as usize;
-        let written = tokio::task::spawn_blocking(move || {
-            Ok::<_, SnapshotError>(replay::store(&snapshots, &image, position, keep)?)
-        });
-        let info = written.await.map_err(std::io::Error::other)??;
+        let info =
+            behind_requests(move || replay::store(&snapshots, &image, position, keep)).await??;
         let sequence = info.position.sequence;
         metrics::snapshot_stored(started.elapsed(), sequence, seconds(writer::now()));
         tracing::info!(sequence, bytes = info.bytes, "snapshot stored");
@@ -240,6 +241,24 @@ impl Snapshotted {
     }
 }
 
+/// Runs on a thread of its own that leaves the processors to whoever answers requests. Nobody waits for what it does, and
+/// it holds no lock that they need.
+async fn behind_requests<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<T> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new()
+        .name("upkeep".to_owned())
+        .spawn(move || {
+            // Elsewhere it would be the whole process that steps back.
+            if cfg!(target_os = "linux") {
+                let _ = rustix::process::nice(STEP_BACK);
+            }
+            let _ = done.send(run());
+        })?;
+    result.await.map_err(std::io::Error::other)
+}
+
 fn seconds(time: Timestamp) -> u64 {
     u64::try_from(time.nanoseconds() / 1_000_000_000).unwrap_or(0)
 }
@@ -312,5 +331,17 @@ mod tests {
         assert!(!last.is_outdated(at + TICK, due, &rules));
         assert!(!last.is_outdated(at + SNAPSHOT_RETRY - TICK, due, &rules));
         assert!(last.is_outdated(at + SNAPSHOT_RETRY, due, &rules));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn only_the_thread_of_a_snapshot_steps_back() {
+        let nice = || rustix::process::getpriority_process(None).unwrap();
+        let before = nice();
+        let inside = behind_requests(nice).await.unwrap();
+        assert_eq!(inside, (before + STEP_BACK).min(19));
+        assert_eq!(nice(), before);
+        let ended: std::io::Result<()> = behind_requests(|| panic!("on purpose")).await;
+        ended.unwrap_err();
     }
 }

@@ -26,6 +26,9 @@ pub(super) const HEADER_BYTES: usize = record_bytes(POSITION_BYTES + 8 + 32);
 /// Buffer of a snapshot that is being written or read, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
+/// So much is written between two syncs, in bytes: a large snapshot must not keep the disk from the commit log.
+const STEP_BYTES: u64 = 1024 * 1024;
+
 /// What a snapshot's header says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotInfo {
@@ -270,8 +273,12 @@ impl SnapshotWriter {
         let offset = self.info.bytes.saturating_add(HEADER_BYTES as u64);
         self.file.write_at(&self.buffer, offset)?;
         self.hasher.update(&self.buffer);
+        let steps = self.info.bytes / STEP_BYTES;
         self.info.bytes = self.info.bytes.saturating_add(self.buffer.len() as u64);
         self.buffer.clear();
+        if self.info.bytes / STEP_BYTES > steps {
+            self.file.sync()?;
+        }
         Ok(())
     }
 }

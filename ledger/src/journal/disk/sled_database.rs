@@ -75,6 +75,12 @@ impl SledDatabase {
         fsync(&self.directory)
     }
 
+    fn sync_log(&self) -> Result<(), Error> {
+        self.log
+            .sync_data()
+            .map_err(|source| Error::io(self.directory.join("db"), "fdatasync", source))
+    }
+
     /// Nor does it sync the files of values that are too large for its log. There should be none.
     fn sync_blobs(&self) -> Result<(), Error> {
         let directory = self.directory.join(BLOBS);
@@ -96,14 +102,14 @@ impl Database for SledDatabase {
                 self.database.insert(key, value)?;
             }
             Ok(())
-        })
+        })?;
+        // A little each time: all of it at the end would keep the disk from the commit log.
+        self.sync_log()
     }
 
     fn sync(&self) -> Result<(), Error> {
         guard(&self.directory, "flush", || self.database.flush())?;
-        self.log
-            .sync_data()
-            .map_err(|source| Error::io(self.directory.join("db"), "fdatasync", source))?;
+        self.sync_log()?;
         self.sync_blobs()
     }
 

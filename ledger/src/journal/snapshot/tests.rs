@@ -1,7 +1,11 @@
 use super::*;
 use crate::{
     Timestamp,
-    journal::{disk::RealDisk, golden},
+    journal::{
+        disk::RealDisk,
+        golden,
+        sim::{Faults, SimDisk},
+    },
 };
 
 fn position(sequence: u64) -> Durable {
@@ -46,6 +50,24 @@ fn a_long_content_is_streamed_and_reads_back() {
     let mut reader = snapshots.open(&info).unwrap();
     reader.read_to_end(&mut read).unwrap();
     assert!(read == content);
+}
+
+#[test]
+fn a_long_content_is_synced_on_the_way_and_a_failure_of_that_is_told() {
+    let disk = SimDisk::new(1);
+    disk.create_directory(Path::new("/data/snapshots")).unwrap();
+    let snapshots = Snapshots::new(Arc::new(disk.clone()), Path::new("/data"));
+    let mut writer = snapshots.create(position(3)).unwrap();
+    disk.inject(Faults {
+        fail_sync_at: Some(0),
+        ..Faults::default()
+    });
+    let step = usize::try_from(STEP_BYTES).unwrap();
+    writer.write_all(&vec![7; step - 1]).unwrap();
+    writer.write_all(&[7; 2]).unwrap_err();
+    assert_eq!(disk.fired().failed_syncs, 1);
+    drop(writer);
+    assert_eq!(snapshots.list().unwrap(), (vec![], vec![]));
 }
 
 #[test]

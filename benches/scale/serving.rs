@@ -166,7 +166,7 @@ fn kept(bench: &Bench) -> Target {
     let daemon = Quotad::start(
         directory.path(),
         &[
-            "--retention.max-bytes=128MiB",
+            "--retention.max-bytes=384MiB",
             "--snapshot.every-entries=1000",
         ],
     );

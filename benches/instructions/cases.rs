@@ -96,7 +96,7 @@ fn granting(measured: fn(&mut dyn FnMut())) {
         for request in &requests {
             let reserved = decide::reserve(desk.state(), desk.now(), request, &policy);
             desk.record(&actor, reserved.expect("there is room").events);
-            black_box(desk.state().reservation(&request.uid));
+            black_box(desk.state().promise(&request.uid));
         }
     });
 }

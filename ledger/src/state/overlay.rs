@@ -1,13 +1,16 @@
 //! Quotas as a decision sees them: with the sums of the state, and with what the decision itself changes.
 
 use crate::planted::{self, Bug};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use super::{
     State,
-    namespaces::{Change, Namespace, QuotaState},
+    namespaces::{Change, Namespace, QuotaState, Sums},
     reservations::Target,
 };
 use crate::{
@@ -22,16 +25,21 @@ use crate::{
 
 /// A quota of the state, as the rules of admission see it: what counts against the limit is used + reserved.
 pub(crate) struct Counted<'a> {
-    pub(crate) namespace: &'a Namespace,
     pub(crate) quota: &'a QuotaState,
+    /// What counts against it.
+    sums: &'a Sums,
     /// What the decision itself changes.
     overlay: Option<&'a ResourceList>,
 }
 
 impl Counted<'_> {
     pub(crate) fn reserved(&self, resource: &str) -> Quantity {
-        let sums = self.namespace.sums_of(self.quota);
-        let mut reserved = sums.reserved.get(resource).cloned().unwrap_or_default();
+        let mut reserved = self
+            .sums
+            .reserved
+            .get(resource)
+            .cloned()
+            .unwrap_or_default();
         if let Some(more) = self.overlay.and_then(|overlay| overlay.get(resource)) {
             reserved.add_assign(more);
         }
@@ -39,8 +47,7 @@ impl Counted<'_> {
     }
 
     pub(crate) fn used(&self, resource: &str) -> Quantity {
-        let used = self.namespace.sums_of(self.quota).used.get(resource);
-        used.cloned().unwrap_or_default()
+        self.sums.used.get(resource).cloned().unwrap_or_default()
     }
 }
 
@@ -59,8 +66,14 @@ impl Limit for Counted<'_> {
     }
     fn counted(&self, resource: &str) -> Option<Quantity> {
         let mut counted = self.used(resource);
-        if !planted::is(Bug::ReservedIgnored) {
-            counted.add_assign(&self.reserved(resource));
+        if planted::is(Bug::ReservedIgnored) {
+            return Some(counted);
+        }
+        if let Some(reserved) = self.sums.reserved.get(resource) {
+            counted.add_assign(reserved);
+        }
+        if let Some(more) = self.overlay.and_then(|overlay| overlay.get(resource)) {
+            counted.add_assign(more);
         }
         Some(counted)
     }
@@ -69,9 +82,9 @@ impl Limit for Counted<'_> {
 /// What a decision under way changes in the state, before it is an entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
-    namespaces: HashMap<Name, Changed>,
+    namespaces: BTreeMap<Name, Changed>,
     /// Pending reservations of the state that have ended, or have taken another form.
-    ended: HashSet<Uid>,
+    ended: BTreeSet<Uid>,
     granted: HashMap<Uid, Arc<Reservation>>,
     /// The newest granted by namespace, resource and name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
@@ -228,8 +241,8 @@ impl State {
             return Vec::new();
         };
         let of = |quota| Counted {
-            namespace,
             quota,
+            sums: namespace.sums_of(quota),
             overlay: overlay.of(namespace, quota),
         };
         namespace.quotas.values().map(of).collect()

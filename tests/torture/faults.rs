@@ -195,7 +195,10 @@ impl Scene for Single {
                 yard.losses.fetch_add(1, Ordering::SeqCst);
             }
             Fault::RecreateStream => {
+                // The daemon makes a stream that it misses, and nobody else may be about it then.
+                stream.set(Mode::Hold);
                 recreate(&server.url());
+                stream.set(Mode::Pass);
                 yard.losses.fetch_add(1, Ordering::SeqCst);
             }
         }
@@ -251,8 +254,9 @@ async fn ask_last(url: &str) -> Option<u64> {
     Some(stream.info().await.ok()?.state.last_sequence)
 }
 
-/// Deletes the stream and makes it anew. Where two make one at once (the daemon does so if it is quicker), nats-server
-/// can be left with one that answers no message: then once more.
+/// Deletes the stream and makes it anew. Where somebody else makes one meanwhile, nats-server 2.9 can be left with one
+/// that takes no messages, or that begins where the old one ended; also without that it may answer nothing: then once
+/// more.
 #[tokio::main(flavor = "current_thread")]
 async fn recreate(url: &str) {
     let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());

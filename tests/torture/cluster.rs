@@ -4,7 +4,8 @@
 //! One thing is not done, since nats-server 2.9.10 (Debian's) does not survive it: what the leader and the others say to
 //! each other is not delivered after the others have elected another leader. A leader that had such a thing said to it
 //! was seen to keep messages that the others do not have, at positions where they have others, for good. So a network
-//! that delays holds things back for less than an election takes, and one that is cut for longer ends its connections.
+//! that delays holds things back for less than an election takes, and one that is cut for longer ends its connections;
+//! nor is a leader stopped for longer.
 
 use std::{path::Path, time::Duration};
 
@@ -27,7 +28,7 @@ use crate::{
     },
 };
 
-/// Milliseconds for which what servers say to each other is held back, at most: half of what they wait for before they
+/// Milliseconds for which a leader is stopped, or what servers say to each other is held back, at most: half of what they wait for before they
 /// elect.
 const HOLD_MAX: u64 = 2000;
 
@@ -167,7 +168,7 @@ impl Scene for Clustered {
             }
             Fault::StopLeader => {
                 self.cluster.signal(leader, Signal::STOP);
-                self.goes_on_without(leader, yard);
+                std::thread::sleep(Duration::from_millis(random.below(HOLD_MAX)));
                 self.cluster.signal(leader, Signal::CONT);
             }
             Fault::StopFollower => {

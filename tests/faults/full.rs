@@ -14,7 +14,7 @@ use ureq::Agent;
 
 use crate::{
     scratch,
-    session::{Step, Told, UNITS, ask, missing, verify},
+    session::{Step, Told, UNHURRIED, UNITS, ask, missing, verify},
     support::{
         PATIENCE,
         nats::Server,
@@ -67,6 +67,7 @@ impl Disk {
     fn command(&self) -> Command {
         let mut command = command(self.path());
         command.args(["--journal.segment_bytes=1MiB", "--journal.epoch_bytes=1MiB"]);
+        command.args(UNHURRIED);
         if let Some(room) = &self.room {
             shim::load(&mut command, &self.path().join("data"));
             command

@@ -60,6 +60,10 @@ impl From<std::process::ExitStatus> for End {
     }
 }
 
+/// All calls take hours, and nothing is to expire meanwhile.
+pub(crate) const UNHURRIED: [&str; 2] =
+    ["--reservations.max_ttl=24h", "--reservations.max_hold=24h"];
+
 /// A daemon in `directory` with the smallest segments and epochs, so that each kind of file comes and goes.
 pub(crate) fn daemon(directory: &Path) -> Command {
     let mut command = command(directory);
@@ -74,10 +78,8 @@ pub(crate) fn daemon(directory: &Path) -> Command {
         "--snapshot.every_entries=3",
         "--snapshot.keep=1",
         "--retention.max_bytes=64KiB",
-        // All calls take hours, and nothing is to expire meanwhile.
-        "--reservations.max_ttl=24h",
-        "--reservations.max_hold=24h",
     ]);
+    command.args(UNHURRIED);
     command
 }
 

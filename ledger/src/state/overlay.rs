@@ -34,16 +34,17 @@ pub(crate) struct Counted<'a> {
 
 impl Counted<'_> {
     pub(crate) fn reserved(&self, resource: &str) -> Quantity {
-        let mut reserved = self
-            .sums
-            .reserved
-            .get(resource)
-            .cloned()
-            .unwrap_or_default();
-        if let Some(more) = self.overlay.and_then(|overlay| overlay.get(resource)) {
-            reserved.add_assign(more);
-        }
+        let mut holds = self.holds(resource);
+        // Not from zero: what is alone keeps its spelling.
+        let mut reserved = holds.next().cloned().unwrap_or_default();
+        holds.for_each(|more| reserved.add_assign(more));
         reserved
+    }
+
+    /// What is reserved, in the state and by the decision itself.
+    fn holds(&self, resource: &str) -> impl Iterator<Item = &Quantity> {
+        let own = self.overlay.and_then(|overlay| overlay.get(resource));
+        self.sums.reserved.get(resource).into_iter().chain(own)
     }
 
     pub(crate) fn used(&self, resource: &str) -> Quantity {
@@ -66,14 +67,9 @@ impl Limit for Counted<'_> {
     }
     fn counted(&self, resource: &str) -> Option<Quantity> {
         let mut counted = self.used(resource);
-        if planted::is(Bug::ReservedIgnored) {
-            return Some(counted);
-        }
-        if let Some(reserved) = self.sums.reserved.get(resource) {
-            counted.add_assign(reserved);
-        }
-        if let Some(more) = self.overlay.and_then(|overlay| overlay.get(resource)) {
-            counted.add_assign(more);
+        if !planted::is(Bug::ReservedIgnored) {
+            self.holds(resource)
+                .for_each(|more| counted.add_assign(more));
         }
         Some(counted)
     }

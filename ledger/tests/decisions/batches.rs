@@ -87,3 +87,17 @@ fn a_batch_stays_below_the_limits_of_pending_reservations() {
     let refused = reserve_together(&mut given, &three[2..]);
     assert!(matches!(refused, Err((0, Refusal::TooManyPending { .. }))));
 }
+
+#[test]
+fn what_is_held_is_told_as_it_was_asked_for_by_the_batch_or_before() {
+    let held = |refusal: Refusal| match refusal {
+        Refusal::Denied(denied) => denied.quotas[0].resources[0].reserved.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let mut given = Given::hard("pods=1");
+    let both = [wish("a", "pods=01"), wish("b", "pods=1")];
+    let (_, refusal) = reserve_together(&mut given, &both).unwrap_err();
+    assert_eq!(held(refusal), "01");
+    given.reserve(&both[0]).unwrap();
+    assert_eq!(held(given.reserve(&both[1]).unwrap_err()), "01");
+}

@@ -207,7 +207,7 @@ pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// An ordered key-value database.
 pub trait Database: Send + Sync {
-    /// Puts these pairs, in this order.
+    /// Puts these pairs, in this order; the later one of a key stays. Durable they are only after [`Database::sync`].
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -135,12 +135,14 @@ impl Epoch {
         frames: &[u8],
     ) -> Result<(), Error> {
         let pairs = blocks(before, frames).map_err(|why| self.damaged(before, why))?;
-        let places = pairs.iter().map(|(key, _)| (key.clone(), Vec::new()));
-        let places = places.collect();
-        self.with(disk, |database| {
-            database.insert(places)?;
-            database.insert(pairs)
-        })
+        let mut puts: Vec<_> = pairs
+            .iter()
+            .map(|(key, _)| (key.clone(), Vec::new()))
+            .collect();
+        puts.extend(pairs);
+        // Synced once at the most, keys and values: what a crash leaves of either is not looked at, unless the
+        // database was closed behind both, or sealed.
+        self.with(disk, |database| database.insert(puts))
     }
 
     /// Makes everything durable that was put.

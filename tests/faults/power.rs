@@ -2,7 +2,6 @@
 //! a part is left. Then the ledger opens, with all that was acknowledged before.
 
 use std::{
-    fmt::Display,
     fs::File,
     io::Write as _,
     path::Path,
@@ -10,7 +9,6 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use quota_ledger::{
@@ -22,7 +20,7 @@ use quotad::{config::Config, recovery::recover};
 use crate::{
     scratch,
     session::{Told, ask, daemon, script},
-    support::{PATIENCE, quotad::Quotad, random::Random, shim},
+    support::{quotad::Quotad, random::Random, shim},
     tape::{Disk, Record, acknowledgement, read},
 };
 
@@ -58,24 +56,6 @@ fn record(directory: &Path, tape: &Path) -> Vec<Told> {
     told
 }
 
-/// Tries again while a process that another test has just forked, and that is not another program yet, still has
-/// the lock file open, or sled's.
-fn unlocked<T, E: Display>(attempt: impl Fn() -> Result<T, E>) -> Result<T, E> {
-    let is_locked = |error: &E| {
-        let said = error.to_string();
-        said.contains("is in use") || said.contains("could not acquire lock")
-    };
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let done = attempt();
-        if !done.as_ref().is_err_and(is_locked) {
-            return done;
-        }
-        assert!(Instant::now() < deadline, "the lock is free at last");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// What is wrong with what a power cut left.
 fn look(directory: &Path, told: &Told) -> Vec<String> {
     let data = directory.join("data");
@@ -83,7 +63,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
     let mut wrong = Vec::new();
     if data.join("LEDGER").exists() {
         let archive = archive.exists().then_some(archive.as_path());
-        match unlocked(|| verify(Arc::new(RealDisk), &data, archive, &())) {
+        match verify(Arc::new(RealDisk), &data, archive, &()) {
             Ok(found) => wrong.extend(
                 found
                     .damages
@@ -98,7 +78,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         ..Config::default()
     };
     config.retention.archive_dir = Some(archive);
-    let recovered = match unlocked(|| recover(&config)) {
+    let recovered = match recover(&config) {
         Ok(recovered) => recovered,
         Err(error) => {
             wrong.push(format!("it does not open: {error}"));

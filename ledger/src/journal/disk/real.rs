@@ -26,7 +26,44 @@ struct RealFile {
 }
 
 struct RealLock {
-    _file: fs::File,
+    file: fs::File,
+}
+
+impl RealLock {
+    fn take(path: &Path) -> Result<Self, Error> {
+        let fail = |source| Error::io(path, "lock", source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(fail)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let _ = file.take(32).read_to_string(&mut text);
+                return Err(Error::Locked {
+                    directory: parent(path).to_path_buf(),
+                    holder: text.trim().parse().ok(),
+                });
+            }
+        }
+        file.set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| writeln!(file, "{}", std::process::id()))
+            .map_err(fail)?;
+        Ok(Self { file })
+    }
+}
+
+impl Drop for RealLock {
+    fn drop(&mut self) {
+        // Not left to closing: a child that is being started has a copy of the descriptor for a moment.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock for RealLock {}
@@ -122,31 +159,7 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
-        let fail = |source| Error::io(path, "lock", source);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(fail)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::Error(error)) => return Err(fail(error)),
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                let _ = file.take(32).read_to_string(&mut text);
-                return Err(Error::Locked {
-                    directory: parent(path).to_path_buf(),
-                    holder: text.trim().parse().ok(),
-                });
-            }
-        }
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(fail)?;
-        Ok(Box::new(RealLock { _file: file }))
+        RealLock::take(path).map(|lock| Box::new(lock) as Box<dyn Lock>)
     }
 
     fn database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
@@ -211,5 +224,24 @@ impl File for RealFile {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_let_go_is_free_although_a_child_has_a_copy_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("LOCK");
+        let lock = RealLock::take(&path).unwrap();
+        let copy = lock.file.try_clone().unwrap();
+        let refused = RealDisk.lock(&path).err();
+        let me = Some(std::process::id());
+        assert!(matches!(refused, Some(Error::Locked { holder, .. }) if holder == me));
+        drop(lock);
+        assert!(RealDisk.lock(&path).is_ok());
+        drop(copy);
     }
 }

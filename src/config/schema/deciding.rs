@@ -1,0 +1,84 @@
+//! What is granted, and what is kept of what is not.
+
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Period, text::blank};
+
+/// `reservations.*`: how long and how many may stand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Reservations {
+    /// Time to live when none is asked for.
+    pub default_ttl: Period,
+    /// Longest time to live that can be asked for.
+    pub max_ttl: Period,
+    /// Longest that an expired reservation is held while the sources lag.
+    pub max_hold: Period,
+    /// Pending reservations in all.
+    pub max_pending: NonZeroUsize,
+    /// Pending reservations of one namespace.
+    pub max_pending_per_namespace: NonZeroUsize,
+}
+
+impl Default for Reservations {
+    fn default() -> Self {
+        Self {
+            default_ttl: Period::from_secs(30),
+            max_ttl: Period::from_secs(600),
+            max_hold: Period::from_secs(3600),
+            max_pending: NonZeroUsize::new(100_000).expect("100,000 is not zero"),
+            max_pending_per_namespace: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
+        }
+    }
+}
+
+/// `denials.*`: what is kept of denials.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Denials {
+    /// Denials that are kept at most.
+    pub max_records: NonZeroUsize,
+    /// How long a denial is kept at most.
+    pub max_age: Period,
+}
+
+impl Default for Denials {
+    fn default() -> Self {
+        Self {
+            max_records: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
+            max_age: Period::from_secs(7 * 24 * 3600),
+        }
+    }
+}
+
+/// `admission.*`: the admission webhook.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admission {
+    /// Address of its TLS listener; none: reviews come by the HTTP API only.
+    #[serde(with = "blank")]
+    pub listen: Option<SocketAddr>,
+    /// Share of a limit (0 to 1) from which an admitted request is warned about.
+    pub warn_ratio: f64,
+    /// Admit while the sources lag so far that usage is not known.
+    pub allow_when_behind: bool,
+    /// File with limited resources, as Kubernetes' `AdmissionConfiguration` holds them.
+    #[serde(with = "blank")]
+    pub limited_resources_file: Option<PathBuf>,
+    /// Workloads that are charged for their pods, as `deployments.apps`.
+    pub charge: Vec<String>,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            warn_ratio: 0.9,
+            allow_when_behind: false,
+            limited_resources_file: None,
+            charge: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The ledger on disk.
+
+use std::{
+    num::{NonZeroU32, NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Period, Size, text::blank};
+
+/// `snapshot.*`: when the state is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Snapshot {
+    /// After so many entries.
+    pub every_entries: NonZeroU64,
+    /// After so much time, if there are new entries.
+    pub every: Period,
+    /// Snapshots that are kept.
+    pub keep: NonZeroU32,
+}
+
+impl Default for Snapshot {
+    fn default() -> Self {
+        Self {
+            every_entries: NonZeroU64::new(1_000_000).expect("1,000,000 is not zero"),
+            every: Period::from_secs(600),
+            keep: NonZeroU32::new(3).expect("3 is not zero"),
+        }
+    }
+}
+
+/// `retention.*`: what compaction keeps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Retention {
+    /// Entries younger than this stay; none: age removes nothing.
+    #[serde(with = "blank")]
+    pub max_age: Option<Period>,
+    /// Older entries go when the ledger is larger than this; none: size removes nothing.
+    #[serde(with = "blank")]
+    pub max_bytes: Option<Size>,
+    /// Where compacted entries are put before they are removed; none: they are removed.
+    #[serde(with = "blank")]
+    pub archive_dir: Option<PathBuf>,
+}
+
+/// `journal.*`: shape of the ledger on disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Journal {
+    /// Size of one file of the commit log.
+    pub segment_bytes: Size,
+    /// Size at which an epoch of the ledger is sealed.
+    pub epoch_bytes: Size,
+    /// Entries that are made durable together at most.
+    pub max_batch_entries: NonZeroUsize,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            segment_bytes: Size::from_mib(16),
+            epoch_bytes: Size::from_mib(64),
+            max_batch_entries: NonZeroUsize::new(4096).expect("4096 is not zero"),
+        }
+    }
+}
+
+/// `disk.*`: room on the disk.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Disk {
+    /// Below so much free space nothing is granted.
+    pub min_free: Size,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            min_free: Size::from_mib(64),
+        }
+    }
+}
+
+/// `checkpoint.*`: signed statements of how far the ledger has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The private key; none: nothing is signed.
+    #[serde(with = "blank")]
+    pub key_file: Option<PathBuf>,
+    /// The file that checkpoints are appended to.
+    #[serde(with = "blank")]
+    pub file: Option<PathBuf>,
+    /// After so many entries.
+    pub every_entries: NonZeroU64,
+    /// After so much time, if there are new entries.
+    pub every: Period,
+    /// The NATS subject that they are published to; none: they are not.
+    #[serde(with = "blank")]
+    pub nats_subject: Option<String>,
+}
+
+impl Default for Checkpoint {
+    fn default() -> Self {
+        Self {
+            key_file: None,
+            file: None,
+            every_entries: NonZeroU64::new(1000).expect("1,000 is not zero"),
+            every: Period::from_secs(60),
+            nats_subject: None,
+        }
+    }
+}

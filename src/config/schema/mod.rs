@@ -1,0 +1,86 @@
+//! Every key of the configuration with its type and default. What each is for stands in the shipped
+//! `config.toml`, which a test holds equal to these defaults.
+
+mod deciding;
+mod keeping;
+mod serving;
+mod sources;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use deciding::{Admission, Denials, Reservations};
+pub use keeping::{Checkpoint, Disk, Journal, Retention, Snapshot};
+pub use serving::{Admin, Auth, Limits, Log, LogFormat, Shutdown, Tls};
+pub use sources::{Nats, Quotas};
+
+/// The whole configuration. [`Config::default`] is what runs without a file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Address of the HTTP API.
+    pub listen: SocketAddr,
+    /// Directory of the ledger.
+    pub data_dir: PathBuf,
+    /// Plural (resource) names of kinds that the built-in rules would get wrong: `Kind.group` to plural.
+    pub kinds: BTreeMap<String, String>,
+    /// Health and metrics.
+    pub admin: Admin,
+    /// The event stream.
+    pub nats: Nats,
+    /// Where quotas come from.
+    pub quotas: Quotas,
+    /// How long and how many reservations may stand.
+    pub reservations: Reservations,
+    /// When the state is stored.
+    pub snapshot: Snapshot,
+    /// What compaction keeps.
+    pub retention: Retention,
+    /// Shape of the ledger on disk.
+    pub journal: Journal,
+    /// Room on the disk.
+    pub disk: Disk,
+    /// Bounds of what callers can ask for.
+    pub limits: Limits,
+    /// Signed statements of how far the ledger has come.
+    pub checkpoint: Checkpoint,
+    /// What is kept of denials.
+    pub denials: Denials,
+    /// Logging.
+    pub log: Log,
+    /// The admission webhook.
+    pub admission: Admission,
+    /// Certificates of the webhook's listener, and of the API's.
+    pub tls: Tls,
+    /// Who may call the HTTP API.
+    pub auth: Auth,
+    /// How the daemon stops.
+    pub shutdown: Shutdown,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8480)),
+            data_dir: PathBuf::from("data"),
+            kinds: BTreeMap::new(),
+            admin: Admin::default(),
+            nats: Nats::default(),
+            quotas: Quotas::default(),
+            reservations: Reservations::default(),
+            snapshot: Snapshot::default(),
+            retention: Retention::default(),
+            journal: Journal::default(),
+            disk: Disk::default(),
+            limits: Limits::default(),
+            checkpoint: Checkpoint::default(),
+            denials: Denials::default(),
+            log: Log::default(),
+            admission: Admission::default(),
+            tls: Tls::default(),
+            auth: Auth::default(),
+            shutdown: Shutdown::default(),
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Whom it serves and how: the listeners' bounds, certificates, tokens, logging.
+
+use std::{
+    net::SocketAddr,
+    num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Period, Size, text::blank};
+
+/// `admin.*`: health and metrics.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// Address of the health and metrics endpoints; plain HTTP.
+    pub listen: SocketAddr,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8481)),
+        }
+    }
+}
+
+/// `limits.*`: bounds of what callers can ask for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Largest request body.
+    pub request_body_bytes: Size,
+    /// Largest body of `POST /v1/events`, `/v1/drift` and `/v1/corrections`.
+    pub events_body_bytes: Size,
+    /// Bytes of bodies, of requests and of answers, that a listener holds at once.
+    pub bodies_bytes: Size,
+    /// Open connections per listener.
+    pub connections: NonZeroUsize,
+    /// How long a request's head may take to arrive.
+    pub header_timeout: Period,
+    /// How long a request may take to be answered.
+    pub request_timeout: Period,
+    /// How long a request's body may pause while it arrives.
+    pub body_timeout: Period,
+    /// How long a connection may idle between two requests.
+    pub keep_alive: Period,
+    /// Commands that wait for the writer.
+    pub queue: NonZeroUsize,
+    /// Items of a page of a list.
+    pub page: NonZeroUsize,
+    /// Open watches.
+    pub watch_streams: NonZeroUsize,
+    /// Questions about the past that wait for their turn.
+    pub past_questions: NonZeroUsize,
+    /// Entries that one question about the past may replay.
+    pub replay_entries: NonZeroU64,
+    /// Series of one metric that has a label per quota.
+    pub metrics_series: NonZeroUsize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            request_body_bytes: Size::from_mib(1),
+            events_body_bytes: Size::from_mib(32),
+            bodies_bytes: Size::from_mib(256),
+            connections: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
+            header_timeout: Period::from_secs(5),
+            request_timeout: Period::from_secs(10),
+            body_timeout: Period::from_secs(5),
+            keep_alive: Period::from_secs(60),
+            queue: NonZeroUsize::new(4096).expect("4096 is not zero"),
+            page: NonZeroUsize::new(500).expect("500 is not zero"),
+            watch_streams: NonZeroUsize::new(256).expect("256 is not zero"),
+            past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
+            replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
+            metrics_series: NonZeroUsize::new(2000).expect("2000 is not zero"),
+        }
+    }
+}
+
+/// `log.*`: logging.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// A level, or a filter such as `info,quotad::intake=debug`; `RUST_LOG` goes before it.
+    pub level: String,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: "info".to_owned(),
+            format: LogFormat::Auto,
+        }
+    }
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Pretty on a terminal, JSON elsewhere.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Pretty,
+}
+
+/// `tls.*`: certificates of the webhook's listener, and of the API's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// Certificate chain (PEM).
+    #[serde(with = "blank")]
+    pub cert: Option<PathBuf>,
+    /// Its key (PEM).
+    #[serde(with = "blank")]
+    pub key: Option<PathBuf>,
+    /// CA certificates (PEM) that clients must be signed by; none: clients need no certificate.
+    #[serde(with = "blank")]
+    pub client_ca: Option<PathBuf>,
+    /// Names (DNS, URI, e-mail or IP SAN, or the common name), one of which a client's certificate must bear.
+    pub allowed_names: Vec<String>,
+    /// Serve the HTTP API by TLS as well.
+    pub api: bool,
+}
+
+/// `auth.*`: who may call the HTTP API.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// File with the tokens' hashes, roles and namespaces; none: nobody needs a token.
+    #[serde(with = "blank")]
+    pub tokens_file: Option<PathBuf>,
+    /// Serve other addresses than loopback without tokens.
+    pub allow_anonymous_non_loopback: bool,
+}
+
+/// `shutdown.*`: how the daemon stops.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Shutdown {
+    /// How long requests that are being answered may take before they are cut off.
+    pub grace: Period,
+}
+
+impl Default for Shutdown {
+    fn default() -> Self {
+        Self {
+            grace: Period::from_secs(10),
+        }
+    }
+}

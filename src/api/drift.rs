@@ -4,11 +4,9 @@ use axum::{extract::State, response::Response};
 use quota_ledger::{
     Timestamp,
     decide::{self, Standing},
-    event::{Observed, QuotaRecord, Sequence},
+    event::{QuotaRecord, Sequence},
     quota::Spec,
-    resource::ResourceList,
     state::{Head, ObjectView, State as LedgerState},
-    uid::Uid,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -18,7 +16,7 @@ use super::{
     App, answer,
     body::JsonText,
     measure::{Operation, measured},
-    objects,
+    objects::Shown,
     problem::{Cause, Problem},
 };
 use crate::{intake::payload::Listed, writer::now};
@@ -57,31 +55,17 @@ enum Difference {
 #[serde(rename_all = "camelCase")]
 struct Compared<'a> {
     difference: Difference,
+    /// As it was listed.
     #[serde(flatten)]
     object: Option<Shown<'a>>,
     /// What the ledger believes of it, or of the one of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<objects::Shown<'a>>,
+    known: Option<Shown<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<Limits<'a>>,
     /// Why it cannot be understood.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
-}
-
-/// An object as it was listed.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown<'a> {
-    uid: &'a Uid,
-    namespace: &'a str,
-    resource: &'a str,
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource_version: Option<String>,
-    usage: &'a ResourceList,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counts_until: Option<Timestamp>,
 }
 
 /// Limits that were listed, and those that the ledger has for a quota of this name.
@@ -188,22 +172,8 @@ fn shown<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found) -> Co
     Compared {
         difference: found.difference,
         object: listed.map(|listed| Shown::from(&*listed.object)),
-        known: known.map(|known| objects::Shown::of(known, found.awaited_since)),
+        known: known.map(|known| Shown::of(known, found.awaited_since)),
         quota: listed.and_then(limits),
         reason,
-    }
-}
-
-impl<'a> From<&'a Observed> for Shown<'a> {
-    fn from(object: &'a Observed) -> Self {
-        Self {
-            uid: &object.uid,
-            namespace: &object.namespace,
-            resource: &object.resource,
-            name: &object.name,
-            resource_version: (object.version > 0).then(|| object.version.to_string()),
-            usage: &object.footprint.resources,
-            counts_until: object.lapse,
-        }
     }
 }

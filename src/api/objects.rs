@@ -3,7 +3,7 @@
 use axum::{extract::State, response::Response};
 use quota_ledger::{
     Timestamp,
-    event::Sequence,
+    event::{Observed, Sequence},
     resource::ResourceList,
     state::{Head, ObjectKey, ObjectView, State as LedgerState},
     uid::Uid,
@@ -40,7 +40,7 @@ impl ObjectsQuery {
     }
 }
 
-/// An object that the ledger believes to be there.
+/// An object that the ledger believes to be there, or as it was listed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shown<'a> {
@@ -51,8 +51,9 @@ pub(super) struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<String>,
     usage: &'a ResourceList,
-    /// The entry that last changed what it counts for.
-    sequence: Sequence,
+    /// The entry that last changed what it counts for; none if it was only listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sequence: Option<Sequence>,
     /// When it ceases to count without an event.
     #[serde(skip_serializing_if = "Option::is_none")]
     counts_until: Option<Timestamp>,
@@ -71,9 +72,25 @@ impl<'a> Shown<'a> {
             name: &view.name,
             resource_version: (view.version > 0).then(|| view.version.to_string()),
             usage: &view.footprint.resources,
-            sequence: view.entry,
+            sequence: Some(view.entry),
             counts_until: view.lapse,
             awaited_since,
+        }
+    }
+}
+
+impl<'a> From<&'a Observed> for Shown<'a> {
+    fn from(object: &'a Observed) -> Self {
+        Self {
+            uid: &object.uid,
+            namespace: &object.namespace,
+            resource: &object.resource,
+            name: &object.name,
+            resource_version: (object.version > 0).then(|| object.version.to_string()),
+            usage: &object.footprint.resources,
+            sequence: None,
+            counts_until: object.lapse,
+            awaited_since: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{collections::HashMap, hint::black_box, sync::Arc};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use quota_ledger::{
     Name, Span, Timestamp, codec,
-    decide::{self, Basis, Policy, Request},
+    decide::{self, Basis, Filed, Policy, Request},
     event::{Actor, Entry, Event, Observed, QuotaRecord},
     object::{Footprint, GroupResource, Traits},
     quantity::Quantity,
@@ -129,7 +129,6 @@ fn wish(number: u64) -> Request {
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
-        digest: Default::default(),
     }
 }
 
@@ -137,7 +136,7 @@ fn deciding(criterion: &mut Criterion) {
     let state = fold(&history());
     let policy = Policy::default();
     let now = state.head().time;
-    let request = wish(7);
+    let request = Filed::from(wish(7));
     let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(1));
     // What no decision can do without: three look-ups and three exact sums.

@@ -7,7 +7,7 @@ use quota_ledger::{
     Name, Span, Timestamp,
     admission::Charging,
     codec,
-    decide::{self, Basis, Policy, Request},
+    decide::{self, Basis, Filed, Policy, Request},
     desk::{Desk, Open},
     event::{Actor, Entry, Event, Observed, QuotaRecord},
     object::{Footprint, GroupResource, NoContext, Traits},
@@ -63,7 +63,7 @@ fn deciding(measured: fn(&mut dyn FnMut())) {
     let state = fold(&entries());
     let policy = Policy::default();
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES).map(request).collect();
+    let requests: Vec<_> = (0..TIMES).map(request).map(Filed::from).collect();
     measured(&mut || {
         for request in &requests {
             black_box(decide::reserve(&state, now, request, &policy)).expect("there is room");
@@ -76,7 +76,7 @@ fn deciding_together(measured: fn(&mut dyn FnMut())) {
     let state = reserved();
     let policy = Policy::default();
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES).map(newer).collect();
+    let requests: Vec<_> = (0..TIMES).map(newer).map(Filed::from).collect();
     measured(&mut || {
         for batch in requests.chunks(100) {
             black_box(decide::reserve_all(&state, now, batch, &policy)).expect("there is room");
@@ -89,7 +89,7 @@ fn granting(measured: fn(&mut dyn FnMut())) {
     let mut state = reserved();
     let policy = Policy::default();
     let actor = Actor::named("bench");
-    let requests: Vec<_> = (0..TIMES).map(newer).collect();
+    let requests: Vec<_> = (0..TIMES).map(newer).map(Filed::from).collect();
     let mut open = Open::default();
     let mut desk = Desk::new(&mut state, &mut open, Timestamp::EPOCH);
     measured(&mut || {
@@ -292,7 +292,7 @@ fn reserved() -> State {
     let now = state.head().time;
     let mut open = Open::default();
     let mut desk = Desk::new(&mut state, &mut open, now);
-    for request in (0..TIMES).map(request) {
+    for request in (0..TIMES).map(request).map(Filed::from) {
         let reserved = decide::reserve(desk.state(), now, &request, &policy);
         let events = reserved.expect("there is room").events;
         desk.record(&Actor::named("bench"), events);
@@ -322,6 +322,5 @@ fn request(number: u64) -> Request {
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
-        digest: Default::default(),
     }
 }

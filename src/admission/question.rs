@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quota_ledger::{
     Name, Timestamp,
     admission::{Charging, Operation, evaluated, name_in_messages, relieved},
-    decide::{Basis, Measure, Memo, Request, Review},
+    decide::{Basis, Measure, Request, Review},
     object::{Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, is_ignored},
     quota::syntax,
     uid::Uid,
@@ -200,7 +200,6 @@ impl Subject {
             before: None,
             object: None,
             ttl: None,
-            digest: Memo::default(),
         };
         Ok(Self {
             wish,
@@ -227,7 +226,7 @@ impl Subject {
             ));
         }
         let review = Review {
-            request,
+            request: request.into(),
             measure,
             holds: self.holds,
         };

@@ -8,7 +8,7 @@ use axum::{
 };
 use http::StatusCode;
 use quota_ledger::{
-    decide::{self, Request},
+    decide::{self, Filed},
     event::Actor,
     state::Head,
 };
@@ -66,7 +66,7 @@ pub(super) async fn reserve(
             request(&app, &principal, wish)
         });
         if batch.atomic {
-            let at = |(index, request): (usize, Result<Request, Problem>)| {
+            let at = |(index, request): (usize, Result<Filed, Problem>)| {
                 request.map_err(|problem| problem.at(index))
             };
             let requests = requests
@@ -87,7 +87,7 @@ pub(super) async fn reserve(
     }
 }
 
-fn request(app: &App, principal: &Principal, wish: &Wish<'_>) -> Result<Request, Problem> {
+fn request(app: &App, principal: &Principal, wish: &Wish<'_>) -> Result<Filed, Problem> {
     let Some(namespace) = &wish.namespace else {
         return Err(Problem::invalid(vec![Cause::required(
             "namespace",
@@ -108,14 +108,14 @@ fn request(app: &App, principal: &Principal, wish: &Wish<'_>) -> Result<Request,
 async fn one_by_one(
     app: &App,
     actor: Arc<Actor>,
-    requests: Vec<Result<Request, Problem>>,
+    requests: Vec<Result<Filed, Problem>>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
     // Kept, so that the thread that made them frees them.
     let requests = Arc::new(requests);
     let decided = requests.clone();
     let decision = app.ledger.decide(move |sitting| {
-        let decide_one = |request: &Result<Request, Problem>| {
+        let decide_one = |request: &Result<Filed, Problem>| {
             let request = request.as_ref().map_err(Problem::clone)?;
             grant(sitting, &actor, request, denials.as_ref())
         };
@@ -128,7 +128,7 @@ async fn one_by_one(
 async fn together(
     app: &App,
     actor: Arc<Actor>,
-    requests: Vec<Request>,
+    requests: Vec<Filed>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
     let requests = Arc::new(requests);
@@ -146,7 +146,7 @@ async fn together(
 fn all_or_none(
     sitting: &mut Sitting<'_>,
     actor: &Arc<Actor>,
-    requests: &[Request],
+    requests: &[Filed],
     denials: Option<&Denials>,
 ) -> Result<Results, Problem> {
     let desk = &mut sitting.desk;
@@ -162,7 +162,7 @@ fn all_or_none(
         replayed.push(reserved.replayed);
         desk.record(actor, reserved.events);
     }
-    let granted = |(request, replayed): (&Request, bool)| {
+    let granted = |(request, replayed): (&Filed, bool)| {
         let promise = remembered(desk.state(), &request.uid)?;
         Ok(Granted { promise, replayed })
     };

@@ -222,7 +222,7 @@ pub(super) struct Granted {
 pub(super) fn grant(
     sitting: &mut Sitting<'_>,
     actor: &Arc<Actor>,
-    request: &decide::Request,
+    request: &decide::Filed,
     denials: Option<&Denials>,
 ) -> Result<Granted, Problem> {
     let desk = &mut sitting.desk;

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use quota_ledger::{
     Name, Timestamp,
-    decide::{Basis, Memo, Request},
+    decide::{Basis, Filed, Request},
     object::{Footprint, GroupResource, NoContext, Object, Traits, TypeMeta, plural},
     quantity::Quantity,
     quota::syntax,
@@ -161,7 +161,7 @@ impl Wish<'_> {
         namespace: &str,
         now: Timestamp,
         fresh: Option<Uid>,
-    ) -> Result<Request, Problem> {
+    ) -> Result<Filed, Problem> {
         let mut causes = Vec::new();
         for wrong in syntax::dns_label(namespace) {
             causes.push(Cause::invalid("namespace", namespace, &wrong));
@@ -208,7 +208,7 @@ impl Wish<'_> {
         };
         let ttl = read_ttl(self.ttl.as_deref(), &mut causes);
         match (subject, uid) {
-            (Some(subject), Some(uid)) if causes.is_empty() => Ok(Request {
+            (Some(subject), Some(uid)) if causes.is_empty() => Ok(Filed::from(Request {
                 uid,
                 namespace: Name::from(namespace),
                 resource: subject.resource,
@@ -221,8 +221,7 @@ impl Wish<'_> {
                 before: None,
                 object: subject.object,
                 ttl: ttl.map(Period::span),
-                digest: Memo::default(),
-            }),
+            })),
             _ => Err(Problem::invalid(causes)),
         }
     }

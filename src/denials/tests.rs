@@ -30,7 +30,6 @@ fn request(namespace: &str, uid: &str) -> Request {
         before: None,
         object: None,
         ttl: None,
-        digest: Default::default(),
     }
 }
 

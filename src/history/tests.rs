@@ -108,8 +108,8 @@ impl Recorded {
             }
         }
         let request = request(&self.state, number);
-        if let Some(Ok(reserved)) =
-            request.map(|request| decide::reserve(&self.state, now, &request, &Policy::default()))
+        if let Some(Ok(reserved)) = request
+            .map(|request| decide::reserve(&self.state, now, &request.into(), &Policy::default()))
         {
             Desk::new(&mut self.state, &mut open, now).record(&actor, reserved.events);
         }
@@ -175,7 +175,6 @@ fn request(state: &State, number: usize) -> Option<Request> {
         before: None,
         object: None,
         ttl: None,
-        digest: Default::default(),
     })
 }
 

@@ -8,7 +8,9 @@
 
 use std::borrow::Cow;
 
-use super::{Basis, Denied, LookedAt, Policy, Refusal, Request, explain, reserve, reserve::Case};
+use super::{
+    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request, explain, reserve, reserve::Case,
+};
 use crate::{
     Name, Timestamp,
     admission::{Charge, Denial, Limit as _, Payer},
@@ -22,7 +24,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Review {
     /// The object, and what it will count for by itself.
-    pub request: Request,
+    pub request: Filed,
     /// How what it counts for is to be found.
     pub measure: Measure,
     /// Whether what it needs is to be held; a dry run only asks.
@@ -93,10 +95,10 @@ pub fn admit(
     match footprint {
         None => decide(state, now, request, review.holds, policy),
         Some(footprint) => {
-            let request = Request {
+            let request = Filed::from(Request {
                 footprint,
-                ..request.clone()
-            };
+                ..Request::clone(request)
+            });
             decide(state, now, &request, review.holds, policy)
         }
     }
@@ -111,7 +113,7 @@ pub fn is_unlimited(state: &State, namespace: &str, policy: &Policy) -> bool {
 fn decide(
     state: &State,
     now: Timestamp,
-    request: &Request,
+    request: &Filed,
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
@@ -152,14 +154,14 @@ fn is_of(state: &State, request: &Request) -> bool {
 fn reconsider(
     state: &State,
     now: Timestamp,
-    request: &Request,
+    request: &Filed,
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
-    let request = Request {
+    let request = Filed::from(Request {
         basis: Basis::Update { version: 0 },
-        ..request.clone()
-    };
+        ..Request::clone(request)
+    });
     let case = Case::of(state, &request, Overlay::default());
     settle(state, now, case, holds, policy)
 }
@@ -220,7 +222,7 @@ fn unseen_before(state: &State, request: &Request) -> Option<Footprint> {
 fn grow_unseen(
     state: &State,
     now: Timestamp,
-    request: &Request,
+    request: &Filed,
     seen: Footprint,
     holds: bool,
     policy: &Policy,
@@ -238,11 +240,11 @@ fn grow_unseen(
     if by_its_word.evaluate(state, now, policy)?.is_empty() {
         return Ok(Admitted::default());
     }
-    let request = Request {
+    let request = Filed::from(Request {
         footprint,
         before: None,
-        ..request.clone()
-    };
+        ..Request::clone(request)
+    });
     let case = Case::of(state, &request, Overlay::default());
     settle(state, now, case, holds, policy)
 }

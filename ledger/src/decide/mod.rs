@@ -28,7 +28,7 @@ pub use refusal::{Denied, Looked, LookedAt, Refusal};
 pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
 };
-pub use request::{Basis, Memo, Request};
+pub use request::{Basis, Filed, Request};
 pub use reserve::{Reserved, check, reserve, reserve_all};
 
 use crate::{Span, quota::LimitedResource};

@@ -1,6 +1,9 @@
 //! A wish for capacity, and the digest that it is known by when it comes again.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    ops::Deref,
+    sync::{Arc, OnceLock},
+};
 
 use crate::{
     Name, Span, Timestamp,
@@ -49,52 +52,37 @@ pub struct Request {
     pub object: Option<Arc<Object>>,
     /// How long to hold; none: the configured default.
     pub ttl: Option<Span>,
-    /// What it will be known by, once that has been computed.
-    pub digest: Memo,
 }
 
-/// The digest of a request, computed once. A copy of the request, which may be changed, computes its own.
-#[derive(Debug, Default)]
-pub struct Memo(OnceLock<[u8; 16]>);
-
-impl Clone for Memo {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
+/// A wish that was handed in: it can be read and not changed any more, so its digest is computed once.
+#[derive(Clone, Debug)]
+pub struct Filed {
+    request: Request,
+    digest: OnceLock<[u8; 16]>,
 }
 
-impl Request {
-    /// Digest of what is asked. A repeated request has the same. It takes as long as the decision, so whoever has the
-    /// time asks for it beforehand; nothing of the request may change after that.
-    pub fn digest(&self) -> [u8; 16] {
-        *self.digest.0.get_or_init(|| self.compute_digest())
-    }
-
-    fn compute_digest(&self) -> [u8; 16] {
-        let mut writer = Writer::spelling();
-        // Stands for this way to make the digest; the older one begins with the count of its names.
-        0_u8.put(&mut writer);
-        self.put_asked(&mut writer);
-        short_hash(&writer.finish())
-    }
-
-    /// As the first ledgers remember it.
-    fn older_digest(&self) -> [u8; 16] {
-        let mut writer = Writer::default();
-        self.put_asked(&mut writer);
-        short_hash(&writer.finish())
-    }
-
-    fn put_asked(&self, writer: &mut Writer) {
-        self.namespace.put(writer);
-        self.api_version.put(writer);
-        self.kind.put(writer);
-        self.name.put(writer);
-        self.footprint.put(writer);
-        self.ttl.map(Span::nanoseconds).put(writer);
-        if let Basis::Update { version } = self.basis {
-            version.put(writer);
+impl From<Request> for Filed {
+    fn from(request: Request) -> Self {
+        Self {
+            request,
+            digest: OnceLock::new(),
         }
+    }
+}
+
+impl Deref for Filed {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.request
+    }
+}
+
+impl Filed {
+    /// Digest of what is asked. A repeated request has the same. It takes as long as the decision, so whoever has the
+    /// time asks for it beforehand.
+    pub fn digest(&self) -> [u8; 16] {
+        *self.digest.get_or_init(|| self.request.digest())
     }
 
     /// Whether this is what was asked for a reservation.
@@ -125,6 +113,35 @@ impl Request {
                 Basis::Update { version } => version,
             },
             request: self.digest(),
+        }
+    }
+}
+
+impl Request {
+    fn digest(&self) -> [u8; 16] {
+        let mut writer = Writer::spelling();
+        // Stands for this way to make the digest; the older one begins with the count of its names.
+        0_u8.put(&mut writer);
+        self.put_asked(&mut writer);
+        short_hash(&writer.finish())
+    }
+
+    /// As the first ledgers remember it.
+    fn older_digest(&self) -> [u8; 16] {
+        let mut writer = Writer::default();
+        self.put_asked(&mut writer);
+        short_hash(&writer.finish())
+    }
+
+    fn put_asked(&self, writer: &mut Writer) {
+        self.namespace.put(writer);
+        self.api_version.put(writer);
+        self.kind.put(writer);
+        self.name.put(writer);
+        self.footprint.put(writer);
+        self.ttl.map(Span::nanoseconds).put(writer);
+        if let Basis::Update { version } = self.basis {
+            version.put(writer);
         }
     }
 }
@@ -160,7 +177,6 @@ mod tests {
             before: None,
             object: None,
             ttl: Some(Span::from_seconds(30)),
-            digest: Memo::default(),
         }
     }
 
@@ -180,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_request_is_known_by_either_digest_and_another_by_none() {
-        let request = request();
+        let request = Filed::from(request());
         let granted = |digest| Reservation {
             request: digest,
             ..request.reservation(Footprint::default(), Timestamp::EPOCH, Span::ZERO)
@@ -190,26 +206,26 @@ mod tests {
         let others = [
             Request {
                 name: "web-2".into(),
-                ..request.clone()
+                ..Request::clone(&request)
             },
             Request {
                 kind: "Job".into(),
-                ..request.clone()
+                ..Request::clone(&request)
             },
             Request {
                 ttl: None,
-                ..request.clone()
+                ..Request::clone(&request)
             },
             Request {
                 footprint: Footprint::default(),
-                ..request.clone()
+                ..Request::clone(&request)
             },
             Request {
                 basis: Basis::Update { version: 1 },
-                ..request.clone()
+                ..Request::clone(&request)
             },
         ];
-        for other in others {
+        for other in others.map(Filed::from) {
             assert!(
                 !known.iter().any(|known| other.is_that_of(known)),
                 "{other:?}"

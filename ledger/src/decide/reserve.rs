@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Basis, Denied, LookedAt, Policy, Refusal, Request,
+    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request,
     explain::{detail, looked_at},
 };
 use crate::{
@@ -39,7 +39,7 @@ pub struct Reserved {
 pub fn reserve(
     state: &State,
     now: Timestamp,
-    request: &Request,
+    request: &Filed,
     policy: &Policy,
 ) -> Result<Reserved, Refusal> {
     let (reserved, _) = decide(state, now, request, policy, Overlay::default())?;
@@ -53,7 +53,7 @@ pub fn reserve(
 pub fn reserve_all(
     state: &State,
     now: Timestamp,
-    requests: &[Request],
+    requests: &[Filed],
     policy: &Policy,
 ) -> Result<Vec<Reserved>, (usize, Refusal)> {
     let mut overlay = Overlay::default();
@@ -84,7 +84,7 @@ pub fn reserve_all(
 pub fn check(
     state: &State,
     now: Timestamp,
-    request: &Request,
+    request: &Filed,
     policy: &Policy,
 ) -> Result<Vec<LookedAt>, Refusal> {
     let case = Case::of(state, request, Overlay::default());
@@ -99,7 +99,7 @@ pub fn check(
 fn decide(
     state: &State,
     now: Timestamp,
-    request: &Request,
+    request: &Filed,
     policy: &Policy,
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
@@ -129,7 +129,7 @@ fn decide(
 /// change can be made again later.
 pub(super) fn granted_before<'s>(
     state: &'s State,
-    request: &Request,
+    request: &Filed,
 ) -> Result<Option<&'s Tracked>, Refusal> {
     let known = state.tracked(&request.uid);
     let Some(known) = known.filter(|_| !planted::is(Bug::NoIdempotency)) else {
@@ -147,7 +147,7 @@ pub(super) fn granted_before<'s>(
 
 /// A wish as the state sees it.
 pub(super) struct Case<'a> {
-    pub(super) request: &'a Request,
+    pub(super) request: &'a Filed,
     /// The pending reservation of another uid for the same name: granted, it ends.
     pub(super) superseded: Option<Uid>,
     /// What the object counts for as it is observed.
@@ -163,7 +163,7 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(state: &'a State, request: &'a Request, mut overlay: Overlay) -> Self {
+    pub(super) fn of(state: &'a State, request: &'a Filed, mut overlay: Overlay) -> Self {
         let superseded = superseded(state, request, &overlay);
         if let Some(uid) = &superseded {
             overlay.end(state, uid);

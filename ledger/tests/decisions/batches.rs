@@ -5,25 +5,22 @@ use super::*;
 #[test]
 fn all_or_none_of_a_batch() {
     let mut given = Given::hard("pods=3");
-    let reserve_all = |given: &Given, wishes: &[Request]| {
-        decide::reserve_all(&given.state, given.now(), wishes, &given.policy)
-    };
     let three = [
         wish("a", "pods=1"),
         wish("b", "pods=1"),
         wish("c", "pods=2"),
     ];
     assert!(matches!(
-        reserve_all(&given, &three),
+        given.reserve_all(&three),
         Err((2, Refusal::Denied(_)))
     ));
     assert!(matches!(
-        reserve_all(&given, &[wish("a", "pods=1"), wish("a", "pods=1")]),
+        given.reserve_all(&[wish("a", "pods=1"), wish("a", "pods=1")]),
         Err((1, Refusal::UidReused(_)))
     ));
     given.reserve(&named("old", "web", "pods=3")).unwrap();
     let replacing = [named("new", "web", "pods=2"), wish("b", "pods=1")];
-    for reserved in reserve_all(&given, &replacing).unwrap() {
+    for reserved in given.reserve_all(&replacing).unwrap() {
         given.record(reserved.events);
     }
     assert_eq!(
@@ -34,7 +31,7 @@ fn all_or_none_of_a_batch() {
 
 /// Carries out a batch; gives the number of entries.
 fn reserve_together(given: &mut Given, wishes: &[Request]) -> Result<usize, (usize, Refusal)> {
-    let all = decide::reserve_all(&given.state, given.now(), wishes, &given.policy)?;
+    let all = given.reserve_all(wishes)?;
     let events: Vec<Event> = all.into_iter().flat_map(|one| one.events).collect();
     let count = events.len();
     given.record(events);

@@ -10,7 +10,7 @@ mod sources;
 use quota_ledger::{
     Name, Span, Timestamp,
     decide::{
-        self, Adopted, Basis, Policy, Precondition, QuotaChange, Refusal, Request, Reserved,
+        self, Adopted, Basis, Filed, Policy, Precondition, QuotaChange, Refusal, Request, Reserved,
         Sighting, Verdict,
     },
     desk::{Desk, Open},
@@ -60,7 +60,6 @@ fn wish(id: &str, amounts: &str) -> Request {
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(30)),
-        digest: Default::default(),
     }
 }
 
@@ -136,8 +135,14 @@ impl Given {
         Desk::new(&mut self.state, &mut self.open, now).record(&Actor::named("test"), events);
     }
 
+    fn reserve_all(&self, wishes: &[Request]) -> Result<Vec<Reserved>, (usize, Refusal)> {
+        let filed: Vec<_> = wishes.iter().cloned().map(Filed::from).collect();
+        decide::reserve_all(&self.state, self.now(), &filed, &self.policy)
+    }
+
     fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {
-        let reserved = decide::reserve(&self.state, self.now(), wish, &self.policy)?;
+        let reserved =
+            decide::reserve(&self.state, self.now(), &wish.clone().into(), &self.policy)?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }

@@ -258,7 +258,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
         decide::check(
             &given.state,
             given.now(),
-            &wish("a", "pods=1"),
+            &wish("a", "pods=1").into(),
             &given.policy
         )
         .unwrap()
@@ -269,7 +269,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
         decide::check(
             &given.state,
             given.now(),
-            &wish("a", "pods=2"),
+            &wish("a", "pods=2").into(),
             &given.policy
         )
         .is_err()

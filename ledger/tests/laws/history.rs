@@ -72,7 +72,8 @@ impl World {
     }
 
     pub(crate) fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {
-        let reserved = decide::reserve(&self.state, self.now(), wish, &self.policy)?;
+        let reserved =
+            decide::reserve(&self.state, self.now(), &wish.clone().into(), &self.policy)?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }
@@ -196,7 +197,7 @@ impl World {
 
     fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
         let review = Review {
-            request: request.clone(),
+            request: request.clone().into(),
             measure,
             holds,
         };

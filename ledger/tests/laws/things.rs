@@ -114,6 +114,5 @@ pub(crate) fn wish(
         before: None,
         object: None,
         ttl: Some(Span::from_seconds(ttl)),
-        digest: Default::default(),
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, path::Path, sync::Arc};
 use quota_ledger::{
     Name, Span, Timestamp,
     batcher::{Batcher, Closed, Durably},
-    decide::{self, Policy, QuotaChange, Refusal, Request, Review},
+    decide::{self, Filed, Policy, QuotaChange, Refusal, Request, Review},
     desk::Desk,
     event::{Actor, Cursor, Event},
     journal::{Error, FileJournal, FileReader, Recovery, sim::SimDisk},
@@ -293,25 +293,29 @@ fn answer(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
 
 fn events(state: &State, now: Timestamp, op: &Op, policy: &Policy) -> Result<Vec<Event>, Refusal> {
     match op {
-        Op::Reserve(request) => {
-            decide::reserve(state, now, request, policy).map(|reserved| reserved.events)
+        Op::Reserve(request) => decide::reserve(state, now, &request.clone().into(), policy)
+            .map(|reserved| reserved.events),
+        Op::ReserveAll(requests) => {
+            let filed: Vec<_> = requests.iter().cloned().map(Filed::from).collect();
+            match decide::reserve_all(state, now, &filed, policy) {
+                Ok(all) => Ok(all
+                    .into_iter()
+                    .flat_map(|reserved| reserved.events)
+                    .collect()),
+                Err((_, refusal)) => Err(refusal),
+            }
         }
-        Op::ReserveAll(requests) => match decide::reserve_all(state, now, requests, policy) {
-            Ok(all) => Ok(all
-                .into_iter()
-                .flat_map(|reserved| reserved.events)
-                .collect()),
-            Err((_, refusal)) => Err(refusal),
-        },
         Op::Admit(request) => {
             let review = Review {
-                request: request.clone(),
+                request: request.clone().into(),
                 measure: decide::Measure::Given,
                 holds: true,
             };
             decide::admit(state, now, &review, policy).map(|admitted| admitted.events)
         }
-        Op::Check(request) => decide::check(state, now, request, policy).map(|_| Vec::new()),
+        Op::Check(request) => {
+            decide::check(state, now, &request.clone().into(), policy).map(|_| Vec::new())
+        }
         Op::Release(space, number) => decide::release(state, &namespace(*space), &uid(*number)),
         Op::Extend(space, number, ttl) => {
             let ttl = Span::from_seconds(*ttl);

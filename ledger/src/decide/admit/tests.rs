@@ -94,7 +94,7 @@ fn uid(text: &str) -> Uid {
 
 fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
     Review {
-        request: Request {
+        request: Filed::from(Request {
             uid: uid(id),
             namespace: "team".into(),
             resource: kind.clone(),
@@ -107,8 +107,7 @@ fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
             before: None,
             object: Some(Arc::new(object)),
             ttl: None,
-            digest: Default::default(),
-        },
+        }),
         measure: Measure::Given,
         holds: true,
     }
@@ -140,19 +139,33 @@ fn deployment(id: &str, replicas: u64, container: &str) -> Review {
 
 const CORE: &str = r#"{"name":"c","resources":{"requests":{"cpu":"1"}}}"#;
 
-fn update(mut review: Review, before: Option<Footprint>, version: u64) -> Review {
-    review.request.basis = Basis::Update { version };
-    review.request.before = before;
-    review
+/// The same review of another request.
+fn of_another(review: Review, change: impl FnOnce(&mut Request)) -> Review {
+    let mut request = Request::clone(&review.request);
+    change(&mut request);
+    Review {
+        request: request.into(),
+        ..review
+    }
+}
+
+fn update(review: Review, before: Option<Footprint>, version: u64) -> Review {
+    of_another(review, |request| {
+        request.basis = Basis::Update { version };
+        request.before = before;
+    })
 }
 
 fn scale(id: &str, replicas: u64) -> Review {
-    let mut review = update(deployment(id, 0, CORE), None, 1);
-    review.request.footprint = Footprint::default();
-    review.request.object = None;
-    review.request.subresource = "scale".into();
-    review.measure = Measure::Scaled { replicas };
-    review
+    let review = of_another(update(deployment(id, 0, CORE), None, 1), |request| {
+        request.footprint = Footprint::default();
+        request.object = None;
+        request.subresource = "scale".into();
+    });
+    Review {
+        measure: Measure::Scaled { replicas },
+        ..review
+    }
 }
 
 #[test]
@@ -182,12 +195,10 @@ fn a_create_is_held_once_and_denied_when_it_does_not_fit() {
 fn a_name_that_is_alive_and_what_no_quota_limits_leave_no_entry() {
     let mut world = World::with_quota(&[("requests.cpu", "1")]);
     world.observe(&pod("a", "1"), 1);
-    let mut same_name = pod("b", "1");
-    same_name.request.name = "a".into();
+    let same_name = of_another(pod("b", "1"), |request| request.name = "a".into());
     assert!(world.admit(&same_name).unwrap().events.is_empty());
 
-    let mut elsewhere = pod("c", "9");
-    elsewhere.request.namespace = "free".into();
+    let elsewhere = of_another(pod("c", "9"), |request| request.namespace = "free".into());
     assert!(world.admit(&elsewhere).unwrap().events.is_empty());
     assert!(
         world.admit(&deployment("d", 9, CORE)).is_err(),
@@ -228,7 +239,7 @@ fn an_update_holds_its_growth_over_what_is_observed_and_repeats_cost_nothing() {
 #[test]
 fn of_an_object_that_was_not_observed_only_growth_is_of_interest() {
     let mut world = World::with_quota(&[("requests.cpu", "4"), ("pods", "0")]);
-    let before = pod("a", "3").request.footprint;
+    let before = pod("a", "3").request.footprint.clone();
     let same = update(pod("a", "3"), Some(before.clone()), 5);
     assert!(world.admit(&same).unwrap().events.is_empty());
     world

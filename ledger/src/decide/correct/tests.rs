@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     Name, Span,
-    decide::{self, Basis, Policy, Request, Sighting, Verdict},
+    decide::{self, Basis, Filed, Policy, Request, Sighting, Verdict},
     desk::{Desk, Open},
     event::Actor,
     object::GroupResource,
@@ -109,7 +109,7 @@ impl Given {
 
     /// Its holder says that it exists.
     fn commits(&mut self, id: &str) {
-        let wish = Request {
+        let wish = Filed::from(Request {
             uid: uid(id),
             namespace: Name::from("team-a"),
             resource: GroupResource::new("", "pods"),
@@ -122,8 +122,7 @@ impl Given {
             before: None,
             object: None,
             ttl: None,
-            digest: Default::default(),
-        };
+        });
         let reserved = decide::reserve(&self.state, at(0), &wish, &Policy::default()).unwrap();
         self.record(reserved.events);
         let committed = decide::commit(&self.state, &wish.namespace, &wish.uid, None);

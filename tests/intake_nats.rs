@@ -10,6 +10,8 @@ mod connections;
 mod messages;
 #[path = "intake_nats/relists.rs"]
 mod relists;
+#[path = "intake_nats/silence.rs"]
+mod silence;
 #[path = "intake_nats/streams.rs"]
 mod streams;
 

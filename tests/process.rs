@@ -2,24 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
+
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::Write as _,
     net::TcpStream,
-    process::{Child, ChildStderr, Command, Output, Stdio},
+    process::{Command, Output},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use rustix::process::{Signal, kill_process};
+use support::quotad::{Quotad, command};
 use tempfile::TempDir;
 
-fn quotad(directory: &TempDir) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
-    command
-        .current_dir(directory)
-        .env_clear()
-        .stderr(Stdio::piped());
-    command.args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"]);
-    command
+/// Where its health and metrics are.
+fn admin(daemon: &Quotad) -> &str {
+    daemon.ready["admin"].as_str().unwrap()
 }
 
 fn output(command: &mut Command) -> (Option<i32>, String, String) {
@@ -32,86 +29,19 @@ fn output(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-struct Daemon {
-    child: Child,
-    log: BufReader<ChildStderr>,
-    admin: String,
-}
-
-impl Daemon {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command.spawn().unwrap();
-        let log = BufReader::new(child.stderr.take().unwrap());
-        let mut daemon = Self {
-            child,
-            log,
-            admin: String::new(),
-        };
-        let ready = daemon.line("ready");
-        daemon.admin = ready["admin"].as_str().unwrap().to_owned();
-        daemon
-    }
-
-    /// The next log line with this message.
-    fn line(&mut self, message: &str) -> Value {
-        loop {
-            let mut line = String::new();
-            assert_ne!(
-                self.log.read_line(&mut line).unwrap(),
-                0,
-                "no line says {message:?}"
-            );
-            let line: Value = serde_json::from_str(&line).unwrap();
-            if line["message"] == message {
-                return line;
-            }
-        }
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.admin).unwrap();
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
-        )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-
-    fn exit_code(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[test]
 fn it_starts_tells_how_it_is_and_stops() {
     for signal in [Signal::TERM, Signal::INT] {
         let directory = TempDir::new().unwrap();
-        let mut daemon = Daemon::start(&mut quotad(&directory));
-        assert!(daemon.get("/livez").starts_with("HTTP/1.1 200 "));
-        assert!(daemon.get("/readyz").ends_with("\r\n\r\nok"));
-        assert!(
-            daemon
-                .get("/metrics")
-                .contains("\nquota_ledger_poisoned 0\n")
-        );
-        daemon.signal(Signal::HUP);
-        daemon.line("reading certificates and tokens again");
-        daemon.signal(signal);
-        assert_eq!(daemon.exit_code(), Some(0));
+        let daemon = Quotad::start(directory.path(), &[]);
+        assert_eq!(daemon.ask_admin("/livez").0, 200);
+        assert_eq!(daemon.ask_admin("/readyz"), (200, "ok".to_owned()));
+        let (_, metrics) = daemon.ask_admin("/metrics");
+        assert!(metrics.contains("\nquota_ledger_poisoned 0\n"));
+        kill_process(daemon.pid(), Signal::HUP).unwrap();
+        daemon.logged("reading certificates and tokens again");
+        kill_process(daemon.pid(), signal).unwrap();
+        assert_eq!(daemon.wait().code(), Some(0));
     }
 }
 
@@ -120,15 +50,15 @@ fn a_second_signal_ends_it_at_once() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
         let directory = TempDir::new().unwrap();
         let patient = ["--limits.header-timeout=1h", "--shutdown.grace=1h"];
-        let mut daemon = Daemon::start(quotad(&directory).args(patient));
+        let daemon = Quotad::start(directory.path(), &patient.map(str::to_owned));
         // Half a request keeps it from stopping, once it was accepted, which the next answer shows.
-        let mut half = TcpStream::connect(&daemon.admin).unwrap();
+        let mut half = TcpStream::connect(admin(&daemon)).unwrap();
         half.write_all(b"GET /livez HTT").unwrap();
-        daemon.get("/livez");
-        daemon.signal(signal);
-        daemon.line("stopping");
-        daemon.signal(signal);
-        assert_eq!(daemon.exit_code(), Some(code));
+        daemon.ask_admin("/livez");
+        kill_process(daemon.pid(), signal).unwrap();
+        daemon.logged("stopping");
+        kill_process(daemon.pid(), signal).unwrap();
+        assert_eq!(daemon.wait().code(), Some(code));
     }
 }
 
@@ -138,7 +68,7 @@ fn the_configuration_is_checked() {
     let file = directory.path().join("config.toml");
     std::fs::write(&file, "[nats]\nstream = \"FILE\"\n").unwrap();
     let (code, stdout, stderr) = output(
-        quotad(&directory)
+        command(directory.path())
             .arg("check-config")
             .env("QUOTAD_DATA_DIR", "env"),
     );
@@ -157,7 +87,7 @@ fn the_configuration_is_checked() {
 
     std::fs::write(&file, "[nats]\nsteam = \"FILE\"\n").unwrap();
     for arguments in [&["check-config"][..], &[]] {
-        let (code, stdout, stderr) = output(quotad(&directory).args(arguments));
+        let (code, stdout, stderr) = output(command(directory.path()).args(arguments));
         assert_eq!((code, stdout.as_str()), (Some(3), ""));
         let expected = "nats.steam: unknown key; did you mean nats.stream? (config.toml line 2)\n";
         assert_eq!(stderr, expected);
@@ -167,17 +97,23 @@ fn the_configuration_is_checked() {
 #[test]
 fn wrong_usage_and_a_taken_address_have_their_codes() {
     let directory = TempDir::new().unwrap();
-    assert_eq!(output(quotad(&directory).arg("--lisen=x")).0, Some(2));
-    assert_eq!(output(quotad(&directory).arg("--version")).0, Some(0));
+    assert_eq!(
+        output(command(directory.path()).arg("--lisen=x")).0,
+        Some(2)
+    );
+    assert_eq!(
+        output(command(directory.path()).arg("--version")).0,
+        Some(0)
+    );
 
-    let daemon = Daemon::start(&mut quotad(&directory));
+    let daemon = Quotad::start(directory.path(), &[]);
     let other = TempDir::new().unwrap();
     let mut second = Command::new(env!("CARGO_BIN_EXE_quotad"));
     second
         .current_dir(&other)
         .env_clear()
         .arg("--listen=127.0.0.1:0");
-    let (code, _, stderr) = output(second.arg(format!("--admin.listen={}", daemon.admin)));
+    let (code, _, stderr) = output(second.arg(format!("--admin.listen={}", admin(&daemon))));
     assert_eq!(code, Some(1));
     assert!(stderr.contains("cannot listen on admin.listen"), "{stderr}");
 }

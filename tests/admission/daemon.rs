@@ -1,17 +1,17 @@
 //! The webhook of a real daemon.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    process::{Command, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::{
     harness::recorded,
+    support::quotad::Quotad,
     tls::{client, connect, make_certificates, review},
 };
 
@@ -38,20 +38,9 @@ async fn a_daemon_serves_its_webhook() {
         [tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\nclient_ca = \"ca.crt\"\n\
         allowed_names = [\"kube-apiserver\"]\n[log]\nformat = \"json\"\n";
     std::fs::write(directory.path().join("config.toml"), config).unwrap();
-    let mut daemon = Command::new(env!("CARGO_BIN_EXE_quotad"))
-        .current_dir(&directory)
-        .env_clear()
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut log = BufReader::new(daemon.stderr.take().unwrap()).lines();
-    let ready = log
-        .by_ref()
-        .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap())
-        .find(|line| line["message"] == "ready")
-        .unwrap();
-    let hook: SocketAddr = ready["admission"].as_str().unwrap().parse().unwrap();
-    let api = ready["api"].as_str().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let hook: SocketAddr = daemon.ready["admission"].as_str().unwrap().parse().unwrap();
+    let api = daemon.ready["api"].as_str().unwrap();
 
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
         "spec": {"hard": {"pods": "4"}}});
@@ -67,13 +56,7 @@ async fn a_daemon_serves_its_webhook() {
         .unwrap();
     assert_eq!(denied["response"]["status"]["code"], 403, "{denied}");
 
-    let pid = i32::try_from(daemon.id())
-        .ok()
-        .and_then(Pid::from_raw)
-        .unwrap();
-    kill_process(pid, Signal::TERM).unwrap();
+    kill_process(daemon.pid(), Signal::TERM).unwrap();
     drop(stream);
-    // The log must be read to its end, or the daemon could not write it.
-    assert!(log.any(|line| line.unwrap().contains("stopped")));
-    assert!(daemon.wait().unwrap().success());
+    assert!(daemon.wait().success());
 }

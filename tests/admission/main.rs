@@ -6,5 +6,7 @@ mod daemon;
 mod harness;
 mod refusals;
 mod reviews;
+#[path = "../support/mod.rs"]
+mod support;
 mod tls;
 mod workloads;

@@ -3,14 +3,13 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{ChildStdout, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Run, command, run_with};
+use super::{Run, command, run_with, support::quotad::Quotad};
 
 pub(super) const QUOTA: &str = "
 apiVersion: v1
@@ -30,37 +29,25 @@ pub(super) fn pod(name: &str, uid: &str, cpu: &str) -> Value {
 }
 
 pub(super) struct Daemon {
-    child: Child,
+    quotad: Quotad,
     pub(super) url: String,
-    pub(super) admin: String,
     directory: TempDir,
 }
 
 impl Daemon {
     pub(super) fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_quotad"))
-            .current_dir(&directory)
-            .env_clear()
-            .args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let ready = log
-            .by_ref()
-            .map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap())
-            .find(|line| line["message"] == "ready")
-            .expect("the daemon gets ready");
-        // Somebody has to read what it goes on to say.
-        std::thread::spawn(move || log.for_each(drop));
-        let address = |name: &str| format!("http://{}", ready[name].as_str().unwrap());
+        let quotad = Quotad::start(directory.path(), &[]);
         Self {
-            child,
-            url: address("api"),
-            admin: address("admin"),
+            url: quotad.api.clone(),
+            quotad,
             directory,
         }
+    }
+
+    /// The text of its metrics.
+    pub(super) fn metrics(&self) -> String {
+        self.quotad.ask_admin("/metrics").1
     }
 
     pub(super) fn run(&self, arguments: &str, input: &str) -> Run {
@@ -81,17 +68,9 @@ impl Daemon {
     }
 
     /// Stops it; the ledger stays.
-    pub(super) fn stop(mut self) -> TempDir {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(0));
-        std::mem::replace(&mut self.directory, tempfile::tempdir().unwrap())
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub(super) fn stop(self) -> TempDir {
+        assert_eq!(self.quotad.stop().code(), Some(0));
+        self.directory
     }
 }
 

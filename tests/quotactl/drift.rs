@@ -53,12 +53,7 @@ fn entries(daemon: &Daemon) -> usize {
 }
 
 fn metric(daemon: &Daemon, labels: &str) -> Option<String> {
-    let text = ureq::get(format!("{}/metrics", daemon.admin))
-        .call()
-        .unwrap()
-        .into_body()
-        .read_to_string()
-        .unwrap();
+    let text = daemon.metrics();
     let name = format!("quota_ledger_drift_corrections_total{{{labels}}} ");
     text.lines()
         .find_map(|line| line.strip_prefix(&name))

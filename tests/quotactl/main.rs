@@ -10,6 +10,8 @@ mod ledger;
 mod offers;
 mod secure;
 mod stub;
+#[path = "../support/mod.rs"]
+mod support;
 mod token;
 
 use std::{

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
@@ -12,8 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use ureq::Agent;
 
+use super::PATIENCE;
+
 /// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(20);
+pub(crate) const REQUEST: Duration = Duration::from_secs(20);
 
 /// A daemon that serves; killed when dropped.
 pub(crate) struct Quotad {
@@ -22,6 +24,9 @@ pub(crate) struct Quotad {
     pub(crate) api: String,
     /// Health and metrics, as `http://address`.
     pub(crate) admin: String,
+    /// What it said when it served.
+    pub(crate) ready: Value,
+    log: PathBuf,
 }
 
 /// How a daemon ended that did not get as far as serving, and what it said.
@@ -31,18 +36,13 @@ pub(crate) struct Ended {
     pub(crate) said: String,
 }
 
-/// A daemon as it is started: in this directory, with its ledger in `data`, on free ports.
+/// A daemon as it is started: in this directory, with its ledger in `data`, on free ports. It logs JSON.
 pub(crate) fn command(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
     command
         .current_dir(directory)
         .env_clear()
-        .args([
-            "--listen=127.0.0.1:0",
-            "--admin.listen=127.0.0.1:0",
-            "--data-dir=data",
-            "--log.format=json",
-        ])
+        .args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"])
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     command
@@ -59,8 +59,12 @@ impl Quotad {
     /// Starts what [`command`] made; if it does not get as far as serving, how it ended.
     pub(crate) fn try_start(directory: &Path, command: &mut Command) -> Result<Self, Ended> {
         let mut child = command.spawn().unwrap();
-        let log = directory.join("quotad.log");
-        let mut log = File::options().append(true).create(true).open(log).unwrap();
+        let path = directory.join("quotad.log");
+        let mut log = File::options()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut said = Vec::new();
         let ready = lines.by_ref().map_while(Result::ok).find_map(|line| {
@@ -86,6 +90,8 @@ impl Quotad {
             child,
             api: address("api"),
             admin: address("admin"),
+            ready,
+            log: path,
         })
     }
 
@@ -118,8 +124,35 @@ impl Quotad {
 
     /// Whether `/readyz` says that it is.
     pub(crate) fn is_ready(&self) -> bool {
-        let response = agent(REQUEST).get(format!("{}/readyz", self.admin)).call();
-        response.unwrap().status() == 200
+        self.ask_admin("/readyz").0 == 200
+    }
+
+    /// The first line of its log with this message, once it is there.
+    pub(crate) fn logged(&self, message: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let text = std::fs::read_to_string(&self.log).unwrap();
+            // The last line may be half written.
+            let mut lines = text
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            if let Some(line) = lines.find(|line| line["message"] == message) {
+                return line;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "no line says {message:?}: {text}"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Status and text of an answer to a question about health or metrics.
+    pub(crate) fn ask_admin(&self, path: &str) -> (u16, String) {
+        let asked = agent(REQUEST).get(format!("{}{path}", self.admin)).call();
+        let mut response = asked.unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        (response.status().as_u16(), text)
     }
 
     /// The answer 200 to a question to the API.

@@ -82,7 +82,8 @@ pub(super) struct Header {
     pub(super) before: Durable,
     pub(super) pieces: usize,
     codec: u8,
-    length: usize,
+    /// Bytes of its frames.
+    pub(super) length: usize,
 }
 
 /// The header in the first piece of a block.
@@ -117,7 +118,8 @@ pub(super) fn parse_header(value: &[u8]) -> Result<Header, String> {
 /// Puts the frames of a block, whose values are all given, behind `frames`.
 pub(super) fn decode(header: &Header, values: &[Pair], frames: &mut Vec<u8>) -> Result<(), String> {
     let first = header.before.sequence.saturating_add(1);
-    let mut stored = Vec::new();
+    let bytes = values.iter().map(|(_, value)| value.len()).sum();
+    let mut stored = Vec::with_capacity(bytes);
     for (number, (found, value)) in (0u32..).zip(values) {
         if parse_key(found) != Some((first, number)) {
             return Err(format!("piece {number} of the block at {first} is missing"));

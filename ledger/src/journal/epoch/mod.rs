@@ -155,11 +155,19 @@ impl Epoch {
 
     /// Frames from the one on that holds `from`, or from a little before it. Empty if there are none.
     pub(super) fn chunk(&self, disk: &dyn Disk, from: u64) -> Result<Chunk, Error> {
-        self.with(disk, |database| self.chunk_of(database, from))
+        self.chunk_in(disk, from, Vec::new())
     }
 
-    fn chunk_of(&self, database: &dyn Database, from: u64) -> Result<Chunk, Error> {
+    /// As [`Self::chunk`], in memory that was used before.
+    fn chunk_in(&self, disk: &dyn Disk, from: u64, mut memory: Vec<u8>) -> Result<Chunk, Error> {
+        memory.clear();
         let mut chunk = Chunk::empty(self.before, &self.directory);
+        chunk.bytes = memory;
+        self.with(disk, |database| self.fill(&mut chunk, database, from))?;
+        Ok(chunk)
+    }
+
+    fn fill(&self, chunk: &mut Chunk, database: &dyn Database, from: u64) -> Result<(), Error> {
         let place = |why| {
             let position = Durable {
                 sequence: from.saturating_sub(1),
@@ -168,7 +176,7 @@ impl Epoch {
             self.damaged(&position, why)
         };
         let Some(found) = database.key_at_or_below(&block::key(from, u32::MAX))? else {
-            return Ok(chunk);
+            return Ok(());
         };
         let Some((first, _)) = block::parse_key(&found) else {
             return Err(place("a key that is none".to_owned()));
@@ -178,11 +186,13 @@ impl Epoch {
         if pairs.is_empty() {
             return Err(place("a block that has no value".to_owned()));
         }
+        let mut blocks = Vec::new();
         let mut at = 0;
+        let mut length = 0usize;
         while let Some((_, value)) = pairs.get(at) {
             let header = block::parse_header(value).map_err(place)?;
             let end = at.saturating_add(header.pieces);
-            if at > 0 && (end > pairs.len() || chunk.bytes.len() >= CHUNK_BYTES) {
+            if at > 0 && (end > pairs.len() || length >= CHUNK_BYTES) {
                 break;
             }
             if end > pairs.len() {
@@ -194,11 +204,17 @@ impl Epoch {
             if at == 0 {
                 chunk.before = header.before;
             }
-            let block = pairs.get(at..end).unwrap_or_default();
-            block::decode(&header, block, &mut chunk.bytes).map_err(place)?;
+            length = length.saturating_add(header.length);
+            blocks.push((header, at..end));
             at = end;
         }
-        Ok(chunk)
+        // At once: growing step by step would leave memory of every size behind.
+        chunk.bytes.reserve_exact(length);
+        for (header, pieces) in blocks {
+            let pieces = pairs.get(pieces).unwrap_or_default();
+            block::decode(&header, pieces, &mut chunk.bytes).map_err(place)?;
+        }
+        Ok(())
     }
 
     fn damaged(&self, position: &Durable, why: String) -> Error {
@@ -217,9 +233,10 @@ impl Epoch {
         mut visit: impl FnMut(&frame::Frame<'_>),
     ) -> Result<Durable, Error> {
         let mut position = self.before;
+        let mut memory = Vec::new();
         loop {
             let next = position.sequence.saturating_add(1);
-            let chunk = self.chunk(disk, next)?;
+            let chunk = self.chunk_in(disk, next, memory)?;
             if chunk.before != position || chunk.bytes.is_empty() {
                 return self.ends_at(disk, position);
             }
@@ -235,6 +252,7 @@ impl Epoch {
                 visit(&found);
                 rest = &rest[found.bytes.len()..];
             }
+            memory = chunk.bytes;
         }
     }
 
@@ -325,7 +343,10 @@ impl Epoch {
         disk.sync_directory(&self.directory)?;
         let noted = open_record(CLOSED_MAGIC, &bytes).ok();
         let noted = noted.and_then(|mut fields| fields.position());
-        match self.verify(disk, |_| {}) {
+        let verified = self.verify(disk, |_| {});
+        // What it takes of memory while it is open is more than what was checked; the mover opens it when it needs it.
+        self.close();
+        match verified {
             Ok(found) => Ok(noted.filter(|noted| *noted == found)),
             Err(Error::Damaged(_)) => Ok(None),
             Err(error) => Err(error),

@@ -131,3 +131,21 @@ fn blocks_of_another_size_are_read() {
     assert_eq!(end, position);
     assert!(read == all);
 }
+
+#[test]
+fn what_was_checked_at_a_start_is_not_kept_in_memory() {
+    let disk = SimDisk::new(1);
+    disk.make_directory(Path::new("/epochs")).unwrap();
+    let epoch = Epoch::new(Path::new("/epochs"), Durable::NOTHING);
+    let mut end = Durable::NOTHING;
+    let first = frames(&mut end, 100, 1000);
+    epoch.put(&disk, &Durable::NOTHING, &first).unwrap();
+    epoch.close_at(&disk, &end).unwrap();
+    assert_eq!(epoch.reopen(&disk).unwrap(), Some(end));
+    assert!(epoch.opened().is_none());
+    // It goes on as if it had never been closed.
+    let before = end;
+    let second = frames(&mut end, 100, 1000);
+    epoch.put(&disk, &before, &second).unwrap();
+    assert_eq!(epoch.verify(&disk, |_| {}).unwrap(), end);
+}

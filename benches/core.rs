@@ -4,87 +4,34 @@
 
 #![allow(missing_docs, reason = "criterion's macros")]
 
-use std::{collections::HashMap, hint::black_box, sync::Arc};
+#[path = "support/world.rs"]
+mod world;
+
+use std::{collections::HashMap, hint::black_box};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use quota_ledger::{
-    Name, Span, Timestamp, codec,
-    decide::{self, Basis, Filed, Policy, Request},
-    event::{Actor, Entry, Event, Observed, QuotaRecord},
-    object::{Footprint, GroupResource, Traits},
+    Name, codec,
+    decide::{self, Filed, Policy},
+    event::{Entry, Event},
+    object::Footprint,
     quantity::Quantity,
-    quota::spec::Spec,
-    resource::ResourceList,
     state::State,
     uid::Uid,
 };
+use world::{fold, uid};
 
 const NAMESPACES: u64 = 100;
 const OBJECTS: u64 = 100_000;
 
-fn list(items: &[(&str, &str)]) -> ResourceList {
-    let pair = |(name, text): &(&str, &str)| (Name::from(*name), text.parse().unwrap_or_default());
-    items.iter().map(pair).collect()
-}
-
-fn uid(number: u64) -> Uid {
-    let hash = blake3::hash(&number.to_le_bytes());
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.as_bytes()[..16]);
-    Uid::from_uuid(bytes)
-}
-
 fn namespace(number: u64) -> Name {
-    Name::from(format!("team-{}", number % NAMESPACES))
-}
-
-/// One of fifty sizes, as workloads have them.
-fn footprint(number: u64) -> Footprint {
-    let cpu = format!("{}m", 100 + number % 50);
-    let resources = list(&[
-        ("count/pods", "1"),
-        ("pods", "1"),
-        ("cpu", &cpu),
-        ("requests.cpu", &cpu),
-        ("memory", "256Mi"),
-        ("requests.memory", "256Mi"),
-    ]);
-    Footprint {
-        resources,
-        traits: Traits::Plain,
-    }
-}
-
-fn entries(events: impl Iterator<Item = Event>) -> Vec<Entry> {
-    let actor = Actor::named("stream/OBJECTS");
-    let entry = |(index, event)| Entry {
-        sequence: index as u64 + 1,
-        time: Timestamp::from_nanoseconds(1_770_000_000_000_000_000 + index as i64 * 1000),
-        actor: actor.clone(),
-        event,
-    };
-    events.enumerate().map(entry).collect()
+    world::namespace(number, NAMESPACES)
 }
 
 /// A quota in each namespace, then objects that come, change and go.
 fn history() -> Vec<Entry> {
-    let quotas = (0..NAMESPACES).map(|number| {
-        Event::QuotaSet(Arc::new(QuotaRecord {
-            namespace: namespace(number),
-            name: Name::from("compute"),
-            uid: uid(number),
-            created: Timestamp::EPOCH,
-            spec: Spec {
-                hard: list(&[
-                    ("pods", "10M"),
-                    ("requests.cpu", "10M"),
-                    ("requests.memory", "10Pi"),
-                ]),
-                ..Spec::default()
-            },
-            metadata: Box::default(),
-        }))
-    });
+    let quotas = (0..NAMESPACES)
+        .map(|number| world::quota(namespace(number), "compute", uid(number), world::compute()));
     let objects = (0..OBJECTS).map(|number| {
         if number % 10 == 9 {
             let number = number - 5;
@@ -93,50 +40,18 @@ fn history() -> Vec<Entry> {
                 namespace: namespace(number),
             };
         }
-        Event::ObjectObserved(Box::new(Observed {
-            uid: uid(number),
-            namespace: namespace(number),
-            resource: Name::from("pods"),
-            name: format!("web-5d4f8c7b9-{number:05}").into(),
-            version: number + 1,
-            footprint: footprint(number),
-            lapse: None,
-            ends_reservation: false,
-        }))
+        let name = format!("web-5d4f8c7b9-{number:05}");
+        let footprint = world::footprint(number);
+        world::pod(uid(number), namespace(number), name, number + 1, footprint)
     });
-    entries(quotas.chain(objects))
-}
-
-fn fold(entries: &[Entry]) -> State {
-    let mut state = State::default();
-    for entry in entries {
-        state.apply(entry);
-    }
-    state
-}
-
-fn wish(number: u64) -> Request {
-    Request {
-        uid: uid(1 << 40 | number),
-        namespace: namespace(number),
-        resource: GroupResource::new("", "pods"),
-        name: format!("new-{number}").into(),
-        api_version: Name::from("v1"),
-        kind: Name::from("Pod"),
-        basis: Basis::Create,
-        subresource: Name::default(),
-        footprint: footprint(number),
-        before: None,
-        object: None,
-        ttl: Some(Span::from_seconds(30)),
-    }
+    world::entries(quotas.chain(objects)).collect()
 }
 
 fn deciding(criterion: &mut Criterion) {
     let state = fold(&history());
     let policy = Policy::default();
     let now = state.head().time;
-    let request = Filed::from(wish(7));
+    let request = Filed::from(world::wish(uid(1 << 40 | 7), namespace(7), 7));
     let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(1));
     // What no decision can do without: three look-ups and three exact sums.

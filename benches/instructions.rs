@@ -10,6 +10,8 @@
 mod baseline;
 #[path = "instructions/cases.rs"]
 mod cases;
+#[path = "support/world.rs"]
+mod world;
 
 use std::{env, process::ExitCode};
 

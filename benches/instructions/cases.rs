@@ -4,22 +4,21 @@ use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
 use bytes::Bytes;
 use quota_ledger::{
-    Name, Span, Timestamp,
+    Name, Timestamp,
     admission::Charging,
     codec,
-    decide::{self, Basis, Filed, Policy, Request},
+    decide::{self, Filed, Policy, Request},
     desk::{Desk, Open},
-    event::{Actor, Entry, Event, Observed, QuotaRecord},
-    object::{Footprint, GroupResource, NoContext, Traits},
-    quota::spec::Spec,
-    resource::ResourceList,
+    event::{Actor, Entry},
+    object::{GroupResource, NoContext},
     source::{self, Item},
     state::State,
-    uid::Uid,
 };
 use quotad::intake::payload::Reader;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use crate::world::{self, fold, footprint, uid};
 
 /// All cases, and how often each does what it measures.
 pub(super) const ALL: [(&str, u64); 10] = [
@@ -204,85 +203,23 @@ fn observing(measured: fn(&mut dyn FnMut())) {
     });
 }
 
-fn list(items: &[(&str, &str)]) -> ResourceList {
-    let pair = |(name, text): &(&str, &str)| (Name::from(*name), text.parse().unwrap_or_default());
-    items.iter().map(pair).collect()
-}
-
-fn uid(number: u64) -> Uid {
-    let hash = blake3::hash(&number.to_le_bytes());
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.as_bytes()[..16]);
-    Uid::from_uuid(bytes)
-}
-
 fn namespace(number: u64) -> Name {
-    Name::from(format!("team-{}", number % NAMESPACES))
-}
-
-fn footprint(number: u64) -> Footprint {
-    let cpu = format!("{}m", 100 + number % 50);
-    Footprint {
-        resources: list(&[
-            ("count/pods", "1"),
-            ("pods", "1"),
-            ("cpu", &cpu),
-            ("requests.cpu", &cpu),
-            ("memory", "256Mi"),
-            ("requests.memory", "256Mi"),
-        ]),
-        traits: Traits::Plain,
-    }
+    world::namespace(number, NAMESPACES)
 }
 
 /// A quota in each namespace, then objects.
 fn entries() -> Vec<Entry> {
     let quota = |number| {
-        Event::QuotaSet(Arc::new(QuotaRecord {
-            namespace: namespace(number),
-            name: Name::from("compute"),
-            uid: uid(1 << 40 | number),
-            created: Timestamp::EPOCH,
-            spec: Spec {
-                hard: list(&[
-                    ("pods", "10M"),
-                    ("requests.cpu", "10M"),
-                    ("requests.memory", "10Pi"),
-                ]),
-                ..Spec::default()
-            },
-            metadata: Box::default(),
-        }))
+        let uid = uid(1 << 40 | number);
+        world::quota(namespace(number), "compute", uid, world::compute())
     };
     let object = |number| {
-        Event::ObjectObserved(Box::new(Observed {
-            uid: uid(number),
-            namespace: namespace(number),
-            resource: Name::from("pods"),
-            name: format!("web-5d4f8c7b9-{number:05}").into(),
-            version: number + 1,
-            footprint: footprint(number),
-            lapse: None,
-            ends_reservation: false,
-        }))
+        let name = format!("web-5d4f8c7b9-{number:05}");
+        let footprint = footprint(number);
+        world::pod(uid(number), namespace(number), name, number + 1, footprint)
     };
-    let actor = Actor::named("stream/OBJECTS");
     let events = (0..NAMESPACES).map(quota).chain((0..).map(object));
-    let entry = |(index, event)| Entry {
-        sequence: index as u64 + 1,
-        time: Timestamp::from_nanoseconds(1_770_000_000_000_000_000 + index as i64 * 1000),
-        actor: actor.clone(),
-        event,
-    };
-    events.take(ENTRIES).enumerate().map(entry).collect()
-}
-
-fn fold(entries: &[Entry]) -> State {
-    let mut state = State::default();
-    for entry in entries {
-        state.apply(entry);
-    }
-    state
+    world::entries(events.take(ENTRIES)).collect()
 }
 
 /// The state with a pending reservation for each name that is asked for.
@@ -309,18 +246,5 @@ fn newer(number: u64) -> Request {
 }
 
 fn request(number: u64) -> Request {
-    Request {
-        uid: uid(1 << 41 | number),
-        namespace: namespace(number),
-        resource: GroupResource::new("", "pods"),
-        name: format!("new-{number}").into(),
-        api_version: Name::from("v1"),
-        kind: Name::from("Pod"),
-        basis: Basis::Create,
-        subresource: Name::default(),
-        footprint: footprint(number),
-        before: None,
-        object: None,
-        ttl: Some(Span::from_seconds(30)),
-    }
+    world::wish(uid(1 << 41 | number), namespace(number), number)
 }

@@ -3,16 +3,15 @@
 use std::{path::Path, sync::Arc};
 
 use quota_ledger::{
-    Name, Timestamp, codec,
-    event::{Actor, Entry, Event, Observed, QuotaRecord},
+    codec,
+    event::{Entry, Event},
     journal::{Batch, FileJournal, Journal as _, Options, disk::RealDisk},
-    object::{Footprint, Traits},
-    quota::spec::Spec,
     replay,
     resource::ResourceList,
     state::State,
-    uid::Uid,
 };
+
+use crate::support::world::{self, compute, footprint, list, namespace, uid};
 
 /// What a ledger holds.
 #[derive(Clone, Copy, Debug)]
@@ -31,35 +30,17 @@ const BATCH: usize = 1024;
 /// Batches that are made durable at a time.
 const GROUP: usize = 16;
 
-const BEGIN: i64 = 1_770_000_000_000_000_000;
-
 impl Shape {
     /// Its entries, in order.
     pub fn entries(self) -> impl Iterator<Item = Entry> {
-        let actor = Actor::named("stream/OBJECTS");
-        let events = self.quotas().chain(self.objects());
-        events.enumerate().map(move |(index, event)| Entry {
-            sequence: index as u64 + 1,
-            time: Timestamp::from_nanoseconds(BEGIN + index as i64 * 1000),
-            actor: actor.clone(),
-            event,
-        })
+        world::entries(self.quotas().chain(self.objects()))
     }
 
     fn quotas(self) -> impl Iterator<Item = Event> {
         (0..self.namespaces).flat_map(move |number| {
             let quota = move |(index, (name, hard)): (usize, (&str, ResourceList))| {
-                Event::QuotaSet(Arc::new(QuotaRecord {
-                    namespace: namespace(number, self.namespaces),
-                    name: Name::from(name),
-                    uid: uid(1 << 48 | number << 3 | index as u64),
-                    created: Timestamp::EPOCH,
-                    spec: Spec {
-                        hard,
-                        ..Spec::default()
-                    },
-                    metadata: Box::default(),
-                }))
+                let uid = uid(1 << 48 | number << 3 | index as u64);
+                world::quota(namespace(number, self.namespaces), name, uid, hard)
             };
             let quotas = hards().into_iter().enumerate();
             quotas.take(self.quotas_per_namespace).map(quota)
@@ -78,16 +59,10 @@ impl Shape {
                 };
             }
             let number = change.min(self.live + beyond / 2);
-            Event::ObjectObserved(Box::new(Observed {
-                uid: uid(number),
-                namespace: namespace(number, self.namespaces),
-                resource: Name::from("pods"),
-                name: format!("web-5d4f8c7b9-{number:08}").into(),
-                version: change + 1,
-                footprint: footprints[usize::try_from(number % 50).unwrap_or(0)].clone(),
-                lapse: None,
-                ends_reservation: false,
-            }))
+            let namespace = namespace(number, self.namespaces);
+            let name = format!("web-5d4f8c7b9-{number:08}");
+            let footprint = footprints[usize::try_from(number % 50).unwrap_or(0)].clone();
+            world::pod(uid(number), namespace, name, change + 1, footprint)
         })
     }
 
@@ -127,34 +102,10 @@ impl Shape {
     }
 }
 
-/// Namespaces are called as `quotactl bench -n team` calls them.
-fn namespace(number: u64, namespaces: u64) -> Name {
-    Name::from(format!("team-{}", number % namespaces.max(1)))
-}
-
-fn uid(number: u64) -> Uid {
-    let hash = blake3::hash(&number.to_le_bytes());
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hash.as_bytes()[..16]);
-    Uid::from_uuid(bytes)
-}
-
-fn list(items: &[(&str, &str)]) -> ResourceList {
-    let pair = |(name, text): &(&str, &str)| (Name::from(*name), text.parse().unwrap_or_default());
-    items.iter().map(pair).collect()
-}
-
 /// What the quotas of a namespace limit, as an operator would set them apart.
 fn hards() -> [(&'static str, ResourceList); 4] {
     [
-        (
-            "compute",
-            list(&[
-                ("pods", "10M"),
-                ("requests.cpu", "10M"),
-                ("requests.memory", "10Pi"),
-            ]),
-        ),
+        ("compute", compute()),
         (
             "objects",
             list(&[("count/configmaps", "10M"), ("count/secrets", "10M")]),
@@ -171,20 +122,4 @@ fn hards() -> [(&'static str, ResourceList); 4] {
             list(&[("limits.cpu", "10M"), ("limits.memory", "10Pi")]),
         ),
     ]
-}
-
-/// One of fifty sizes, as workloads have them.
-fn footprint(number: u64) -> Footprint {
-    let cpu = format!("{}m", 100 + number % 50);
-    Footprint {
-        resources: list(&[
-            ("count/pods", "1"),
-            ("pods", "1"),
-            ("cpu", &cpu),
-            ("requests.cpu", &cpu),
-            ("memory", "256Mi"),
-            ("requests.memory", "256Mi"),
-        ]),
-        traits: Traits::Plain,
-    }
 }

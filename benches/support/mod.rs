@@ -8,6 +8,7 @@ pub mod events;
 pub mod machine;
 pub mod measured;
 pub mod process;
+pub mod world;
 
 use std::{env, path::PathBuf, str::FromStr};
 

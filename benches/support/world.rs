@@ -1,0 +1,130 @@
+//! What the core is measured with: namespaces with quotas, objects in them, and wishes for more.
+
+#![allow(dead_code, reason = "each measurement uses a part")]
+
+use std::sync::Arc;
+
+use quota_ledger::{
+    Name, Span, Timestamp,
+    decide::{Basis, Request},
+    event::{Actor, Entry, Event, Observed, QuotaRecord},
+    object::{Footprint, GroupResource, Traits},
+    quota::spec::Spec,
+    resource::ResourceList,
+    state::State,
+    uid::Uid,
+};
+
+const BEGIN: i64 = 1_770_000_000_000_000_000;
+
+pub(crate) fn list(items: &[(&str, &str)]) -> ResourceList {
+    let pair = |(name, text): &(&str, &str)| (Name::from(*name), text.parse().unwrap_or_default());
+    items.iter().map(pair).collect()
+}
+
+pub(crate) fn uid(number: u64) -> Uid {
+    let hash = blake3::hash(&number.to_le_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.as_bytes()[..16]);
+    Uid::from_uuid(bytes)
+}
+
+/// One of so many namespaces, called as `quotactl bench -n team` calls them.
+pub(crate) fn namespace(number: u64, namespaces: u64) -> Name {
+    Name::from(format!("team-{}", number % namespaces.max(1)))
+}
+
+/// One of fifty sizes, as workloads have them.
+pub(crate) fn footprint(number: u64) -> Footprint {
+    let cpu = format!("{}m", 100 + number % 50);
+    Footprint {
+        resources: list(&[
+            ("count/pods", "1"),
+            ("pods", "1"),
+            ("cpu", &cpu),
+            ("requests.cpu", &cpu),
+            ("memory", "256Mi"),
+            ("requests.memory", "256Mi"),
+        ]),
+        traits: Traits::Plain,
+    }
+}
+
+/// Room for all that is measured.
+pub(crate) fn compute() -> ResourceList {
+    list(&[
+        ("pods", "10M"),
+        ("requests.cpu", "10M"),
+        ("requests.memory", "10Pi"),
+    ])
+}
+
+pub(crate) fn quota(namespace: Name, name: &str, uid: Uid, hard: ResourceList) -> Event {
+    Event::QuotaSet(Arc::new(QuotaRecord {
+        namespace,
+        name: Name::from(name),
+        uid,
+        created: Timestamp::EPOCH,
+        spec: Spec {
+            hard,
+            ..Spec::default()
+        },
+        metadata: Box::default(),
+    }))
+}
+
+pub(crate) fn pod(
+    uid: Uid,
+    namespace: Name,
+    name: String,
+    version: u64,
+    footprint: Footprint,
+) -> Event {
+    Event::ObjectObserved(Box::new(Observed {
+        uid,
+        namespace,
+        resource: Name::from("pods"),
+        name: name.into(),
+        version,
+        footprint,
+        lapse: None,
+        ends_reservation: false,
+    }))
+}
+
+/// Entries of these events, as a stream brings them.
+pub(crate) fn entries(events: impl Iterator<Item = Event>) -> impl Iterator<Item = Entry> {
+    let actor = Actor::named("stream/OBJECTS");
+    events.enumerate().map(move |(index, event)| Entry {
+        sequence: index as u64 + 1,
+        time: Timestamp::from_nanoseconds(BEGIN + index as i64 * 1000),
+        actor: actor.clone(),
+        event,
+    })
+}
+
+pub(crate) fn fold(entries: &[Entry]) -> State {
+    let mut state = State::default();
+    for entry in entries {
+        state.apply(entry);
+    }
+    state
+}
+
+/// A wish for a pod of this number.
+pub(crate) fn wish(uid: Uid, namespace: Name, number: u64) -> Request {
+    Request {
+        uid,
+        namespace,
+        resource: GroupResource::new("", "pods"),
+        name: format!("new-{number}").into(),
+        api_version: Name::from("v1"),
+        kind: Name::from("Pod"),
+        basis: Basis::Create,
+        subresource: Name::default(),
+        footprint: footprint(number),
+        before: None,
+        object: None,
+        ttl: Some(Span::from_seconds(30)),
+    }
+}

@@ -6,7 +6,7 @@ use quota_ledger::{
     Name,
     event::{QuotaRecord, Sequence},
     quantity::Quantity,
-    quota::{Manifest, manifest::Metadata},
+    quota::Manifest,
     state::{Figure, QuotaView},
 };
 use serde_json::{Value, json};
@@ -112,23 +112,4 @@ impl Object {
         };
         Ok(object)
     }
-}
-
-/// The metadata of a quota as it is stored. Unlike [`render::stored_metadata`], which is for what somebody has sent, it
-/// keeps the mark of a deletion that waits for finalizers.
-pub(super) fn stored_metadata(metadata: &Metadata) -> Result<Box<str>> {
-    if metadata.deletion_timestamp.is_none() {
-        return Ok(render::stored_metadata(metadata));
-    }
-    let stored = Metadata {
-        name: Name::default(),
-        generate_name: String::new(),
-        namespace: Name::default(),
-        uid: String::new(),
-        resource_version: String::new(),
-        creation_timestamp: None,
-        ..metadata.clone()
-    };
-    let text = serde_json::to_string(&stored).map_err(|error| Failure::internal(&error))?;
-    Ok(text.into())
 }

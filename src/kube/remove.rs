@@ -20,14 +20,14 @@ use super::{
     Caller, Kube,
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
-    object::{Object, stored_metadata},
+    object::Object,
     params::Params,
     protobuf,
     read::{self, Scope},
     request::ATTEMPTS,
     status::{Failure, Result},
 };
-use crate::writer::now;
+use crate::{api::render::stored_metadata, writer::now};
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
@@ -182,7 +182,7 @@ impl Decision {
                 name: metadata.name.clone(),
                 fresh_uid: Uid::new(&metadata.uid).map_err(|error| Failure::internal(&error))?,
                 spec: live.manifest.spec.clone(),
-                metadata: stored_metadata(metadata)?,
+                metadata: stored_metadata(metadata),
                 precondition: Some(precondition),
             }),
         };

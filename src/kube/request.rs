@@ -17,11 +17,11 @@ use super::{
     Caller, Kube,
     body::{Warnings, undecodable},
     fields,
-    object::{Object, stored_metadata},
+    object::Object,
     params::Params,
     status::{Failure, Result},
 };
-use crate::writer::now;
+use crate::{api::render::stored_metadata, writer::now};
 
 /// How often a change is tried again when somebody else was faster.
 pub(super) const ATTEMPTS: usize = 5;
@@ -226,7 +226,7 @@ impl Request {
             name: manifest.metadata.name.clone(),
             fresh_uid,
             spec: manifest.spec.clone(),
-            metadata: stored_metadata(&manifest.metadata)?,
+            metadata: stored_metadata(&manifest.metadata),
             precondition: Some(precondition),
         };
         let actor = self.actor.clone();

@@ -66,20 +66,28 @@ impl Chunk {
         })
     }
 
+    /// Goes past the frame at a place, where the chain stands `here`. False if no whole one is there.
+    fn pass(&self, at: &mut usize, here: &mut Durable) -> Result<bool, Error> {
+        match frame::parse(self.bytes.get(*at..).unwrap_or_default()) {
+            Parsed::Complete(frame) => {
+                *here = frame
+                    .follow(here)
+                    .map_err(|why| self.damage(*at, here, why))?;
+                *at = at.saturating_add(frame.bytes.len());
+                Ok(true)
+            }
+            Parsed::Corrupt(why) => Err(self.damage(*at, here, why.to_owned())),
+            Parsed::End | Parsed::NeedMore(_) => Ok(false),
+        }
+    }
+
     /// The chain at `sequence`, if a batch ends there. Everything up to there is checked.
     pub(super) fn position_at(&self, sequence: u64) -> Result<Option<Durable>, Error> {
         let mut at = 0;
         let mut here = self.before;
         while here.sequence < sequence {
-            match frame::parse(self.bytes.get(at..).unwrap_or_default()) {
-                Parsed::Complete(frame) => {
-                    here = frame
-                        .follow(&here)
-                        .map_err(|why| self.damage(at, &here, why))?;
-                    at = at.saturating_add(frame.bytes.len());
-                }
-                Parsed::Corrupt(why) => return Err(self.damage(at, &here, why.to_owned())),
-                Parsed::End | Parsed::NeedMore(_) => return Ok(None),
+            if !self.pass(&mut at, &mut here)? {
+                return Ok(None);
             }
         }
         Ok((here.sequence == sequence).then_some(here))
@@ -99,15 +107,8 @@ impl Chunk {
                 }
                 start = Some(at);
             }
-            match frame::parse(self.bytes.get(at..).unwrap_or_default()) {
-                Parsed::Complete(frame) => {
-                    here = frame
-                        .follow(&here)
-                        .map_err(|why| self.damage(at, &here, why))?;
-                    at = at.saturating_add(frame.bytes.len());
-                }
-                Parsed::Corrupt(why) => return Err(self.damage(at, &here, why.to_owned())),
-                Parsed::End | Parsed::NeedMore(_) => break,
+            if !self.pass(&mut at, &mut here)? {
+                break;
             }
         }
         match start {

@@ -15,7 +15,7 @@ use quota_ledger::{Timestamp, quantity::Quantity};
 pub(crate) use bench::{Bench, Floor};
 pub(crate) use drift::Drift;
 pub(crate) use generate::{Certs, FailurePolicy, Generate, Webhook};
-pub(crate) use ledger::{Jobs, Ledger, Place};
+pub(crate) use ledger::{Jobs, Ledger, Place, Signed};
 pub(crate) use token::{CreateToken, Token};
 
 use super::output::Format;

@@ -12,12 +12,8 @@ pub(crate) enum Ledger {
     Verify {
         #[command(flatten)]
         place: Place,
-        /// Signed checkpoints that the ledger has to extend.
-        #[arg(long, value_name = "FILE", requires = "public_key")]
-        checkpoint: Option<PathBuf>,
-        /// The key that they have to be signed by.
-        #[arg(long, value_name = "FILE", requires = "checkpoint")]
-        public_key: Option<PathBuf>,
+        #[command(flatten)]
+        signed: Signed,
         #[command(flatten)]
         jobs: Jobs,
     },
@@ -28,12 +24,8 @@ pub(crate) enum Ledger {
         /// The data directory to make; it must not exist, or be empty.
         #[arg(long, value_name = "DIRECTORY")]
         data_dir: PathBuf,
-        /// Signed checkpoints that the backup has to extend.
-        #[arg(long, value_name = "FILE", requires = "public_key")]
-        checkpoint: Option<PathBuf>,
-        /// The key that they have to be signed by.
-        #[arg(long, value_name = "FILE", requires = "checkpoint")]
-        public_key: Option<PathBuf>,
+        #[command(flatten)]
+        signed: Signed,
         #[command(flatten)]
         jobs: Jobs,
     },
@@ -84,6 +76,17 @@ pub(crate) enum Ledger {
         #[arg(long, value_name = "DIRECTORY")]
         data_dir: PathBuf,
     },
+}
+
+/// What has been said of the ledger before.
+#[derive(Args, Debug)]
+pub(crate) struct Signed {
+    /// Signed checkpoints that the ledger has to extend.
+    #[arg(long, value_name = "FILE", requires = "public_key")]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// The key that they have to be signed by.
+    #[arg(long, value_name = "FILE", requires = "checkpoint")]
+    pub(crate) public_key: Option<PathBuf>,
 }
 
 /// How much is done at once.

@@ -28,7 +28,7 @@ use checkpoints::Claims;
 pub(super) use building::Building;
 
 use super::{
-    args::{Ledger, Place},
+    args::{Ledger, Place, Signed},
     failure::{Exit, Failure, Outcome},
     output::Output,
     session::Scope,
@@ -39,23 +39,15 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
     match command {
         Ledger::Verify {
             place,
-            checkpoint,
-            public_key,
+            signed,
             jobs,
-        } => {
-            let claims = claims(checkpoint.as_deref(), public_key.as_deref())?;
-            verify::run(place, claims, jobs, output)
-        }
+        } => verify::run(place, claims(signed)?, jobs, output),
         Ledger::Restore {
             backup,
             data_dir,
-            checkpoint,
-            public_key,
+            signed,
             jobs,
-        } => {
-            let claims = claims(checkpoint.as_deref(), public_key.as_deref())?;
-            restore::run(backup, data_dir, claims, jobs, output)
-        }
+        } => restore::run(backup, data_dir, claims(signed)?, jobs, output),
         Ledger::Keygen { file, origin } => checkpoints::keygen(file, origin, output),
         Ledger::Replay { place, until } => replay::run(&open(place)?, output, *until),
         Ledger::Dump { place, from, to } => dump::run(&open(place)?, scope.filter(), *from, *to),
@@ -65,8 +57,8 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
     }
 }
 
-fn claims(file: Option<&Path>, key: Option<&Path>) -> Outcome<Claims> {
-    match (file, key) {
+fn claims(signed: &Signed) -> Outcome<Claims> {
+    match (&signed.checkpoint, &signed.public_key) {
         (Some(file), Some(key)) => Claims::load(file, key),
         _ => Ok(Claims::default()),
     }

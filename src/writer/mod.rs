@@ -139,18 +139,8 @@ pub fn start<J: Journal + 'static>(
         options,
     );
     let syncs = syncer.clone();
-    let syncing = std::thread::Builder::new()
-        .name("syncer".into())
-        .spawn(move || {
-            let _guard = EndOnPanic;
-            syncs.run();
-        })?;
-    let decider = std::thread::Builder::new()
-        .name("decider".into())
-        .spawn(move || {
-            let _guard = EndOnPanic;
-            decider.run();
-        })?;
+    let syncing = spawn("syncer", move || syncs.run())?;
+    let decider = spawn("decider", move || decider.run())?;
     let ledger = Ledger {
         inbox,
         state,
@@ -365,6 +355,18 @@ impl Drop for EndOnPanic {
             std::process::exit(i32::from(crate::exit::Exit::Failure.code()));
         }
     }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<std::thread::JoinHandle<T>> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            let _guard = EndOnPanic;
+            run()
+        })
 }
 
 /// Wall-clock time.

@@ -47,7 +47,7 @@ fn a_ledger_that_was_rolled_back_as_a_whole_is_told_by_its_checkpoints() {
 #[test]
 fn checkpoints_that_were_changed_prove_nothing() {
     let ledger = Ledger::new(true);
-    let mut random = Random(number("QUOTAD_TAMPER_SEED", 1));
+    let mut random = Random::new(number("QUOTAD_TAMPER_SEED", 1));
     let cases = number("QUOTAD_TAMPER_CASES", super::CASES).div_ceil(2);
     // What is there anew is not what was signed; what is cut off may have been there or not.
     let shortened = [Mutation::Cut, Mutation::RollBack];

@@ -8,6 +8,9 @@ mod check;
 mod checkpoints;
 mod ledger;
 mod mutation;
+#[allow(dead_code, reason = "each test uses a part")]
+#[path = "../support/random.rs"]
+mod random;
 
 use std::{
     collections::BTreeMap,
@@ -93,7 +96,7 @@ fn case(ledger: &Ledger, job: &Job) -> Option<Result<Outcome, String>> {
     let home = scratch();
     let changed = home.path().join("changed");
     copy_directory(&ledger.directory, &changed);
-    let mut random = Random(job.seed);
+    let mut random = Random::new(job.seed);
     let told = match &job.path {
         Some(path) => {
             let told = apply(job.mutation, &changed, path, &ledger.earlier, &mut random)?;
@@ -121,7 +124,7 @@ struct Job {
 
 /// Each kind of file in each way, so many times.
 fn jobs(ledgers: &[Ledger], cases: u64, seed: u64) -> Vec<Job> {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut jobs = Vec::new();
     for (number, ledger) in ledgers.iter().enumerate() {
         let mut kinds: BTreeMap<Kind, Vec<PathBuf>> = BTreeMap::new();

@@ -5,22 +5,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::ledger::files;
+use super::{ledger::files, random};
 
-/// A sequence of numbers that a seed decides.
-pub(crate) struct Random(pub(crate) u64);
+/// Numbers that a seed makes again.
+pub(crate) struct Random(random::Random);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(random::Random::new(seed, "tamper"))
     }
 
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0.next()
+    }
+
+    /// From 0 to one less than this; of nothing, 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
-        usize::try_from(self.next() % bound.max(1) as u64).unwrap()
+        self.0.index(bound.max(1))
     }
 
     pub(crate) fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {

@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::{State, apply, put};
+use super::{State, names::apply, put};
 
 /// Written or lost as one.
 const SECTOR_BYTES: usize = 512;

@@ -1,38 +1,36 @@
 //! Puts the daemon together, and takes it down in order.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
+mod ledger;
+mod rules;
+
+use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use axum::Router;
-use quota_ledger::{
-    admission::Charging,
-    decide::Policy,
-    journal::{self, FileJournal, FileReader},
-    quota::{LimitedResource, limited},
-    replay,
-};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admin::{self, Readiness},
-    admission::{self, Hook, Rules},
+    admission::{self, Hook},
     api::{self, App, NoSources, Parts},
     auth::{self, Authenticator},
     checkpoint::{self, Publisher, StartError},
     config::Config,
-    denials,
     exit::{Exit, Failure, OrExit as _},
     intake::{nats, payload},
     kube::{self, Kube},
-    metrics::{self, Listener, Metrics},
-    recovery::recover,
+    metrics::{Listener, Metrics},
     server::{Bound, Options, Routes, descriptors, tls::Tls},
     shutdown::{self, Signals},
     space::Lookout,
     upkeep::{Quotas, Upkeep},
-    writer::{self, Ledger, Threads, Watermark},
+    writer::Ledger,
 };
+use ledger::{Opened, close, exit_of_journal, open};
+use rules::{charging, policy, rules};
+
+pub(crate) use ledger::poisoned;
 
 /// Serves until a signal says otherwise.
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
@@ -43,32 +41,15 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let recovering = readiness.register("ledger", "not recovered yet");
     let draining = readiness.register("draining", "starting");
 
-    // Probes and scrapes are answered during recovery and during the drain.
     let closing = CancellationToken::new();
-    let admin = bind("admin.listen", config.admin.listen)?;
-    let admin_address = admin.address();
-    let admin = tokio::spawn(admin.serve(
-        admin::router(metrics.clone(), readiness.clone()),
-        Options::new(Listener::Admin, &config),
-        None,
-        closing.clone(),
-    ));
-    tokio::spawn(run_metrics(metrics.clone()));
-
+    let (admin_address, admin) = tell(&config, &metrics, &readiness, closing.clone())?;
     let (authenticator, tls) = secure(&config, &signals)?;
     let opened = open(&config).await?;
     metrics.set_quotas(Quotas(opened.ledger.clone()));
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
-    let room = readiness.register("disk", "not looked at yet");
-    let lookout = Lookout::new(
-        config.data_dir.clone(),
-        config.disk.min_free,
-        opened.ledger.clone(),
-        room,
-    );
-    tokio::spawn(lookout.run(stop.clone()));
+    tokio::spawn(lookout(&config, &opened.ledger, &readiness).run(stop.clone()));
     let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
@@ -90,13 +71,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let express = api::Express::new(app.clone(), authenticator.clone());
     let router = auth::guarded(routes(app, hook.clone(), kube), authenticator);
     let routes = Routes::from(router).with_express(Arc::new(express));
-    let options = Options::new(Listener::Api, &config)
-        .with_route_body_bytes("/v1/events", config.limits.events_body_bytes.bytes())
-        .with_route_body_bytes("/v1/drift", config.limits.events_body_bytes.bytes())
-        .with_route_body_bytes("/v1/corrections", config.limits.events_body_bytes.bytes())
-        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64)
-        .never_repeating(admission::ROUTE);
-    let served = tokio::spawn(api.serve(routes, options, tls, stop.clone()));
+    let served = tokio::spawn(api.serve(routes, options(&config), tls, stop.clone()));
     let reviewed = review(&config, hook, &signals)?;
     draining.pass();
     let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
@@ -118,6 +93,42 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     admin.await.context("the admin listener failed")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Answers probes and scrapes: from the beginning, so during recovery, to the end of the drain.
+fn tell(
+    config: &Config,
+    metrics: &Metrics,
+    readiness: &Readiness,
+    closing: CancellationToken,
+) -> Result<(SocketAddr, JoinHandle<()>), Failure> {
+    let bound = bind("admin.listen", config.admin.listen)?;
+    let address = bound.address();
+    let told = bound.serve(
+        admin::router(metrics.clone(), readiness.clone()),
+        Options::new(Listener::Admin, config),
+        None,
+        closing,
+    );
+    tokio::spawn(run_metrics(metrics.clone()));
+    Ok((address, tokio::spawn(told)))
+}
+
+fn lookout(config: &Config, ledger: &Ledger, readiness: &Readiness) -> Lookout {
+    let room = readiness.register("disk", "not looked at yet");
+    let directory = config.data_dir.clone();
+    Lookout::new(directory, config.disk.min_free, ledger.clone(), room)
+}
+
+/// How the API is served.
+fn options(config: &Config) -> Options {
+    let events = config.limits.events_body_bytes.bytes();
+    Options::new(Listener::Api, config)
+        .with_route_body_bytes("/v1/events", events)
+        .with_route_body_bytes("/v1/drift", events)
+        .with_route_body_bytes("/v1/corrections", events)
+        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64)
+        .never_repeating(admission::ROUTE)
 }
 
 /// The configuration, with as many connections as there are file descriptors for.
@@ -175,21 +186,6 @@ fn review(
         signals.stop.clone(),
     );
     Ok(Some((address, tokio::spawn(served))))
-}
-
-fn charging(config: &Config) -> Result<Charging, Failure> {
-    let kinds = config.admission.charge.iter().map(String::as_str);
-    Charging::new(kinds).or_exit(Exit::Configuration)
-}
-
-fn rules(config: &Config, charging: Charging) -> Result<Rules, Failure> {
-    Ok(Rules {
-        policy: policy(config)?,
-        charging,
-        warn_ratio: config.admission.warn_ratio,
-        allow_when_behind: config.admission.allow_when_behind,
-        request_timeout: config.limits.request_timeout.get(),
-    })
 }
 
 /// Signs checkpoints, if there is a key.
@@ -272,141 +268,6 @@ async fn take_in(
         caught_up.pass();
     });
     Ok(Intake(Some((running.status, running.task))))
-}
-
-/// A ledger that is open, and its writer.
-struct Opened {
-    ledger: Ledger,
-    reader: FileReader,
-    threads: Threads<FileJournal>,
-    denials_thread: std::thread::JoinHandle<()>,
-}
-
-async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
-    let recovering = config.clone();
-    let recovered = tokio::task::spawn_blocking(move || recover(&recovering));
-    let recovered = recovered.await.context("recovery failed")?;
-    let recovered = recovered.map_err(|error| {
-        let exit = exit_of(&error);
-        Failure {
-            exit,
-            error: anyhow::Error::new(error).context("cannot open the ledger"),
-        }
-    })?;
-    let watermark = Arc::new(match config.nats.url {
-        None => Watermark::without_sources(),
-        Some(_) => Watermark::unknown(),
-    });
-    let options = writer::Options {
-        policy: policy(config)?,
-        queue: config.limits.queue.get(),
-        max_batch_entries: config.journal.max_batch_entries.get(),
-    };
-    let reader = recovered.reader;
-    let bounds = denials::Bounds {
-        records: config.denials.max_records.get(),
-        age: config.denials.max_age.get(),
-    };
-    let file = config.data_dir.join("denials.ndjson");
-    let kept = denials::start(&file, bounds);
-    let (denials, denials_thread) = kept.map_err(|source| {
-        let error = journal::Error::io(file, "keep denials in", source);
-        Failure {
-            exit: exit_of_journal(&error),
-            error: error.into(),
-        }
-    })?;
-    let (ledger, threads) = writer::start(
-        recovered.state,
-        recovered.journal,
-        recovered.durable,
-        watermark,
-        options,
-        |error| poisoned(error),
-    )
-    .context("cannot start the writer")?;
-    Ok(Opened {
-        ledger: ledger.keeping_denials(denials),
-        reader,
-        threads,
-        denials_thread,
-    })
-}
-
-/// The last snapshot makes the next start quick; without it nothing is lost.
-async fn close(opened: Opened, upkeep: &Upkeep) -> Result<(), Failure> {
-    if upkeep.has_news()
-        && !opened.ledger.is_disk_low()
-        && let Err(error) = upkeep.snapshot().await
-    {
-        tracing::warn!(%error, "no snapshot at the end");
-    }
-    let closed = tokio::task::spawn_blocking(move || {
-        opened.ledger.close();
-        let journal = opened.threads.join()?;
-        if let Some(denials) = opened.ledger.denials() {
-            denials.close();
-        }
-        if opened.denials_thread.join().is_err() {
-            tracing::error!("the thread that keeps denials panicked");
-        }
-        journal.close()
-    });
-    let durable = closed.await.context("closing the ledger failed")?;
-    let durable = durable
-        .context("cannot close the ledger")
-        .or_exit(Exit::Poisoned)?;
-    tracing::info!(sequence = durable.sequence, hash = %durable.hash, "ledger closed");
-    Ok(())
-}
-
-/// What was acknowledged may not be on disk: nothing is answered any more, and nothing tried again.
-pub(crate) fn poisoned(error: &dyn std::fmt::Display) {
-    metrics::poisoned();
-    tracing::error!(%error, exit_code = Exit::Poisoned.code(), "a write or sync failed");
-    std::process::exit(Exit::Poisoned.code().into());
-}
-
-fn exit_of(error: &replay::Error) -> Exit {
-    match error {
-        replay::Error::Entries { .. } | replay::Error::Snapshot { .. } => Exit::Damaged,
-        replay::Error::Journal(error) => exit_of_journal(error),
-    }
-}
-
-fn exit_of_journal(error: &journal::Error) -> Exit {
-    match error {
-        journal::Error::Damaged(_) => Exit::Damaged,
-        error if error.is_failed_write() => Exit::Poisoned,
-        _ => Exit::Failure,
-    }
-}
-
-fn policy(config: &Config) -> Result<Policy, Failure> {
-    let reservations = &config.reservations;
-    Ok(Policy {
-        default_ttl: reservations.default_ttl.span(),
-        max_ttl: reservations.max_ttl.span(),
-        max_hold: reservations.max_hold.span(),
-        max_pending: reservations.max_pending.get(),
-        max_pending_per_namespace: reservations.max_pending_per_namespace.get(),
-        limited: limited(config.admission.limited_resources_file.as_deref())?,
-    })
-}
-
-/// Kubernetes' own file, JSON or YAML.
-fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
-    let Some(path) = path else {
-        return Ok(Vec::new());
-    };
-    let read = || -> anyhow::Result<_> {
-        let text = std::fs::read_to_string(path)?;
-        let value: serde_json::Value = serde_saphyr::from_str(&text)?;
-        Ok(limited::load(&value.to_string())?)
-    };
-    read()
-        .with_context(|| format!("admission.limited_resources_file = {}", path.display()))
-        .or_exit(Exit::Configuration)
 }
 
 fn bind(key: &str, address: SocketAddr) -> Result<Bound, Failure> {

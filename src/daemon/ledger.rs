@@ -1,0 +1,128 @@
+//! The ledger: opened before anything is served, closed after everything was.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use quota_ledger::{
+    journal::{self, FileJournal, FileReader},
+    replay,
+};
+
+use super::rules::policy;
+use crate::{
+    config::Config,
+    denials,
+    exit::{Exit, Failure, OrExit as _},
+    metrics,
+    recovery::recover,
+    upkeep::Upkeep,
+    writer::{self, Ledger, Threads, Watermark},
+};
+
+/// A ledger that is open, and its writer.
+pub(super) struct Opened {
+    pub(super) ledger: Ledger,
+    pub(super) reader: FileReader,
+    threads: Threads<FileJournal>,
+    denials_thread: std::thread::JoinHandle<()>,
+}
+
+pub(super) async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
+    let recovering = config.clone();
+    let recovered = tokio::task::spawn_blocking(move || recover(&recovering));
+    let recovered = recovered.await.context("recovery failed")?;
+    let recovered = recovered.map_err(|error| {
+        let exit = exit_of(&error);
+        Failure {
+            exit,
+            error: anyhow::Error::new(error).context("cannot open the ledger"),
+        }
+    })?;
+    let watermark = Arc::new(match config.nats.url {
+        None => Watermark::without_sources(),
+        Some(_) => Watermark::unknown(),
+    });
+    let options = writer::Options {
+        policy: policy(config)?,
+        queue: config.limits.queue.get(),
+        max_batch_entries: config.journal.max_batch_entries.get(),
+    };
+    let reader = recovered.reader;
+    let bounds = denials::Bounds {
+        records: config.denials.max_records.get(),
+        age: config.denials.max_age.get(),
+    };
+    let file = config.data_dir.join("denials.ndjson");
+    let kept = denials::start(&file, bounds);
+    let (denials, denials_thread) = kept.map_err(|source| {
+        let error = journal::Error::io(file, "keep denials in", source);
+        Failure {
+            exit: exit_of_journal(&error),
+            error: error.into(),
+        }
+    })?;
+    let (ledger, threads) = writer::start(
+        recovered.state,
+        recovered.journal,
+        recovered.durable,
+        watermark,
+        options,
+        |error| poisoned(error),
+    )
+    .context("cannot start the writer")?;
+    Ok(Opened {
+        ledger: ledger.keeping_denials(denials),
+        reader,
+        threads,
+        denials_thread,
+    })
+}
+
+/// The last snapshot makes the next start quick; without it nothing is lost.
+pub(super) async fn close(opened: Opened, upkeep: &Upkeep) -> Result<(), Failure> {
+    if upkeep.has_news()
+        && !opened.ledger.is_disk_low()
+        && let Err(error) = upkeep.snapshot().await
+    {
+        tracing::warn!(%error, "no snapshot at the end");
+    }
+    let closed = tokio::task::spawn_blocking(move || {
+        opened.ledger.close();
+        let journal = opened.threads.join()?;
+        if let Some(denials) = opened.ledger.denials() {
+            denials.close();
+        }
+        if opened.denials_thread.join().is_err() {
+            tracing::error!("the thread that keeps denials panicked");
+        }
+        journal.close()
+    });
+    let durable = closed.await.context("closing the ledger failed")?;
+    let durable = durable
+        .context("cannot close the ledger")
+        .or_exit(Exit::Poisoned)?;
+    tracing::info!(sequence = durable.sequence, hash = %durable.hash, "ledger closed");
+    Ok(())
+}
+
+/// What was acknowledged may not be on disk: nothing is answered any more, and nothing tried again.
+pub(crate) fn poisoned(error: &dyn std::fmt::Display) {
+    metrics::poisoned();
+    tracing::error!(%error, exit_code = Exit::Poisoned.code(), "a write or sync failed");
+    std::process::exit(Exit::Poisoned.code().into());
+}
+
+fn exit_of(error: &replay::Error) -> Exit {
+    match error {
+        replay::Error::Entries { .. } | replay::Error::Snapshot { .. } => Exit::Damaged,
+        replay::Error::Journal(error) => exit_of_journal(error),
+    }
+}
+
+pub(super) fn exit_of_journal(error: &journal::Error) -> Exit {
+    match error {
+        journal::Error::Damaged(_) => Exit::Damaged,
+        error if error.is_failed_write() => Exit::Poisoned,
+        _ => Exit::Failure,
+    }
+}

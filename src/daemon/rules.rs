@@ -1,0 +1,58 @@
+//! What the configuration says of decisions.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use quota_ledger::{
+    admission::Charging,
+    decide::Policy,
+    quota::{LimitedResource, limited},
+};
+
+use crate::{
+    admission::Rules,
+    config::Config,
+    exit::{Exit, Failure, OrExit as _},
+};
+
+pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
+    let reservations = &config.reservations;
+    Ok(Policy {
+        default_ttl: reservations.default_ttl.span(),
+        max_ttl: reservations.max_ttl.span(),
+        max_hold: reservations.max_hold.span(),
+        max_pending: reservations.max_pending.get(),
+        max_pending_per_namespace: reservations.max_pending_per_namespace.get(),
+        limited: limited(config.admission.limited_resources_file.as_deref())?,
+    })
+}
+
+/// Kubernetes' own file, JSON or YAML.
+fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
+    let Some(path) = path else {
+        return Ok(Vec::new());
+    };
+    let read = || -> anyhow::Result<_> {
+        let text = std::fs::read_to_string(path)?;
+        let value: serde_json::Value = serde_saphyr::from_str(&text)?;
+        Ok(limited::load(&value.to_string())?)
+    };
+    read()
+        .with_context(|| format!("admission.limited_resources_file = {}", path.display()))
+        .or_exit(Exit::Configuration)
+}
+
+pub(super) fn charging(config: &Config) -> Result<Charging, Failure> {
+    let kinds = config.admission.charge.iter().map(String::as_str);
+    Charging::new(kinds).or_exit(Exit::Configuration)
+}
+
+pub(super) fn rules(config: &Config, charging: Charging) -> Result<Rules, Failure> {
+    Ok(Rules {
+        policy: policy(config)?,
+        charging,
+        warn_ratio: config.admission.warn_ratio,
+        allow_when_behind: config.admission.allow_when_behind,
+        request_timeout: config.limits.request_timeout.get(),
+    })
+}

@@ -49,12 +49,37 @@ fn merge_map<'a>(
     let Value::Object(fields) = target else {
         return Ok(());
     };
+    if !begin(fields, patch)? {
+        return Ok(());
+    }
+    for (name, value) in patch {
+        if name == DIRECTIVE || name == RETAIN || name.starts_with(ORDER) {
+            continue;
+        }
+        if let Some(list) = name.strip_prefix(DELETE_FROM) {
+            if let (Some(Value::Array(items)), Value::Array(deleted)) =
+                (fields.get_mut(list), value)
+            {
+                items.retain(|item| !deleted.contains(item));
+            }
+            continue;
+        }
+        path.push(name);
+        merge_field(fields, name, value, path)?;
+        path.pop();
+    }
+    put_in_order(fields, patch, path);
+    Ok(())
+}
+
+/// What the directives of a patch say of all fields there are. False if nothing else of it is to be carried out.
+fn begin(fields: &mut Map<String, Value>, patch: &Map<String, Value>) -> Result<bool, String> {
     match patch.get(DIRECTIVE).map(Value::as_str) {
         None | Some(Some("merge")) => {}
         Some(Some("replace")) => fields.clear(),
         Some(Some("delete")) => {
             fields.clear();
-            return Ok(());
+            return Ok(false);
         }
         Some(other) => return Err(format!("Unknown patch type: {}", other.unwrap_or_default())),
     }
@@ -65,44 +90,48 @@ fn merge_map<'a>(
                 .any(|retained| retained.as_str() == Some(name))
         });
     }
-    for (name, value) in patch {
-        if name == DIRECTIVE || name == RETAIN || name.starts_with(ORDER) {
-            continue;
+    Ok(true)
+}
+
+/// `path` leads to the field.
+fn merge_field<'a>(
+    fields: &mut Map<String, Value>,
+    name: &str,
+    value: &'a Value,
+    path: &mut Vec<&'a str>,
+) -> Result<(), String> {
+    match (value, merge_by(path)) {
+        (Value::Null, _) => {
+            fields.remove(name);
         }
-        if let Some(list) = name.strip_prefix(DELETE_FROM) {
-            let (Some(Value::Array(items)), Value::Array(deleted)) = (fields.get_mut(list), value)
-            else {
-                continue;
-            };
-            items.retain(|item| !deleted.contains(item));
-            continue;
-        }
-        path.push(name);
-        match (value, merge_by(path)) {
-            (Value::Null, _) => {
+        (Value::Object(below), _) => {
+            let target = fields
+                .entry(name)
+                .or_insert_with(|| Value::Object(Map::new()));
+            merge_map(target, below, path)?;
+            if below.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
                 fields.remove(name);
             }
-            (Value::Object(below), _) => {
-                let target = fields
-                    .entry(name.clone())
-                    .or_insert_with(|| Value::Object(Map::new()));
-                merge_map(target, below, path)?;
-                if below.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
-                    fields.remove(name);
-                }
-            }
-            (Value::Array(items), Some(by)) => {
-                let target = fields
-                    .entry(name.clone())
-                    .or_insert_with(|| Value::Array(Vec::new()));
-                merge_list(target, items, by)?;
-            }
-            (value, _) => {
-                fields.insert(name.clone(), value.clone());
-            }
         }
-        path.pop();
+        (Value::Array(items), Some(by)) => {
+            let target = fields
+                .entry(name)
+                .or_insert_with(|| Value::Array(Vec::new()));
+            merge_list(target, items, by)?;
+        }
+        (value, _) => {
+            fields.insert(name.to_owned(), value.clone());
+        }
     }
+    Ok(())
+}
+
+/// Puts merged lists into the order that the patch wants; what it does not name comes last.
+fn put_in_order<'a>(
+    fields: &mut Map<String, Value>,
+    patch: &'a Map<String, Value>,
+    path: &mut Vec<&'a str>,
+) {
     for (name, order) in patch {
         let Some(list) = name.strip_prefix(ORDER) else {
             continue;
@@ -116,7 +145,6 @@ fn merge_map<'a>(
         }
         path.pop();
     }
-    Ok(())
 }
 
 fn merge_list(target: &mut Value, patch: &[Value], by: MergeBy) -> Result<(), String> {

@@ -44,7 +44,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let closing = CancellationToken::new();
     let (admin_address, admin) = tell(&config, &metrics, &readiness, closing.clone())?;
     let (authenticator, tls) = secure(&config, &signals)?;
-    let opened = open(&config).await?;
+    let opened = open(&config, stop.clone()).await?;
     metrics.set_quotas(Quotas(opened.ledger.clone()));
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());

@@ -15,6 +15,7 @@ pub mod intake;
 pub mod kube;
 pub mod load;
 pub mod metrics;
+pub mod pauses;
 pub mod reason;
 pub mod recovery;
 mod reload;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quota_ledger::{
-    journal::{self, Durable, FileJournal, FileReader, disk::RealDisk},
+    journal::{self, Durable, FileJournal, FileReader, Pauses, disk::RealDisk},
     replay,
     state::State,
 };
@@ -24,11 +24,12 @@ pub struct Recovered {
     pub durable: Durable,
 }
 
-/// Opens the ledger of a data directory, or begins one, as [`replay::recover`] does.
+/// Opens the ledger of a data directory, or begins one, as [`replay::recover`] does. What goes on behind it makes
+/// `pauses`.
 ///
 /// # Errors
 /// If the directory is in use, damaged, or cannot be read or written.
-pub fn recover(config: &Config) -> Result<Recovered, replay::Error> {
+pub fn recover(config: &Config, pauses: Pauses) -> Result<Recovered, replay::Error> {
     let directory = Path::new(&config.data_dir);
     let started = Instant::now();
     let replay::Recovered {
@@ -38,7 +39,7 @@ pub fn recover(config: &Config) -> Result<Recovered, replay::Error> {
         recovery,
         loaded,
         unusable,
-    } = open(config, directory)?;
+    } = open(&options(config, pauses), directory)?;
     for repaired in &recovery.repaired {
         tracing::warn!(repaired, "put right what an unclean stop left behind");
     }
@@ -68,8 +69,8 @@ pub fn recover(config: &Config) -> Result<Recovered, replay::Error> {
 }
 
 /// On a full disk the ballast is given up.
-fn open(config: &Config, directory: &Path) -> Result<replay::Recovered, replay::Error> {
-    let open = || replay::recover(Arc::new(RealDisk), directory, options(config));
+fn open(options: &journal::Options, directory: &Path) -> Result<replay::Recovered, replay::Error> {
+    let open = || replay::recover(Arc::new(RealDisk), directory, options.clone());
     match open() {
         Err(replay::Error::Journal(error)) if error.is_disk_full() => {
             match space::release_ballast(directory) {
@@ -84,11 +85,12 @@ fn open(config: &Config, directory: &Path) -> Result<replay::Recovered, replay::
     }
 }
 
-fn options(config: &Config) -> journal::Options {
+fn options(config: &Config, pauses: Pauses) -> journal::Options {
     journal::Options {
         segment_bytes: config.journal.segment_bytes.bytes(),
         epoch_bytes: config.journal.epoch_bytes.bytes(),
         archive: config.retention.archive_dir.clone(),
+        pauses,
         ..journal::Options::default()
     }
 }

@@ -160,6 +160,7 @@ impl Upkeep {
         let started = Instant::now();
         let reader = self.reader.clone();
         let before = reader.kept_from();
+        // It pauses as snapshots do, but takes locks that the commit log needs: no nice value must keep it from going on.
         let compacted =
             tokio::task::spawn_blocking(move || reader.compact(writer::now(), &retention));
         match compacted.await {

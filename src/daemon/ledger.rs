@@ -7,13 +7,14 @@ use quota_ledger::{
     journal::{self, FileJournal, FileReader},
     replay,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::rules::policy;
 use crate::{
     config::Config,
     denials,
     exit::{Exit, Failure, OrExit as _},
-    metrics,
+    metrics, pauses,
     recovery::recover,
     upkeep::Upkeep,
     writer::{self, Ledger, Threads, Watermark},
@@ -27,9 +28,10 @@ pub(super) struct Opened {
     denials_thread: std::thread::JoinHandle<()>,
 }
 
-pub(super) async fn open(config: &Arc<Config>) -> Result<Opened, Failure> {
+/// `stop`: from then on somebody waits for the end of all that goes on.
+pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Result<Opened, Failure> {
     let recovering = config.clone();
-    let recovered = tokio::task::spawn_blocking(move || recover(&recovering));
+    let recovered = tokio::task::spawn_blocking(move || recover(&recovering, pauses::until(stop)));
     let recovered = recovered.await.context("recovery failed")?;
     let recovered = recovered.map_err(|error| {
         let exit = exit_of(&error);

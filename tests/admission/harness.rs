@@ -153,7 +153,7 @@ impl World {
             data_dir: directory.path().join("data"),
             ..Config::default()
         };
-        let recovered = recover(&config).unwrap();
+        let recovered = recover(&config, quota_ledger::journal::Pauses::default()).unwrap();
         let options = writer::Options {
             policy: rules.policy.clone(),
             queue: room.0,

@@ -78,7 +78,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         ..Config::default()
     };
     config.retention.archive_dir = Some(archive);
-    let recovered = match recover(&config) {
+    let recovered = match recover(&config, quota_ledger::journal::Pauses::default()) {
         Ok(recovered) => recovered,
         Err(error) => {
             wrong.push(format!("it does not open: {error}"));

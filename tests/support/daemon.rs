@@ -7,7 +7,7 @@ use std::{
 
 use quota_ledger::{
     event::{Entry, Event, Sequence},
-    journal::FileJournal,
+    journal::{FileJournal, Pauses},
     state::State,
 };
 use quotad::{
@@ -50,7 +50,7 @@ impl Opened {
             journal,
             durable,
             ..
-        } = recover(&config).unwrap();
+        } = recover(&config, Pauses::default()).unwrap();
         let options = writer::Options {
             policy: quota_ledger::decide::Policy::default(),
             queue: config.limits.queue.get(),

@@ -12,6 +12,7 @@ use super::{
     keeper::{Keeper, MOVE_BYTES},
     log::Writer,
     origin::Origin,
+    pauses::Pauses,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
     snapshot::{SnapshotInfo, Snapshots},
@@ -19,7 +20,7 @@ use super::{
 };
 
 /// How a journal is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Size of a commit log segment, in bytes.
     pub segment_bytes: u64,
@@ -36,6 +37,8 @@ pub struct Options {
     /// Whether threads prepare segments and fill epochs. Without them [`FileJournal::work`] has to be
     /// called, as tests do that want each step in its place.
     pub background: bool,
+    /// Between the steps of what goes on behind the ack path: in the threads, in compaction, in snapshots.
+    pub pauses: Pauses,
 }
 
 impl Default for Options {
@@ -47,6 +50,7 @@ impl Default for Options {
             check_bytes: 1024 * 1024 * 1024,
             archive: None,
             background: true,
+            pauses: Pauses::default(),
         }
     }
 }

@@ -10,11 +10,15 @@ use std::{
 use super::{
     Durable, Error,
     log::prepare,
+    pauses::Pauses,
     store::{Current, Sealed, Store},
 };
 
 /// How much is moved at a time, in bytes of frames. The less often, the fewer pages of sled are written twice.
 pub(super) const MOVE_BYTES: u64 = 1024 * 1024;
+
+/// The mover does not pause when this part of what may wait for it does.
+const HURRY_PART: u64 = 16;
 
 /// How long the writer waits for room before it looks again.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
@@ -68,7 +72,10 @@ impl Store {
         if frames.is_empty() || !is_enough {
             return Ok(false);
         }
-        epoch.put(self.disk.as_ref(), &moved, frames)?;
+        let pauses = self.pauses();
+        pauses.pause();
+        epoch.put(self.disk.as_ref(), &moved, frames, &pauses)?;
+        pauses.pause();
         self.set_current(Current { epoch, moved: end });
         Ok(true)
     }
@@ -92,18 +99,27 @@ impl Store {
         if !ends_here || !(large || self.seal_requested(&epoch.before)) {
             return Ok(false);
         }
-        let seal = match epoch.seal(self.disk.as_ref(), &moved) {
+        let pauses = self.pauses();
+        let seal = match epoch.seal(self.disk.as_ref(), &moved, &pauses) {
             Ok(seal) => seal,
             Err(Error::Damaged(_)) => {
                 // The log still has every frame: make the database again, once.
                 self.rebuild(&moved)?;
-                epoch.seal(self.disk.as_ref(), &moved)?
+                epoch.seal(self.disk.as_ref(), &moved, &pauses)?
             }
             Err(error) => return Err(error),
         };
         self.push_sealed(Sealed { seal, epoch });
         self.log.release(self.disk.as_ref(), seal.last.sequence)?;
         Ok(true)
+    }
+
+    /// None while much waits to be moved.
+    fn pauses(&self) -> Pauses {
+        match self.waiting_bytes() > self.options.log_limit_bytes / HURRY_PART {
+            true => Pauses::default(),
+            false => self.options.pauses.clone(),
+        }
     }
 
     /// Makes the current epoch's database again from the log, up to a position.

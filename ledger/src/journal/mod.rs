@@ -21,6 +21,7 @@ mod keeper;
 mod log;
 mod offline;
 mod origin;
+mod pauses;
 mod reader;
 mod recovery;
 #[cfg(any(test, feature = "test-util"))]
@@ -39,6 +40,7 @@ pub use error::{Damage, Error};
 pub use file::{FileJournal, FileReader, Options, Stats};
 pub use hash::{Hash, ParseHashError};
 pub use offline::{Offline, OfflineData};
+pub use pauses::Pauses;
 pub use reader::{BatchReader, BatchRef};
 pub use recovery::Recovery;
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};

@@ -14,6 +14,7 @@ use super::{
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     compact::SNAPSHOTS_NEEDED,
     disk::{Disk, File, temporary},
+    pauses::Pauses,
 };
 
 /// Directory of the snapshots, in the data directory.
@@ -48,13 +49,15 @@ pub struct SnapshotInfo {
 pub struct Snapshots {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
+    pauses: Pauses,
 }
 
 impl Snapshots {
-    pub(super) fn new(disk: Arc<dyn Disk>, data: &Path) -> Self {
+    pub(super) fn new(disk: Arc<dyn Disk>, data: &Path, pauses: Pauses) -> Self {
         Self {
             disk,
             directory: data.join(DIRECTORY),
+            pauses,
         }
     }
 
@@ -76,6 +79,7 @@ impl Snapshots {
             file,
             hasher: blake3::Hasher::new(),
             buffer: Vec::with_capacity(BUFFER_BYTES),
+            pauses: self.pauses.clone(),
             info: SnapshotInfo {
                 position,
                 bytes: 0,
@@ -126,7 +130,16 @@ impl Snapshots {
     /// # Errors
     /// [`Error::Io`].
     pub fn verify(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
-        content_is_right(self.disk.open(&info.path)?.as_ref(), info)
+        self.verify_with(info, &Pauses::default())
+    }
+
+    /// As [`Snapshots::verify`], for whom nobody waits.
+    pub(super) fn verify_at_leisure(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
+        self.verify_with(info, &self.pauses)
+    }
+
+    fn verify_with(&self, info: &SnapshotInfo, pauses: &Pauses) -> Result<Option<Damage>, Error> {
+        content_is_right(self.disk.open(&info.path)?.as_ref(), info, pauses)
     }
 
     /// Opens the content for reading. It should have been verified before.
@@ -210,7 +223,11 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<SnapshotInfo, String> {
     }
 }
 
-fn content_is_right(file: &dyn File, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
+fn content_is_right(
+    file: &dyn File,
+    info: &SnapshotInfo,
+    pauses: &Pauses,
+) -> Result<Option<Damage>, Error> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut offset = HEADER_BYTES as u64;
@@ -221,6 +238,7 @@ fn content_is_right(file: &dyn File, info: &SnapshotInfo) -> Result<Option<Damag
         }
         hasher.update(&buffer[..read]);
         offset = offset.saturating_add(read as u64);
+        pauses.pause();
     }
     let wrong = Hash::from(hasher.finalize()) != info.content;
     Ok(wrong.then(|| damage(&info.path, "the content does not have its hash".to_owned())))
@@ -242,6 +260,7 @@ pub struct SnapshotWriter {
     file: Arc<dyn File>,
     hasher: blake3::Hasher,
     buffer: Vec<u8>,
+    pauses: Pauses,
     info: SnapshotInfo,
 }
 
@@ -299,6 +318,8 @@ impl Write for SnapshotWriter {
         if self.buffer.len() >= BUFFER_BYTES {
             self.drain().map_err(io::Error::other)?;
         }
+        // It has been encoded, or hashed and written.
+        self.pauses.pause();
         Ok(taken)
     }
 
@@ -319,7 +340,7 @@ pub struct SnapshotReader {
 impl SnapshotReader {
     /// As [`Snapshots::verify`], also when the file has lost its name.
     pub(super) fn verify(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
-        content_is_right(self.file.as_ref(), info)
+        content_is_right(self.file.as_ref(), info, &Pauses::default())
     }
 }
 

@@ -304,15 +304,19 @@ impl Store {
 
     /// Whether so much waits to be moved that the writer should wait too.
     pub(super) fn log_is_full(&self) -> bool {
+        self.waiting_bytes() > self.options.log_limit_bytes
+    }
+
+    /// Bytes of frames in segments that are not moved as a whole.
+    pub(super) fn waiting_bytes(&self) -> u64 {
         let moved = self.current().moved.sequence;
-        let waiting = self.log.segments().iter().fold(0u64, |sum, segment| {
+        self.log.segments().iter().fold(0u64, |sum, segment| {
             if segment.extent().last.sequence > moved {
                 sum.saturating_add(segment.frame_bytes())
             } else {
                 sum
             }
-        });
-        waiting > self.options.log_limit_bytes
+        })
     }
 
     /// Asks for the segments up to `last` to be sealed at the next end of a segment.

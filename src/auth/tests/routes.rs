@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use quota_ledger::{admission::Charging, decide::Policy};
+use quota_ledger::{admission::Charging, decide::Policy, journal::Pauses};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -47,7 +47,7 @@ async fn every_route_is_in_the_table() {
         data_dir: directory.path().to_owned(),
         ..Config::default()
     };
-    let recovered = recover(&config).unwrap();
+    let recovered = recover(&config, Pauses::default()).unwrap();
     let options = writer::Options {
         policy: Policy::default(),
         queue: 1,

@@ -19,6 +19,7 @@ use super::{
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Database, Disk, Pair, parent},
     frame::{self, Parsed},
+    pauses::Pauses,
     reader::Chunk,
 };
 
@@ -133,8 +134,9 @@ impl Epoch {
         disk: &dyn Disk,
         before: &Durable,
         frames: &[u8],
+        pauses: &Pauses,
     ) -> Result<(), Error> {
-        let pairs = blocks(before, frames).map_err(|why| self.damaged(before, why))?;
+        let pairs = blocks(before, frames, pauses).map_err(|why| self.damaged(before, why))?;
         let mut puts: Vec<_> = pairs
             .iter()
             .map(|(key, _)| (key.clone(), Vec::new()))
@@ -289,7 +291,12 @@ impl Epoch {
 
     /// Closes, opens again, verifies that everything up to `last` is there, syncs, and writes the
     /// seal. The database stays open.
-    pub(super) fn seal(&self, disk: &dyn Disk, last: &Durable) -> Result<Seal, Error> {
+    pub(super) fn seal(
+        &self,
+        disk: &dyn Disk,
+        last: &Durable,
+        pauses: &Pauses,
+    ) -> Result<Seal, Error> {
         self.sync(disk)?;
         self.try_close()?;
         let mut seal = Seal {
@@ -306,6 +313,7 @@ impl Epoch {
             }
             seal.batches = seal.batches.saturating_add(1);
             seal.frame_bytes = seal.frame_bytes.saturating_add(frame.bytes.len() as u64);
+            pauses.pause();
         })?;
         if found != *last {
             let why = format!(
@@ -390,7 +398,7 @@ fn filled(database: &dyn Database, key: &[u8], limit: usize) -> Result<Vec<Pair>
 }
 
 /// Cuts frames into blocks.
-fn blocks(before: &Durable, frames: &[u8]) -> Result<Vec<Pair>, String> {
+fn blocks(before: &Durable, frames: &[u8], pauses: &Pauses) -> Result<Vec<Pair>, String> {
     let mut pairs = Vec::new();
     let mut position = *before;
     let mut block = (position, 0, 0);
@@ -401,6 +409,7 @@ fn blocks(before: &Durable, frames: &[u8]) -> Result<Vec<Pair>, String> {
         let end = block.2.saturating_add(found.bytes.len());
         if block.2 > block.1 && end.saturating_sub(block.1) > block::BLOCK_BYTES {
             block::encode(&block.0, &frames[block.1..block.2], &mut pairs);
+            pauses.pause();
             block = (position, block.2, block.2);
         }
         position = found.end();

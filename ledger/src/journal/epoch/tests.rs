@@ -36,7 +36,9 @@ fn sled_writes_what_is_put_little_more_than_once() {
         let before = position;
         let frames = frames(&mut position, 128, 8 * 1024);
         put += frames.len();
-        epoch.put(&RealDisk, &before, &frames).unwrap();
+        epoch
+            .put(&RealDisk, &before, &frames, &Pauses::default())
+            .unwrap();
     }
     epoch.sync(&RealDisk).unwrap();
     // Its file is a log: what was written again is in it again, until segments are used anew.
@@ -55,10 +57,15 @@ fn half_put(disk: &SimDisk) -> (Epoch, Durable) {
     let epoch = Epoch::new(directory, Durable::NOTHING);
     let mut end = Durable::NOTHING;
     epoch
-        .put(disk, &Durable::NOTHING, &frames(&mut end, 100, 1000))
+        .put(
+            disk,
+            &Durable::NOTHING,
+            &frames(&mut end, 100, 1000),
+            &Pauses::default(),
+        )
         .unwrap();
     let mut ahead = end;
-    let places = blocks(&end, &frames(&mut ahead, 100, 1000)).unwrap();
+    let places = blocks(&end, &frames(&mut ahead, 100, 1000), &Pauses::default()).unwrap();
     let places = places.into_iter().map(|(key, _)| (key, Vec::new()));
     epoch
         .with(disk, |database| database.insert(places.collect()))
@@ -122,7 +129,9 @@ fn blocks_of_another_size_are_read() {
         .unwrap();
     let before = position;
     let more = frames(&mut position, 100, 1000);
-    epoch.put(disk.as_ref(), &before, &more).unwrap();
+    epoch
+        .put(disk.as_ref(), &before, &more, &Pauses::default())
+        .unwrap();
     all.extend(more);
     let mut read = Vec::new();
     let end = epoch
@@ -139,13 +148,17 @@ fn what_was_checked_at_a_start_is_not_kept_in_memory() {
     let epoch = Epoch::new(Path::new("/epochs"), Durable::NOTHING);
     let mut end = Durable::NOTHING;
     let first = frames(&mut end, 100, 1000);
-    epoch.put(&disk, &Durable::NOTHING, &first).unwrap();
+    epoch
+        .put(&disk, &Durable::NOTHING, &first, &Pauses::default())
+        .unwrap();
     epoch.close_at(&disk, &end).unwrap();
     assert_eq!(epoch.reopen(&disk).unwrap(), Some(end));
     assert!(epoch.opened().is_none());
     // It goes on as if it had never been closed.
     let before = end;
     let second = frames(&mut end, 100, 1000);
-    epoch.put(&disk, &before, &second).unwrap();
+    epoch
+        .put(&disk, &before, &second, &Pauses::default())
+        .unwrap();
     assert_eq!(epoch.verify(&disk, |_| {}).unwrap(), end);
 }

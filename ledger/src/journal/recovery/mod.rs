@@ -100,7 +100,7 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         .map_or(origin.position, |sealed| sealed.seal.last);
     let read = opening.log(sealed.last(), &base, noted.as_ref())?;
     let durable = read.position;
-    let snapshots = Snapshots::new(Arc::clone(&disk), directory);
+    let snapshots = Snapshots::new(Arc::clone(&disk), directory, options.pauses.clone());
     let archive = match &options.archive {
         Some(path) => Some(Arc::new(Archive::open(Arc::clone(&disk), path)?)),
         None => None,

@@ -17,7 +17,7 @@ fn position(sequence: u64) -> Durable {
 }
 
 fn snapshots(directory: &Path) -> Snapshots {
-    let snapshots = Snapshots::new(Arc::new(RealDisk), directory);
+    let snapshots = Snapshots::new(Arc::new(RealDisk), directory, Pauses::default());
     std::fs::create_dir_all(&snapshots.directory).unwrap();
     snapshots
 }
@@ -56,7 +56,11 @@ fn a_long_content_is_streamed_and_reads_back() {
 fn a_long_content_is_synced_on_the_way_and_a_failure_of_that_is_told() {
     let disk = SimDisk::new(1);
     disk.create_directory(Path::new("/data/snapshots")).unwrap();
-    let snapshots = Snapshots::new(Arc::new(disk.clone()), Path::new("/data"));
+    let snapshots = Snapshots::new(
+        Arc::new(disk.clone()),
+        Path::new("/data"),
+        Pauses::default(),
+    );
     let mut writer = snapshots.create(position(3)).unwrap();
     disk.inject(Faults {
         fail_sync_at: Some(0),

@@ -1,7 +1,9 @@
 //! Snapshots, compaction, archive.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
-use crate::journal::{Archive, Retention, disk::RealDisk, golden};
+use crate::journal::{Archive, Pauses, Retention, disk::RealDisk, golden};
 
 /// Files of values that sled found too large for its log.
 fn blobs(directory: &Path) -> usize {
@@ -312,4 +314,42 @@ fn what_is_archived_can_be_read_from_the_beginning() {
             "{place}"
         );
     }
+}
+
+#[test]
+fn what_goes_on_behind_the_ack_path_pauses_and_the_ack_path_does_not() {
+    let directory = scratch();
+    let pauses = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&pauses);
+    let options = || Options {
+        pauses: Pauses::new({
+            let counter = Arc::clone(&counter);
+            move || {
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        }),
+        ..small()
+    };
+    let paused = || pauses.swap(0, Ordering::Relaxed);
+    let (mut journal, reader, _) = try_open(directory.path(), options()).unwrap();
+    let position = fill(&mut journal, 300, 400);
+    assert_eq!(paused(), 0);
+    while journal.work().unwrap() {}
+    // Each of what was moved, and each frame of what was sealed.
+    assert!(paused() > 100);
+    snapshot(&reader, position);
+    assert!(paused() > 0);
+    let end = fill_and_work(&mut journal, 400, 400);
+    snapshot(&reader, end);
+    while journal.work().unwrap() {}
+    paused();
+    let done = reader.compact(time(1000), &everything_old()).unwrap();
+    assert!(done.epochs > 0);
+    // At least once for each of the two snapshots that it checks.
+    assert!(paused() >= 2);
+    journal.close().unwrap();
+    paused();
+    let (_journal, _, recovery) = try_open(directory.path(), options()).unwrap();
+    assert!(recovery.snapshot.is_some());
+    assert_eq!(paused(), 0);
 }

@@ -203,7 +203,11 @@ impl<'a> Verifier<'a> {
         disk: &Arc<dyn Disk>,
         early: &[ArchiveFile],
     ) -> Result<(), Error> {
-        let snapshots = Snapshots::new(Arc::clone(disk), self.directory);
+        let snapshots = Snapshots::new(
+            Arc::clone(disk),
+            self.directory,
+            super::super::Pauses::default(),
+        );
         let (taken, damaged) = snapshots.list()?;
         self.found.damages.extend(damaged);
         let of_snapshots = taken.iter().map(|info| info.position.sequence);

@@ -1,0 +1,69 @@
+//! Work that nobody waits for leaves the processors to whoever answers requests.
+//!
+//! The scheduler takes a processor from a thread that uses it up only at its next tick, whatever its nice value: what goes
+//! on behind requests would keep one for four to eight milliseconds each time, longer than nearly all of them take.
+
+use std::{
+    cell::Cell,
+    thread,
+    time::{Duration, Instant},
+};
+
+use quota_ledger::journal::Pauses;
+use tokio_util::sync::CancellationToken;
+
+/// How long such work goes on before it pauses.
+const STEP: Duration = Duration::from_micros(250);
+
+/// How long it pauses.
+const PAUSE: Duration = Duration::from_micros(500);
+
+thread_local! {
+    /// When this thread's step began.
+    static BEGAN: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Pauses until `stop`: somebody waits for the end.
+#[must_use]
+pub fn until(stop: CancellationToken) -> Pauses {
+    Pauses::new(move || {
+        if !stop.is_cancelled() {
+            pause();
+        }
+    })
+}
+
+/// Whether the step was long enough to pause.
+fn pause() -> bool {
+    let now = Instant::now();
+    let began = BEGAN.get().unwrap_or(now);
+    BEGAN.set(Some(began));
+    let is_over = now.saturating_duration_since(began) >= STEP;
+    if is_over {
+        thread::sleep(PAUSE);
+        BEGAN.set(Some(Instant::now()));
+    }
+    is_over
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_pauses_behind_each_step() {
+        let long_ago = Instant::now() - 4 * STEP;
+        BEGAN.set(Some(long_ago));
+        assert!(pause());
+        // The next step begins behind the pause.
+        assert!(BEGAN.get().unwrap() >= long_ago + 4 * STEP + PAUSE);
+        BEGAN.set(Some(Instant::now() + 1000 * STEP));
+        assert!(!pause());
+    }
+
+    #[test]
+    fn the_first_step_of_a_thread_begins_with_it() {
+        let first = std::thread::spawn(|| (pause(), BEGAN.get().is_some()));
+        assert_eq!(first.join().unwrap(), (false, true));
+    }
+}

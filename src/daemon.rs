@@ -30,7 +30,7 @@ use crate::{
 use ledger::{Opened, close, exit_of_journal, open};
 use rules::{charging, policy, rules};
 
-pub(crate) use ledger::poisoned;
+pub(crate) use ledger::{poisoned, taken_away};
 
 /// Serves until a signal says otherwise.
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
@@ -49,7 +49,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
-    tokio::spawn(lookout(&config, &opened.ledger, &readiness).run(stop.clone()));
+    tokio::spawn(lookout(&config, &opened.ledger, &readiness)?.run(stop.clone()));
     let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
@@ -114,10 +114,13 @@ fn tell(
     Ok((address, tokio::spawn(told)))
 }
 
-fn lookout(config: &Config, ledger: &Ledger, readiness: &Readiness) -> Lookout {
+fn lookout(config: &Config, ledger: &Ledger, readiness: &Readiness) -> Result<Lookout, Failure> {
     let room = readiness.register("disk", "not looked at yet");
     let directory = config.data_dir.clone();
-    Lookout::new(directory, config.disk.min_free, ledger.clone(), room)
+    let lookout = Lookout::new(directory, config.disk.min_free, ledger.clone(), room);
+    lookout
+        .context("cannot find the ledger")
+        .or_exit(Exit::Damaged)
 }
 
 /// How the API is served.

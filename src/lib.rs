@@ -16,6 +16,7 @@ pub mod kube;
 pub mod load;
 pub mod metrics;
 pub mod pauses;
+mod place;
 pub mod reason;
 pub mod recovery;
 mod reload;

@@ -1,6 +1,6 @@
 //! Room on the disk. Below a mark nothing more is granted and no more events are taken in, so that there is room for
 //! what ends reservations and for putting the ledger to rest. Should the disk fill up all the same, a ballast file
-//! is given up, so that the ledger can be opened.
+//! is given up, so that the ledger can be opened. Whoever looks also sees whether the ledger is still there at all.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{admin::Check, config::Size, metrics, writer::Ledger};
+use crate::{admin::Check, config::Size, daemon, metrics, place::Place, writer::Ledger};
 
 /// Name of the ballast file in the data directory.
 pub const BALLAST: &str = "ballast";
@@ -69,24 +69,37 @@ impl Standing {
 /// Who looks at the disk, and whom he tells when there is too little room: the ledger, `/readyz` and the metrics.
 pub(crate) struct Lookout {
     directory: PathBuf,
+    place: Place,
     min_free: u64,
     ledger: Ledger,
     check: Check,
     low: bool,
+    /// Nothing could be told when it was looked last.
+    blind: bool,
 }
 
 impl Lookout {
     /// Looks for the first time: nothing is to be granted before.
-    pub(crate) fn new(directory: PathBuf, min_free: Size, ledger: Ledger, check: Check) -> Self {
+    ///
+    /// # Errors
+    /// The ledger is not there any more.
+    pub(crate) fn new(
+        directory: PathBuf,
+        min_free: Size,
+        ledger: Ledger,
+        check: Check,
+    ) -> io::Result<Self> {
         let mut lookout = Self {
+            place: Place::of(&directory)?,
             directory,
             min_free: min_free.bytes(),
             ledger,
             check,
             low: false,
+            blind: false,
         };
         lookout.tell(Standing::of(&lookout.directory, lookout.min_free));
-        lookout
+        Ok(lookout)
     }
 
     /// Looks on until `stop`, and keeps the ballast in place.
@@ -98,8 +111,14 @@ impl Lookout {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            let (place, min_free) = (self.directory.clone(), self.min_free);
-            let looked = tokio::task::spawn_blocking(move || look(&place, min_free));
+            let (place, directory) = (self.place.clone(), self.directory.clone());
+            let min_free = self.min_free;
+            let looked = tokio::task::spawn_blocking(move || {
+                if !place.is_held()? {
+                    daemon::taken_away(place.lock());
+                }
+                look(&directory, min_free)
+            });
             match looked.await {
                 Ok(standing) => self.tell(standing),
                 Err(_) => return,
@@ -111,10 +130,13 @@ impl Lookout {
         let standing = match looked {
             Ok(standing) => standing,
             Err(error) => {
-                tracing::warn!(%error, "cannot tell how much room is left on the disk");
+                if !std::mem::replace(&mut self.blind, true) {
+                    tracing::warn!(%error, "cannot tell how much room is left on the disk");
+                }
                 return;
             }
         };
+        self.blind = false;
         let was = self.low;
         let low = standing.is_low(was);
         self.low = low;

@@ -63,6 +63,33 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
+fn it_ends_when_its_ledger_is_taken_away_and_goes_on_when_it_is_put_back() {
+    let directory = TempDir::new().unwrap();
+    let [data, elsewhere] = ["data", "elsewhere"].map(|name| directory.path().join(name));
+    let lock = data.join("LOCK");
+    let move_away = || std::fs::rename(&data, &elsewhere).unwrap();
+    let exchange = || {
+        move_away();
+        std::fs::create_dir(&data).unwrap();
+        std::fs::copy(elsewhere.join("LOCK"), &lock).unwrap();
+    };
+    let unlock = || std::fs::remove_file(&lock).unwrap();
+    let ways: [&dyn Fn(); 3] = [&move_away, &exchange, &unlock];
+    for take_away in ways {
+        let daemon = Quotad::start(directory.path(), &[]);
+        take_away();
+        daemon.logged("the ledger was taken away");
+        assert_eq!(daemon.wait().code(), Some(4));
+        if elsewhere.exists() {
+            let _ = std::fs::remove_dir_all(&data);
+            std::fs::rename(&elsewhere, &data).unwrap();
+        }
+    }
+    let daemon = Quotad::start(directory.path(), &[]);
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[test]
 fn the_configuration_is_checked() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("config.toml");

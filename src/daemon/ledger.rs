@@ -1,6 +1,6 @@
 //! The ledger: opened before anything is served, closed after everything was.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use quota_ledger::{
@@ -112,6 +112,14 @@ pub(crate) fn poisoned(error: &dyn std::fmt::Display) {
     metrics::poisoned();
     tracing::error!(%error, exit_code = Exit::Poisoned.code(), "a write or sync failed");
     std::process::exit(Exit::Poisoned.code().into());
+}
+
+/// The ledger is not where it was opened, so nothing more that is written can be found again. Starting again, before
+/// somebody has looked, would begin another ledger there.
+pub(crate) fn taken_away(lock: &Path) -> ! {
+    let exit_code = Exit::Damaged.code();
+    tracing::error!(file = %lock.display(), exit_code, "the ledger was taken away");
+    std::process::exit(exit_code.into());
 }
 
 fn exit_of(error: &replay::Error) -> Exit {

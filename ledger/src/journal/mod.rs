@@ -42,7 +42,7 @@ pub use hash::{Hash, ParseHashError};
 pub use offline::{Offline, OfflineData};
 pub use pauses::Pauses;
 pub use reader::{BatchReader, BatchRef};
-pub use recovery::Recovery;
+pub use recovery::{LOCK, Recovery};
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
 pub use verify::{Verified, Watch, verify, verify_with};
 

@@ -24,8 +24,8 @@ use super::{
     store::{Current, Parts, Store},
 };
 
-/// Name of the lock file in the data directory.
-pub(super) const LOCK: &str = "LOCK";
+/// Name of the lock file in the data directory: it is there, and the same file, as long as the ledger is open.
+pub const LOCK: &str = "LOCK";
 
 /// What opening found and did.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -103,8 +103,11 @@ impl Run {
         let unanswered = (answered < steps.len()).then_some(told.unanswered.as_str());
         let mut wrong = run.wrong_end(unanswered);
         wrong.extend(look(path, &told, steps.get(answered)));
-        if !wrong.is_empty() && std::env::var_os("QUOTAD_FAULTS_KEEP").is_some() {
-            wrong.push(format!("kept in {}", place.keep().display()));
+        if !wrong.is_empty() {
+            wrong.extend(errors(path));
+            if std::env::var_os("QUOTAD_FAULTS_KEEP").is_some() {
+                wrong.push(format!("kept in {}", place.keep().display()));
+            }
         }
         (run, wrong)
     }
@@ -135,6 +138,13 @@ impl Run {
             self.end
         )]
     }
+}
+
+/// What daemons in this directory have said of errors.
+fn errors(path: &Path) -> Vec<String> {
+    let log = std::fs::read_to_string(path.join("quotad.log")).unwrap_or_default();
+    let is_error = |line: &&str| line.contains(r#""level":"ERROR""#);
+    log.lines().filter(is_error).map(str::to_owned).collect()
 }
 
 /// Whether answers depend on what fails there.

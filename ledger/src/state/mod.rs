@@ -11,6 +11,7 @@ mod label;
 mod namespaces;
 mod objects;
 mod overlay;
+mod places;
 mod pool;
 mod query;
 mod relisting;

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::{deleted::Deleted, label::Label, slab::Slab};
+use super::{deleted::Deleted, label::Label, places::make_room, slab::Slab};
 use crate::{Timestamp, codec::record, event::Sequence, uid::Uid};
 
 const CHUNK: usize = 256;
@@ -123,12 +123,12 @@ impl Objects {
         let uid_hash = |object: &Object| hasher.hash_one(&object.uid);
         let name_hash =
             |object: &Object| hasher.hash_one((object.namespace, object.resource, &object.name));
-        by_uid.insert_unique(uid_hash(object), place, |&p| {
-            slab.get(p).map_or(0, uid_hash)
-        });
-        by_name.insert_unique(name_hash(object), place, |&p| {
-            slab.get(p).map_or(0, name_hash)
-        });
+        let uid_at = |place: u32| slab.get(place).map_or(0, uid_hash);
+        let name_at = |place: u32| slab.get(place).map_or(0, name_hash);
+        make_room(by_uid, uid_at);
+        make_room(by_name, name_at);
+        by_uid.insert_unique(uid_hash(object), place, |&place| uid_at(place));
+        by_name.insert_unique(name_hash(object), place, |&place| name_at(place));
         if object.lapse < Timestamp::MAX {
             lapses.insert((object.lapse, place));
         }

@@ -39,13 +39,14 @@ impl SledDatabase {
     pub(super) fn open(directory: &Path) -> Result<Self, Error> {
         let fail = |source| Error::io(directory, "open", source);
         fs::create_dir_all(directory).map_err(fail)?;
+        // First, since an earlier handle may still be writing what is looked for below.
+        wait_until_closed(&directory.join("db"))?;
         for entry in fs::read_dir(directory).map_err(fail)? {
             let path = entry.map_err(fail)?.path();
             if path.to_string_lossy().ends_with(HALF_WRITTEN) {
                 fs::remove_file(&path).map_err(|source| Error::io(&path, "remove", source))?;
             }
         }
-        wait_until_closed(&directory.join("db"))?;
         let database = guard(directory, "open", || {
             sled::Config::new()
                 .path(directory)

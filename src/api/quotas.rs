@@ -118,6 +118,7 @@ fn set(
             let stored = render::manifest(record, entry);
             refuse_stale(&mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
+            refuse_revival(&manifest.metadata)?;
             let managers = &mut manifest.metadata.managed_fields;
             managers.clone_from(&stored.metadata.managed_fields);
             validation::validate_update(&manifest, &stored)
@@ -164,6 +165,19 @@ fn refuse_stale(new: &mut Metadata, stored: &Metadata) -> Result<(), Problem> {
     let detail = format!(
         "quota {}/{} has been modified: it is at resourceVersion {}, not {}",
         stored.namespace, stored.name, stored.resource_version, new.resource_version
+    );
+    Err(Problem::new(Reason::Conflict, detail))
+}
+
+/// A quota that waits for its finalizers to be deleted would be gone without them, which is not what is asked here, and
+/// with nobody left who takes them away it would wait for ever.
+fn refuse_revival(new: &Metadata) -> Result<(), Problem> {
+    if new.deletion_timestamp.is_none() || !new.finalizers.is_empty() {
+        return Ok(());
+    }
+    let detail = format!(
+        "quota {}/{} is being deleted and waits for its finalizers: delete it first, or leave them in the manifest",
+        new.namespace, new.name
     );
     Err(Problem::new(Reason::Conflict, detail))
 }

@@ -264,6 +264,26 @@ async fn an_edit_of_an_old_version_is_refused_and_a_foreign_manifest_is_not() {
 }
 
 #[tokio::test]
+async fn a_quota_that_is_being_deleted_is_neither_revived_nor_left_waiting_for_ever() {
+    let world = World::new();
+    let mut leaving = quota(json!({"pods": "3"}));
+    leaving["metadata"]["namespace"] = "a".into();
+    leaving["metadata"]["uid"] = "6b0a3c1e-7d62-4e5b-9d0e-4a3c52f1f001".into();
+    leaving["metadata"]["resourceVersion"] = "7".into();
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T00:00:00Z".into();
+    leaving["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let event = json!({"type": "ADDED", "object": leaving});
+    world.post("/v1/events", &event).await.is(200);
+    let mut other = quota(json!({"pods": "4"}));
+    world.put(Q, &other).await.is_refused(409, "Conflict");
+    assert_eq!(world.get(Q).await.body["spec"]["hard"]["pods"], "3");
+    other["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.put(Q, &other).await.is(200);
+    world.delete(Q).await.is(204);
+    world.put(Q, &quota(json!({"pods": "5"}))).await.is(201);
+}
+
+#[tokio::test]
 async fn lists_come_in_pages_by_namespace_and_name() {
     let world = World::new();
     for (namespace, name) in [("a", "x"), ("a", "y"), ("b", "x"), ("c", "x"), ("c", "z")] {

@@ -96,7 +96,8 @@ async fn batch(text: Bytes) -> Response {
     }
 }
 
-async fn quota() -> Response {
+/// The body is taken in: a connection on which some is left is closed behind the answer.
+async fn quota(_manifest: Bytes) -> Response {
     json(StatusCode::OK, Bytes::from_static(b"{}"))
 }
 
@@ -121,4 +122,43 @@ fn refused() -> Response {
 
 fn json(status: StatusCode, body: Bytes) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use axum::body::Body;
+    use futures::stream;
+    use http::{Method, Request};
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bodies_are_taken_in_before_the_answer() {
+        let place = "/v1/namespaces/a";
+        for (method, path) in [
+            (Method::POST, format!("{place}/reservations")),
+            (Method::PUT, format!("{place}/quotas/q")),
+            (Method::POST, "/v1/reservations:batch".to_owned()),
+        ] {
+            let ended = Arc::new(AtomicBool::new(false));
+            let told = ended.clone();
+            let last = stream::once(async move {
+                told.store(true, Ordering::Relaxed);
+                Ok::<_, Infallible>(Bytes::from_static(b"}"))
+            });
+            let request = Request::builder()
+                .method(method)
+                .uri(&path)
+                .body(Body::from_stream(last))
+                .unwrap();
+            router().oneshot(request).await.unwrap();
+            assert!(ended.load(Ordering::Relaxed), "{path}");
+        }
+    }
 }

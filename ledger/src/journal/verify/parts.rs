@@ -16,6 +16,7 @@ use super::{
         epoch::{self, Epoch, Seal},
         log::{self as commit_log, scan},
         origin,
+        pauses::Pauses,
         snapshot::Snapshots,
     },
     Damage, Disk, Durable, Error, Verified, Watch,
@@ -203,11 +204,7 @@ impl<'a> Verifier<'a> {
         disk: &Arc<dyn Disk>,
         early: &[ArchiveFile],
     ) -> Result<(), Error> {
-        let snapshots = Snapshots::new(
-            Arc::clone(disk),
-            self.directory,
-            super::super::Pauses::default(),
-        );
+        let snapshots = Snapshots::new(Arc::clone(disk), self.directory, Pauses::default());
         let (taken, damaged) = snapshots.list()?;
         self.found.damages.extend(damaged);
         let of_snapshots = taken.iter().map(|info| info.position.sequence);

@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build run bench fuzz metrics-doc
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist run bench fuzz metrics-doc
 
 verify: fmt-check lint test doc deny
 
@@ -43,21 +43,26 @@ advisories:
 build:
 	cargo build --release --locked
 
+# What packages and images hold.
+dist:
+	cargo build --profile dist --locked
+
 run:
 	cargo run --release --locked
 
-# Needs redis-server and postgresql, as Debian packages them. Writes the tables of docs/performance.md.
+# All that is measured is built as packages are. Needs redis-server and postgresql, as Debian packages them. Writes the
+# tables of docs/performance.md.
 bench:
-	cargo bench --locked --bench core --bench journal --bench intake
-	cargo bench --locked --bench peers
+	cargo bench --locked --profile dist --bench core --bench journal --bench intake
+	cargo bench --locked --profile dist --bench peers
 
 # Needs nats-server, 15 GiB of disk and 5 GiB of memory; BENCH_SCALE=0.1 does with a tenth.
 bench-scale:
-	cargo bench --locked --bench scale
+	cargo bench --locked --profile dist --bench scale
 
 # Needs valgrind. UPDATE_BASELINE=1 takes the counts for the new baseline.
 bench-instructions:
-	cargo bench --locked --bench instructions
+	cargo bench --locked --profile dist --config profile.dist.strip=false --bench instructions
 
 # Each fuzz target for FUZZ_SECONDS (default 30). Needs a nightly toolchain and cargo-fuzz.
 fuzz:

@@ -10,15 +10,13 @@ mod world;
 use std::{collections::HashMap, hint::black_box};
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use quota_ledger::{
-    Name, codec,
+use quota_core::{
+    codec,
     decide::{self, Filed, Policy},
     event::{Entry, Event},
-    object::Footprint,
-    quantity::Quantity,
     state::State,
-    uid::Uid,
 };
+use quota_semantics::{Name, object::Footprint, quantity::Quantity, uid::Uid};
 use world::{fold, uid};
 
 const NAMESPACES: u64 = 100;

@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
 use bytes::Bytes;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use quotad::intake::payload::Reader;
 
 use events::{PlainEvent, WatchedPod};

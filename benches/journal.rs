@@ -7,10 +7,8 @@ use std::{
 };
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use quota_ledger::{
-    Timestamp,
-    journal::{Batch, FileJournal, FileReader, Journal, Options, disk::RealDisk},
-};
+use quota_journal::{Batch, FileJournal, FileReader, Journal, Options, disk::RealDisk};
+use quota_semantics::Timestamp;
 
 /// Bytes of one entry, about as long as a reservation.
 const ENTRY_BYTES: usize = 150;
@@ -72,7 +70,7 @@ fn appending(criterion: &mut Criterion) {
 }
 
 fn reader_next(reader: &FileReader) -> u64 {
-    use quota_ledger::journal::Reader as _;
+    use quota_journal::Reader as _;
     reader.durable().sequence + 1
 }
 

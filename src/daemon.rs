@@ -10,8 +10,9 @@ use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use quota_service::health::{self, Health, Readiness};
+
 use crate::{
-    admin::{self, Readiness},
     admission::{self, Hook},
     api::{self, App, NoSources, Parts},
     auth::{self, Authenticator},
@@ -54,7 +55,15 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let charging = charging(&config)?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
     let events = Arc::new(events.with_charging(charging.clone()));
-    let intake = take_in(&config, &opened.ledger, events.clone(), &readiness, &stop).await?;
+    let intake = take_in(
+        &config,
+        &opened.ledger,
+        events.clone(),
+        &readiness,
+        &metrics,
+        &stop,
+    )
+    .await?;
     let api = bind("listen", config.listen)?;
     let api_address = api.address();
     let app = App::new(Parts::new(
@@ -105,13 +114,19 @@ fn tell(
     let bound = bind("admin.listen", config.admin.listen)?;
     let address = bound.address();
     let told = bound.serve(
-        admin::router(metrics.clone(), readiness.clone()),
+        health::router(shown(metrics), readiness.clone()),
         Options::new(Listener::Admin, config),
         None,
         closing,
     );
     tokio::spawn(run_metrics(metrics.clone()));
     Ok((address, tokio::spawn(told)))
+}
+
+/// What writes the metrics for the listener.
+fn shown(metrics: &Metrics) -> health::Render {
+    let metrics = metrics.clone();
+    Arc::new(move || metrics.render())
 }
 
 fn lookout(config: &Config, ledger: &Ledger, readiness: &Readiness) -> Result<Lookout, Failure> {
@@ -254,22 +269,27 @@ async fn take_in(
     ledger: &Ledger,
     events: Arc<payload::Reader>,
     readiness: &Readiness,
+    metrics: &Metrics,
     stop: &CancellationToken,
 ) -> Result<Intake, Failure> {
     if config.nats.url.is_none() {
         return Ok(Intake(None));
     }
-    let caught_up = readiness.register("stream", "not caught up with the stream yet");
     let entries = config.journal.max_batch_entries.get();
     let running = nats::start(&config.nats, entries, events, ledger.clone(), stop.clone())
         .await
         .context("cannot consume the stream")
         .or_exit(Exit::Configuration)?;
-    let status = running.status.clone();
-    tokio::spawn(async move {
-        status.caught_up_once().await;
-        caught_up.pass();
-    });
+    let status = &running.status;
+    let stream = status.clone();
+    readiness.ask("stream", move || stream.stream_health());
+    if status.watermark_health().is_some() {
+        let watermarks = status.clone();
+        let health = move || watermarks.watermark_health().unwrap_or(Health::Passed);
+        readiness.ask("watermarks", health);
+    }
+    let scraped = status.clone();
+    metrics.before_scrape(move || scraped.set_metrics());
     Ok(Intake(Some((running.status, running.task))))
 }
 

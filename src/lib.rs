@@ -1,6 +1,5 @@
 //! The Quota Ledger daemon.
 
-pub mod admin;
 pub mod admission;
 pub mod api;
 pub mod auth;
@@ -9,7 +8,6 @@ pub mod cli;
 pub mod config;
 mod daemon;
 pub mod denials;
-pub mod exit;
 pub mod history;
 pub mod intake;
 pub mod kube;
@@ -22,8 +20,8 @@ pub mod recovery;
 mod reload;
 pub mod run;
 pub mod server;
-pub mod shutdown;
 pub mod space;
-pub mod telemetry;
 pub mod upkeep;
 pub mod writer;
+
+pub use quota_service::{exit, shutdown};

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quota_ledger::journal::Pauses;
+use quota_journal::Pauses;
 use tokio_util::sync::CancellationToken;
 
 /// How long such work goes on before it pauses.

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quota_ledger::journal::LOCK;
+use quota_journal::LOCK;
 
 /// The place of a ledger that is open.
 #[derive(Clone, Debug)]

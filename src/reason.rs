@@ -1,7 +1,8 @@
 //! Why requests are not carried out: the one closed set of the daemon, for problems of every origin.
 
 use http::StatusCode;
-use quota_ledger::{admission::Denial, decide::Refusal};
+use quota_core::decide::Refusal;
+use quota_semantics::admission::Denial;
 
 use crate::{metrics::Label, writer::Unavailable};
 

@@ -4,11 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quota_ledger::{
-    journal::{self, Durable, FileJournal, FileReader, Pauses, disk::RealDisk},
-    replay,
-    state::State,
-};
+use quota_core::state::State;
+use quota_journal::{Durable, FileJournal, FileReader, Pauses, disk::RealDisk};
+use quota_ledger::replay;
 
 use crate::{config::Config, space};
 
@@ -43,6 +41,9 @@ pub fn recover(config: &Config, pauses: Pauses) -> Result<Recovered, replay::Err
     for repaired in &recovery.repaired {
         tracing::warn!(repaired, "put right what an unclean stop left behind");
     }
+    for damage in &recovery.damaged_epochs {
+        tracing::error!(%damage, "an epoch is damaged: what of it cannot be read is not served");
+    }
     for damage in &recovery.damaged_snapshots {
         tracing::error!(%damage, "a snapshot is damaged and not used");
     }
@@ -69,7 +70,10 @@ pub fn recover(config: &Config, pauses: Pauses) -> Result<Recovered, replay::Err
 }
 
 /// On a full disk the ballast is given up.
-fn open(options: &journal::Options, directory: &Path) -> Result<replay::Recovered, replay::Error> {
+fn open(
+    options: &quota_journal::Options,
+    directory: &Path,
+) -> Result<replay::Recovered, replay::Error> {
     let open = || replay::recover(Arc::new(RealDisk), directory, options.clone());
     match open() {
         Err(replay::Error::Journal(error)) if error.is_disk_full() => {
@@ -85,12 +89,13 @@ fn open(options: &journal::Options, directory: &Path) -> Result<replay::Recovere
     }
 }
 
-fn options(config: &Config, pauses: Pauses) -> journal::Options {
-    journal::Options {
+fn options(config: &Config, pauses: Pauses) -> quota_journal::Options {
+    quota_journal::Options {
         segment_bytes: config.journal.segment_bytes.bytes(),
         epoch_bytes: config.journal.epoch_bytes.bytes(),
+        start_with_damage: config.ledger.start_with_damage,
         archive: config.retention.archive_dir.clone(),
         pauses,
-        ..journal::Options::default()
+        ..quota_journal::Options::default()
     }
 }

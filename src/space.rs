@@ -11,7 +11,9 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{admin::Check, config::Size, daemon, metrics, place::Place, writer::Ledger};
+use quota_service::health::Check;
+
+use crate::{config::Size, daemon, metrics, place::Place, writer::Ledger};
 
 /// Name of the ballast file in the data directory.
 pub const BALLAST: &str = "ballast";

@@ -3,13 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quota_ledger::{
-    Timestamp,
-    journal::{FileReader, Retention},
-    quantity::Quantity,
-    replay,
-    state::State,
-};
+use quota_core::state::State;
+use quota_journal::{FileReader, Retention};
+use quota_ledger::replay;
+use quota_semantics::{Timestamp, quantity::Quantity};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -39,7 +36,7 @@ pub enum SnapshotError {
     Unavailable(#[from] Unavailable),
     /// It could not be written.
     #[error("cannot write the snapshot: {0}")]
-    Journal(#[from] quota_ledger::journal::Error),
+    Journal(#[from] quota_journal::Error),
     /// It could not be written.
     #[error("cannot write the snapshot: {0}")]
     Write(#[from] std::io::Error),
@@ -295,7 +292,7 @@ impl QuotaSource for Quotas {
     }
 }
 
-fn next_namespace(state: &State, after: &str) -> Option<quota_ledger::Name> {
+fn next_namespace(state: &State, after: &str) -> Option<quota_semantics::Name> {
     state.namespaces(after).next().cloned()
 }
 

@@ -6,7 +6,7 @@ mod support;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use quota_ledger::{
+use quota_core::{
     event::{Actor, DeadLetter, Event},
     state::State,
 };
@@ -33,10 +33,7 @@ fn event(change: &str, number: usize) -> String {
 }
 
 fn letter(event: &Event) -> Option<DeadLetter> {
-    match event {
-        Event::MessageRejected(letter) => Some((**letter).clone()),
-        _ => None,
-    }
+    event.dead_letter().cloned()
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,12 +16,11 @@ mod silence;
 mod streams;
 
 use async_nats::jetstream;
-use quota_ledger::{
-    Name,
+use quota_core::{
     event::{DeadLetter, Event},
     state::State,
-    uid::Uid,
 };
+use quota_semantics::{Name, uid::Uid};
 use quotad::config::Config;
 use support::{daemon::Daemon, nats::Server};
 use tempfile::TempDir;
@@ -95,7 +94,7 @@ fn widgets(numbers: std::ops::Range<usize>) -> impl Iterator<Item = String> {
 fn units(state: &State) -> i64 {
     let used = state.totals("team-a").used;
     used.get("requests.example.com/units")
-        .map_or(0, quota_ledger::quantity::Quantity::value)
+        .map_or(0, quota_semantics::quantity::Quantity::value)
 }
 
 fn position(state: &State) -> u64 {
@@ -112,10 +111,7 @@ fn is_alive(state: &State, number: usize) -> bool {
 }
 
 fn dead_letter(event: &Event) -> Option<DeadLetter> {
-    match event {
-        Event::MessageRejected(letter) => Some((**letter).clone()),
-        _ => None,
-    }
+    event.dead_letter().cloned()
 }
 
 fn gap(event: &Event) -> Option<(u64, u64)> {

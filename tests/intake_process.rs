@@ -4,11 +4,15 @@
 
 mod support;
 
+#[path = "intake_process/watermarks.rs"]
+mod watermarks;
+
 use std::path::Path;
 
 use support::{daemon::Opened, nats::Server, quotad::Quotad, until};
 use tempfile::TempDir;
 
+const STREAM: &str = "OBJECTS";
 const KILLS: u64 = 5;
 const MESSAGES_EACH: u64 = 5_000;
 

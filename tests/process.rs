@@ -128,10 +128,10 @@ fn wrong_usage_and_a_taken_address_have_their_codes() {
         output(command(directory.path()).arg("--lisen=x")).0,
         Some(2)
     );
-    assert_eq!(
-        output(command(directory.path()).arg("--version")).0,
-        Some(0)
-    );
+    let (code, version, _) = output(command(directory.path()).arg("--version"));
+    let expected = concat!("quotad ", env!("CARGO_PKG_VERSION"));
+    assert!(version.starts_with(expected), "{version}");
+    assert_eq!(code, Some(0));
 
     let daemon = Quotad::start(directory.path(), &[]);
     let other = TempDir::new().unwrap();

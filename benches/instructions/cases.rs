@@ -3,16 +3,18 @@
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
 use bytes::Bytes;
-use quota_ledger::{
-    Name, Timestamp,
-    admission::Charging,
+use quota_core::{
     codec,
     decide::{self, Filed, Policy, Request},
     desk::{Desk, Open},
     event::{Actor, Entry},
-    object::{GroupResource, NoContext},
     source::{self, Item},
     state::State,
+};
+use quota_semantics::{
+    Name, Timestamp,
+    admission::Charging,
+    object::{GroupResource, NoContext},
 };
 use quotad::intake::payload::Reader;
 use serde::Deserialize;

@@ -2,14 +2,14 @@
 
 use std::{path::Path, sync::Arc};
 
-use quota_ledger::{
+use quota_core::{
     codec,
     event::{Entry, Event},
-    journal::{Batch, FileJournal, Journal as _, Options, disk::RealDisk},
-    replay,
-    resource::ResourceList,
     state::State,
 };
+use quota_journal::{Batch, FileJournal, Journal as _, Options, disk::RealDisk};
+use quota_ledger::replay;
+use quota_semantics::resource::ResourceList;
 
 use crate::support::world::{self, compute, footprint, list, namespace, uid};
 

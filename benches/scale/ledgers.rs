@@ -2,7 +2,7 @@
 
 use std::{fs, hint::black_box, path::Path, time::Instant};
 
-use quota_ledger::{codec, state::State};
+use quota_core::{codec, state::State};
 
 use super::{
     generate::Shape,

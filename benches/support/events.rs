@@ -3,7 +3,7 @@
 use std::fs;
 
 use bytes::Bytes;
-use quota_ledger::{Name, object::Pod, resource::ResourceList, uid::Uid};
+use quota_semantics::{Name, object::Pod, resource::ResourceList, uid::Uid};
 use serde::{Deserialize, de::IgnoredAny};
 
 /// Watch events of pods as a real API server wrote them.

@@ -20,9 +20,11 @@ pub fn description() -> String {
         .map_or(0, |kib| kib / 1024 / 1024);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     format!(
-        "{date}, {processors} processors ({model}), {memory} GiB, Linux {}, {}, load generator on the same machine",
+        "{date}, {processors} processors ({model}), {memory} GiB, Linux {}, {}, profile {}, load generator on the same \
+         machine",
         kernel.trim(),
         rustc(),
+        env!("BUILD_PROFILE"),
         date = now(),
     )
 }

@@ -4,14 +4,16 @@
 
 use std::sync::Arc;
 
-use quota_ledger::{
-    Name, Span, Timestamp,
+use quota_core::{
     decide::{Basis, Request},
     event::{Actor, Entry, Event, Observed, QuotaRecord},
+    state::State,
+};
+use quota_semantics::{
+    Name, Span, Timestamp,
     object::{Footprint, GroupResource, Traits},
     quota::spec::Spec,
     resource::ResourceList,
-    state::State,
     uid::Uid,
 };
 

@@ -37,7 +37,7 @@ pub fn run(data: &[u8]) {
 fn read<'a>(
     file: &[u8],
     environment: impl Iterator<Item = (&'a str, &'a str)>,
-) -> Result<quotad::config::Effective, quotad::config::Problems> {
+) -> Result<quotad::config::Effective<quotad::config::Config>, quotad::config::Problems> {
     thread_local! {
         static FILE: NamedTempFile = NamedTempFile::new().unwrap();
     }

@@ -1,6 +1,6 @@
 //! The codec of entries.
 
-use quota_ledger::{codec, state::State};
+use quota_core::{codec, state::State};
 
 /// Decodes the input behind its first byte, which says how many entries. What can be decoded has one canonical
 /// form, and can be folded.

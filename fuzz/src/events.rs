@@ -7,9 +7,7 @@ use std::{
 
 use async_nats::HeaderMap;
 use bytes::Bytes;
-use quota_ledger::{
-    Span, Timestamp,
-    admission::Charging,
+use quota_core::{
     audit::Naive,
     codec,
     decide::{self, Repair, Repaired, Seen, Standing, Verdict},
@@ -17,6 +15,7 @@ use quota_ledger::{
     event::Actor,
     state::State,
 };
+use quota_semantics::{Span, Timestamp, admission::Charging};
 use quotad::intake::{
     nats,
     payload::{Listed, Reader},

@@ -17,7 +17,7 @@ mod steps;
 mod things;
 
 use arbitrary::{Result, Unstructured};
-use quota_ledger::{audit::Naive, codec, state::State};
+use quota_core::{audit::Naive, codec, state::State};
 
 use history::World;
 use listings::Listing;

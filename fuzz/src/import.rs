@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use quota_ledger::journal::{self, Options, sim::SimDisk};
+use quota_journal::{Options, sim::SimDisk};
 use quotad::cli::import_from;
 
 /// Imports the input. What was taken in is a whole ledger with the end that was told.
@@ -16,11 +16,11 @@ pub fn run(data: &[u8]) {
     match import_from(data, Arc::new(disk.clone()), directory, options) {
         Err(why) => assert!(!why.is_empty()),
         Ok((last, hash)) => {
-            let verified = journal::verify(Arc::new(disk), directory, None, &()).unwrap();
+            let verified = quota_journal::verify(Arc::new(disk), directory, None, &()).unwrap();
             assert_eq!(verified.damages, []);
             assert_eq!(verified.entries, last);
             let end = verified.last.map_or_else(
-                || journal::Hash::GENESIS.to_string(),
+                || quota_journal::Hash::GENESIS.to_string(),
                 |end| end.hash.to_string(),
             );
             assert_eq!(end, hash);

@@ -6,13 +6,11 @@ use std::{
 };
 
 use arbitrary::{Arbitrary as _, Unstructured};
-use quota_ledger::{
-    Span, Timestamp,
-    journal::{
-        self, Batch, FileJournal, FileReader, Journal as _, Offline, Options, Reader as _,
-        StoredBatch, disk::Disk, sim::SimDisk,
-    },
+use quota_journal::{
+    Batch, FileJournal, FileReader, Journal as _, Offline, Options, Reader as _, StoredBatch,
+    disk::Disk, sim::SimDisk,
 };
+use quota_semantics::{Span, Timestamp};
 
 const DIRECTORY: &str = "/data";
 
@@ -34,7 +32,7 @@ pub fn run(data: &[u8]) {
     }
     let is_noted = !touched.iter().any(|path| path.ends_with(ANCHOR));
     let disk: Arc<dyn Disk> = Arc::new(disk);
-    let _ = journal::verify(disk.clone(), Path::new(DIRECTORY), None, &());
+    let _ = quota_journal::verify(disk.clone(), Path::new(DIRECTORY), None, &());
     if let Ok(Offline::Data(data)) = Offline::open(disk.clone(), Path::new(DIRECTORY), None) {
         holds(data.reader(), &whole.batches, is_noted);
     }

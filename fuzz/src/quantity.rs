@@ -1,7 +1,7 @@
 //! Quantities, against arithmetic that knows nothing of how they are kept.
 
 use num_bigint::BigInt;
-use quota_ledger::quantity::{Format, Mantissa, Quantity};
+use quota_semantics::quantity::{Format, Mantissa, Quantity};
 
 /// Reads the lines of the input as quantities, and adds them up.
 pub fn run(data: &[u8]) {

@@ -1,6 +1,6 @@
 //! The state as a snapshot holds it.
 
-use quota_ledger::state::State;
+use quota_core::state::State;
 
 /// Reads the input as a state. What can be read is written again and means the same.
 pub fn run(data: &[u8]) {

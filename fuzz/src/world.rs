@@ -5,13 +5,9 @@ use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc, time::Dur
 use axum::{Router, body::Body};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
-use quota_ledger::{
-    Span,
-    admission::Charging,
-    decide::Policy,
-    journal::{FileJournal, Options, sim::SimDisk},
-    state::State,
-};
+use quota_core::{decide::Policy, state::State};
+use quota_journal::{FileJournal, Options, sim::SimDisk};
+use quota_semantics::{Span, admission::Charging};
 use quotad::{
     admission::{self, Hook, Rules},
     api::{self, App, NoSources, Parts},

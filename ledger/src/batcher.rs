@@ -6,15 +6,16 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Timestamp, codec,
+use planted::Bug;
+use quota_core::{
+    codec,
     decide::{self, Policy},
     desk::{Desk, Open},
     event::{Actor, Entry},
-    journal::{Batch, Durable, Error, Journal},
-    planted::{self, Bug},
     state::State,
 };
+use quota_journal::{Batch, Durable, Error, Journal};
+use quota_semantics::Timestamp;
 
 /// A batch is closed at about this many bytes, well below what the journal takes.
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
@@ -194,7 +195,8 @@ pub struct Durably<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Span, event::Event, uid::Uid};
+    use quota_core::event::Event;
+    use quota_semantics::{Span, uid::Uid};
 
     /// Takes batches as long as it has room; notes what is asked of it.
     #[derive(Default)]

@@ -2,16 +2,16 @@
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
-use crate::{
-    Timestamp,
+use quota_core::{
     codec::{self, DecodeError},
     event::{Entry, Sequence},
-    journal::{
-        self, BatchReader, Durable, FileJournal, FileReader, Options, Recovery, SnapshotInfo,
-        Snapshots, disk::Disk,
-    },
     state::{Image, ImageError, State},
 };
+use quota_journal::{
+    BatchReader, Durable, FileJournal, FileReader, Options, Recovery, SnapshotInfo, Snapshots,
+    disk::Disk,
+};
+use quota_semantics::Timestamp;
 
 /// Where a replay ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Until {
 pub enum Error {
     /// The journal could not be read.
     #[error(transparent)]
-    Journal(#[from] journal::Error),
+    Journal(#[from] quota_journal::Error),
     /// A batch that is whole does not hold entries as this version writes them.
     #[error("the batch of entry {first}: {source}")]
     Entries {
@@ -124,12 +124,12 @@ pub fn store(
     image: &Image,
     position: Durable,
     keep: usize,
-) -> Result<SnapshotInfo, journal::Error> {
+) -> Result<SnapshotInfo, quota_journal::Error> {
     let mut output = snapshots.create(position)?;
     let path = output.path().to_path_buf();
     image
         .write(&mut output)
-        .map_err(|source| journal::Error::io(path, "write", source))?;
+        .map_err(|source| quota_journal::Error::io(path, "write", source))?;
     let info = output.finish()?;
     snapshots.thin(keep)?;
     Ok(info)

@@ -4,12 +4,16 @@
 
 use std::sync::Arc;
 
-use quota_ledger::{
-    Name, Timestamp, codec,
+use quota_core::{
+    codec,
     event::{
         Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, Observed, QuotaRecord,
-        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation,
+        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation, Watermark,
+        Watermarks,
     },
+};
+use quota_semantics::{
+    Name, Timestamp,
     object::{Footprint, PodTraits, Traits},
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
     resource::ResourceList,
@@ -20,6 +24,9 @@ const GOLDEN: &str = include_str!("golden/entries-v1.hex");
 
 /// Kinds of events that came later, in a batch of their own.
 const CORRECTIONS: &str = include_str!("golden/corrections-v1.hex");
+
+/// Kinds of events that came with publishers that say how far they are, in a batch of their own.
+const PUBLISHED: &str = include_str!("golden/published-v1.hex");
 
 fn list(items: &[(&str, &str)]) -> ResourceList {
     items
@@ -263,6 +270,58 @@ fn corrections() -> Vec<Event> {
     ]
 }
 
+fn published() -> Vec<Event> {
+    let source = Name::from("nats:OBJECTS");
+    let seen = Watermark {
+        resource: Name::from("pods"),
+        watermark: time(5),
+        version: 4711,
+        is_absent: false,
+    };
+    let absent = Watermark {
+        resource: Name::from("resourceclaims.resource.k8s.io"),
+        watermark: time(6),
+        version: 0,
+        is_absent: true,
+    };
+    vec![
+        Event::WatermarksAdvanced(Box::new(Watermarks {
+            source: source.clone(),
+            cluster_uid: Name::from("4f6d3c1e-5a50-4a2b-8f4c-3d2b8f1c9a77"),
+            instance: Name::from("bridge-0"),
+            resources: vec![seen, absent],
+        })),
+        Event::ResourceListed {
+            source: source.clone(),
+            resource: Name::from("pods"),
+        },
+        Event::VersionsReset(Box::new(RelistScope {
+            resource: Name::from("pods"),
+            namespace: Some(Name::from("team-a")),
+            source: source.clone(),
+        })),
+        Event::ObjectReplaced(Box::new(Observed {
+            uid: uuid(),
+            namespace: Name::from("team-a"),
+            resource: Name::from("pods"),
+            name: "web-1".into(),
+            version: 3,
+            footprint: pod(),
+            lapse: Some(time(60)),
+            ends_reservation: false,
+        })),
+        Event::EventRejected {
+            resource: Name::from("widgets.example.com"),
+            letter: Box::new(DeadLetter {
+                source,
+                position: 11,
+                reason: "no uid".into(),
+                payload: "{}".into(),
+            }),
+        },
+    ]
+}
+
 fn entries() -> Vec<Entry> {
     numbered(events())
 }
@@ -318,6 +377,20 @@ fn corrections_are_written_and_read_as_ever() {
     let count = u32::try_from(expected.len()).unwrap();
     let read = codec::decode_entries(100, count, &bytes(CORRECTIONS)).unwrap();
     assert_eq!(read, expected);
+}
+
+#[test]
+fn what_publishers_say_is_written_and_read_as_ever() {
+    let expected = numbered(published());
+    assert_eq!(hex(&codec::encode_entries(&expected)), PUBLISHED);
+    let count = u32::try_from(expected.len()).unwrap();
+    let read = codec::decode_entries(100, count, &bytes(PUBLISHED)).unwrap();
+    assert_eq!(read, expected);
+    let shown = serde_json::to_value(&expected[0].event).unwrap();
+    let told = serde_json::json!({
+        "resource": "pods", "watermark": time(5), "resourceVersion": 4711, "absent": false,
+    });
+    assert_eq!(shown["resources"][0], told);
 }
 
 #[test]

@@ -7,11 +7,8 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::header;
-use quota_ledger::{
-    admission::wrap_forbidden,
-    decide::{Admitted, Denied, Looked, LookedAt, Refusal},
-    object::GroupResource,
-};
+use quota_core::decide::{Admitted, Denied, Looked, LookedAt, Refusal};
+use quota_semantics::{admission::wrap_forbidden, object::GroupResource};
 
 use super::{
     Decided, Rules, cut,

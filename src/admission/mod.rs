@@ -23,12 +23,11 @@ use axum::{
 };
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::{BodyExt as _, Limited};
-use quota_ledger::{
-    Name,
-    admission::Charging,
+use quota_core::{
     decide::{self, Admitted, Policy, Refusal, Review},
     event::{Actor, Sequence},
 };
+use quota_semantics::{Name, admission::Charging};
 use serde::Deserialize;
 
 use self::{

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use quota_ledger::{
+use quota_core::decide::{Basis, Measure, Request, Review};
+use quota_semantics::{
     Name, Timestamp,
     admission::{Charging, Operation, evaluated, name_in_messages, relieved},
-    decide::{Basis, Measure, Request, Review},
     object::{Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, is_ignored},
     quota::syntax,
     uid::Uid,

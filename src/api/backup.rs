@@ -1,4 +1,4 @@
-//! A backup, as one stream of bytes; what it holds is described in `quota_ledger::journal`.
+//! A backup, as one stream of bytes; what it holds is described in `quota_journal`.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -14,7 +14,7 @@ use axum::{
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use http::header;
-use quota_ledger::journal::{self, BackedUp, FileReader};
+use quota_journal::{BackedUp, FileReader};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{
@@ -59,7 +59,7 @@ pub(super) async fn backup(State(app): State<App>) -> Result<Response, Problem> 
     let (sender, mut receiver) = mpsc::channel(PIECES);
     tokio::task::spawn_blocking(move || {
         let mut output = BufWriter::with_capacity(PIECE_BYTES, Pieces(sender));
-        tell(journal::write_backup(&reader, &mut output));
+        tell(quota_journal::write_backup(&reader, &mut output));
         drop(turn);
     });
     let stop = app.stop.clone();
@@ -76,7 +76,7 @@ pub(super) async fn backup(State(app): State<App>) -> Result<Response, Problem> 
     Ok((content_type, Body::from_stream(pieces)).into_response())
 }
 
-fn tell(made: Result<BackedUp, journal::Error>) {
+fn tell(made: Result<BackedUp, quota_journal::Error>) {
     match made {
         Ok(made) => {
             metrics::backup_done(made.last.sequence);

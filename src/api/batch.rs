@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::StatusCode;
-use quota_ledger::{
+use quota_core::{
     decide::{self, Filed},
     event::Actor,
     state::Head,
@@ -216,13 +216,11 @@ fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::
 
 #[cfg(test)]
 mod tests {
-    use quota_ledger::{
-        Timestamp,
+    use quota_core::{
         event::Reservation,
-        object::Footprint,
         state::{End, Promise},
-        uid::Uid,
     };
+    use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
     use serde_json::{Value, json};
 
     use super::*;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, HeaderName, request::Parts};
-use quota_ledger::{Name, event::Actor};
+use quota_core::event::Actor;
+use quota_semantics::Name;
 
 use super::problem::{Problem, Reason};
 use crate::auth::Principal;

@@ -4,12 +4,11 @@ use axum::{
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     decide::{self, LookedAt, Refusal},
     state::Head,
-    uid::Uid,
 };
+use quota_semantics::{Timestamp, uid::Uid};
 use serde::Serialize;
 
 use super::{

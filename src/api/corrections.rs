@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     decide::{self, Repair, Repaired, Seen},
     event::{Actor, Event, Sequence},
     size,
     state::{Head, State as LedgerState},
-    uid::Uid,
 };
+use quota_semantics::{Timestamp, uid::Uid};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 

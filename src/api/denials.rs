@@ -1,7 +1,7 @@
 //! The latest denials.
 
 use axum::{extract::State, response::Response};
-use quota_ledger::Name;
+use quota_semantics::Name;
 use serde_json::value::RawValue;
 
 use super::{
@@ -49,7 +49,7 @@ async fn page(app: &App, namespace: Option<Name>, query: &PageQuery) -> Result<R
     Ok(answer::ok(&Page {
         items,
         next: last.map(|denial| token(&denial.id)).transpose()?,
-        as_of: app.ledger.read(quota_ledger::state::State::head).await?,
+        as_of: app.ledger.read(quota_core::state::State::head).await?,
         lagging: app.lags(),
     }))
 }

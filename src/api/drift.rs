@@ -1,13 +1,12 @@
 //! Where the ledger and a listing disagree.
 
 use axum::{extract::State, response::Response};
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     decide::{self, Standing},
     event::{QuotaRecord, Sequence},
-    quota::Spec,
     state::{Head, ObjectView, State as LedgerState},
 };
+use quota_semantics::{Timestamp, quota::Spec};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::sync::Arc;

@@ -1,10 +1,8 @@
 //! The ledger's entries, and among them what could not be understood.
 
 use axum::{extract::State, response::Response};
-use quota_ledger::{
-    Timestamp,
-    event::{Entry, Event, Sequence},
-};
+use quota_core::event::{Entry, Sequence};
+use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -40,7 +38,7 @@ pub(super) async fn list(
     let from = token_from
         .or(query.from)
         .unwrap_or_else(|| app.reader.first_sequence());
-    let head = app.ledger.read(quota_ledger::state::State::head).await?;
+    let head = app.ledger.read(quota_core::state::State::head).await?;
     let uids = Namespaced::new(query.namespace);
     let walked = walk(&app, from, limit, move |entry| {
         uids.keeps(&entry).then_some(entry)
@@ -113,9 +111,7 @@ pub(super) async fn dead_letters(
 }
 
 fn letter(entry: Entry) -> Option<DeadLetterView> {
-    let Event::MessageRejected(letter) = entry.event else {
-        return None;
-    };
+    let letter = entry.event.dead_letter()?.clone();
     Some(DeadLetterView {
         sequence: entry.sequence,
         time: entry.time,

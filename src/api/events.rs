@@ -6,7 +6,7 @@ use axum::{
 };
 use bytes::Bytes;
 use http::HeaderMap;
-use quota_ledger::state::{Head, State as LedgerState};
+use quota_core::state::{Head, State as LedgerState};
 use serde::Serialize;
 
 use super::{

@@ -1,13 +1,11 @@
 //! What makes a number.
 
 use axum::{extract::State, response::Response};
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     event::Sequence,
-    quantity::Quantity,
     state::{self, Head, Holder, Part, PartKey},
-    uid::Uid,
 };
+use quota_semantics::{Timestamp, quantity::Quantity, uid::Uid};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -161,7 +159,7 @@ fn figures(
 ) -> Option<(Option<Quantity>, Quantity, Quantity)> {
     let Some(quota) = quota else {
         let totals = state.totals(namespace);
-        let of = |list: &quota_ledger::resource::ResourceList| {
+        let of = |list: &quota_semantics::resource::ResourceList| {
             list.get(resource).cloned().unwrap_or_default()
         };
         return Some((None, of(&totals.used), of(&totals.reserved)));

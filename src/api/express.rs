@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{Method, Uri};
-use quota_ledger::event::Actor;
+use quota_core::event::Actor;
 
 use super::{
     App, answer,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use quota_ledger::{
+use quota_core::{
     codec,
     event::{Entry, Sequence},
-    journal::{Reader, StoredBatch},
 };
+use quota_journal::{Reader, StoredBatch};
 
 use super::{App, problem::Problem};
 

@@ -7,13 +7,13 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::StatusCode;
-use quota_ledger::{
-    Name, Span, Timestamp, decide,
+use quota_core::{
+    decide,
     decide::{Policy, Refusal},
     event::{Actor, Event},
     state::{Head, Promise},
-    uid::Uid,
 };
+use quota_semantics::{Name, Span, Timestamp, uid::Uid};
 use serde::Deserialize;
 
 use super::{
@@ -129,7 +129,7 @@ async fn change(
     actor: Arc<Actor>,
     uid: Uid,
     decision: impl FnOnce(
-        &quota_ledger::state::State,
+        &quota_core::state::State,
         &Uid,
         Timestamp,
         &Policy,

@@ -1,7 +1,7 @@
 //! Reading ResourceQuota manifests, in JSON or YAML.
 
 use bytes::Bytes;
-use quota_ledger::{quantity::Quantity, quota::Manifest};
+use quota_semantics::{quantity::Quantity, quota::Manifest};
 use serde_json::Value;
 
 use super::{

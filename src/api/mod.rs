@@ -39,10 +39,8 @@ use axum::{
     Json, Router,
     routing::{get, post},
 };
-use quota_ledger::{
-    decide::Policy,
-    journal::{FileReader, Reader},
-};
+use quota_core::decide::Policy;
+use quota_journal::{FileReader, Reader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 

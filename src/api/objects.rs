@@ -1,13 +1,11 @@
 //! The objects behind the numbers.
 
 use axum::{extract::State, response::Response};
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     event::{Observed, Sequence},
-    resource::ResourceList,
     state::{Head, ObjectKey, ObjectView, State as LedgerState},
-    uid::Uid,
 };
+use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{

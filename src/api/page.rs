@@ -3,7 +3,7 @@
 use axum::extract::{FromRequestParts, Path, Query};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::request::Parts;
-use quota_ledger::state::Head;
+use quota_core::state::Head;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Reason};

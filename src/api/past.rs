@@ -1,7 +1,9 @@
 //! Questions about the past.
 
 use axum::{extract::State, response::Response};
-use quota_ledger::{Span, Timestamp, event::Sequence, replay::Until, state, state::Head};
+use quota_core::{event::Sequence, state, state::Head};
+use quota_ledger::replay::Until;
+use quota_semantics::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -5,7 +5,7 @@
 //! `If-None-Match` looks at all of it.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use quota_ledger::{decide::Precondition, event::Sequence};
+use quota_core::{decide::Precondition, event::Sequence};
 
 use super::problem::{Problem, Reason};
 

@@ -3,14 +3,13 @@
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     decide::{LookedAt, Refusal},
-    journal,
-    quota::FieldError,
-    replay,
     state::Head,
 };
+use quota_journal::Damage;
+use quota_ledger::replay;
+use quota_semantics::{Timestamp, quota::FieldError};
 use serde::{Serialize, Serializer};
 
 use crate::{history, metrics::Limit, writer::Unavailable};
@@ -266,10 +265,23 @@ impl From<history::Error> for Problem {
     }
 }
 
-impl From<journal::Error> for Problem {
-    fn from(error: journal::Error) -> Self {
+impl From<quota_journal::Error> for Problem {
+    fn from(error: quota_journal::Error) -> Self {
         match error {
-            journal::Error::Compacted { .. } => Self::new(Reason::Compacted, error.to_string()),
+            quota_journal::Error::Compacted { .. } => {
+                Self::new(Reason::Compacted, error.to_string())
+            }
+            quota_journal::Error::Damaged(Damage {
+                sequence: Some(first),
+                through: Some(last),
+                ..
+            }) => {
+                tracing::error!(%error, "what was asked for is damaged");
+                let detail = format!(
+                    "the entries {first} to {last} are damaged; the log says where, and `quotactl ledger repair` may help"
+                );
+                Self::new(Reason::Internal, detail)
+            }
             _ => Self::internal(&error),
         }
     }

@@ -7,12 +7,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use quota_ledger::{
-    Name,
+use quota_core::{
     decide::{self, Precondition, QuotaChange, Refusal},
     event::{Actor, QuotaRecord},
-    quota::{Manifest, manifest::Metadata, validation},
     state::{Head, QuotaView},
+};
+use quota_semantics::{
+    Name,
+    quota::{Manifest, manifest::Metadata, validation},
     uid::Uid,
 };
 

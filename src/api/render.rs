@@ -1,16 +1,18 @@
 //! A quota as a v1 ResourceQuota: as it is shown, and as it is stored.
 
 use http::HeaderValue;
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     event::{QuotaRecord, Sequence},
+    state::{Figure, Head, QuotaView},
+};
+use quota_semantics::{
+    Name, Timestamp,
     quantity::Quantity,
     quota::{
         Manifest, Spec,
         manifest::{API_VERSION, KIND, Metadata},
     },
     resource::ResourceList,
-    state::{Figure, Head, QuotaView},
 };
 use serde::Serialize;
 

@@ -9,12 +9,12 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderValue, StatusCode, header};
-use quota_ledger::{
+use quota_core::{
     decide,
     event::{Actor, Sequence},
     state::{self, Head, Promise},
-    uid::Uid,
 };
+use quota_semantics::uid::Uid;
 
 use super::{
     App, Caller, answer,

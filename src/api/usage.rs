@@ -3,12 +3,8 @@
 use std::collections::BTreeSet;
 
 use axum::{extract::State, response::Response};
-use quota_ledger::{
-    Name,
-    quantity::Quantity,
-    resource::ResourceList,
-    state::{Figure, Head, Totals},
-};
+use quota_core::state::{Figure, Head, Totals};
+use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
 use serde::Serialize;
 
 use super::{
@@ -62,7 +58,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn of(state: &quota_ledger::state::State, namespace: &str) -> Self {
+    pub(super) fn of(state: &quota_core::state::State, namespace: &str) -> Self {
         let quotas = state.quota_figures(namespace).into_iter();
         Self {
             totals: state.totals(namespace),

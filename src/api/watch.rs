@@ -11,7 +11,7 @@ use axum::{
 };
 use futures::{Stream, StreamExt as _, stream};
 use http::HeaderMap;
-use quota_ledger::event::{Entry, Sequence};
+use quota_core::event::{Entry, Sequence};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 

@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc};
 
-use quota_ledger::{
+use quota_core::decide::{Basis, Filed, Request};
+use quota_semantics::{
     Name, Timestamp,
-    decide::{Basis, Filed, Request},
     object::{Footprint, GroupResource, NoContext, Object, Traits, TypeMeta, plural},
     quantity::Quantity,
     quota::syntax,

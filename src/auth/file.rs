@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fmt};
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Pattern, Role, principal::ANONYMOUS_NAME, secret::without_tokens, token};

@@ -8,7 +8,8 @@ use std::{
 
 use axum::extract::FromRequestParts;
 use http::{Extensions, request::Parts};
-use quota_ledger::{Name, event::Actor};
+use quota_core::event::Actor;
+use quota_semantics::Name;
 use serde::{Deserialize, Serialize};
 
 use super::Pattern;

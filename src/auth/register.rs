@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use http::{HeaderMap, header};
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 
 use super::{Certificate, File, Principal, Token, token::Shown};
 use crate::metrics::AuthRefusal;

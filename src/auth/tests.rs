@@ -13,7 +13,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
-use quota_ledger::{Span, Timestamp};
+use quota_semantics::{Span, Timestamp};
 use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt as _;

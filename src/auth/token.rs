@@ -1,6 +1,6 @@
 //! The form of a bearer token: `qlt_ID_SECRET`. The id finds its record; only a hash of the whole is stored.
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use rustls::crypto::ring;
 
 use super::{Pattern, Role, file, secret::Secret};

@@ -14,10 +14,8 @@ mod signer;
 #[cfg(test)]
 mod tests;
 
-use quota_ledger::{
-    Timestamp,
-    journal::{self, Durable, FileReader, Hash, Reader as _},
-};
+use quota_journal::{Durable, FileReader, Hash, Reader as _};
+use quota_semantics::Timestamp;
 
 pub use file::{Stored, read_all};
 pub use signer::{Publisher, Settings, Signer, StartError};
@@ -67,7 +65,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// If the ledger cannot be read.
-    pub fn is_extended_by(&self, reader: &FileReader) -> Result<Extends, journal::Error> {
+    pub fn is_extended_by(&self, reader: &FileReader) -> Result<Extends, quota_journal::Error> {
         let last = reader.durable().sequence;
         if last < self.sequence {
             return Ok(Extends::TooShort { last });
@@ -80,7 +78,7 @@ impl Checkpoint {
                 Ok(Extends::Yes)
             }
             Some(Ok(_)) => Ok(Extends::Differs),
-            Some(Err(journal::Error::Compacted { .. })) => Ok(Extends::Compacted),
+            Some(Err(quota_journal::Error::Compacted { .. })) => Ok(Extends::Compacted),
             Some(Err(error)) => Err(error),
             None => Ok(Extends::TooShort { last }),
         }

@@ -6,7 +6,7 @@
 //! that a single entry is part of one.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use quota_ledger::journal::Hash;
+use quota_journal::Hash;
 
 use super::{
     Checkpoint,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_nats::jetstream;
-use quota_ledger::journal::{self, FileReader};
+use quota_journal::FileReader;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -78,7 +78,7 @@ pub enum StartError {
     },
     /// The ledger cannot be read.
     #[error(transparent)]
-    Journal(#[from] journal::Error),
+    Journal(#[from] quota_journal::Error),
 }
 
 /// Signs checkpoints of one ledger.

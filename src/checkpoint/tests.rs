@@ -1,11 +1,9 @@
 use std::{path::Path, sync::Arc};
 
-use quota_ledger::{
-    Span, Timestamp,
-    journal::{
-        Batch, FileJournal, FileReader, Hash, Journal as _, Options, Reader as _, disk::RealDisk,
-    },
+use quota_journal::{
+    Batch, FileJournal, FileReader, Hash, Journal as _, Options, Reader as _, disk::RealDisk,
 };
+use quota_semantics::{Span, Timestamp};
 
 use super::{
     Checkpoint, Extends,

@@ -1,6 +1,6 @@
 //! Ages as kubectl shows them: the two largest units that matter.
 
-use quota_ledger::{Span, Timestamp};
+use quota_semantics::{Span, Timestamp};
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;

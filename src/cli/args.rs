@@ -10,11 +10,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use quota_ledger::{Timestamp, quantity::Quantity};
+use quota_semantics::{Timestamp, quantity::Quantity};
 
 pub(crate) use bench::{Bench, Floor};
 pub(crate) use drift::Drift;
-pub(crate) use generate::{Certs, FailurePolicy, Generate, Webhook};
+pub(crate) use generate::{Bridge, Certs, FailurePolicy, Generate, Webhook};
 pub(crate) use ledger::{Jobs, Ledger, Place, Signed};
 pub(crate) use token::{CreateToken, Token};
 
@@ -25,7 +25,7 @@ use crate::config::Period;
 #[derive(Debug, Parser)]
 #[command(
     name = "quotactl",
-    version,
+    version = env!("BUILD_VERSION"),
     arg_required_else_help = true,
     after_help = "Exit codes: 0 done, granted, fits; 1 failure; 2 usage; 4 ledger damaged; \
                   10 denied, does not fit; 11 not found; 12 conflict, drift."

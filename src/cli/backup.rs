@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use quota_ledger::journal::{self, BackedUp, disk::RealDisk};
+use quota_journal::{BackedUp, disk::RealDisk};
 use serde_json::json;
 
 use super::{
@@ -18,10 +18,10 @@ pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
     let building = Building::begin(directory)?;
     let mut input = session.client.download(&Address::of(["v1", "backup"]))?;
     let name = Path::new("the backup that the daemon sends");
-    let made = journal::read_backup(&mut input, name, Arc::new(RealDisk), building.path());
+    let made = quota_journal::read_backup(&mut input, name, Arc::new(RealDisk), building.path());
     let made = made.map_err(|error| match error {
         // Nothing is wrong with the ledger: the way from there was cut.
-        journal::Error::Damaged(damage) => Failure::general(damage.to_string())
+        quota_journal::Error::Damaged(damage) => Failure::general(damage.to_string())
             .hint("the daemon's log says whether it was its doing: try again"),
         error => unread(error),
     })?;

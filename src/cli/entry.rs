@@ -133,6 +133,7 @@ fn detail(event: &Map<String, Value>) -> String {
         match (field.as_str(), value) {
             (known, _) if TOLD_ELSEWHERE.contains(&known) => {}
             ("footprint", footprint) => parts.push(amounts(footprint.get("resources"))),
+            ("resources", Value::Array(kinds)) => parts.extend(kinds.iter().map(watermark)),
             ("resources", amount) => parts.push(amounts(Some(amount))),
             ("spec", spec) => parts.push(amounts(spec.get("hard"))),
             ("was", was @ Value::Object(_)) => {
@@ -154,6 +155,15 @@ fn detail(event: &Map<String, Value>) -> String {
     }
     parts.retain(|part| !part.is_empty());
     parts.join(" ")
+}
+
+/// How far a kind has been shown.
+fn watermark(kind: &Value) -> String {
+    let resource = text(kind, "/resource");
+    match kind["absent"].as_bool() {
+        Some(true) => format!("{resource}=absent"),
+        _ => format!("{resource}={}", text(kind, "/watermark")),
+    }
 }
 
 fn amounts(value: Option<&Value>) -> String {
@@ -227,6 +237,13 @@ mod tests {
         );
         let ended = json!({"event": {"type": "ObjectEnded", "resource": "pods", "name": "web", "cause": {"by": "Drift"}}});
         assert_eq!(Told::of(&ended).detail, "cause=Drift");
+        let advanced = json!({"event": {"type": "WatermarksAdvanced", "source": "nats:OBJECTS", "clusterUid": "", "resources": [
+            {"resource": "pods", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 7, "absent": false},
+            {"resource": "widgets.example.com", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 0, "absent": true}]}});
+        assert_eq!(
+            Told::of(&advanced).detail,
+            "pods=2026-11-20T10:00:00Z widgets.example.com=absent"
+        );
         let wide = table(&[corrected], true).render(true);
         assert!(
             wide.contains("REASON") && wide.contains("INC-1042"),

@@ -1,6 +1,6 @@
 //! Figures of quotas: what is available, and how much of a limit is taken.
 
-use quota_ledger::quantity::Quantity;
+use quota_semantics::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use serde_json::{Value, json};
 
 use super::{

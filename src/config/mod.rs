@@ -1,25 +1,29 @@
-//! Configuration: built-in defaults, then `config.toml`, then the environment, then flags.
-//!
-//! [`schema`] says which keys there are, the shipped `config.toml` what they mean. Everything else
-//! is derived from those two: flags, environment names, help, suggestions.
+//! The configuration of `quotad`: [`schema`] says which keys there are, the shipped `config.toml` what they mean.
 
-mod flags;
-mod layers;
-mod problem;
-mod reference;
 pub mod schema;
-mod sources;
-mod text;
-mod units;
 mod validate;
 
 #[cfg(test)]
 mod tests;
 
-pub use flags::{Invocation, Task, parse};
-pub use layers::{Effective, load};
-pub use problem::{Origin, Problem, Problems};
-pub use schema::{Config, LogFormat, Nats, Snapshot};
-pub use sources::{DEFAULT_FILE, Sources};
-pub use text::redact;
-pub use units::{ParsePeriodError, ParseSizeError, Period, Size};
+pub use quota_service::config::{
+    Effective, Invocation, LogFormat, Origin, ParsePeriodError, ParseSizeError, Period, Problem,
+    Problems, Size, Sources, Task, load, parse, redact,
+};
+pub use schema::{Config, Nats, REVIEWED, Snapshot, WatermarkSource};
+
+impl quota_service::config::Schema for Config {
+    const PROGRAM: &'static str = "quotad";
+    const VERSION: &'static str = env!("BUILD_VERSION");
+    const ABOUT: &'static str =
+        "An event-sourced quota ledger with Kubernetes ResourceQuota semantics";
+    const EXIT_CODES: &'static str = "Exit codes: 0 stopped cleanly, 1 runtime failure, 2 usage, 3 configuration, \
+         4 ledger damaged, 5 poisoned (a write or fsync failed)";
+    const PREFIX: &'static str = "QUOTAD_";
+    const DEFAULT_FILE: &'static str = "config.toml";
+    const SHIPPED: &'static str = include_str!("../../config.toml");
+
+    fn validate(&self) -> Vec<quota_service::config::Finding> {
+        validate::validate(self)
+    }
+}

@@ -2,6 +2,8 @@ use std::io::Write as _;
 
 use tempfile::NamedTempFile;
 
+use quota_service::config::{Schema as _, entries, leaves_of_defaults};
+
 use super::*;
 
 fn file(text: &str) -> NamedTempFile {
@@ -10,7 +12,7 @@ fn file(text: &str) -> NamedTempFile {
     file
 }
 
-fn load_file(text: &str) -> Result<Effective, Problems> {
+fn load_file(text: &str) -> Result<Effective<Config>, Problems> {
     load_layers(text, &[], &[])
 }
 
@@ -18,7 +20,7 @@ fn load_layers(
     text: &str,
     environment: &[(&str, &str)],
     flags: &[(&str, &str)],
-) -> Result<Effective, Problems> {
+) -> Result<Effective<Config>, Problems> {
     let file = file(text);
     load(&Sources {
         file: Some(file.path().to_owned()),
@@ -34,7 +36,7 @@ fn load_layers(
 }
 
 /// Key, message and origin (without the name of the file) of every problem.
-fn problems(result: Result<Effective, Problems>) -> Vec<String> {
+fn problems(result: Result<Effective<Config>, Problems>) -> Vec<String> {
     let Problems(problems) = result.unwrap_err();
     let text = |problem: &Problem| match &problem.origin {
         Origin::File(_, line) => {
@@ -48,22 +50,22 @@ fn problems(result: Result<Effective, Problems>) -> Vec<String> {
 
 #[test]
 fn the_shipped_file_holds_every_key_with_its_default_and_a_comment() {
-    let table: toml::Table = reference::SHIPPED.parse().unwrap();
+    let table: toml::Table = Config::SHIPPED.parse().unwrap();
     assert_eq!(table, toml::Table::try_from(Config::default()).unwrap());
     assert_eq!(
-        load_file(reference::SHIPPED).unwrap().config,
+        load_file(Config::SHIPPED).unwrap().config,
         Config::default()
     );
 
-    let mut described: Vec<_> = reference::entries()
+    let mut described: Vec<_> = entries::<Config>()
         .into_iter()
         .map(|entry| entry.key)
         .collect();
     described.sort();
-    let mut keys: Vec<_> = layers::leaves_of_defaults().into_keys().collect();
+    let mut keys: Vec<_> = leaves_of_defaults::<Config>().into_keys().collect();
     keys.sort();
     assert_eq!(described, keys);
-    for entry in reference::entries() {
+    for entry in entries::<Config>() {
         assert!(!entry.comment.is_empty(), "{} has no comment", entry.key);
     }
 }
@@ -208,7 +210,7 @@ fn a_file_that_cannot_be_read_or_parsed_is_a_problem() {
         ..Sources::default()
     };
     assert!(
-        load(&missing)
+        load::<Config>(&missing)
             .unwrap_err()
             .to_string()
             .contains("cannot be read")
@@ -251,7 +253,7 @@ fn each_key_has_a_flag_before_and_after_the_subcommand() {
         "-c",
         "f.toml",
     ];
-    let invocation = parse(arguments).unwrap();
+    let invocation = parse::<Config>(arguments).unwrap();
     assert_eq!(invocation.task, Task::CheckConfig);
     assert_eq!(
         invocation.file.as_deref(),
@@ -262,9 +264,11 @@ fn each_key_has_a_flag_before_and_after_the_subcommand() {
         invocation.overrides,
         expected.map(|(k, v)| (k.to_owned(), v.to_owned()))
     );
-    assert_eq!(parse(["quotad"]).unwrap().task, Task::Run);
+    assert_eq!(parse::<Config>(["quotad"]).unwrap().task, Task::Run);
     assert_eq!(
-        parse(["quotad", "--data-dri=x"]).unwrap_err().exit_code(),
+        parse::<Config>(["quotad", "--data-dri=x"])
+            .unwrap_err()
+            .exit_code(),
         2
     );
 }

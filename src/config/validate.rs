@@ -1,12 +1,11 @@
 //! What the type of a value cannot say: ranges, and keys that need or exclude each other.
 
-use quota_ledger::admission::Charging;
+use quota_semantics::{admission::Charging, quota::syntax};
 use tracing_subscriber::EnvFilter;
 
-use super::{Config, Period, Size};
+use quota_service::config::Finding;
 
-/// A key and what is wrong with it.
-pub(super) type Finding = (&'static str, String);
+use super::{Config, Period, Size};
 
 /// Everything that is wrong with values that are well-formed each.
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
@@ -96,15 +95,22 @@ fn nats(config: &Config, findings: &mut Vec<Finding>) {
         word(&nats.subject),
         "must be one subject, as quota.objects.>",
     );
+    for resource in &nats.watermark_resources {
+        let complaints = syntax::subdomain(resource);
+        let holds = complaints.is_empty();
+        let message = format!("{resource:?}: {}", complaints.join("; "));
+        check(findings, "nats.watermark_resources", holds, message);
+    }
 }
 
 fn periods(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
     let reservations = &config.reservations;
-    let positive: [(&'static str, Period); 12] = [
+    let positive: [(&'static str, Period); 13] = [
         ("nats.connect_timeout", config.nats.connect_timeout),
         ("nats.max_backoff", config.nats.max_backoff),
         ("nats.poll_interval", config.nats.poll_interval),
+        ("nats.max_watermark_age", config.nats.max_watermark_age),
         ("reservations.default_ttl", reservations.default_ttl),
         ("reservations.max_ttl", reservations.max_ttl),
         ("snapshot.every", config.snapshot.every),

@@ -3,21 +3,20 @@
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
-use quota_ledger::{
-    journal::{self, FileJournal, FileReader},
-    replay,
-};
+use quota_journal::{FileJournal, FileReader};
+use quota_ledger::replay;
 use tokio_util::sync::CancellationToken;
 
 use super::rules::policy;
 use crate::{
-    config::Config,
+    config::{Config, WatermarkSource},
     denials,
     exit::{Exit, Failure, OrExit as _},
+    intake::nats,
     metrics, pauses,
     recovery::recover,
     upkeep::Upkeep,
-    writer::{self, Ledger, Threads, Watermark},
+    writer::{self, Ledger, Required, Threads, Watermark, now},
 };
 
 /// A ledger that is open, and its writer.
@@ -35,15 +34,19 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     let recovered = recovered.await.context("recovery failed")?;
     let recovered = recovered.map_err(|error| {
         let exit = exit_of(&error);
+        let context = match &error {
+            replay::Error::Journal(quota_journal::Error::Damaged(damage)) if damage.through.is_some() => {
+                "cannot open the ledger (`quotactl ledger repair --from` an archive or a backup puts damaged epochs \
+                 back; ledger.start_with_damage = true serves what does not need them)"
+            }
+            _ => "cannot open the ledger",
+        };
         Failure {
             exit,
-            error: anyhow::Error::new(error).context("cannot open the ledger"),
+            error: anyhow::Error::new(error).context(context),
         }
     })?;
-    let watermark = Arc::new(match config.nats.url {
-        None => Watermark::without_sources(),
-        Some(_) => Watermark::unknown(),
-    });
+    let watermark = Arc::new(watermark(config));
     let options = writer::Options {
         policy: policy(config)?,
         queue: config.limits.queue.get(),
@@ -57,7 +60,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     let file = config.data_dir.join("denials.ndjson");
     let kept = denials::start(&file, bounds);
     let (denials, denials_thread) = kept.map_err(|source| {
-        let error = journal::Error::io(file, "keep denials in", source);
+        let error = quota_journal::Error::io(file, "keep denials in", source);
         Failure {
             exit: exit_of_journal(&error),
             error: error.into(),
@@ -78,6 +81,25 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
         threads,
         denials_thread,
     })
+}
+
+/// Who says up to when everything has been seen.
+fn watermark(config: &Config) -> Watermark {
+    if config.nats.url.is_none() {
+        return Watermark::without_sources();
+    }
+    match config.nats.watermark {
+        WatermarkSource::Poll => Watermark::unknown(),
+        WatermarkSource::Bridge => Watermark::published(Required {
+            source: nats::principal(&config.nats).as_str().into(),
+            resources: config
+                .watermark_resources()
+                .iter()
+                .map(|resource| resource.as_str().into())
+                .collect(),
+            since: now(),
+        }),
+    }
 }
 
 /// The last snapshot makes the next start quick; without it nothing is lost.
@@ -129,9 +151,9 @@ fn exit_of(error: &replay::Error) -> Exit {
     }
 }
 
-pub(super) fn exit_of_journal(error: &journal::Error) -> Exit {
+pub(super) fn exit_of_journal(error: &quota_journal::Error) -> Exit {
     match error {
-        journal::Error::Damaged(_) => Exit::Damaged,
+        quota_journal::Error::Damaged(_) => Exit::Damaged,
         error if error.is_failed_write() => Exit::Poisoned,
         _ => Exit::Failure,
     }

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use quota_ledger::{
+use quota_core::decide::Policy;
+use quota_semantics::{
     admission::Charging,
-    decide::Policy,
     quota::{LimitedResource, limited},
 };
 

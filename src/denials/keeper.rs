@@ -10,7 +10,8 @@ use std::{
 };
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use quota_ledger::{Name, Span, Timestamp, event::Sequence};
+use quota_core::event::Sequence;
+use quota_semantics::{Name, Span, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -12,12 +12,12 @@ mod tests;
 use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
 
 use crossbeam_channel::{Sender, TrySendError};
-use quota_ledger::{
-    Name,
+use quota_core::{
     decide::{Refusal, Request},
     event::{Actor, Sequence},
     state::Head,
 };
+use quota_semantics::Name;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 

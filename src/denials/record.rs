@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     decide::{LookedAt, Refusal, Request},
     event::Actor,
-    quantity::Quantity,
-    resource::ResourceList,
     state::Head,
-    uid::Uid,
 };
+use quota_semantics::{Name, Timestamp, quantity::Quantity, resource::ResourceList, uid::Uid};
 use serde::Serialize;
 
 use crate::reason::Reason;

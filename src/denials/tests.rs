@@ -1,16 +1,15 @@
 use std::time::Duration;
 
-use quota_ledger::{
-    Span, Timestamp,
+use quota_core::{
     decide::{Basis, Denied, Looked, LookedAt, Request},
     event::Actor,
-    object::Footprint,
     state::Head,
-    uid::Uid,
 };
+use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
 use super::{Bounds, Query, keeper::Keeper, record::Noted};
-use quota_ledger::{admission::Denial, decide::Refusal};
+use quota_core::decide::Refusal;
+use quota_semantics::admission::Denial;
 
 fn request(namespace: &str, uid: &str) -> Request {
     let mut footprint = Footprint::default();

@@ -2,7 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use quota_ledger::{replay::Until, state::State};
+use quota_core::state::State;
+use quota_ledger::replay::Until;
 
 /// How many states are kept.
 const STATES: usize = 4;

@@ -15,13 +15,10 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
-use quota_ledger::{
-    Timestamp,
-    event::Sequence,
-    journal::{self, FileReader, Reader as _},
-    replay::{self, Until},
-    state::State,
-};
+use quota_core::{event::Sequence, state::State};
+use quota_journal::{FileReader, Reader as _};
+use quota_ledger::replay::{self, Until};
+use quota_semantics::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::metrics::{self, Limit};
@@ -71,8 +68,8 @@ pub enum Error {
     Replay(#[from] replay::Error),
 }
 
-impl From<journal::Error> for Error {
-    fn from(error: journal::Error) -> Self {
+impl From<quota_journal::Error> for Error {
+    fn from(error: quota_journal::Error) -> Self {
         Self::Replay(error.into())
     }
 }

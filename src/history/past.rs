@@ -5,13 +5,13 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     event::{Entry, Sequence},
-    journal::{FileReader, Reader as _, SnapshotInfo},
-    replay::{self, Until},
     state::State,
 };
+use quota_journal::{FileReader, Reader as _, SnapshotInfo};
+use quota_ledger::replay::{self, Until};
+use quota_semantics::Timestamp;
 
 use super::Error;
 use crate::metrics::{self, Limit};
@@ -124,7 +124,7 @@ impl Past {
 
     fn load(&self, info: &SnapshotInfo) -> Result<State, Error> {
         if let Some(damage) = self.reader.snapshots().verify(info)? {
-            return Err(quota_ledger::journal::Error::from(damage).into());
+            return Err(quota_journal::Error::from(damage).into());
         }
         Ok(replay::load(&self.reader, info)?)
     }

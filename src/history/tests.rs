@@ -3,20 +3,18 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 use bytes::Bytes;
 use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
-use quota_ledger::{
-    Span, Timestamp, codec,
+use quota_core::{
+    codec,
     decide::{self, Basis, Policy, Request, Verdict},
     desk::{Desk, Open},
     event::{Actor, Entry},
-    journal::{
-        Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention,
-        disk::RealDisk,
-    },
-    object::Footprint,
-    replay::Until,
     state::State,
-    uid::Uid,
 };
+use quota_journal::{
+    Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention, disk::RealDisk,
+};
+use quota_ledger::replay::Until;
+use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
 use super::{Error, History};
 use crate::intake::payload;
@@ -324,10 +322,10 @@ async fn the_backup_of_a_compacted_ledger_answers_the_same() {
     assert!(reader.kept_from() > 1);
     let into = recorded.directory.path().join("backup");
     let (mut bytes, disk) = (Vec::new(), Arc::new(RealDisk));
-    let made = quota_ledger::journal::write_backup(&reader, &mut bytes).unwrap();
+    let made = quota_journal::write_backup(&reader, &mut bytes).unwrap();
     assert_eq!(made.last, reader.durable());
-    quota_ledger::journal::read_backup(&mut bytes.as_slice(), &into, disk, &into).unwrap();
-    let found = quota_ledger::journal::verify(Arc::new(RealDisk), &into, None, &()).unwrap();
+    quota_journal::read_backup(&mut bytes.as_slice(), &into, disk, &into).unwrap();
+    let found = quota_journal::verify(Arc::new(RealDisk), &into, None, &()).unwrap();
     assert_eq!(found.damages, []);
     let (_copied, copy, _) =
         FileJournal::open(Arc::new(RealDisk), &into, Options::default()).unwrap();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quota_ledger::{Name, event::Actor};
+use quota_core::event::Actor;
+use quota_semantics::Name;
 
 use super::{
     payload::Reader,

@@ -3,12 +3,13 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use quota_ledger::{
-    Name, Timestamp, decide,
+use quota_core::{
+    decide,
     event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
     size,
     source::{self, Item},
 };
+use quota_semantics::{Name, Timestamp};
 
 use super::{
     cut,
@@ -20,7 +21,7 @@ use crate::{
     writer::{Ledger, Sitting, Unavailable},
 };
 
-pub use quota_ledger::source::{Consumed, Recorded};
+pub use quota_core::source::{Consumed, Recorded};
 
 /// A chunk is full at this size, in bytes, so that its entries fit into one batch with those of others.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
@@ -58,14 +59,28 @@ impl Chunk {
 
     fn take(&mut self, incoming: Incoming, received: impl FnOnce() -> Option<(Name, Timestamp)>) {
         self.size += incoming.size;
-        match (incoming.sighting, incoming.relist) {
-            (Some(sighting), _) => self.items.push(Item::Sighting(sighting)),
-            (None, Some(relist)) => self.items.push(Item::Relist {
+        let Incoming {
+            sighting,
+            relist,
+            bookmark,
+            ..
+        } = incoming;
+        let item = match (sighting, relist, bookmark) {
+            (Some(sighting), ..) => Item::Sighting(sighting),
+            (None, Some(relist), _) => Item::Relist {
                 relist,
                 received: received(),
-            }),
-            (None, None) => self.ignored += 1,
-        }
+            },
+            (None, None, Some(bookmark)) => Item::Bookmark {
+                bookmark,
+                received: received().map(|(_, time)| time),
+            },
+            (None, None, None) => {
+                self.ignored += 1;
+                return;
+            }
+        };
+        self.items.push(item);
     }
 
     /// Takes in an event that was not understood, as a dead letter of `source` at `position`.
@@ -73,6 +88,7 @@ impl Chunk {
         let Rejected {
             rejection,
             reason,
+            resource,
             text,
             ..
         } = rejected;
@@ -83,12 +99,13 @@ impl Chunk {
         cut(&mut payload, DEAD_LETTER_MAX_BYTES);
         self.size += size::ENTRY + payload.len() + reason.len();
         let (source, reason, payload) = (source.clone(), reason.into(), payload.into());
-        self.items.push(Item::Rejected(DeadLetter {
+        let letter = DeadLetter {
             source,
             position,
             reason,
             payload,
-        }));
+        };
+        self.items.push(Item::Rejected { letter, resource });
     }
 
     /// Notes that positions of a source were lost before they could be consumed, before anything that stands behind

@@ -1,12 +1,12 @@
 //! The end of relists: what was not listed is ended, some objects at a time, so that nobody has to wait for it.
 
-use quota_ledger::{
-    Name,
+use quota_core::{
     decide::{self, Relist},
     event::{Actor, Event, RelistOutcome},
     source,
     state::RelistView,
 };
+use quota_semantics::Name;
 
 use super::record::patiently;
 use crate::{
@@ -54,7 +54,7 @@ pub(super) async fn follow(
 /// # Errors
 /// [`Unavailable::Stopped`].
 pub async fn finish(ledger: &Ledger) -> Result<(), Unavailable> {
-    while let Some(relist) = ledger.peek(quota_ledger::state::State::closed_relist) {
+    while let Some(relist) = ledger.peek(quota_core::state::State::closed_relist) {
         sweep(ledger, &relist).await?;
     }
     Ok(())
@@ -83,7 +83,7 @@ async fn sweep(ledger: &Ledger, relist: &RelistView) -> Result<(), Unavailable> 
 async fn decide_on(
     ledger: &Ledger,
     relist: &RelistView,
-    decision: impl Fn(&quota_ledger::state::State, &RelistView, quota_ledger::Timestamp) -> Vec<Event>
+    decision: impl Fn(&quota_core::state::State, &RelistView, quota_semantics::Timestamp) -> Vec<Event>
     + Clone
     + Send
     + 'static,

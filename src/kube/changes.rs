@@ -11,11 +11,11 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use quota_ledger::{
-    Name,
+use quota_core::{
     event::{Entry, Event, QuotaRecord, Sequence},
     state::State,
 };
+use quota_semantics::Name;
 use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -332,12 +332,8 @@ fn some_of(state: &State, after: &str) -> (Vec<Arc<QuotaRecord>>, Option<Name>, 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quota_ledger::{
-        Timestamp,
-        event::{Actor, QuotaRecord},
-        quota::Spec,
-        uid::Uid,
-    };
+    use quota_core::event::{Actor, QuotaRecord};
+    use quota_semantics::{Timestamp, quota::Spec, uid::Uid};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! What holds of all patches and of all managers of fields.
 
 use proptest::{collection::btree_map, prelude::*};
-use quota_ledger::{Timestamp, quota::Manifest};
+use quota_semantics::{Timestamp, quota::Manifest};
 use serde_json::{Map, Value, json};
 
 use super::{fields, patch, protobuf};

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use axum::{Router, extract::FromRequestParts, routing::get};
 use http::request::Parts;
-use quota_ledger::{
+use quota_core::{
     event::{Actor, Sequence},
     state::{QuotaView, State},
 };
@@ -50,8 +50,8 @@ use tokio_util::sync::CancellationToken;
 use self::{changes::Changes, object::Object, status::Failure};
 use crate::{auth::Principal, config::Config, writer::Ledger};
 
-const VERSION: &str = quota_ledger::quota::manifest::API_VERSION;
-const KIND: &str = quota_ledger::quota::manifest::KIND;
+const VERSION: &str = quota_semantics::quota::manifest::API_VERSION;
+const KIND: &str = quota_semantics::quota::manifest::KIND;
 const PLURAL: &str = "resourcequotas";
 const NAMESPACE_KIND: &str = "Namespace";
 const NAMESPACES: &str = "namespaces";

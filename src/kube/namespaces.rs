@@ -5,7 +5,8 @@ use axum::{
     extract::{Path, State},
     response::{IntoResponse, Response},
 };
-use quota_ledger::{Name, event::Sequence};
+use quota_core::event::Sequence;
+use quota_semantics::Name;
 use serde_json::{Value, json};
 
 use super::{

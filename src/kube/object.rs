@@ -2,13 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use quota_ledger::{
-    Name,
+use quota_core::{
     event::{QuotaRecord, Sequence},
-    quantity::Quantity,
-    quota::Manifest,
     state::{Figure, QuotaView},
 };
+use quota_semantics::{Name, quantity::Quantity, quota::Manifest};
 use serde_json::{Value, json};
 
 use super::status::{Failure, Result};

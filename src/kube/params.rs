@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Query};
 use http::{HeaderMap, header, request::Parts};
-use quota_ledger::event::Sequence;
+use quota_core::event::Sequence;
 use serde::{Deserialize, Deserializer};
 
 use super::{

@@ -6,11 +6,11 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use quota_ledger::{
-    Name,
+use quota_core::{
     event::Sequence,
     state::{self, QuotaView},
 };
+use quota_semantics::Name;
 use serde_json::{Value, json};
 
 use super::{

@@ -8,13 +8,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
-use quota_ledger::{
-    Name,
+use quota_core::{
     decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota},
     event::{Actor, Event, Sequence},
     state::State as Ledger,
-    uid::Uid,
 };
+use quota_semantics::{Name, uid::Uid};
 
 use super::{
     Caller, Kube,
@@ -197,7 +196,7 @@ impl Decision {
     fn decide(
         &self,
         state: &Ledger,
-        now: quota_ledger::Timestamp,
+        now: quota_semantics::Timestamp,
     ) -> std::result::Result<Vec<Event>, Refusal> {
         match &self.mark {
             Some(change) => set_quota(state, now, change),

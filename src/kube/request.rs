@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
-use quota_ledger::{
-    Name,
+use quota_core::{
     decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota},
     event::{Actor, Sequence},
+};
+use quota_semantics::{
+    Name,
     quota::{Manifest, validation},
     uid::Uid,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::Name;
+use quota_semantics::Name;
 
 /// Requirements that labels must all meet; none: everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

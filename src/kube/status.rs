@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
-use quota_ledger::quota::FieldError;
+use quota_semantics::quota::FieldError;
 
 use super::{KIND, PLURAL};
 use crate::writer::Unavailable;
@@ -297,8 +297,8 @@ mod tests {
         assert_eq!(Failure::not_found("nosuch").to_json(), expected);
         let manifest =
             br#"{"metadata":{"name":"bad","namespace":"wire"},"spec":{"hard":{"pods":"-1"}}}"#;
-        let manifest = quota_ledger::quota::Manifest::from_json(manifest).unwrap();
-        let errors = quota_ledger::quota::validation::validate_create(&manifest);
+        let manifest = quota_semantics::quota::Manifest::from_json(manifest).unwrap();
+        let errors = quota_semantics::quota::validation::validate_create(&manifest);
         let invalid = Failure::invalid("bad", &errors).to_json();
         let why = "Invalid value: \"-1\": must be greater than or equal to 0";
         assert_eq!(

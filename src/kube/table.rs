@@ -1,6 +1,7 @@
 //! Tables: what `kubectl get` shows.
 
-use quota_ledger::{Span, Timestamp, quantity::Quantity, state::Figure};
+use quota_core::state::Figure;
+use quota_semantics::{Span, Timestamp, quantity::Quantity};
 use serde_json::{Value, json};
 
 use super::{

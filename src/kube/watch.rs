@@ -9,7 +9,8 @@ use axum::{
 use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, header};
-use quota_ledger::{Name, event::Sequence};
+use quota_core::event::Sequence;
+use quota_semantics::Name;
 use serde_json::{Value, json};
 use tokio::{
     sync::{OwnedSemaphorePermit, mpsc},

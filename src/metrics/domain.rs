@@ -1,6 +1,6 @@
 //! The ledger's own words as label values.
 
-use quota_ledger::{
+use quota_core::{
     decide::Refusal,
     event::{Entry, Event},
     state::End,

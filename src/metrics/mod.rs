@@ -36,6 +36,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     handle: PrometheusHandle,
     quotas: OnceLock<Box<dyn QuotaSource>>,
+    before_scrape: OnceLock<Box<dyn Fn() + Send + Sync>>,
     series: usize,
 }
 
@@ -50,6 +51,7 @@ pub fn install(series: usize) -> Result<Metrics, BuildError> {
     Ok(Metrics(Arc::new(Inner {
         handle,
         quotas: OnceLock::new(),
+        before_scrape: OnceLock::new(),
         series,
     })))
 }
@@ -101,26 +103,23 @@ fn combinations(labels: &[table::LabelKey]) -> Vec<Vec<(&'static str, &'static s
 }
 
 impl Metrics {
-    /// Of a recorder that nothing is recorded by.
-    #[cfg(test)]
-    pub(crate) fn detached() -> Self {
-        let handle = builder().unwrap().build_recorder().handle();
-        Self(Arc::new(Inner {
-            handle,
-            quotas: OnceLock::new(),
-            series: 0,
-        }))
-    }
-
     /// Names the owner of the quotas, once there is one; later calls change nothing.
     pub fn set_quotas(&self, source: impl QuotaSource + 'static) {
         let _ = self.0.quotas.set(Box::new(source));
+    }
+
+    /// Has metrics set at each scrape that change by themselves, as ages do; later calls change nothing.
+    pub fn before_scrape(&self, set: impl Fn() + Send + Sync + 'static) {
+        let _ = self.0.before_scrape.set(Box::new(set));
     }
 
     /// All metrics in the Prometheus text format, version 0.0.4. Takes time in proportion to the
     /// number of quotas, so call it where blocking is allowed.
     #[must_use]
     pub fn render(&self) -> String {
+        if let Some(set) = self.0.before_scrape.get() {
+            set();
+        }
         let mut text = self.0.handle.render();
         if let Some(source) = self.0.quotas.get() {
             quotas::render(&mut text, source.as_ref(), self.0.series);

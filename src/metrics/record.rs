@@ -96,6 +96,12 @@ pub fn stream_lag(messages: u64, age: Duration) {
     gauge!(table::STREAM_LAG.name).set(age);
 }
 
+/// How long ago a publisher said that it has shown all of a kind.
+pub fn watermark_age(resource: &str, age: Duration) {
+    let labels = [("resource", resource.to_owned())];
+    gauge!(table::WATERMARK_AGE.name, &labels).set(age);
+}
+
 /// Whether the stream is connected.
 pub fn stream_connected(connected: bool) {
     gauge!(table::STREAM_CONNECTED.name).set(f64::from(u8::from(connected)));

@@ -116,7 +116,9 @@ table! {
     STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages" []
         "Messages in the stream that are not consumed yet."
     STREAM_LAG Gauge "quota_ledger_stream_lag_seconds" []
-        "Age of the newest state that the stream is known to be consumed to."
+        "How long ago the stream was last known to be consumed to its end, or since the start; grows while NATS is gone."
+    WATERMARK_AGE Gauge "quota_ledger_watermark_age_seconds" [open("resource")]
+        "How long ago the publisher last said that it has shown all of a kind, or the start; with nats.watermark = bridge."
     STREAM_CONNECTED Gauge "quota_ledger_stream_connected" []
         "1 while the stream is connected, else 0; absent if none is configured."
     SNAPSHOT_DURATION LONG_SECONDS "quota_ledger_snapshot_duration_seconds" []

@@ -3,7 +3,9 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use parking_lot::RwLock;
-use quota_ledger::{batcher::Batcher, journal::Journal, state::State};
+use quota_core::state::State;
+use quota_journal::Journal;
+use quota_ledger::batcher::Batcher;
 
 use super::{
     Answer, Job, Options, Sitting, Watermark,
@@ -43,6 +45,7 @@ impl<J: Journal> Decider<J> {
         watermark: Arc<Watermark>,
         options: Options,
     ) -> Self {
+        watermark.follow(&state.read());
         Self {
             inbox,
             taken: VecDeque::new(),
@@ -113,6 +116,7 @@ impl<J: Journal> Decider<J> {
                 break;
             }
         }
+        self.watermark.follow(&state);
     }
 
     fn until_due(&self) -> Duration {

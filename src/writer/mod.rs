@@ -16,20 +16,20 @@ use std::sync::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     decide::Policy,
     desk::Desk,
     event::{Entry, Sequence},
-    journal::{Durable, Journal},
     state::{Image, State},
 };
+use quota_journal::{Durable, Journal};
+use quota_semantics::Timestamp;
 use tokio::{
     runtime::Handle,
     sync::{broadcast, oneshot, watch},
 };
 
-pub use watermark::Watermark;
+pub use watermark::{Required, Watermark};
 
 use self::{inbox::Inbox, syncer::Syncer};
 use crate::{denials::Denials, metrics};
@@ -114,7 +114,7 @@ pub fn start<J: Journal + 'static>(
     durable: Durable,
     watermark: Arc<Watermark>,
     options: Options,
-    failed: impl FnOnce(&quota_ledger::journal::Error) + Send + 'static,
+    failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<J>)> {
     let inbox = Arc::new(Inbox::new(options.queue));
     let (durable_out, durable) = watch::channel(durable);
@@ -164,7 +164,7 @@ impl<J> Threads<J> {
     ///
     /// # Errors
     /// The failed write or fsync, if there was one.
-    pub fn join(self) -> Result<J, quota_ledger::journal::Error> {
+    pub fn join(self) -> Result<J, quota_journal::Error> {
         if self.decider.join().is_err() {
             tracing::error!("the deciding thread panicked");
         }

@@ -7,10 +7,8 @@ use std::sync::{
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use quota_ledger::{
-    batcher::{Closed, Durably},
-    journal::{Durable, Error, Journal},
-};
+use quota_journal::{Durable, Error, Journal};
+use quota_ledger::batcher::{Closed, Durably};
 use tokio::{
     runtime::Handle,
     sync::{broadcast, watch},

@@ -1,10 +1,8 @@
 use std::thread;
 
-use quota_ledger::{
-    event::{Actor, Event},
-    journal::{self, Error},
-    uid::Uid,
-};
+use quota_core::event::{Actor, Event};
+use quota_journal::Error;
+use quota_semantics::uid::Uid;
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::*;
@@ -16,7 +14,7 @@ struct Memory {
 }
 
 impl Journal for Memory {
-    fn append(&mut self, batch: journal::Batch) -> Result<(), Error> {
+    fn append(&mut self, batch: quota_journal::Batch) -> Result<(), Error> {
         self.last = batch.last_sequence();
         Ok(())
     }

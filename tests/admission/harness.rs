@@ -13,12 +13,14 @@ use axum::{Router, body::Body};
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use parking_lot::{Condvar, Mutex};
-use quota_ledger::{
-    Name,
-    admission::Charging,
+use quota_core::{
     decide::{self, Policy, QuotaChange, Sighting, Verdict},
     event::{Actor, Observed},
-    journal::{self, Batch, Durable, FileJournal, Journal},
+};
+use quota_journal::{Batch, Durable, FileJournal, Journal};
+use quota_semantics::{
+    Name,
+    admission::Charging,
     object::{GroupResource, NoContext},
     quota::Spec,
     uid::Uid,
@@ -73,11 +75,11 @@ pub(crate) struct Gated {
 }
 
 impl Journal for Gated {
-    fn append(&mut self, batch: Batch) -> Result<(), journal::Error> {
+    fn append(&mut self, batch: Batch) -> Result<(), quota_journal::Error> {
         self.journal.append(batch)
     }
 
-    fn sync(&mut self) -> Result<Durable, journal::Error> {
+    fn sync(&mut self) -> Result<Durable, quota_journal::Error> {
         self.gate.pass();
         self.journal.sync()
     }
@@ -153,7 +155,7 @@ impl World {
             data_dir: directory.path().join("data"),
             ..Config::default()
         };
-        let recovered = recover(&config, quota_ledger::journal::Pauses::default()).unwrap();
+        let recovered = recover(&config, quota_journal::Pauses::default()).unwrap();
         let options = writer::Options {
             policy: rules.policy.clone(),
             queue: room.0,

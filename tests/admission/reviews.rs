@@ -1,6 +1,7 @@
 //! What becomes of each kind of review.
 
-use quota_ledger::{decide::Sighting, uid::Uid};
+use quota_core::decide::Sighting;
+use quota_semantics::uid::Uid;
 use quotad::writer::Watermark;
 use serde_json::{Value, json};
 

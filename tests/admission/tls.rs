@@ -3,7 +3,7 @@
 use std::{fs, net::SocketAddr, path::Path, process::Command, sync::Arc};
 
 use http::StatusCode;
-use quota_ledger::event::Event;
+use quota_core::event::Event;
 use quotad::{
     admission::{BODY_BYTES_MAX, ROUTE},
     config::{Config, schema},
@@ -251,7 +251,7 @@ async fn certificates_are_changed_under_load_and_no_review_fails() {
             served
                 .world
                 .ledger
-                .peek(quota_ledger::state::State::pending_count)
+                .peek(quota_core::state::State::pending_count)
         )
     );
     served.stopped().await;

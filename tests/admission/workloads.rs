@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use quota_ledger::{admission::Charging, decide::Sighting};
+use quota_core::decide::Sighting;
+use quota_semantics::admission::Charging;
 use quotad::{intake::payload::Reader, writer::now};
 use serde_json::{Value, json};
 

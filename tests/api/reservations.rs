@@ -23,10 +23,10 @@ async fn a_grant_says_what_is_held_and_where_it_is_found() {
     assert!(granted.body.get("lagging").is_none());
     let time = |field: &str| {
         let text = granted.body[field].as_str().unwrap();
-        text.parse::<quota_ledger::Timestamp>().unwrap()
+        text.parse::<quota_semantics::Timestamp>().unwrap()
     };
     let held = time("expirationTime").since(time("createdTime"));
-    assert_eq!(held, quota_ledger::Span::from_seconds(60));
+    assert_eq!(held, quota_semantics::Span::from_seconds(60));
 
     let location = granted.header("location");
     assert_eq!(location, "/v1/namespaces/a/reservations/u%2F1");

@@ -11,11 +11,8 @@ use std::{
 use axum::{Router, body::Body};
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use quota_ledger::{
-    decide::Policy,
-    journal::{FileJournal, Options, disk::RealDisk},
-    state::State,
-};
+use quota_core::{decide::Policy, state::State};
+use quota_journal::{FileJournal, Options, disk::RealDisk};
 use quotad::{
     api::{self, App, Parts, Sources},
     config::Config,

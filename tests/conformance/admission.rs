@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::{
+use quota_semantics::{
     Name, Timestamp,
     admission::{self, Attempt, Charge, Denial, Limit, Operation},
     object::{GroupResource, Object},

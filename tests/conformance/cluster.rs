@@ -1,8 +1,8 @@
 //! Objects, and the cluster around them, as the vectors give them.
 
-use quota_ledger::{
+use quota_semantics::{
     Name, Timestamp,
-    object::{Context, GroupResource, Metadata, Object, OwningPod},
+    object::{Context, GroupResource, Metadata, NoContext, Object, OwningPod},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -19,8 +19,33 @@ pub(crate) fn object(kind: &GroupResource, json: &str) -> Result<Option<Object>,
     if json == "null" {
         return Ok(None);
     }
-    let object = Object::from_json(kind, json.as_bytes());
-    object.map(Some).map_err(|error| error.to_string())
+    let object = Object::from_json(kind, json.as_bytes()).map_err(|error| error.to_string())?;
+    pruned_counts_the_same(kind, &object)?;
+    Ok(Some(object))
+}
+
+/// An object that was read and written again says the same of all that counts.
+fn pruned_counts_the_same(kind: &GroupResource, object: &Object) -> Result<(), String> {
+    const NAMES: [&str; 4] = [
+        "requests.cpu",
+        "requests.memory",
+        "limits.cpu",
+        "limits.memory",
+    ];
+    let text = serde_json::to_vec(object).map_err(|error| error.to_string())?;
+    let pruned = Object::from_json(kind, &text).map_err(|error| error.to_string())?;
+    let same = [Timestamp::EPOCH, Timestamp::MAX].iter().all(|now| {
+        pruned.footprint(kind, *now, &NoContext) == object.footprint(kind, *now, &NoContext)
+    }) && pruned.lapse() == object.lapse()
+        && pruned.metadata() == object.metadata()
+        && pruned.missing_requirements(&NAMES) == object.missing_requirements(&NAMES);
+    match same {
+        true => Ok(()),
+        false => Err(format!(
+            "pruned, it counts differently: {}",
+            String::from_utf8_lossy(&text)
+        )),
+    }
 }
 
 /// `input.context`, and the clock.

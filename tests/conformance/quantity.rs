@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use quota_ledger::quantity::{Quantity, Scale};
+use quota_semantics::quantity::{Quantity, Scale};
 use serde_json::Value;
 
 use super::vectors::{Case, same, same_text};
@@ -13,7 +13,7 @@ pub(crate) fn run(case: &Case) -> Result<(), String> {
         "parse" => parsed(
             case.text("s")
                 .parse()
-                .map_err(|error: quota_ledger::quantity::ParseError| error.to_string()),
+                .map_err(|error: quota_semantics::quantity::ParseError| error.to_string()),
             expected,
         ),
         "json" => {

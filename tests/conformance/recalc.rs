@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::{
+use quota_semantics::{
     Name, Timestamp,
     object::{Evaluator, Footprint, GroupResource, NoContext},
     quota::{

@@ -1,6 +1,6 @@
 //! Which objects a quota is for.
 
-use quota_ledger::{
+use quota_semantics::{
     Timestamp,
     object::{Context, Evaluator, Traits},
     quota::{
@@ -72,7 +72,7 @@ fn same_scopes(what: &str, ours: &[Scope<'_>], theirs: &Value) -> Result<(), Str
 fn quota_matches(case: &Case, context: &dyn Context) -> Result<(), String> {
     let quota: Quota = case.read("quota")?;
     let kind = cluster::kind(case);
-    let names = quota.status.hard.names().map(quota_ledger::Name::as_str);
+    let names = quota.status.hard.names().map(quota_semantics::Name::as_str);
     let owned = Evaluator::of(&kind).matching(names, context);
     match scopes::matches(&quota.spec, &traits(case)?) {
         Ok(all_match) => same(

@@ -1,6 +1,6 @@
 //! What one object counts for.
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 
 use super::{
     cluster::{self, Cluster},

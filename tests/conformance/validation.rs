@@ -1,6 +1,6 @@
 //! Validation of ResourceQuota objects and of the admission configuration.
 
-use quota_ledger::quota::{FieldError, Manifest, limited, validation};
+use quota_semantics::quota::{FieldError, Manifest, limited, validation};
 use serde_json::{Value, json};
 
 use super::vectors::{Case, same};

@@ -2,13 +2,31 @@
 
 use std::{collections::BTreeMap, env, fmt::Debug, fs, panic, path::PathBuf};
 
-use quota_ledger::resource::ResourceList;
+use quota_semantics::resource::ResourceList;
 use serde_json::{Value, value::RawValue};
 
 use super::deviations;
 
 /// Runs one case; the error says briefly what is different.
-pub(crate) type Run = fn(&Case) -> Result<(), String>;
+pub(crate) type Run<C> = fn(&C) -> Result<(), String>;
+
+/// A line of a file.
+pub(crate) trait Line: serde::de::DeserializeOwned + panic::RefUnwindSafe {
+    fn id(&self) -> &str;
+}
+
+impl Line for Case {
+    fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// A line that is read as it is, for lack of quantities that are numbers.
+impl Line for Value {
+    fn id(&self) -> &str {
+        self["id"].as_str().unwrap_or_default()
+    }
+}
 
 /// One line of a file. The input is kept as text, since a `Value` forgets how numbers are written.
 #[derive(serde::Deserialize)]
@@ -44,8 +62,11 @@ pub(crate) struct Outcome {
 }
 
 /// The cases of a file; none if there is no such file.
-pub(crate) fn read(name: &str) -> Option<Vec<Result<Case, String>>> {
-    let text = fs::read_to_string(folder().join(format!("{name}.jsonl"))).ok()?;
+pub(crate) fn read<C: Line>(name: &str) -> Option<Vec<Result<C, String>>> {
+    let file = format!("{name}.jsonl");
+    let text = fs::read_to_string(folder().join(&file))
+        .or_else(|_| fs::read_to_string(folder().join("groups").join(&file)));
+    let text = text.ok()?;
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     Some(
         lines
@@ -60,7 +81,7 @@ fn folder() -> PathBuf {
 }
 
 /// Runs all cases. A panic fails its case only, and a listed deviation must deviate.
-pub(crate) fn run_file(cases: &[Result<Case, String>], run: Run) -> Outcome {
+pub(crate) fn run_file<C: Line>(cases: &[Result<C, String>], run: Run<C>) -> Outcome {
     let mut outcome = Outcome::default();
     for (line, case) in cases.iter().enumerate() {
         let case = match case {
@@ -74,12 +95,12 @@ pub(crate) fn run_file(cases: &[Result<Case, String>], run: Run) -> Outcome {
         };
         let result =
             panic::catch_unwind(|| run(case)).unwrap_or_else(|_| Err("panicked".to_owned()));
-        match (result, deviations::reason(&case.id)) {
+        match (result, deviations::reason(case.id())) {
             (Ok(()), None) | (Err(_), Some(_)) => outcome.passed += 1,
-            (Err(reason), None) => outcome.failures.push((case.id.clone(), reason)),
+            (Err(reason), None) => outcome.failures.push((case.id().to_owned(), reason)),
             (Ok(()), Some(_)) => {
                 outcome.failures.push((
-                    case.id.clone(),
+                    case.id().to_owned(),
                     "listed as a deviation, but conforms".to_owned(),
                 ));
             }

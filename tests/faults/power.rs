@@ -11,10 +11,8 @@ use std::{
     },
 };
 
-use quota_ledger::{
-    journal::{disk::RealDisk, verify},
-    uid::Uid,
-};
+use quota_journal::{disk::RealDisk, verify};
+use quota_semantics::uid::Uid;
 use quotad::{config::Config, recovery::recover};
 
 use crate::{
@@ -78,7 +76,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         ..Config::default()
     };
     config.retention.archive_dir = Some(archive);
-    let recovered = match recover(&config, quota_ledger::journal::Pauses::default()) {
+    let recovered = match recover(&config, quota_journal::Pauses::default()) {
         Ok(recovered) => recovered,
         Err(error) => {
             wrong.push(format!("it does not open: {error}"));

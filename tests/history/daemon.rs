@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use quota_ledger::{Span, Timestamp, resource::ResourceList};
+use quota_semantics::{Span, Timestamp, resource::ResourceList};
 use quotad::writer;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -11,13 +11,13 @@ mod support;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use quota_ledger::{
-    Span, Timestamp,
+use quota_core::{
     decide::{self, Verdict},
     desk::{Desk, Open},
     event::Actor,
     state::State,
 };
+use quota_semantics::{Span, Timestamp};
 use quotad::intake::payload::Reader;
 
 use recording::{Recording, compare};
@@ -53,7 +53,7 @@ impl Ledger {
         }
     }
 
-    fn record(&mut self, events: Vec<quota_ledger::event::Event>, now: Timestamp) {
+    fn record(&mut self, events: Vec<quota_core::event::Event>, now: Timestamp) {
         let mut open = Open::default();
         Desk::new(&mut self.state, &mut open, now).record(&self.actor, events);
     }
@@ -81,7 +81,7 @@ fn every_checkpoint_has_the_numbers_of_the_real_controller() {
         ledger.reach(now);
         compared += compare(checkpoint, |namespace, name| {
             let view = ledger.state.quota(namespace, name)?;
-            let used = |figure: quota_ledger::state::Figure| Some((figure.resource, figure.used?));
+            let used = |figure: quota_core::state::Figure| Some((figure.resource, figure.used?));
             Some(view.figures.into_iter().filter_map(used).collect())
         });
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quota_ledger::{Timestamp, resource::ResourceList};
+use quota_semantics::{Timestamp, resource::ResourceList};
 use serde::Deserialize;
 
 pub(crate) struct Recording {

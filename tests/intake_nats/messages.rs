@@ -120,7 +120,7 @@ async fn what_cannot_be_understood_is_kept_and_stops_nothing() {
     assert_eq!(&*letters[0].payload, "\u{1b}[31m");
     assert_eq!(
         letters[3].payload.len(),
-        quota_ledger::event::DEAD_LETTER_MAX_BYTES
+        quota_core::event::DEAD_LETTER_MAX_BYTES
     );
     daemon.stop().await;
 }

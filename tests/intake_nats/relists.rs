@@ -1,6 +1,6 @@
 //! Relists in the stream: what was lost is put right, once, whatever crashes when.
 
-use quota_ledger::event::{Event, RelistOutcome};
+use quota_core::event::{Event, RelistOutcome};
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use async_nats::jetstream::stream::Config as StreamConfig;
 use futures::TryStreamExt as _;
-use quota_ledger::{decide, event::Actor};
+use quota_core::{decide, event::Actor};
 use quotad::intake::record;
 
 use super::*;

@@ -7,15 +7,12 @@ use std::{
     sync::Arc,
 };
 
-use quota_ledger::{
-    Name, Span,
+use quota_core::{
     event::{Actor, Event, Observed, Reservation},
-    journal::{Batch, Durable, Error, Journal},
-    object::Footprint,
-    quantity::Quantity,
     state::State,
-    uid::Uid,
 };
+use quota_journal::{Batch, Durable, Error, Journal};
+use quota_semantics::{Name, Span, object::Footprint, quantity::Quantity, uid::Uid};
 use quotad::{
     kube::{self, Kube, Limits},
     writer::{self, Ledger, Watermark},

@@ -2,13 +2,13 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use quota_ledger::{
-    Span, Timestamp,
+use quota_core::{
     codec::encode_entries,
     event::{Actor, DeadLetter, Entry, Event},
-    journal::{Batch, FileJournal, Hash, Journal, Options, Retention, disk::RealDisk},
     state::State,
 };
+use quota_journal::{Batch, FileJournal, Hash, Journal, Options, Retention, disk::RealDisk};
+use quota_semantics::{Span, Timestamp};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -6,15 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     codec::encode_entries,
     event::{Actor, Cursor, Entry, Event, Observed, QuotaRecord, Reservation},
-    journal::{Batch, FileJournal, Journal, Options, Reader, disk::RealDisk},
+    state::State,
+};
+use quota_journal::{Batch, FileJournal, Journal, Options, Reader, disk::RealDisk};
+use quota_semantics::{
+    Name, Timestamp,
     object::{Footprint, Traits},
     quota::Spec,
     resource::ResourceList,
-    state::State,
     uid::Uid,
 };
 use serde_json::Value;
@@ -112,7 +114,7 @@ fn entries() -> Vec<Entry> {
     (1..).zip(events(begin)).map(entry).collect()
 }
 
-fn open(directory: &Path) -> (FileJournal, quota_ledger::journal::FileReader) {
+fn open(directory: &Path) -> (FileJournal, quota_journal::FileReader) {
     let options = Options {
         background: false,
         ..Options::default()

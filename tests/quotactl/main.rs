@@ -5,6 +5,7 @@
 mod bench;
 mod compacted;
 mod daemon;
+mod damaged;
 mod drift;
 mod ledger;
 mod offers;

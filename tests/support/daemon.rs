@@ -5,11 +5,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use quota_ledger::{
+use quota_core::{
     event::{Entry, Event, Sequence},
-    journal::{FileJournal, Pauses},
     state::State,
 };
+use quota_journal::{FileJournal, Pauses};
 use quotad::{
     config::Config,
     intake::{
@@ -52,12 +52,12 @@ impl Opened {
             ..
         } = recover(&config, Pauses::default()).unwrap();
         let options = writer::Options {
-            policy: quota_ledger::decide::Policy::default(),
+            policy: quota_core::decide::Policy::default(),
             queue: config.limits.queue.get(),
             max_batch_entries: config.journal.max_batch_entries.get(),
         };
         let watermark = Arc::new(Watermark::unknown());
-        let failed = |error: &quota_ledger::journal::Error| panic!("{error}");
+        let failed = |error: &quota_journal::Error| panic!("{error}");
         let (ledger, threads) =
             writer::start(state, journal, durable, watermark, options, failed).unwrap();
         let entries = collect(&ledger);

@@ -2,16 +2,11 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use quota_ledger::{
-    audit::Naive,
-    codec,
-    journal::{
-        self, BatchRef, Damage, Error, FileJournal, FileReader, Offline, Reader as _, Watch,
-        disk::RealDisk,
-    },
-    replay::{self, Until},
-    state::State,
+use quota_core::{audit::Naive, codec, state::State};
+use quota_journal::{
+    BatchRef, Damage, Error, FileJournal, FileReader, Offline, Reader as _, Watch, disk::RealDisk,
 };
+use quota_ledger::replay::{self, Until};
 use quotad::checkpoint::Extends;
 
 use super::ledger::{ARCHIVE, DATA, Ledger, options};
@@ -154,7 +149,7 @@ impl Watch for Entries {
 /// Checks it as `ledger verify` does.
 pub(crate) fn verify(ledger: &Ledger, directory: &Path) -> Found {
     let (data, archive) = (directory.join(DATA), directory.join(ARCHIVE));
-    let found = journal::verify(Arc::new(RealDisk), &data, Some(&archive), &Entries);
+    let found = quota_journal::verify(Arc::new(RealDisk), &data, Some(&archive), &Entries);
     let found = match found {
         Ok(found) => found,
         Err(wrong) => return error(directory, &wrong),

@@ -6,18 +6,20 @@ use std::{
     sync::Arc,
 };
 
-use quota_ledger::{
-    Span, Timestamp,
+use quota_core::{
     codec::encode_entries,
     event::{Actor, DeadLetter, Entry, Event, Observed, QuotaRecord},
-    journal::{
-        Batch, Durable, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention,
-        disk::RealDisk,
-    },
+    state::State,
+};
+use quota_journal::{
+    Batch, Durable, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention,
+    disk::RealDisk,
+};
+use quota_semantics::{
+    Span, Timestamp,
     object::{Footprint, Traits},
     quota::Spec,
     resource::ResourceList,
-    state::State,
     uid::Uid,
 };
 use quotad::checkpoint::{Checkpoint, key::PrivateKey, note};
@@ -48,7 +50,7 @@ pub(crate) struct Ledger {
     pub(crate) durable: Durable,
     pub(crate) digest: [u8; 32],
     /// Sequence and hash at the end of each batch.
-    pub(crate) chain: Vec<(u64, quota_ledger::journal::Hash)>,
+    pub(crate) chain: Vec<(u64, quota_journal::Hash)>,
     pub(crate) checkpoint: Checkpoint,
 }
 
@@ -130,15 +132,15 @@ fn event(sequence: u64) -> Event {
 }
 
 fn blake3_text(number: u64) -> String {
-    quota_ledger::journal::StoredBatch {
+    quota_journal::StoredBatch {
         batch: Batch {
             first_sequence: number + 1,
             count: 1,
             time: Timestamp::EPOCH,
             payload: Vec::new(),
         },
-        hash: quota_ledger::journal::Hash::GENESIS,
-        previous: quota_ledger::journal::Hash::GENESIS,
+        hash: quota_journal::Hash::GENESIS,
+        previous: quota_journal::Hash::GENESIS,
     }
     .computed_hash()
     .to_string()[..8]
@@ -149,7 +151,7 @@ fn blake3_text(number: u64) -> String {
 struct Builder {
     directory: PathBuf,
     state: State,
-    chain: Vec<(u64, quota_ledger::journal::Hash)>,
+    chain: Vec<(u64, quota_journal::Hash)>,
     key: PrivateKey,
 }
 

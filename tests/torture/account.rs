@@ -84,7 +84,7 @@ impl Account {
             self.wrong
                 .push(format!("{sequence} stands where {} should", self.entries));
         }
-        let order = |time: &str| time.parse::<quota_ledger::Timestamp>().unwrap();
+        let order = |time: &str| time.parse::<quota_semantics::Timestamp>().unwrap();
         if !self.last_time.is_empty() && order(time) < order(&self.last_time) {
             self.wrong
                 .push(format!("{sequence} is earlier than before"));

@@ -7,18 +7,20 @@ mod quotas;
 mod reservations;
 mod sources;
 
-use quota_ledger::{
-    Name, Span, Timestamp,
+use quota_core::{
     decide::{
         self, Adopted, Basis, Filed, Policy, Precondition, QuotaChange, Refusal, Request, Reserved,
         Sighting, Verdict,
     },
     desk::{Desk, Open},
     event::{Actor, Event, Observed},
+    state::{End, State},
+};
+use quota_semantics::{
+    Name, Span, Timestamp,
     object::{Footprint, GroupResource},
     quota::spec::Spec,
     resource::ResourceList,
-    state::{End, State},
     uid::Uid,
 };
 

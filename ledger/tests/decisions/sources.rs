@@ -28,7 +28,7 @@ fn an_unknown_version_is_news_only_if_something_changed() {
 fn a_cursor_only_moves_on() {
     let mut given = Given::default();
     let source = Name::from("OBJECTS");
-    let cursor = |position| quota_ledger::event::Cursor {
+    let cursor = |position| quota_core::event::Cursor {
         incarnation: Name::from("x"),
         position,
         ..Default::default()
@@ -57,7 +57,7 @@ fn how_far_a_source_was_consumed_stays_known_however_often_it_begins_anew() {
         count
     };
     let consumes = |given: &mut Given, position, time| {
-        let cursor = quota_ledger::event::Cursor {
+        let cursor = quota_core::event::Cursor {
             incarnation: Name::from("again"),
             position,
             time,

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use quota_ledger::{
-    Span, Timestamp,
+use quota_core::{
     audit::Naive,
     decide::{self, Repair, Repaired, Seen, Standing},
     event::Observed,
     state::{ObjectView, State},
-    uid::Uid,
 };
+use quota_semantics::{Span, Timestamp, uid::Uid};
 
 use super::{
     fold,

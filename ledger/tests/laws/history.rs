@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use quota_ledger::{
-    Name, Span, Timestamp,
-    admission::{Payer, relieved},
+use quota_core::{
     decide::{
         self, Admitted, Adopted, Basis, Measure, Policy, QuotaChange, Refusal, Request, Reserved,
         Review, Sighting, Verdict,
     },
     desk::{Desk, Open},
     event::{Actor, Entry, Event, Reservation},
-    object::{Footprint, GroupResource},
     state::State,
+};
+use quota_semantics::{
+    Name, Span, Timestamp,
+    admission::{Payer, relieved},
+    object::{Footprint, GroupResource},
     uid::Uid,
 };
 

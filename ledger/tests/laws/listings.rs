@@ -1,11 +1,11 @@
 //! Steps of relists and corrections.
 
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     decide::{self, Finish, Repair, Repaired, Seen, Sighting},
     event::{Event, RelistBegin, RelistScope},
     state::State,
 };
+use quota_semantics::{Name, Timestamp};
 
 use super::things::{footprint, namespace, observed, uid};
 
@@ -68,7 +68,7 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
                 id: None,
                 allow_empty: false,
             };
-            decide::begin_relist(state, begin).into_iter().collect()
+            decide::begin_relist(state, begin, false)
         }
         Listing::List { uid: number } => {
             let object = observed(
@@ -108,8 +108,7 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
                 version,
                 is_bookmark: bookmark,
             };
-            let closed = decide::close_relist(state, &scope.source, &finish);
-            closed.into_iter().collect()
+            decide::close_relist(state, &scope.source, &finish)
         }
         Listing::Sweep { from, most } => {
             let Some(relist) = state.closed_relist() else {

@@ -17,14 +17,13 @@ mod things;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     audit::Naive,
     codec,
     event::{Entry, Event},
-    quantity::Quantity,
     state::{Holder, Part, State},
 };
+use quota_semantics::{Timestamp, quantity::Quantity};
 
 use history::World;
 use steps::Step;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quota_ledger::{
+use quota_core::event::{Entry, Event, Observed, QuotaRecord, Reservation};
+use quota_semantics::{
     Name,
-    event::{Entry, Event, Observed, QuotaRecord, Reservation},
     object::{Footprint, Traits},
     quantity::Quantity,
     uid::Uid,

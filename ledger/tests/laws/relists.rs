@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     decide::{self, Finish, Sighting, Verdict},
     desk::{Desk, Open},
     event::{Actor, Entry, Event, RelistBegin, RelistScope},
     state::State,
-    uid::Uid,
 };
+use quota_semantics::{Name, Timestamp, uid::Uid};
 
 use super::things::{footprint, namespace, observed};
 
@@ -146,8 +145,8 @@ impl Inside {
             id: None,
             allow_empty: true,
         };
-        let event = decide::begin_relist(&self.state, begin);
-        self.record(event);
+        let events = decide::begin_relist(&self.state, begin, false);
+        self.record(events);
     }
 
     fn finish(&mut self, scope: &RelistScope) {
@@ -159,8 +158,8 @@ impl Inside {
             version: 0,
             is_bookmark: false,
         };
-        let event = decide::close_relist(&self.state, &scope.source, &finish);
-        self.record(event);
+        let events = decide::close_relist(&self.state, &scope.source, &finish);
+        self.record(events);
     }
 
     /// Looks at so many places from `from` on for what is gone; answers where to go on.

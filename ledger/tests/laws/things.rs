@@ -1,9 +1,11 @@
 //! What histories are made of.
 
-use quota_ledger::{
-    Name, Span, Timestamp,
+use quota_core::{
     decide::{Basis, Request},
     event::Observed,
+};
+use quota_semantics::{
+    Name, Span, Timestamp,
     object::{Footprint, GroupResource, PodTraits, Traits},
     quantity::Quantity,
     quota::spec::Spec,

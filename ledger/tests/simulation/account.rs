@@ -2,17 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     audit::{Held, Naive},
     codec,
     decide::Policy,
     event::{Entry, Event},
-    journal::{Durable, FileReader, Hash, Reader as _},
-    quantity::Quantity,
     state::State,
-    uid::Uid,
 };
+use quota_journal::{Durable, FileReader, Hash, Reader as _};
+use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 
 use super::session::SOURCE;
 
@@ -358,7 +356,7 @@ impl Account {
 
 /// Why not everything could be read.
 pub(crate) enum Unread {
-    Error(quota_ledger::journal::Error),
+    Error(quota_journal::Error),
     Wrong(String),
 }
 

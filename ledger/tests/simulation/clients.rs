@@ -2,11 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quota_ledger::{
-    Name,
-    decide::{Basis, QuotaChange, Request},
-    uid::Uid,
-};
+use quota_core::decide::{Basis, QuotaChange, Request};
+use quota_semantics::{Name, uid::Uid};
 
 use super::{
     account::{Checked, ensure},

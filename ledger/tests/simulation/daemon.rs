@@ -3,17 +3,19 @@
 
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
-use quota_ledger::{
-    Name, Span, Timestamp,
-    batcher::{Batcher, Closed, Durably},
+use quota_core::{
     decide::{self, Filed, Policy, QuotaChange, Refusal, Request, Review},
     desk::Desk,
     event::{Actor, Cursor, Event},
-    journal::{Error, FileJournal, FileReader, Recovery, sim::SimDisk},
-    replay,
     source::{self, Consumed, Item},
     state::{Image, State},
 };
+use quota_journal::{Error, FileJournal, FileReader, Recovery, sim::SimDisk};
+use quota_ledger::{
+    batcher::{Batcher, Closed, Durably},
+    replay,
+};
+use quota_semantics::{Name, Span, Timestamp};
 
 use super::{
     session::SOURCE,
@@ -165,7 +167,7 @@ impl Daemon {
         &mut self,
         now: Timestamp,
         jobs: usize,
-        see: &mut impl FnMut(&quota_ledger::event::Entry, &State) -> Result<(), String>,
+        see: &mut impl FnMut(&quota_core::event::Entry, &State) -> Result<(), String>,
         decided: &mut impl FnMut(&Job, &Said) -> Result<(), String>,
     ) -> Result<(), String> {
         if self.batcher.is_full() {
@@ -206,7 +208,7 @@ impl Daemon {
 
     fn follow(
         &mut self,
-        see: &mut impl FnMut(&quota_ledger::event::Entry, &State) -> Result<(), String>,
+        see: &mut impl FnMut(&quota_core::event::Entry, &State) -> Result<(), String>,
     ) -> Result<(), String> {
         for entry in &self.batcher.waiting()[self.followed..] {
             see(entry, &self.state)?;

@@ -27,7 +27,7 @@ mod world;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quota_ledger::planted::Bug;
+use planted::Bug;
 
 use run::{Outcome, first_failing, run, shards};
 

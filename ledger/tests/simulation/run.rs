@@ -5,7 +5,7 @@ use std::{
     sync::Mutex,
 };
 
-use quota_ledger::planted::{self, Bug};
+use planted::Bug;
 
 use super::{report::Report, world::World};
 

@@ -3,11 +3,11 @@
 
 use std::collections::VecDeque;
 
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     event::{Cursor, DeadLetter},
     source::{self, Consumed, Follower, Identity, Item, identify, is_what_was_consumed},
 };
+use quota_semantics::{Name, Timestamp};
 
 use super::{
     account::{Checked, ensure},
@@ -260,12 +260,15 @@ impl Session {
         }));
         self.items.push(match message.told {
             Some(sighting) => Item::Sighting(sighting),
-            None => Item::Rejected(DeadLetter {
-                source: Name::from(SOURCE),
-                position,
-                reason: "nobody understands it".into(),
-                payload: Box::default(),
-            }),
+            None => Item::Rejected {
+                letter: DeadLetter {
+                    source: Name::from(SOURCE),
+                    position,
+                    reason: "nobody understands it".into(),
+                    payload: Box::default(),
+                },
+                resource: None,
+            },
         });
         self.cursor = Some(Cursor {
             incarnation: self.incarnation.clone(),

@@ -4,11 +4,9 @@
 
 use std::path::PathBuf;
 
-use quota_ledger::{
-    Span,
-    decide::Policy,
-    journal::{Options, Retention},
-};
+use quota_core::decide::Policy;
+use quota_journal::{Options, Retention};
+use quota_semantics::Span;
 
 use super::random::Random;
 

@@ -2,10 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use quota_ledger::journal::{
-    self,
-    sim::{Crash, Faults},
-};
+use quota_journal::sim::{Crash, Faults};
 
 use super::{
     account::{Checked, Unread, ensure},
@@ -140,7 +137,7 @@ impl World {
         self.daemon = None;
         self.disk.reboot(Crash::PowerLoss, Faults::default());
         let archive = self.settings.options.archive.as_deref();
-        let found = journal::verify(
+        let found = quota_journal::verify(
             Arc::new(self.disk.clone()),
             Path::new(DIRECTORY),
             archive,

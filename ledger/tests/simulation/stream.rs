@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::{Name, Timestamp, decide::Sighting, event::Observed, object::Footprint};
+use quota_core::{decide::Sighting, event::Observed};
+use quota_semantics::{Name, Timestamp, object::Footprint};
 
 use super::{
     random::Random,

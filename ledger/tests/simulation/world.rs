@@ -3,16 +3,17 @@
 mod outside;
 mod restart;
 
-use quota_ledger::{
-    Span, Timestamp, decide,
+use quota_core::{
+    decide,
     event::{Entry, Event, Reservation},
-    journal::{
-        self, Durable,
-        sim::{Crash, SimDisk},
-    },
-    replay,
     state::State,
 };
+use quota_journal::{
+    Durable,
+    sim::{Crash, SimDisk},
+};
+use quota_ledger::replay;
+use quota_semantics::{Span, Timestamp};
 
 use super::{
     account::{Account, Checked, Sight, ensure},
@@ -280,7 +281,7 @@ impl World {
         }
     }
 
-    fn snapshot(&mut self, image: &quota_ledger::state::Image, durable: &Durable) -> Checked {
+    fn snapshot(&mut self, image: &quota_core::state::Image, durable: &Durable) -> Checked {
         let Some(daemon) = &self.daemon else {
             return Ok(());
         };
@@ -323,7 +324,7 @@ impl World {
     }
 
     /// A snapshot or a compaction that fails is logged; the daemon goes on, unless it is dead.
-    fn upkeep_failed(&mut self, error: &journal::Error) -> Checked {
+    fn upkeep_failed(&mut self, error: &quota_journal::Error) -> Checked {
         ensure!(is_simulated(error), "I4: upkeep finds damage: {error}");
         self.report.count("upkeep failed");
         let poisoned = self
@@ -364,7 +365,7 @@ fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Che
     naive.apply(&Entry {
         sequence: account.entries.len() as u64 + 1,
         time: now,
-        actor: quota_ledger::event::Actor::named("doubt"),
+        actor: quota_core::event::Actor::named("doubt"),
         event: Event::ReservationGranted(std::sync::Arc::new(reservation)),
     });
     let over = naive

@@ -2,13 +2,11 @@
 
 use std::fmt::{self, Write as _};
 
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     event::Reservation,
-    resource::ResourceList,
     state::{End, Head, Promise},
-    uid::Uid,
 };
+use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
 use serde::Serialize;
 
 /// The object that a reservation is for.
@@ -189,7 +187,7 @@ fn field(out: &mut String, key: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quota_ledger::{Span, quantity::Quantity};
+    use quota_semantics::{Span, quantity::Quantity};
 
     use super::*;
 

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use quota_ledger::{admission::Charging, decide::Policy, journal::Pauses};
+use quota_core::decide::Policy;
+use quota_journal::Pauses;
+use quota_semantics::admission::Charging;
 use tokio_util::sync::CancellationToken;
 
 use super::*;

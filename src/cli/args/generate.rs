@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
-use quota_ledger::object::GroupResource;
+use quota_semantics::object::GroupResource;
 
 /// What can be made for an installation.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generate {
     /// Print a ValidatingWebhookConfiguration that has a kube-apiserver ask the daemon.
     Webhook(Webhook),
+    /// Print what quota-bridge may do in the cluster: a service account and its roles.
+    Bridge(Bridge),
     /// Make a CA, and certificates of it for the webhook and for the API server that calls it, for a first try.
     Certs(Certs),
 }
@@ -56,6 +58,30 @@ pub(crate) enum FailurePolicy {
     Ignore,
     /// Refuse the request: nothing is created while the daemon is down.
     Fail,
+}
+
+/// Where quota-bridge runs, and what it watches.
+#[derive(Args, Debug)]
+pub(crate) struct Bridge {
+    /// The namespace that it runs in, which its Lease is in as well.
+    #[arg(
+        long = "bridge-namespace",
+        value_name = "NAMESPACE",
+        default_value = "quota-system"
+    )]
+    pub(crate) namespace: String,
+    /// Name of the service account and its roles.
+    #[arg(long, value_name = "NAME", default_value = "quota-bridge")]
+    pub(crate) name: String,
+    /// The only namespaces that it watches, as in its key namespaces: Roles in them instead of rights on all of them.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    pub(crate) namespaces: Vec<String>,
+    /// Other kinds whose number quotas limit (count/…), as configmaps or deployments.apps.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) count: Vec<GroupResource>,
+    /// Workloads that are charged for their pods, as in admission.charge.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) charge: Vec<GroupResource>,
 }
 
 /// Certificates to be made.

@@ -29,6 +29,21 @@ pub(crate) enum Ledger {
         #[command(flatten)]
         jobs: Jobs,
     },
+    /// Make damaged epochs again from an archive, a backup or a copy; what was damaged is set aside.
+    Repair {
+        /// The data directory, which no daemon may have open.
+        #[arg(
+            long,
+            value_name = "DIRECTORY",
+            env = "QUOTAD_DATA_DIR",
+            default_value = "data"
+        )]
+        data_dir: PathBuf,
+        /// An archive directory, a backup, or another copy of the data directory; without it, only what damaged epochs
+        /// still hold themselves.
+        #[arg(long, value_name = "DIRECTORY")]
+        from: Option<PathBuf>,
+    },
     /// Make the key pair that signs and verifies checkpoints.
     Keygen {
         /// The file of the private key; the public one goes to FILE.pub. Neither may exist.

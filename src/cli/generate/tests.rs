@@ -143,3 +143,56 @@ fn certificates_are_made_once_and_can_be_used() {
     );
     assert!(webhook(&key).is_err(), "a key is no certificate");
 }
+
+#[test]
+fn the_bridge_may_see_what_is_counted_and_nothing_else() {
+    let bridge = |line: &str| match generate(line) {
+        Generate::Bridge(wanted) => bridge::manifests(&wanted)["items"].clone(),
+        other => panic!("{other:?}"),
+    };
+    let items = bridge("bridge --count configmaps,widgets.example.com --charge deployments.apps");
+    let kinds = |items: &serde_json::Value| -> Vec<String> {
+        let items = items.as_array().unwrap();
+        let kind = |item: &serde_json::Value| item["kind"].as_str().unwrap().to_owned();
+        items.iter().map(kind).collect()
+    };
+    let expected = [
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+    ];
+    assert_eq!(kinds(&items), expected);
+    let rules = items[1]["rules"].as_array().unwrap();
+    let of_group = |group: &str| {
+        let mut rules = rules
+            .iter()
+            .filter(|rule| rule["apiGroups"] == json!([group]));
+        rules.next_back().unwrap()["resources"].clone()
+    };
+    assert_eq!(
+        of_group(""),
+        json!([
+            "configmaps",
+            "persistentvolumeclaims",
+            "pods",
+            "resourcequotas",
+            "services"
+        ])
+    );
+    assert_eq!(of_group("example.com"), json!(["widgets"]));
+    assert_eq!(of_group("apps"), json!(["deployments"]));
+    for rule in rules {
+        for verb in rule["verbs"].as_array().unwrap() {
+            assert!(["get", "list", "watch"].contains(&verb.as_str().unwrap()));
+        }
+    }
+    assert_eq!(items[3]["metadata"]["namespace"], "quota-system");
+
+    let some = bridge("bridge --namespaces a,b");
+    let roles = kinds(&some).iter().filter(|kind| *kind == "Role").count();
+    assert_eq!(roles, 3, "one per namespace, and the Lease's");
+    let rules = some[5]["rules"].to_string();
+    assert!(!rules.contains("pods"), "{rules}");
+}

@@ -5,7 +5,7 @@
 
 use std::{fs, path::Path};
 
-use quota_ledger::{admission::Charging, object::GroupResource};
+use quota_semantics::{admission::Charging, object::GroupResource};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
 

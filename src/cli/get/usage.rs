@@ -1,6 +1,6 @@
 //! `get usage`: what is used, reserved and available.
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quota_ledger::journal::disk::{Disk as _, RealDisk};
+use quota_journal::disk::{Disk as _, RealDisk};
 
 use super::unread;
 use crate::cli::failure::{Exit, Failure, Outcome};

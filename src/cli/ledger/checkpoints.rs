@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quota_ledger::journal::{BatchRef, Damage, Hash, Verified};
+use quota_journal::{BatchRef, Damage, Hash, Verified};
 
 use super::super::{
     failure::{Exit, Failure, Outcome},
@@ -111,6 +111,7 @@ impl Claims {
             file: self.file.clone(),
             offset: None,
             sequence: Some(sequence),
+            through: None,
             why: format!("the ledger does not extend the checkpoint: {why}"),
         });
     }

@@ -2,7 +2,8 @@
 
 use std::io::{self, BufWriter, Write};
 
-use quota_ledger::{event::Entry, journal::Offline};
+use quota_core::event::Entry;
+use quota_journal::Offline;
 
 use super::each_entry;
 use crate::cli::{
@@ -19,14 +20,15 @@ pub(super) fn run(ledger: &Offline, namespace: Option<&str>, from: u64, to: u64)
         ));
     }
     let mut out = BufWriter::new(io::stdout().lock());
-    each_entry(ledger, from, to, |entry| {
+    let read = each_entry(ledger, from, to, |entry| {
         let own = entry.event.namespace();
         if namespace.is_none_or(|wanted| own.is_some_and(|own| *own == *wanted)) {
             print(&mut out, entry)?;
         }
         Ok(())
-    })?;
-    written(out.flush())
+    });
+    written(out.flush())?;
+    read
 }
 
 fn print(out: &mut impl Write, entry: &Entry) -> Outcome {

@@ -15,11 +15,9 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use quota_ledger::{
-    Timestamp,
-    event::Entry,
-    journal::{Hash, Offline},
-};
+use quota_core::event::Entry;
+use quota_journal::{Hash, Offline};
+use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

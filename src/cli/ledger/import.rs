@@ -8,13 +8,10 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use quota_ledger::{
-    codec,
-    event::Entry,
-    journal::{
-        Batch, Durable, FileJournal, Hash, Journal as _, MAX_PAYLOAD_BYTES, Options, StoredBatch,
-        disk::{Disk, RealDisk},
-    },
+use quota_core::{codec, event::Entry};
+use quota_journal::{
+    Batch, Durable, FileJournal, Hash, Journal as _, MAX_PAYLOAD_BYTES, Options, StoredBatch,
+    disk::{Disk, RealDisk},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;

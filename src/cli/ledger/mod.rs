@@ -6,6 +6,7 @@ mod dump;
 mod export;
 mod import;
 mod progress;
+mod repair;
 mod replay;
 mod restore;
 mod stat;
@@ -16,21 +17,19 @@ pub use import::import_from;
 
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
-use quota_ledger::{
-    codec,
-    event::Entry,
-    journal::{self, BatchRef, Offline, disk::RealDisk},
-    replay::Error,
-};
+use quota_core::{codec, event::Entry};
+use quota_journal::{BatchRef, Damage, Offline, disk::RealDisk};
+use quota_ledger::replay::Error;
 
 use checkpoints::Claims;
+use serde_json::{Value, json};
 
 pub(super) use building::Building;
 
 use super::{
     args::{Ledger, Place, Signed},
     failure::{Exit, Failure, Outcome},
-    output::Output,
+    output::{Output, note},
     session::Scope,
 };
 
@@ -48,6 +47,7 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
             signed,
             jobs,
         } => restore::run(backup, data_dir, claims(signed)?, jobs, output),
+        Ledger::Repair { data_dir, from } => repair::run(data_dir, from.as_deref(), output),
         Ledger::Keygen { file, origin } => checkpoints::keygen(file, origin, output),
         Ledger::Replay { place, until } => replay::run(&open(place)?, output, *until),
         Ledger::Dump { place, from, to } => dump::run(&open(place)?, scope.filter(), *from, *to),
@@ -74,9 +74,9 @@ fn open(place: &Place) -> Outcome<Offline> {
 }
 
 /// The failure that an error at opening means.
-fn unopened(error: journal::Error, directory: &Path) -> Failure {
+fn unopened(error: quota_journal::Error, directory: &Path) -> Failure {
     match &error {
-        journal::Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+        quota_journal::Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
             Failure::new(Exit::NotFound, "neither a data directory nor an archive")
                 .about(directory.display())
                 .hint("--data-dir says where the ledger is")
@@ -86,12 +86,18 @@ fn unopened(error: journal::Error, directory: &Path) -> Failure {
 }
 
 /// The failure that an error of the journal means.
-pub(super) fn unread(error: journal::Error) -> Failure {
+pub(super) fn unread(error: quota_journal::Error) -> Failure {
     match &error {
-        journal::Error::Damaged(_) => Failure::new(Exit::Damaged, error.to_string()),
-        journal::Error::Locked { .. } => Failure::general(error.to_string())
+        quota_journal::Error::Damaged(damage) => {
+            let failure = Failure::new(Exit::Damaged, error.to_string());
+            match is_repairable(damage) {
+                true => failure.hint(REPAIR),
+                false => failure,
+            }
+        }
+        quota_journal::Error::Locked { .. } => Failure::general(error.to_string())
             .hint("stop the daemon first, or ask it: get, describe, watch"),
-        journal::Error::Compacted { .. } => {
+        quota_journal::Error::Compacted { .. } => {
             Failure::general(error.to_string()).hint("--archive says where compacted entries are")
         }
         _ => Failure::general(error.to_string()),
@@ -108,25 +114,76 @@ fn unfolded(error: Error) -> Failure {
     }
 }
 
-/// Reads the entries `from..=to`, in order.
+/// What can be done about a damaged epoch.
+const REPAIR: &str =
+    "`quotactl ledger repair --from ARCHIVE|BACKUP` puts back what an archive or a backup holds";
+
+/// Whether damage is to entries of which it is known how far they go.
+const fn is_repairable(damage: &Damage) -> bool {
+    damage.through.is_some()
+}
+
+fn damage_as_json(damage: &Damage) -> Value {
+    json!({
+        "file": damage.file,
+        "offset": damage.offset,
+        "sequence": damage.sequence,
+        "through": damage.through,
+        "why": damage.why,
+    })
+}
+
+/// Reads the batches with the entries `from..=to`, in order. Damage of which it is known how far it goes is reported and
+/// passed over; the command fails with it in the end.
+fn each_batch(
+    ledger: &Offline,
+    from: u64,
+    to: u64,
+    mut act: impl FnMut(&BatchRef<'_>) -> Outcome,
+) -> Outcome {
+    let last = ledger.last_sequence().min(to);
+    let mut next = from.max(ledger.first_sequence());
+    let mut is_damaged = false;
+    let mut batches = ledger.batches(next);
+    while next <= last {
+        match batches.next_batch() {
+            None => break,
+            Some(Ok(batch)) => {
+                next = batch.last_sequence().saturating_add(1);
+                act(&batch)?;
+            }
+            Some(Err(quota_journal::Error::Damaged(damage))) if is_repairable(&damage) => {
+                let through = damage.through.filter(|through| *through >= next);
+                let failure = unread(damage.into());
+                let Some(through) = through else {
+                    return Err(failure);
+                };
+                note(failure.to_string());
+                is_damaged = true;
+                next = through.saturating_add(1);
+                batches = ledger.batches(next);
+            }
+            Some(Err(error)) => return Err(unread(error)),
+        }
+    }
+    match is_damaged {
+        true => Err(Failure::silent(Exit::Damaged)),
+        false => Ok(()),
+    }
+}
+
+/// Reads the entries `from..=to`, in order, as [`each_batch`] does.
 fn each_entry(
     ledger: &Offline,
     from: u64,
     to: u64,
     mut act: impl FnMut(&Entry) -> Outcome,
 ) -> Outcome {
-    let mut batches = ledger.batches(from);
-    while let Some(batch) = batches.next_batch() {
-        let batch = batch.map_err(unread)?;
-        if batch.first_sequence > to {
-            break;
-        }
-        let wanted = entries(&batch)?.into_iter();
-        for entry in wanted.filter(|entry| (from..=to).contains(&entry.sequence)) {
-            act(&entry)?;
-        }
-    }
-    Ok(())
+    each_batch(ledger, from, to, |batch| {
+        let wanted = entries(batch)?.into_iter();
+        let mut wanted = wanted.filter(|entry| (from..=to).contains(&entry.sequence));
+        wanted.try_for_each(|entry| act(&entry))
+    })
 }
 
 /// The entries of a batch.

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use quota_ledger::journal::{self, BackedUp, Offline, disk::RealDisk};
+use quota_journal::{BackedUp, Offline, disk::RealDisk};
 
 use super::{building::Building, checkpoints::Claims, open, unread, verify};
 use crate::cli::{
@@ -46,17 +46,17 @@ fn copy(from: &Place, to: &Path) -> Outcome<BackedUp> {
     let (written, read) = thread::scope(|scope| {
         let writing = scope.spawn(move || {
             let mut output = BufWriter::new(output);
-            journal::write_backup(data.reader(), &mut output)
+            quota_journal::write_backup(data.reader(), &mut output)
         });
         let mut input = BufReader::new(input);
-        let read = journal::read_backup(&mut input, &from.data_dir, Arc::new(RealDisk), to);
+        let read = quota_journal::read_backup(&mut input, &from.data_dir, Arc::new(RealDisk), to);
         drop(input);
         (writing.join(), read)
     });
     match (written, read) {
         (_, Ok(made)) => Ok(made),
         // Why it could not be written comes first, unless that is because it was not read.
-        (Ok(Err(error @ journal::Error::Damaged(_))), Err(_)) | (_, Err(error)) => {
+        (Ok(Err(error @ quota_journal::Error::Damaged(_))), Err(_)) | (_, Err(error)) => {
             Err(unread(error))
         }
     }

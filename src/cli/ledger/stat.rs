@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::{
-    Timestamp,
-    event::Entry,
-    journal::{Hash, Offline, SnapshotInfo},
-};
+use quota_core::event::Entry;
+use quota_journal::{Hash, Offline, SnapshotInfo};
+use quota_semantics::Timestamp;
 use serde::Serialize;
 
-use super::{entries, progress::Progress, unread};
+use super::{each_batch, entries, progress::Progress, unread};
 use crate::cli::{
     failure::Outcome,
     output::{Output, note},
@@ -69,14 +67,16 @@ impl From<SnapshotInfo> for Snapshot {
 
 /// Reads everything, and prints the figures.
 pub(super) fn run(ledger: &Offline, output: &Output) -> Outcome {
-    let figures = count(ledger)?;
-    if output.is_structured() {
-        return output.value(&figures);
-    }
-    output.table(&table(&figures))
+    let (figures, read) = count(ledger)?;
+    match output.is_structured() {
+        true => output.value(&figures),
+        false => output.table(&table(&figures)),
+    }?;
+    read
 }
 
-fn count(ledger: &Offline) -> Outcome<Figures> {
+/// The figures of what can be read, and whether that was all.
+fn count(ledger: &Offline) -> Outcome<(Figures, Outcome)> {
     let (first, last) = (ledger.first_sequence(), ledger.last_sequence());
     let mut figures = Figures {
         first_sequence: first,
@@ -91,10 +91,8 @@ fn count(ledger: &Offline) -> Outcome<Figures> {
         files: files(ledger)?,
     };
     let progress = Progress::over("counting", first, last);
-    let mut batches = ledger.batches(first);
-    while let Some(batch) = batches.next_batch() {
-        let batch = batch.map_err(unread)?;
-        for entry in entries(&batch)? {
+    let read = each_batch(ledger, first, last, |batch| {
+        for entry in entries(batch)? {
             let Entry { time, event, .. } = entry;
             figures.first_time.get_or_insert(time);
             figures.entries += 1;
@@ -105,8 +103,12 @@ fn count(ledger: &Offline) -> Outcome<Figures> {
         figures.last_time = Some(batch.time);
         figures.head = batch.hash.to_string();
         progress.at(batch.last_sequence());
+        Ok(())
+    });
+    match read {
+        Err(failure) if !failure.is_silent() => Err(failure),
+        read => Ok((figures, read)),
     }
-    Ok(figures)
 }
 
 fn files(ledger: &Offline) -> Outcome<Files> {

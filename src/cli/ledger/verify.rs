@@ -6,16 +6,15 @@
 use std::{path::Path, sync::Arc};
 
 use parking_lot::Mutex;
-use quota_ledger::{
-    audit::Naive,
-    codec,
-    journal::{self, BatchRef, Damage, Offline, SnapshotInfo, Verified, Watch, disk::RealDisk},
-    replay::{self as fold, Until},
-    state::State,
-};
+use quota_core::{audit::Naive, codec, state::State};
+use quota_journal::{BatchRef, Damage, Offline, SnapshotInfo, Verified, Watch, disk::RealDisk};
+use quota_ledger::replay::{self as fold, Until};
 use serde_json::{Value, json};
 
-use super::{checkpoints::Claims, progress::Progress, replay, unfolded, unopened, unread};
+use super::{
+    REPAIR, checkpoints::Claims, damage_as_json, is_repairable, progress::Progress, replay,
+    unfolded, unopened, unread,
+};
 use crate::cli::{
     args::{Jobs, Place},
     failure::{Exit, Failure, Outcome},
@@ -42,7 +41,7 @@ pub(super) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verif
         claims: Mutex::new(claims),
     };
     let disk = Arc::new(RealDisk);
-    let mut found = journal::verify_with(disk, directory, archive, jobs.get(), &bytes)
+    let mut found = quota_journal::verify_with(disk, directory, archive, jobs.get(), &bytes)
         .map_err(|error| unopened(error, directory))?;
     drop(bytes.progress);
     bytes.claims.into_inner().finish(&mut found);
@@ -60,8 +59,11 @@ pub(super) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verif
 /// Names all damage there is.
 pub(super) fn refuse_damage(found: &Verified) -> Outcome {
     for damage in &found.damages {
-        let failure = journal::Error::Damaged(damage.clone()).to_string();
+        let failure = quota_journal::Error::Damaged(damage.clone()).to_string();
         note(Failure::general(failure).to_string());
+    }
+    if found.damages.iter().any(is_repairable) {
+        note(format!("hint: {REPAIR}"));
     }
     if found.damages.is_empty() {
         Ok(())
@@ -101,7 +103,11 @@ fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
         note("note: a part of an archive: its entries amount to nothing without those before");
         return Ok(Vec::new());
     }
-    let mut folds = Folds::of(replay::beginning(ledger, Until::End)?);
+    let mut folds = Folds::of(replay::beginning(
+        ledger,
+        ledger.first_sequence(),
+        Until::End,
+    )?);
     let mut damages = Vec::new();
     for info in ahead(ledger, &folds.state)? {
         let until = Until::Sequence(info.position.sequence);
@@ -138,6 +144,7 @@ impl Folds {
             file: place.to_path_buf(),
             offset: None,
             sequence: Some(self.state.head().sequence),
+            through: None,
             why: format!(
                 "the sums are not those of a recount: {}",
                 differences.join("; ")
@@ -170,6 +177,7 @@ fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Opt
         file: info.path.clone(),
         offset: None,
         sequence: Some(info.position.sequence),
+        through: None,
         why,
     }))
 }
@@ -185,17 +193,9 @@ fn summary(found: &Verified) -> String {
 }
 
 fn told(found: &Verified) -> Value {
-    let damage = |damage: &Damage| {
-        json!({
-            "file": damage.file,
-            "offset": damage.offset,
-            "sequence": damage.sequence,
-            "why": damage.why,
-        })
-    };
     json!({
         "whole": found.damages.is_empty(),
-        "damages": found.damages.iter().map(damage).collect::<Vec<_>>(),
+        "damages": found.damages.iter().map(damage_as_json).collect::<Vec<_>>(),
         "notes": found.notes,
         "firstSequence": found.first_sequence,
         "lastSequence": found.last.map_or(0, |last| last.sequence),

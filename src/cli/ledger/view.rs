@@ -1,12 +1,11 @@
 //! A state, printed.
 
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     event::Cursor,
-    journal::Hash,
-    resource::ResourceList,
     state::{Head, ReservationView, State},
 };
+use quota_journal::Hash;
+use quota_semantics::{Name, Timestamp, resource::ResourceList};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -142,13 +141,13 @@ fn usage(state: &State, namespace: &str) -> Usage {
     }
 }
 
-fn figure(figure: quota_ledger::state::Figure) -> Figure {
+fn figure(figure: quota_core::state::Figure) -> Figure {
     Figure {
         resource: figure.resource.to_string(),
         hard: figure.hard,
         used: figure.used.unwrap_or_default(),
         reserved: figure.reserved,
-        requested: quota_ledger::quantity::Quantity::ZERO,
+        requested: quota_semantics::quantity::Quantity::ZERO,
     }
 }
 

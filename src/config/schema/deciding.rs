@@ -4,7 +4,7 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Period, text::blank};
+use quota_service::config::{Period, blank};
 
 /// `reservations.*`: how long and how many may stand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Period, Size, text::blank};
+use quota_service::config::{Period, Size, blank};
 
 /// `snapshot.*`: when the state is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +66,14 @@ impl Default for Journal {
             max_batch_entries: NonZeroUsize::new(4096).expect("4096 is not zero"),
         }
     }
+}
+
+/// `ledger.*`: what is done about a ledger that is not whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ledger {
+    /// Whether a ledger with damaged epochs is served: everything that does not need them.
+    pub start_with_damage: bool,
 }
 
 /// `disk.*`: room on the disk.

@@ -11,9 +11,10 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 pub use deciding::{Admission, Denials, Reservations};
-pub use keeping::{Checkpoint, Disk, Journal, Retention, Snapshot};
-pub use serving::{Admin, Auth, Limits, Log, LogFormat, Shutdown, Tls};
-pub use sources::{Nats, Quotas};
+pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
+pub use quota_service::config::{Log, LogFormat};
+pub use serving::{Admin, Auth, Limits, Shutdown, Tls};
+pub use sources::{Nats, Quotas, REVIEWED, WatermarkSource};
 
 /// The whole configuration. [`Config::default`] is what runs without a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,8 @@ pub struct Config {
     pub retention: Retention,
     /// Shape of the ledger on disk.
     pub journal: Journal,
+    /// What is done about a ledger that is not whole.
+    pub ledger: Ledger,
     /// Room on the disk.
     pub disk: Disk,
     /// Bounds of what callers can ask for.
@@ -72,6 +75,7 @@ impl Default for Config {
             snapshot: Snapshot::default(),
             retention: Retention::default(),
             journal: Journal::default(),
+            ledger: Ledger::default(),
             disk: Disk::default(),
             limits: Limits::default(),
             checkpoint: Checkpoint::default(),

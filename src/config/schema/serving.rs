@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Period, Size, text::blank};
+use quota_service::config::{Period, Size, blank};
 
 /// `admin.*`: health and metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,37 +79,6 @@ impl Default for Limits {
             metrics_series: NonZeroUsize::new(2000).expect("2000 is not zero"),
         }
     }
-}
-
-/// `log.*`: logging.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// A level, or a filter such as `info,quotad::intake=debug`; `RUST_LOG` goes before it.
-    pub level: String,
-    /// How a line looks.
-    pub format: LogFormat,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self {
-            level: "info".to_owned(),
-            format: LogFormat::Auto,
-        }
-    }
-}
-
-/// How a log line looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// Pretty on a terminal, JSON elsewhere.
-    Auto,
-    /// One JSON object per line.
-    Json,
-    /// For people.
-    Pretty,
 }
 
 /// `tls.*`: certificates of the webhook's listener, and of the API's.

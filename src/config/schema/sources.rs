@@ -4,7 +4,9 @@ use std::{num::NonZeroUsize, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Period, Size, text::blank};
+use quota_service::config::{Period, Size, blank};
+
+use super::Config;
 
 /// `nats.*`: the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +55,48 @@ pub struct Nats {
     pub max_backoff: Period,
     /// How often an idle consumer asks how far the stream has got.
     pub poll_interval: Period,
+    /// Who says up to when everything has been seen.
+    pub watermark: WatermarkSource,
+    /// The kinds whose watermarks are waited for; none: those that the webhook is asked about.
+    pub watermark_resources: Vec<String>,
+    /// A watermark that is older than this lags.
+    pub max_watermark_age: Period,
 }
+
+/// Who says up to when everything that happened has been seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WatermarkSource {
+    /// The stream alone: what it held when it was polled is all that had happened by then.
+    Poll,
+    /// The publisher, by its bookmarks.
+    Bridge,
+}
+
+impl Config {
+    /// The kinds whose watermarks are waited for: those that are configured, or those that the webhook is asked about,
+    /// and quotas if they come from the stream.
+    #[must_use]
+    pub fn watermark_resources(&self) -> Vec<String> {
+        if !self.nats.watermark_resources.is_empty() {
+            return self.nats.watermark_resources.clone();
+        }
+        let mut kinds: Vec<_> = REVIEWED.map(str::to_owned).to_vec();
+        kinds.extend(self.quotas.adopt.then(|| "resourcequotas".to_owned()));
+        kinds.extend(self.admission.charge.iter().cloned());
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+}
+
+/// The kinds that the webhook is asked about in any case: those that count for more than their number.
+pub const REVIEWED: [&str; 4] = [
+    "persistentvolumeclaims",
+    "pods",
+    "resourceclaims.resource.k8s.io",
+    "services",
+];
 
 impl Default for Nats {
     fn default() -> Self {
@@ -75,6 +118,9 @@ impl Default for Nats {
             connect_timeout: Period::from_secs(5),
             max_backoff: Period::from_secs(10),
             poll_interval: Period::from_secs(1),
+            watermark: WatermarkSource::Poll,
+            watermark_resources: Vec::new(),
+            max_watermark_age: Period::from_secs(90),
         }
     }
 }

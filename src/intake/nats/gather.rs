@@ -5,11 +5,11 @@ use std::{iter::Peekable, sync::Arc};
 use async_nats::{HeaderMap, jetstream::Message};
 use bytes::Bytes;
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     event::Cursor,
     source::{self, Follower},
 };
+use quota_semantics::{Name, Timestamp};
 
 use super::{Ended, Intake, place::Place};
 use crate::{
@@ -171,6 +171,7 @@ impl<'a> Gather<'a> {
                 line: 1,
                 rejection,
                 reason,
+                resource: None,
                 text: payload,
             };
             self.chunk

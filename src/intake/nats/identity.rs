@@ -1,11 +1,11 @@
 //! Whether a stream is still the one that the cursor stands in.
 
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
-use quota_ledger::{
-    Name, Timestamp,
+use quota_core::{
     event::Cursor,
     source::{self, Identity},
 };
+use quota_semantics::{Name, Timestamp};
 
 use super::Ended;
 

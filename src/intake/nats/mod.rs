@@ -20,7 +20,8 @@ mod stream;
 use std::{sync::Arc, time::Duration};
 
 use async_nats::Client;
-use quota_ledger::{Name, event::Actor};
+use quota_core::event::Actor;
+use quota_semantics::Name;
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +44,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const FAILURES_OF_A_CONNECTION: u32 = 2;
 
 /// The stream's consumption, as it runs.
-#[derive(Debug)]
 pub struct Running {
     /// How it stands.
     pub status: Status,
@@ -62,11 +62,11 @@ pub async fn start(
     ledger: Ledger,
     stop: CancellationToken,
 ) -> Result<Running, SetupError> {
-    let status = Status::new(settings.poll_interval.get());
+    let status = Status::new(settings, ledger.clone());
     let (client, connected) = connect::connect(settings, &status).await?;
     let intake = Intake {
         source: Name::from(settings.stream.as_str()),
-        actor: Actor::named(&format!("nats:{}", settings.stream)),
+        actor: Actor::named(&principal(settings)),
         settings: settings.clone(),
         max_batch_entries,
         reader,
@@ -78,6 +78,12 @@ pub async fn start(
     };
     let task = tokio::spawn(intake.run());
     Ok(Running { status, task })
+}
+
+/// The principal whose events the stream holds: the source of its relists and watermarks.
+#[must_use]
+pub fn principal(settings: &config::Nats) -> String {
+    format!("nats:{}", settings.stream)
 }
 
 /// All that a session needs.

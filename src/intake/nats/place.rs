@@ -1,6 +1,6 @@
 //! Where a message stands: what the server says of it in its reply subject.
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 
 /// The place of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

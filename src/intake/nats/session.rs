@@ -7,7 +7,8 @@ use async_nats::jetstream::{
     stream::{RawMessageErrorKind, Stream},
 };
 use futures::future::{BoxFuture, OptionFuture};
-use quota_ledger::{Name, Timestamp, decide, source::Identity};
+use quota_core::{decide, source::Identity};
+use quota_semantics::{Name, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{
@@ -249,7 +250,6 @@ impl<'a> Session<'a> {
             self.target = None;
             self.silent_since = None;
         }
-        status.tell_lag(now());
     }
 
     /// Asks how far the stream has got, and whether it is still the same. `is_idle`: nothing that was delivered

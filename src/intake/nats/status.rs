@@ -2,17 +2,27 @@
 
 use std::{sync::Arc, time::Duration};
 
-use quota_ledger::{Span, Timestamp};
+use quota_semantics::{Name, Span, Timestamp};
+use quota_service::health::Health;
 use tokio::sync::watch;
 
-use crate::{api::Sources, metrics, writer::now};
+use crate::{
+    api::Sources,
+    config::Nats,
+    metrics,
+    writer::{Ledger, now},
+};
 
 /// A stream that was checked this many polls ago without having been caught up with is lagging.
 const POLLS: u32 = 3;
 
 /// Shared by the intake, which writes it, and those who show it.
-#[derive(Clone, Debug)]
-pub struct Status(Arc<watch::Sender<Standing>>);
+#[derive(Clone)]
+pub struct Status {
+    standing: Arc<watch::Sender<Standing>>,
+    ledger: Ledger,
+    max_watermark_age: Span,
+}
 
 /// How the consumption of the stream stood at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,14 +37,39 @@ pub struct Standing {
     pub last_message_time: Option<Timestamp>,
     /// Everything that the stream held at this time is consumed.
     pub caught_up_to: Option<Timestamp>,
+    /// Since when it is consumed.
+    since: Timestamp,
     tolerance: Span,
 }
 
 impl Standing {
+    fn new(poll_interval: Duration, since: Timestamp) -> Self {
+        let tolerance = poll_interval
+            .saturating_mul(POLLS)
+            .max(Duration::from_secs(2));
+        let tolerance = i64::try_from(tolerance.as_nanos()).unwrap_or(i64::MAX);
+        Self {
+            connected: false,
+            last_sequence: 0,
+            cursor: 0,
+            last_message_time: None,
+            caught_up_to: None,
+            since,
+            tolerance: Span::from_nanoseconds(tolerance),
+        }
+    }
+
     /// Whether the stream has been caught up with at least once since the start.
     #[must_use]
     pub const fn caught_up_once(&self) -> bool {
         self.caught_up_to.is_some()
+    }
+
+    /// For how long it has not been known whether everything is consumed.
+    #[must_use]
+    pub fn lag(&self, now: Timestamp) -> Duration {
+        let since = self.caught_up_to.unwrap_or(self.since);
+        Duration::from_nanos(u64::try_from(now.since(since).nanoseconds()).unwrap_or(0))
     }
 
     /// Whether there may be events that are not consumed yet: the connection is lost, or the stream has not been
@@ -50,75 +85,147 @@ impl Standing {
 
 impl Sources for Status {
     fn are_caught_up(&self) -> bool {
-        self.0.borrow().caught_up_once()
+        self.standing.borrow().caught_up_once() && self.ledger.watermark().is_known()
     }
 
     fn lag(&self) -> bool {
-        self.0.borrow().is_lagging(now())
+        let now = now();
+        self.standing.borrow().is_lagging(now) || self.has_old_watermark(now)
     }
 }
 
 impl Status {
-    pub(super) fn new(poll_interval: Duration) -> Self {
-        let tolerance = poll_interval
-            .saturating_mul(POLLS)
-            .max(Duration::from_secs(2));
-        let tolerance = i64::try_from(tolerance.as_nanos()).unwrap_or(i64::MAX);
-        Self(Arc::new(watch::Sender::new(Standing {
-            connected: false,
-            last_sequence: 0,
-            cursor: 0,
-            last_message_time: None,
-            caught_up_to: None,
-            tolerance: Span::from_nanoseconds(tolerance),
-        })))
+    pub(super) fn new(settings: &Nats, ledger: Ledger) -> Self {
+        Self {
+            standing: Arc::new(watch::Sender::new(Standing::new(
+                settings.poll_interval.get(),
+                now(),
+            ))),
+            ledger,
+            max_watermark_age: settings.max_watermark_age.span(),
+        }
     }
 
     /// How it stands now.
     #[must_use]
     pub fn get(&self) -> Standing {
-        self.0.borrow().clone()
+        self.standing.borrow().clone()
+    }
+
+    /// Whether a publisher says how far it is, and has not said so for too long.
+    fn has_old_watermark(&self, now: Timestamp) -> bool {
+        let watermark = self.ledger.watermark();
+        watermark.required().is_some() && now.since(watermark.get()) > self.max_watermark_age
+    }
+
+    /// Whether the stream has been caught up with, and whether it is now.
+    #[must_use]
+    pub fn stream_health(&self) -> Health {
+        let (standing, now) = (self.get(), now());
+        let lag = standing.lag(now).as_secs();
+        let why = match standing.connected {
+            true => format!("not caught up with the stream for {lag}s"),
+            false => {
+                format!(
+                    "the NATS server is not connected; not caught up with the stream for {lag}s"
+                )
+            }
+        };
+        match (standing.caught_up_once(), standing.is_lagging(now)) {
+            (false, _) => Health::Failed(why),
+            (true, true) => Health::Lagging(why),
+            (true, false) => Health::Passed,
+        }
+    }
+
+    /// Whether a publisher has said how far it has shown each kind, and how long ago that was; none: that is not asked
+    /// of any.
+    #[must_use]
+    pub fn watermark_health(&self) -> Option<Health> {
+        let watermark = self.ledger.watermark();
+        let required = watermark.required()?;
+        let is_known = watermark.is_known();
+        let now = now();
+        let late = self.ledger.peek(|state| {
+            let late = required.resources.iter().filter_map(|resource| {
+                let time = state.watermark_of(&required.source, resource);
+                let age = time.map(|time| now.since(time));
+                let is_late = match is_known {
+                    true => age.is_none_or(|age| age > self.max_watermark_age),
+                    false => time.is_none_or(|time| time <= required.since),
+                };
+                is_late.then(
+                    || match (age, state.is_listed(&required.source, resource)) {
+                        (Some(age), _) => {
+                            format!("{resource} {}s ago", age.nanoseconds() / 1_000_000_000)
+                        }
+                        (None, true) => format!("{resource} never"),
+                        (None, false) => format!("{resource} not listed"),
+                    },
+                )
+            });
+            late.collect::<Vec<_>>().join(", ")
+        });
+        Some(match (is_known, late.is_empty()) {
+            (false, _) => {
+                Health::Failed(format!("no watermark of each kind since the start: {late}"))
+            }
+            (true, false) => Health::Lagging(format!("old watermarks: {late}")),
+            (true, true) => Health::Passed,
+        })
     }
 
     /// Waits until the stream has been caught up with once.
     pub async fn caught_up_once(&self) {
-        let mut standing = self.0.subscribe();
+        let mut standing = self.standing.subscribe();
         // Fails only without a sender, and that is held here.
         let _ = standing.wait_for(Standing::caught_up_once).await;
     }
 
     pub(super) fn set_connected(&self, connected: bool) {
-        self.0
+        self.standing
             .send_modify(|standing| standing.connected = connected);
         metrics::stream_connected(connected);
     }
 
     pub(super) fn set_cursor(&self, position: u64, time: Option<Timestamp>) {
-        self.0.send_modify(|standing| {
+        self.standing.send_modify(|standing| {
             standing.cursor = position;
             standing.last_message_time = time.or(standing.last_message_time);
         });
     }
 
     pub(super) fn set_last_sequence(&self, last: u64) {
-        self.0.send_modify(|standing| standing.last_sequence = last);
+        self.standing
+            .send_modify(|standing| standing.last_sequence = last);
     }
 
     pub(super) fn set_caught_up(&self, to: Timestamp) {
-        self.0
+        self.standing
             .send_modify(|standing| standing.caught_up_to = standing.caught_up_to.max(Some(to)));
     }
 
-    pub(super) fn tell_lag(&self, now: Timestamp) {
-        let standing = self.get();
+    /// Sets the metrics to how it stands now: to be called at each scrape, since what is gone says nothing any more.
+    pub fn set_metrics(&self) {
+        let (standing, now) = (self.get(), now());
         let messages = standing.last_sequence.saturating_sub(standing.cursor);
-        let age = standing
-            .caught_up_to
-            .map_or(0, |time| now.since(time).nanoseconds());
-        metrics::stream_lag(
-            messages,
-            Duration::from_nanos(u64::try_from(age).unwrap_or(0)),
-        );
+        metrics::stream_lag(messages, standing.lag(now));
+        let Some(required) = self.ledger.watermark().required() else {
+            return;
+        };
+        let ages = self.ledger.peek(|state| {
+            let kinds = required.resources.iter();
+            let age = |resource: &Name| {
+                // What was never shown has been waited for since the start.
+                let time = state.watermark_of(&required.source, resource);
+                (resource.clone(), now.since(time.unwrap_or(required.since)))
+            };
+            kinds.map(age).collect::<Vec<_>>()
+        });
+        for (resource, age) in ages {
+            let age = u64::try_from(age.nanoseconds()).unwrap_or(0);
+            metrics::watermark_age(&resource, Duration::from_nanos(age));
+        }
     }
 }
 
@@ -129,14 +236,15 @@ mod tests {
     #[test]
     fn a_stream_lags_until_caught_up_and_when_that_is_long_ago() {
         let at = |seconds| Timestamp::EPOCH.plus(Span::from_seconds(seconds));
-        let status = Status::new(Duration::from_secs(1));
-        status.set_connected(true);
-        assert!(status.get().is_lagging(at(0)) && !status.get().caught_up_once());
-        status.set_caught_up(at(10));
-        status.set_caught_up(at(9));
-        assert!(!status.get().is_lagging(at(13)) && status.get().caught_up_once());
-        assert!(status.get().is_lagging(at(14)));
-        status.set_connected(false);
-        assert!(status.get().is_lagging(at(11)));
+        let mut standing = Standing::new(Duration::from_secs(1), at(0));
+        standing.connected = true;
+        assert!(standing.is_lagging(at(0)) && !standing.caught_up_once());
+        assert_eq!(standing.lag(at(5)), Duration::from_secs(5));
+        standing.caught_up_to = Some(at(10));
+        assert!(!standing.is_lagging(at(13)) && standing.caught_up_once());
+        assert!(standing.is_lagging(at(14)));
+        assert_eq!(standing.lag(at(14)), Duration::from_secs(4));
+        standing.connected = false;
+        assert!(standing.is_lagging(at(11)));
     }
 }

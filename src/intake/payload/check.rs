@@ -1,12 +1,11 @@
 //! What is asked of names and sizes before they reach the ledger, logs and paths.
 
-use quota_ledger::{
+use quota_core::{
     decide::{Adopted, Sighting},
     event::Observed,
-    quota::syntax,
     size,
-    uid::Uid,
 };
+use quota_semantics::{quota::syntax, uid::Uid};
 
 use super::Fault;
 use crate::metrics::Rejection;

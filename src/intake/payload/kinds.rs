@@ -1,6 +1,6 @@
 //! Kinds of objects: few, and what follows from one is found out once.
 
-use quota_ledger::{
+use quota_semantics::{
     Name, Timestamp,
     object::{Footprint, GroupResource, NoContext, Object, is_ignored},
 };

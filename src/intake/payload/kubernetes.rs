@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     decide::{Adopted, Sighting},
     event::Observed,
+};
+use quota_semantics::{
+    Timestamp,
     object::{Metadata, NoContext},
 };
 use serde_json::value::RawValue;

@@ -1,6 +1,6 @@
 //! Objects in a listing: each stands by itself, without what happened to it.
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::{Fault, Reader, Told, field::Field, plain, wire::Change, wire::read_object};

@@ -5,6 +5,7 @@
 //! fields. Events are read one by one as they are asked for, so that a payload with many of them needs no more
 //! memory than one with few; what cannot be read takes up its place as [`Rejected`], and reading goes on behind it.
 
+mod bookmark;
 mod check;
 mod field;
 mod kinds;
@@ -12,6 +13,7 @@ mod kubernetes;
 mod listed;
 mod met;
 mod plain;
+mod rejected;
 mod relist;
 mod split;
 mod watched;
@@ -20,11 +22,13 @@ mod wire;
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use quota_ledger::{
+use quota_core::{
+    decide::{Adopted, Bookmark, Relist, Sighting},
+    event::Observed,
+};
+use quota_semantics::{
     Name, Timestamp,
     admission::Charging,
-    decide::{Adopted, Relist, Sighting},
-    event::Observed,
     object::{self, GroupResource, TypeMeta},
 };
 
@@ -63,6 +67,8 @@ pub struct Incoming {
     pub sighting: Option<Sighting>,
     /// What it tells about a relist.
     pub relist: Option<Relist>,
+    /// How far its publisher has shown each kind.
+    pub bookmark: Option<Bookmark>,
     /// About how long it is, as it came or as an entry, whichever is more, in bytes.
     pub size: usize,
 }
@@ -92,6 +98,7 @@ enum Told {
     Nothing,
     Sighting(Sighting),
     Relist(Relist),
+    Bookmark(Bookmark),
 }
 
 impl Told {
@@ -109,6 +116,8 @@ pub struct Rejected {
     pub rejection: Rejection,
     /// What is wrong with it, for people.
     pub reason: String,
+    /// The kind that it is about, as in `pods`, if so much could be read.
+    pub resource: Option<Name>,
     /// The event as it came.
     pub text: Bytes,
 }
@@ -319,17 +328,22 @@ impl Iterator for Events {
 
 impl Incoming {
     fn of(told: Told, length: usize) -> Self {
-        let (sighting, relist) = match told {
-            Told::Nothing => (None, None),
-            Told::Sighting(sighting) => (Some(sighting), None),
-            Told::Relist(relist) => (None, Some(relist)),
+        let mut incoming = Self {
+            sighting: None,
+            relist: None,
+            bookmark: None,
+            size: length,
         };
-        let size = length.max(sighting.as_ref().map_or(0, check::size));
-        Self {
-            sighting,
-            relist,
-            size,
+        match told {
+            Told::Nothing => {}
+            Told::Sighting(sighting) => {
+                incoming.size = length.max(check::size(&sighting));
+                incoming.sighting = Some(sighting);
+            }
+            Told::Relist(relist) => incoming.relist = Some(relist),
+            Told::Bookmark(bookmark) => incoming.bookmark = Some(bookmark),
         }
+        incoming
     }
 }
 
@@ -342,6 +356,12 @@ impl Events {
         }
     }
 
+    /// The kind that an event is about which cannot be understood, if so much is certain of it.
+    fn kind_of(&self, text: &[u8]) -> Option<Name> {
+        let kind = rejected::kind(&self.reader, self.change.is_some(), text)?;
+        Some(kind.name.clone())
+    }
+
     fn reject(&mut self, line: u64, place: std::ops::Range<usize>, fault: Fault) -> Rejected {
         self.rejected += 1;
         let Fault { rejection, reason } = fault;
@@ -349,6 +369,7 @@ impl Events {
             line,
             rejection,
             reason,
+            resource: self.kind_of(&self.payload[place.clone()]),
             text: self.payload.slice(place),
         }
     }

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::{
-    Name, decide::Sighting, event::Observed, object::Footprint, quantity::Quantity,
-    resource::ResourceList,
-};
+use quota_core::{decide::Sighting, event::Observed};
+use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::ResourceList};
 use serde_json::value::RawValue;
 
 use super::{

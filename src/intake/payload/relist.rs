@@ -1,9 +1,7 @@
 //! The begin and the end of a relist.
 
-use quota_ledger::{
-    Name,
-    decide::{Finish, Relist},
-};
+use quota_core::decide::{Finish, Relist};
+use quota_semantics::Name;
 
 use super::{Fault, Reader, check, field::Field, plain, watched::Watched, wire::Wire};
 
@@ -17,6 +15,7 @@ pub(super) fn begin(reader: &Reader, event: &Wire<'_>) -> Result<Relist, Fault> 
         namespace: namespace(event)?,
         id: id(event)?,
         allow_empty: allow_empty(event)?,
+        resets_versions: resets_versions(event)?,
     })
 }
 
@@ -78,6 +77,19 @@ fn id(event: &Wire<'_>) -> Result<Option<Name>, Fault> {
         true => Ok(Some(Name::from(id))),
         false => Err(Fault::field(format!(
             "id: 1 to {ID_MAX_BYTES} printable ASCII characters"
+        ))),
+    }
+}
+
+/// `"versions":"reset"`.
+fn resets_versions(event: &Wire<'_>) -> Result<bool, Fault> {
+    if event.versions.is_none() {
+        return Ok(false);
+    }
+    match plain::text("versions", event.versions.as_ref())? {
+        "reset" => Ok(true),
+        other => Err(Fault::field(format!(
+            "versions: {other:?}, but only \"reset\" is known"
         ))),
     }
 }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
-use quota_ledger::{decide::Adopted, event::Observed, object::Traits, uid::Uid};
+use quota_core::{decide::Adopted, event::Observed};
+use quota_semantics::{object::Traits, uid::Uid};
 
 use super::*;
 
@@ -287,13 +288,18 @@ fn cloud_events_wrap_the_other_shapes() {
 fn the_examples_of_the_documentation_are_understood() {
     let page = include_str!("../../../docs/events.md");
     let examples: Vec<_> = page.split("```json\n").skip(1).collect();
-    assert_eq!(examples.len(), 4);
+    assert_eq!(examples.len(), 5);
     for example in examples {
         let events = read(example.split("```").next().unwrap());
         assert!(!events.is_empty());
         for event in events {
             let event = event.unwrap();
-            assert!(event.sighting.is_some() || event.relist.is_some());
+            let told = [
+                event.sighting.is_some(),
+                event.relist.is_some(),
+                event.bookmark.is_some(),
+            ];
+            assert!(told.contains(&true));
         }
     }
 }

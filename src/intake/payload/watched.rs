@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use quota_ledger::{
+use quota_semantics::{
     object::{Evaluator, GroupResource, Metadata, Object, TypeMeta, Workload, plural},
     quota::Spec,
 };

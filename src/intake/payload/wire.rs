@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::{Fault, Reader, Told, field::Field, kubernetes, plain, relist, watched::Watched};
+use super::{
+    Fault, Reader, Told, bookmark, field::Field, kubernetes, plain, relist, watched::Watched,
+};
 
 /// What happened to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +64,14 @@ pub(super) struct Wire<'a> {
     pub(super) id: Option<Field<'a>>,
     #[serde(borrow, rename = "allowEmpty")]
     pub(super) allow_empty: Option<Field<'a>>,
+    #[serde(borrow)]
+    pub(super) versions: Option<Field<'a>>,
+    #[serde(borrow, rename = "clusterUid")]
+    pub(super) cluster_uid: Option<Field<'a>>,
+    #[serde(borrow)]
+    pub(super) instance: Option<Field<'a>>,
+    #[serde(borrow)]
+    pub(super) resources: Option<Field<'a>>,
 }
 
 fn watched<'de: 'a, 'a, D: Deserializer<'de>>(
@@ -113,6 +123,9 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault>
     let change = match &*event_type.0 {
         "ADDED" | "MODIFIED" => Change::Alive,
         "DELETED" => Change::Deleted,
+        "BOOKMARK" if wire.object.is_none() => {
+            return Ok(bookmark::read(reader, &wire)?.map_or(Told::Nothing, Told::Bookmark));
+        }
         "BOOKMARK" => {
             let bookmark = |object| relist::bookmark(reader, &object);
             let ended = wire.object.map(bookmark).transpose()?.flatten();

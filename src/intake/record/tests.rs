@@ -1,14 +1,12 @@
 use bytes::Bytes;
 
-use quota_ledger::{
-    Timestamp,
+use quota_core::{
     decide::Sighting,
     desk::{Desk, Open},
     event::{Cursor, Entry, Observed},
-    object::Footprint,
     state::State,
-    uid::Uid,
 };
+use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
 
 use super::*;
 use crate::metrics::Rejection;
@@ -31,6 +29,7 @@ fn sighting(uid: &str, version: u64) -> Incoming {
     Incoming {
         sighting,
         relist: None,
+        bookmark: None,
         size: 100,
     }
 }
@@ -70,6 +69,7 @@ fn rejected(text: impl Into<Bytes>) -> Rejected {
         line: 1,
         rejection,
         reason: "bad".to_owned(),
+        resource: None,
         text: text.into(),
     }
 }
@@ -85,6 +85,7 @@ fn a_chunk_its_gaps_and_its_cursor_are_recorded_together() {
     chunk.add(Incoming {
         sighting: None,
         relist: None,
+        bookmark: None,
         size: 10,
     });
     chunk.add_rejected(&"OBJECTS".into(), 6, rejected("x"));
@@ -163,6 +164,7 @@ fn a_chunk_is_full_by_entries_or_by_size() {
     chunk.add(Incoming {
         sighting: None,
         relist: None,
+        bookmark: None,
         size: CHUNK_BYTES,
     });
     assert!(chunk.is_full(usize::MAX));
@@ -216,7 +218,7 @@ fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
     second.add(sighting("c", 1));
     let (_, entries) = decided(&mut state, &second, None);
     let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
-    assert_eq!(kinds, ["ObjectsListed", "RelistClosed"]);
+    assert_eq!(kinds, ["ObjectsListed", "RelistClosed", "ResourceListed"]);
     let relist = state.closed_relist().unwrap();
     let (gone, next) = state.unlisted(&relist.scope, 0, 100, Timestamp::EPOCH);
     assert_eq!((gone, next), (vec![Uid::new("c").unwrap()], None));
@@ -224,7 +226,7 @@ fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
 
 #[test]
 fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
-    let at = |seconds| Timestamp::EPOCH.plus(quota_ledger::Span::from_seconds(seconds));
+    let at = |seconds| Timestamp::EPOCH.plus(quota_semantics::Span::from_seconds(seconds));
     let source: Name = "OBJECTS".into();
     let mut state = State::default();
     let mut known = Chunk::default();
@@ -237,9 +239,9 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
         ..consumed(9)
     };
     decided(&mut state, &known, Some(&first));
-    let resets = quota_ledger::decide::reset(&state, &source, &"again".into());
-    let mut open = quota_ledger::desk::Open::default();
-    quota_ledger::desk::Desk::new(&mut state, &mut open, at(60))
+    let resets = quota_core::decide::reset(&state, &source, &"again".into());
+    let mut open = quota_core::desk::Open::default();
+    quota_core::desk::Desk::new(&mut state, &mut open, at(60))
         .record(&Actor::named("test"), resets);
     let begin = || relist(r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":true}"#);
     let kinds = |state: &mut State, incoming, time| {
@@ -253,7 +255,10 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
     assert!(kinds(&mut state, begin(), 50).is_empty());
     assert_eq!(kinds(&mut state, begin(), 51), ["RelistBegan"]);
     let end = relist(r#"{"type":"RELIST_END","resource":"pods"}"#);
-    assert_eq!(kinds(&mut state, end, 52), ["RelistClosed"]);
+    assert_eq!(
+        kinds(&mut state, end, 52),
+        ["RelistClosed", "ResourceListed"]
+    );
     // What is sent by HTTP is always news.
     let mut chunk = Chunk::default();
     chunk.add(begin());
@@ -275,8 +280,108 @@ fn a_gap_behind_the_begin_of_a_relist_makes_it_incomplete_though_they_are_record
         Event::RelistEnded(end) => Some(end.outcome),
         _ => None,
     });
-    assert_eq!(
-        outcome,
-        Some(quota_ledger::event::RelistOutcome::Incomplete)
+    assert_eq!(outcome, Some(quota_core::event::RelistOutcome::Incomplete));
+}
+
+#[test]
+fn what_is_not_understood_spoils_the_relists_of_its_kind_alone() {
+    let mut state = State::default();
+    let mut chunk = Chunk::default();
+    for kind in ["pods", "widgets.example.com"] {
+        let begin = format!(r#"{{"type":"RELIST_BEGIN","resource":"{kind}","allowEmpty":true}}"#);
+        chunk.add(relist(&begin));
+    }
+    let reader = Arc::new(crate::intake::payload::Reader::default());
+    let mut reject = |text: &'static str| {
+        let mut events = reader.read(Bytes::from(text), Timestamp::EPOCH);
+        let rejected = events.next().unwrap().unwrap_err();
+        chunk.add_rejected(&"OBJECTS".into(), 1, rejected);
+    };
+    reject(
+        r#"{"type":"ADDED","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"namespace":"team-a","name":"w"}}}"#,
     );
+    reject(r#"{"type":"ADDED","namespace":"team-a","resource":"widgets.example.com","name":"w"}"#);
+    for kind in ["pods", "widgets.example.com"] {
+        chunk.add(relist(&format!(
+            r#"{{"type":"RELIST_END","resource":"{kind}"}}"#
+        )));
+    }
+    let (_, entries) = decided(&mut state, &chunk, None);
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
+    let began = ["RelistBegan"; 2];
+    let letters = ["EventRejected"; 2];
+    let ended = ["RelistClosed", "ResourceListed", "RelistEnded"];
+    assert_eq!(kinds, [&began[..], &letters, &ended].concat());
+    assert_eq!(state.closed_relist().unwrap().scope.resource, "pods");
+    assert_eq!(state.dead_letters().count(), 2);
+
+    // Of what is no JSON nobody knows what it was about.
+    let mut chunk = Chunk::default();
+    chunk.add(relist(
+        r#"{"type":"RELIST_BEGIN","resource":"services","allowEmpty":true}"#,
+    ));
+    chunk.add_rejected(&"OBJECTS".into(), 2, rejected("x"));
+    chunk.add(relist(r#"{"type":"RELIST_END","resource":"services"}"#));
+    let (_, entries) = decided(&mut state, &chunk, None);
+    let kinds: Vec<_> = entries.iter().map(|entry| entry.event.name()).collect();
+    assert_eq!(kinds, ["RelistBegan", "MessageRejected", "RelistEnded"]);
+}
+
+#[test]
+fn versions_that_went_back_are_replaced_by_what_is_listed() {
+    let mut state = State::default();
+    let mut before = Chunk::default();
+    for uid in ["kept", "gone", "deleted"] {
+        before.add(sighting(uid, 900));
+    }
+    let deleted = Sighting::Deleted {
+        uid: Uid::new("deleted").unwrap(),
+        namespace: "team-a".into(),
+        quota: None,
+    };
+    before.add(Incoming {
+        sighting: Some(deleted),
+        relist: None,
+        bookmark: None,
+        size: 100,
+    });
+    decided(&mut state, &before, None);
+    let alive = |state: &State, uid: &str| {
+        let object = state.object(&Uid::new(uid).unwrap());
+        object.map(|object| object.version)
+    };
+
+    // The list breaks off, and is begun again by somebody who does not know that versions went back.
+    let mut first = Chunk::default();
+    let begin = r#"{"type":"RELIST_BEGIN","resource":"pods","versions":"reset"}"#;
+    first.add(relist(begin));
+    first.add(sighting("kept", 100));
+    decided(&mut state, &first, None);
+    let mut second = Chunk::default();
+    second.add(relist(r#"{"type":"RELIST_BEGIN","resource":"pods"}"#));
+    second.add(sighting("kept", 110));
+    // After it was listed, order is by version again.
+    second.add(sighting("kept", 105));
+    second.add(sighting("deleted", 90));
+    second.add(relist(
+        r#"{"type":"RELIST_END","resource":"pods","resourceVersion":"120"}"#,
+    ));
+    let (recorded, _) = decided(&mut state, &second, None);
+    assert_eq!(recorded.ignored, 1);
+    assert_eq!(alive(&state, "kept"), Some(110));
+    assert_eq!(alive(&state, "deleted"), Some(90));
+    let closed = state.closed_relist().unwrap();
+    let (unlisted, _) = state.unlisted(&closed.scope, 0, 100, Timestamp::EPOCH);
+    assert_eq!(unlisted, [Uid::new("gone").unwrap()]);
+
+    // What has been restored changes and is deleted as ever.
+    let mut after = Chunk::default();
+    after.add(sighting("deleted", 130));
+    after.add(sighting("deleted", 129));
+    let (recorded, _) = decided(&mut state, &after, None);
+    assert_eq!((recorded.accepted, recorded.ignored), (1, 1));
+    let mut image = Vec::new();
+    state.image().write(&mut image).unwrap();
+    let again = State::read(&mut &image[..]).unwrap();
+    assert_eq!(again.digest(), state.digest());
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quota_ledger::{Timestamp, quota::Manifest};
+use quota_semantics::{Timestamp, quota::Manifest};
 use serde_json::{Map, Value};
 
 use super::{

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, Time};
-use quota_ledger::Timestamp;
+use quota_semantics::Timestamp;
 use serde_json::Value;
 
 use super::set::FieldSet;

@@ -1,12 +1,7 @@
 //! The daemon ends, and starts again.
 
-use quota_ledger::{
-    journal::{
-        self,
-        sim::{Crash, Faults},
-    },
-    replay,
-};
+use quota_journal::sim::{Crash, Faults};
+use quota_ledger::replay;
 
 use super::World;
 use crate::{
@@ -19,7 +14,7 @@ const STARTS: u32 = 5;
 
 impl World {
     /// The daemon has died, or has to: after a failed write or sync it answers nothing more.
-    pub(super) fn fail(&mut self, error: &journal::Error) -> Checked {
+    pub(super) fn fail(&mut self, error: &quota_journal::Error) -> Checked {
         ensure!(is_simulated(error), "I4: {error}");
         let power = self.random.chance(self.settings.power_loss);
         let crash = if power { Crash::PowerLoss } else { Crash::Kill };
@@ -161,10 +156,10 @@ impl World {
     }
 }
 
-pub(super) fn is_simulated(error: &journal::Error) -> bool {
+pub(super) fn is_simulated(error: &quota_journal::Error) -> bool {
     matches!(
         error,
-        journal::Error::Io { .. } | journal::Error::Poisoned { .. }
+        quota_journal::Error::Io { .. } | quota_journal::Error::Poisoned { .. }
     )
 }
 
@@ -172,7 +167,7 @@ fn is_simulated_start(error: &replay::Error) -> bool {
     match error {
         replay::Error::Journal(error) => is_simulated(error),
         replay::Error::Snapshot { source, .. } => {
-            matches!(source, quota_ledger::state::ImageError::Io(_))
+            matches!(source, quota_core::state::ImageError::Io(_))
         }
         replay::Error::Entries { .. } => false,
     }

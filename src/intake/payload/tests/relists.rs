@@ -1,6 +1,6 @@
 //! The begin and the end of relists.
 
-use quota_ledger::decide::Finish;
+use quota_core::decide::Finish;
 
 use super::*;
 
@@ -30,6 +30,7 @@ fn a_begin_and_an_end_say_what_is_listed() {
         namespace: namespace.map(Into::into),
         id: id.map(Into::into),
         allow_empty,
+        resets_versions: false,
     };
     let read = relist(r#"{"type":"RELIST_BEGIN","resource":"pods","namespace":null}"#);
     assert_eq!(read, Some(begin(None, None, false)));

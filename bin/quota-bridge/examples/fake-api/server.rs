@@ -1,0 +1,566 @@
+//! The HTTP side: lists in pages, watches, discovery, single objects.
+
+#![allow(dead_code, reason = "the example uses a part of what the tests use")]
+
+use std::{collections::HashMap, io, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Query, Request as HttpRequest, State},
+    response::{IntoResponse as _, Response},
+};
+use futures::StreamExt as _;
+use http::{Method, StatusCode, header};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::mpsc, time::Instant};
+
+use crate::world::{Fault, Kind, Logged, Request, SILENCE, Stored, World};
+
+/// Most bytes of an object that is sent.
+const OBJECT_MAX_BYTES: usize = 4 << 20;
+
+/// How often a watch says how far it is, and how long before its end.
+const BOOKMARKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(2));
+
+pub(crate) async fn serve(listener: TcpListener, world: World) -> io::Result<()> {
+    let router = Router::new().fallback(answer).with_state(world);
+    axum::serve(listener, router).await
+}
+
+/// Where a request goes: the kind, the namespace, the name.
+struct Target {
+    kind: Kind,
+    namespace: Option<String>,
+    name: Option<String>,
+}
+
+async fn answer(
+    State(world): State<World>,
+    Query(query): Query<HashMap<String, String>>,
+    request: HttpRequest,
+) -> Response {
+    let (head, body) = request.into_parts();
+    let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(token) = &world.lock().token
+        && header(header::AUTHORIZATION) != Some(&format!("Bearer {token}"))
+    {
+        return status(401, "Unauthorized", "no such token", 0);
+    }
+    let accept = header(header::ACCEPT).unwrap_or_default();
+    let path = head.uri.path();
+    if let Some(answer) = about(&world, path) {
+        return answer;
+    }
+    let Some(target) = target(&world, path) else {
+        return status(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+            0,
+        );
+    };
+    let metadata_only = accept.contains("as=PartialObjectMetadata");
+    if head.method == Method::GET {
+        return read(&world, target, &query, metadata_only).await;
+    }
+    let Ok(body) = axum::body::to_bytes(body, OBJECT_MAX_BYTES).await else {
+        return status(413, "RequestEntityTooLarge", "too large", 0);
+    };
+    write(&world, &head.method, &target, &body)
+}
+
+/// Version, health and discovery.
+fn about(world: &World, path: &str) -> Option<Response> {
+    let mut inner = world.lock();
+    let groups = match path {
+        "/version" => {
+            let version = json!({"major": "1", "minor": inner.minor.to_string(), "gitVersion": format!("v1.{}.0", inner.minor)});
+            return Some(json_answer(&version));
+        }
+        "/readyz" | "/livez" | "/healthz" => return Some("ok".into_response()),
+        "/api" => vec![String::new()],
+        "/apis" => {
+            let mut groups: Vec<_> = inner
+                .kinds
+                .values()
+                .map(|kind| kind.group.clone())
+                .collect();
+            groups.retain(|group| !group.is_empty());
+            groups.dedup();
+            groups.sort();
+            groups.dedup();
+            groups
+        }
+        _ => return None,
+    };
+    let fault = inner.fault("discovery", Request::Discovery);
+    if let Some(Fault::Status(code, wait)) = fault {
+        return Some(status(
+            code,
+            "ServiceUnavailable",
+            "discovery is broken",
+            wait,
+        ));
+    }
+    let groups = groups.iter().map(|group| {
+        let kinds = inner.kinds.values().filter(|kind| kind.group == *group);
+        let version = kinds.clone().next().map_or("v1", |kind| &kind.version).to_owned();
+        let resources: Vec<_> = kinds
+            .map(|kind| {
+                json!({
+                    "resource": kind.plural, "singularResource": kind.kind.to_lowercase(),
+                    "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+                    "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
+                    "verbs": ["create", "delete", "get", "list", "update", "watch"],
+                })
+            })
+            .collect();
+        json!({"metadata": {"name": group}, "versions": [{"version": version, "freshness": "Current", "resources": resources}]})
+    });
+    let list = json!({
+        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
+        "items": groups.collect::<Vec<_>>(),
+    });
+    let content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    Some(([(header::CONTENT_TYPE, content)], list.to_string()).into_response())
+}
+
+fn target(world: &World, path: &str) -> Option<Target> {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let (group, version, rest) = match parts.as_slice() {
+        ["api", version, rest @ ..] => ("", *version, rest),
+        ["apis", group, version, rest @ ..] => (*group, *version, rest),
+        _ => return None,
+    };
+    let (namespace, plural, name) = match rest {
+        ["namespaces", namespace, plural] => (Some(*namespace), *plural, None),
+        ["namespaces", namespace, plural, name] => (Some(*namespace), *plural, Some(*name)),
+        [plural] => (None, *plural, None),
+        [plural, name] => (None, *plural, Some(*name)),
+        _ => return None,
+    };
+    let inner = world.lock();
+    let mut kinds = inner.kinds.values();
+    let kind = kinds
+        .find(|kind| kind.group == group && kind.version == version && kind.plural == plural)?;
+    Some(Target {
+        kind: kind.clone(),
+        namespace: namespace.map(str::to_owned),
+        name: name.map(str::to_owned),
+    })
+}
+
+fn write(world: &World, method: &Method, target: &Target, body: &Bytes) -> Response {
+    let kind = target.kind.name();
+    let namespace = target.namespace.as_deref().unwrap_or_default();
+    if *method == Method::DELETE {
+        let name = target.name.as_deref().unwrap_or_default();
+        return match world.delete(&kind, namespace, name) {
+            Some(text) => text_answer(200, text),
+            None => status(404, "NotFound", "there is no such object", 0),
+        };
+    }
+    let Ok(mut object) = serde_json::from_slice::<Value>(body) else {
+        return status(400, "BadRequest", "the body is no JSON", 0);
+    };
+    let namespace = match target.kind.namespaced && namespace.is_empty() {
+        true => object["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or("default")
+            .to_owned(),
+        false => namespace.to_owned(),
+    };
+    if *method == Method::POST {
+        if let Some(prefix) = object["metadata"]["generateName"]
+            .as_str()
+            .map(str::to_owned)
+            && object["metadata"]["name"].is_null()
+        {
+            let revision = world.lock().revision;
+            object["metadata"]["name"] = json!(format!("{prefix}{revision}"));
+        }
+        let name = object["metadata"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        let key = (kind.clone(), namespace.clone(), name);
+        if world.lock().objects.contains_key(&key) {
+            return status(409, "AlreadyExists", "there is an object by that name", 0);
+        }
+    }
+    match world.put(&kind, &namespace, object) {
+        Ok(text) if *method == Method::POST => text_answer(201, text),
+        Ok(text) => text_answer(200, text),
+        Err((code, message)) => {
+            let reason = if code == 409 { "Conflict" } else { "Invalid" };
+            status(code, reason, &message, 0)
+        }
+    }
+}
+
+async fn read(
+    world: &World,
+    target: Target,
+    query: &HashMap<String, String>,
+    metadata_only: bool,
+) -> Response {
+    let parameter = |name: &str| query.get(name).map(String::as_str).unwrap_or_default();
+    if let Some(name) = &target.name {
+        let namespace = target.namespace.clone().unwrap_or_default();
+        let key = (target.kind.name(), namespace, name.clone());
+        return match world.lock().objects.get(&key) {
+            Some(object) => text_answer(200, object.text.clone()),
+            None => status(404, "NotFound", "there is no such object", 0),
+        };
+    }
+    let is_watch = matches!(parameter("watch"), "1" | "true");
+    let request = match () {
+        () if is_watch && parameter("sendInitialEvents") == "true" => Request::WatchList,
+        () if is_watch => Request::Watch,
+        () if parameter("continue").is_empty() => Request::List,
+        () => Request::Continue,
+    };
+    let fault = world.lock().fault(&target.kind.name(), request);
+    match fault {
+        Some(Fault::Status(code, wait)) => {
+            let reason = match code {
+                410 => "Expired",
+                403 => "Forbidden",
+                429 => "TooManyRequests",
+                _ => "InternalError",
+            };
+            return status(code, reason, "as planned", wait);
+        }
+        Some(Fault::Silent) if !is_watch => tokio::time::sleep(SILENCE).await,
+        _ => {}
+    }
+    match is_watch {
+        true => watch(world, target, query, metadata_only, request, fault),
+        false => list(world, &target, query, metadata_only, fault),
+    }
+}
+
+fn list(
+    world: &World,
+    target: &Target,
+    query: &HashMap<String, String>,
+    metadata_only: bool,
+    fault: Option<Fault>,
+) -> Response {
+    let mut inner = world.lock();
+    let version = query.get("resourceVersion").map(String::as_str);
+    if inner.cached.is_some() && version != Some("0") {
+        return status(504, "Timeout", "etcd does not answer", 0);
+    }
+    let limit = query
+        .get("limit")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let (version, mut rest) = match query.get("continue").filter(|token| !token.is_empty()) {
+        Some(token) => match inner.pages.get(token) {
+            Some(page) => page.clone(),
+            None => return status(410, "Expired", "the continue token is too old", 0),
+        },
+        None => {
+            let (revision, objects) = inner.visible();
+            let kind = target.kind.name();
+            let of_kind = (kind.clone(), String::new(), String::new())..;
+            let objects = objects
+                .range(of_kind)
+                .take_while(|((of, ..), _)| *of == kind);
+            let wanted = |object: &Arc<Stored>| {
+                let namespace = target.namespace.as_ref();
+                namespace.is_none_or(|namespace| object.namespace == *namespace)
+            };
+            // Of a page of one, only the version matters: not all need be copied for it.
+            let most = if limit == 1 { 2 } else { usize::MAX };
+            let objects = objects.map(|(_, object)| object.clone()).filter(wanted);
+            (revision, objects.take(most).collect())
+        }
+    };
+    if fault == Some(Fault::Empty) {
+        rest.clear();
+    }
+    let later = match limit {
+        0 => Vec::new(),
+        limit => rest.split_off(rest.len().min(limit)),
+    };
+    let next = match later.is_empty() {
+        true => String::new(),
+        false => {
+            let token = format!("{version}/{}+{}", later.len(), later[0].name);
+            inner.pages.insert(token.clone(), (version, later));
+            token
+        }
+    };
+    drop(inner);
+    let (api_version, kind) = match metadata_only {
+        true => (
+            "meta.k8s.io/v1".to_owned(),
+            "PartialObjectMetadataList".to_owned(),
+        ),
+        false => (
+            target.kind.api_version(),
+            format!("{}List", target.kind.kind),
+        ),
+    };
+    let metadata = json!({"resourceVersion": version.to_string(), "continue": next});
+    let mut text = format!(
+        r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":["#
+    );
+    for (index, object) in rest.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        if fault == Some(Fault::Unreadable) && index == rest.len() / 2 {
+            text.push_str(r#"{"metadata":{"name":7}}"#);
+        } else {
+            text.push_str(&shown(object, metadata_only));
+        }
+    }
+    text.push_str("]}");
+    if fault == Some(Fault::Cut) {
+        let half = text.len() / 2;
+        text.truncate(half);
+        let pieces = [
+            Ok(Bytes::from(text)),
+            Err(io::Error::other("cut as planned")),
+        ];
+        return Body::from_stream(futures::stream::iter(pieces)).into_response();
+    }
+    text_answer(200, text)
+}
+
+/// The object, or only its metadata.
+fn shown(object: &Stored, metadata_only: bool) -> String {
+    if !metadata_only {
+        return object.text.clone();
+    }
+    let whole: Value = serde_json::from_str(&object.text).unwrap_or_default();
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": whole["metadata"]}).to_string()
+}
+
+fn watch(
+    world: &World,
+    target: Target,
+    query: &HashMap<String, String>,
+    metadata_only: bool,
+    request: Request,
+    fault: Option<Fault>,
+) -> Response {
+    let from: u64 = query
+        .get("resourceVersion")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0);
+    let seconds = query
+        .get("timeoutSeconds")
+        .and_then(|text| text.parse().ok());
+    let (send, receive) = mpsc::channel::<Result<Bytes, io::Error>>(256);
+    let watcher = Watcher {
+        world: world.clone(),
+        target,
+        metadata_only,
+        position: from,
+        lists: request == Request::WatchList,
+        fault,
+        until: Instant::now() + Duration::from_secs(seconds.unwrap_or(1800)),
+        send,
+    };
+    tokio::spawn(watcher.run());
+    let pieces = futures::stream::unfold(receive, |mut receive| async move {
+        receive.recv().await.map(|piece| (piece, receive))
+    });
+    let headers = [(header::CONTENT_TYPE, "application/json")];
+    (headers, Body::from_stream(pieces.fuse())).into_response()
+}
+
+struct Watcher {
+    world: World,
+    target: Target,
+    metadata_only: bool,
+    position: u64,
+    lists: bool,
+    fault: Option<Fault>,
+    until: Instant,
+    send: mpsc::Sender<Result<Bytes, io::Error>>,
+}
+
+/// The watch is over.
+struct Over;
+
+impl Watcher {
+    async fn run(mut self) {
+        let _ = self.watch().await;
+    }
+
+    async fn watch(&mut self) -> Result<(), Over> {
+        let mut changes = self.world.changes();
+        let generation = self.world.lock().generation;
+        if self.fault == Some(Fault::Silent) {
+            tokio::time::sleep(SILENCE).await;
+            return Ok(());
+        }
+        if self.lists {
+            self.list().await?;
+        }
+        if self.fault == Some(Fault::Expired) || self.position < self.world.lock().compacted {
+            return self.expired().await;
+        }
+        let began = Instant::now();
+        let mut bookmarks = vec![self.until - BOOKMARKS.1.min(self.until - began)];
+        let mut next = began + BOOKMARKS.0;
+        while next < self.until {
+            bookmarks.push(next);
+            next += BOOKMARKS.0;
+        }
+        bookmarks.sort_by(|a, b| b.cmp(a));
+        loop {
+            let (events, reached, is_cut, is_expired) = {
+                let inner = self.world.lock();
+                let (reached, _) = inner.visible();
+                let start = inner
+                    .log
+                    .partition_point(|logged| logged.revision <= self.position);
+                let wanted = |logged: &&Logged| {
+                    let namespace = self.target.namespace.as_ref();
+                    logged.object.kind == self.target.kind.name()
+                        && logged.revision <= reached
+                        && namespace.is_none_or(|it| logged.object.namespace == *it)
+                };
+                let events: Vec<_> = inner.log[start..].iter().filter(wanted).cloned().collect();
+                (
+                    events,
+                    reached,
+                    inner.generation != generation,
+                    self.position < inner.compacted,
+                )
+            };
+            if is_cut {
+                return self.cut().await;
+            }
+            if is_expired {
+                return self.expired().await;
+            }
+            for event in events {
+                let object = shown(&event.object, self.metadata_only);
+                self.event(event.event, &object).await?;
+                self.position = event.revision;
+            }
+            // From a version of the future on nothing is said.
+            let is_future = self.position > reached;
+            self.position = self.position.max(reached);
+            let bookmark = bookmarks.last().copied().unwrap_or(self.until);
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = tokio::time::sleep_until(bookmark), if !bookmarks.is_empty() => {
+                    bookmarks.pop();
+                    if !is_future {
+                        self.bookmark(reached, false).await?;
+                    }
+                }
+                () = tokio::time::sleep_until(self.until) => return Ok(()),
+                () = self.send.closed() => return Ok(()),
+            }
+        }
+    }
+
+    async fn list(&mut self) -> Result<(), Over> {
+        let (revision, objects) = {
+            let inner = self.world.lock();
+            let (revision, objects) = inner.visible();
+            let kind = self.target.kind.name();
+            let namespace = self.target.namespace.as_ref();
+            let objects = objects.values().filter(|object| {
+                object.kind == kind && namespace.is_none_or(|it| object.namespace == *it)
+            });
+            (revision, objects.cloned().collect::<Vec<_>>())
+        };
+        for (index, object) in objects.iter().enumerate() {
+            if self.fault == Some(Fault::Unreadable) && index == objects.len() / 2 {
+                self.event("ADDED", r#"{"metadata":{"name":7}}"#).await?;
+                continue;
+            }
+            self.event("ADDED", &shown(object, self.metadata_only))
+                .await?;
+        }
+        self.position = revision;
+        if self.fault == Some(Fault::Empty) {
+            // No bookmark ends the list: as servers that have the feature switched off.
+            tokio::time::sleep(SILENCE).await;
+        }
+        self.bookmark(revision, true).await
+    }
+
+    /// A bookmark as a real server sends it, with what stands in for the rest of the object.
+    async fn bookmark(&mut self, revision: u64, ends_list: bool) -> Result<(), Over> {
+        let annotations = match ends_list {
+            true => json!({"k8s.io/initial-events-end": "true"}),
+            false => Value::Null,
+        };
+        let object = json!({
+            "kind": self.target.kind.kind, "apiVersion": self.target.kind.api_version(),
+            "metadata": {"resourceVersion": revision.to_string(), "creationTimestamp": null, "annotations": annotations},
+            "spec": {"containers": null}, "status": {},
+        });
+        self.event("BOOKMARK", &object.to_string()).await
+    }
+
+    async fn event(&mut self, event: &str, object: &str) -> Result<(), Over> {
+        let is_object = event != "BOOKMARK";
+        let mut line = match self.fault {
+            Some(Fault::Unreadable) if is_object && !self.lists => {
+                self.fault = None;
+                format!("{{\"type\":\"{event}\",\"object\":{{\"metadata\":{{\"name\":7}}}}}}\n")
+            }
+            _ => format!("{{\"type\":\"{event}\",\"object\":{object}}}\n"),
+        };
+        let is_cut = self.fault == Some(Fault::Cut) && is_object;
+        if is_cut {
+            let half = line.len() / 2;
+            line.truncate(half);
+        }
+        self.send.send(Ok(line.into())).await.map_err(|_| Over)?;
+        match is_cut {
+            true => {
+                let _ = self.cut().await;
+                Err(Over)
+            }
+            false => Ok(()),
+        }
+    }
+
+    async fn cut(&mut self) -> Result<(), Over> {
+        let cut = Err(io::Error::other("cut as planned"));
+        self.send.send(cut).await.map_err(|_| Over)
+    }
+
+    async fn expired(&mut self) -> Result<(), Over> {
+        let expired = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old resource version"});
+        let line = format!("{{\"type\":\"ERROR\",\"object\":{expired}}}\n");
+        self.send.send(Ok(line.into())).await.map_err(|_| Over)
+    }
+}
+
+fn json_answer(value: &Value) -> Response {
+    text_answer(200, value.to_string())
+}
+
+fn text_answer(code: u16, text: String) -> Response {
+    let code = StatusCode::from_u16(code).unwrap_or_default();
+    (code, [(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+fn status(code: u16, reason: &str, message: &str, wait: u32) -> Response {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+        "code": code, "reason": reason, "message": message,
+    });
+    let mut response = text_answer(code, status.to_string());
+    if wait > 0 {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, wait.into());
+    }
+    response
+}

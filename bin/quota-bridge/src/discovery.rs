@@ -1,0 +1,267 @@
+//! Which kinds an API server serves, from its aggregated discovery.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use quota_semantics::object::GroupResource;
+use serde::Deserialize;
+
+use crate::kubernetes::{Client, Failure};
+
+/// What has to be asked for, so that `/api` and `/apis` say all at once.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// A kind that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// Its group and plural name.
+    pub resource: GroupResource,
+    /// The version of its group that is asked for.
+    pub version: String,
+    /// Its kind, such as `Pod`.
+    pub kind: String,
+    /// Another server answers for it, of which less is certain.
+    pub aggregated: bool,
+}
+
+impl Served {
+    /// The `apiVersion` of its objects.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        match self.resource.group.is_empty() {
+            true => self.version.clone(),
+            false => format!("{}/{}", self.resource.group, self.version),
+        }
+    }
+
+    /// Where it is listed.
+    #[must_use]
+    pub fn path(&self, namespace: Option<&str>) -> String {
+        let root = match self.resource.group.is_empty() {
+            true => format!("/api/{}", self.version),
+            false => format!("/apis/{}/{}", self.resource.group, self.version),
+        };
+        match namespace {
+            Some(namespace) => format!("{root}/namespaces/{namespace}/{}", self.resource.resource),
+            None => format!("{root}/{}", self.resource.resource),
+        }
+    }
+}
+
+/// What discovery says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// Kinds with namespaces that can be listed and watched.
+    pub kinds: BTreeMap<GroupResource, Served>,
+    /// Groups of which it says nothing certain now.
+    pub uncertain: BTreeSet<String>,
+}
+
+impl Discovered {
+    /// Whether it is certain that a kind of this group is not served, if it is not among the kinds.
+    #[must_use]
+    pub fn is_certain_of(&self, group: &str) -> bool {
+        !self.uncertain.contains(group)
+    }
+}
+
+#[derive(Deserialize)]
+struct GroupList {
+    kind: String,
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupName,
+    #[serde(default)]
+    versions: Vec<Version>,
+}
+
+#[derive(Default, Deserialize)]
+struct GroupName {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: String,
+    #[serde(default)]
+    resources: Vec<Resource>,
+    #[serde(default)]
+    freshness: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Resource {
+    resource: String,
+    response_kind: Option<ResponseKind>,
+    #[serde(default)]
+    scope: String,
+    #[serde(default)]
+    verbs: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ResponseKind {
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct ServiceList {
+    items: Vec<ApiService>,
+}
+
+#[derive(Deserialize)]
+struct ApiService {
+    #[serde(default)]
+    spec: ApiServiceSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ApiServiceSpec {
+    group: String,
+    service: Option<serde::de::IgnoredAny>,
+}
+
+/// Asks a server.
+///
+/// # Errors
+/// It does not answer, or is too old to say all at once (before Kubernetes 1.27).
+pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
+    let core = client.get("/api", ACCEPT).await?;
+    let groups = client.get("/apis", ACCEPT).await?;
+    let services = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let services = match client.get(services, crate::kubernetes::JSON).await {
+        Ok(services) => Some(services),
+        // Who may not see them takes every group that is not Kubernetes' own for one of another server.
+        Err(failure) if matches!(failure.code(), Some(403 | 404)) => None,
+        Err(failure) => return Err(failure),
+    };
+    read(&core, &groups, services.as_ref())
+}
+
+/// Reads the answers of a server.
+///
+/// # Errors
+/// They are not what they have to be.
+pub fn read(core: &Bytes, groups: &Bytes, services: Option<&Bytes>) -> Result<Discovered, Failure> {
+    let aggregated: Option<BTreeSet<String>> = match services {
+        None => None,
+        Some(services) => {
+            let list: ServiceList = json(services)?;
+            let of_others = list
+                .items
+                .into_iter()
+                .filter(|item| item.spec.service.is_some());
+            Some(of_others.map(|item| item.spec.group).collect())
+        }
+    };
+    let is_aggregated = |group: &str| match &aggregated {
+        Some(groups) => groups.contains(group),
+        None => group.contains('.') && !group.ends_with(".k8s.io"),
+    };
+    let mut discovered = Discovered::default();
+    for list in [core, groups] {
+        let list: GroupList = json(list)?;
+        if list.kind != "APIGroupDiscoveryList" {
+            let why = "the server has no aggregated discovery: Kubernetes 1.27 or later is needed";
+            return Err(Failure::Unreadable(why.to_owned()));
+        }
+        for group in list.items {
+            let name = group.metadata.name;
+            for version in group.versions {
+                if version.freshness == "Stale" {
+                    discovered.uncertain.insert(name.clone());
+                }
+                for resource in version.resources {
+                    take(
+                        &mut discovered,
+                        &name,
+                        &version.version,
+                        resource,
+                        is_aggregated(&name),
+                    );
+                }
+            }
+        }
+    }
+    // What another server serves is missing whenever that server is.
+    discovered
+        .uncertain
+        .extend(aggregated.into_iter().flatten());
+    Ok(discovered)
+}
+
+/// Versions come in the order of preference: the first one that can be watched is taken.
+fn take(
+    discovered: &mut Discovered,
+    group: &str,
+    version: &str,
+    resource: Resource,
+    aggregated: bool,
+) {
+    let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
+    if resource.scope != "Namespaced" || !can("list") || !can("watch") {
+        return;
+    }
+    let name = GroupResource::new(group, &resource.resource);
+    let served = Served {
+        resource: name.clone(),
+        version: version.to_owned(),
+        kind: resource.response_kind.map(|it| it.kind).unwrap_or_default(),
+        aggregated,
+    };
+    discovered.kinds.entry(name).or_insert(served);
+}
+
+fn json<'a, T: Deserialize<'a>>(bytes: &'a Bytes) -> Result<T, Failure> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Failure::Unreadable(format!("discovery cannot be read: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORE: &str = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{},"versions":[{"version":"v1","resources":[
+        {"resource":"pods","responseKind":{"kind":"Pod"},"scope":"Namespaced","verbs":["list","watch"]},
+        {"resource":"nodes","responseKind":{"kind":"Node"},"scope":"Cluster","verbs":["list","watch"]},
+        {"resource":"bindings","responseKind":{"kind":"Binding"},"scope":"Namespaced","verbs":["create"]}]}]}]}"#;
+    const GROUPS: &str = r#"{"kind":"APIGroupDiscoveryList","items":[
+        {"metadata":{"name":"apps"},"versions":[
+            {"version":"v2","resources":[]},
+            {"version":"v1","resources":[{"resource":"deployments","responseKind":{"kind":"Deployment"},"scope":"Namespaced","verbs":["list","watch"]}]}]},
+        {"metadata":{"name":"metrics.example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#;
+    const SERVICES: &str = r#"{"items":[{"spec":{"group":"apps"}},{"spec":{"group":"other.example.com","service":{"name":"s"}}}]}"#;
+
+    #[test]
+    fn kinds_that_can_be_watched_are_found() {
+        let (core, groups) = (Bytes::from(CORE), Bytes::from(GROUPS));
+        let services = Bytes::from(SERVICES);
+        let discovered = read(&core, &groups, Some(&services)).unwrap();
+        let kinds: Vec<_> = discovered.kinds.values().map(|it| it.path(None)).collect();
+        assert_eq!(kinds, ["/api/v1/pods", "/apis/apps/v1/deployments"]);
+        let deployments = &discovered.kinds[&GroupResource::new("apps", "deployments")];
+        assert_eq!(deployments.api_version(), "apps/v1");
+        assert_eq!(
+            deployments.path(Some("a")),
+            "/apis/apps/v1/namespaces/a/deployments"
+        );
+        assert!(!deployments.aggregated && discovered.is_certain_of("apps"));
+        for group in ["metrics.example.com", "other.example.com"] {
+            assert!(!discovered.is_certain_of(group), "{group}");
+        }
+    }
+
+    #[test]
+    fn a_server_without_aggregated_discovery_is_named() {
+        let old = Bytes::from(r#"{"kind":"APIVersions","items":[]}"#);
+        assert!(read(&old, &old, None).is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! Which changes need not be published, since nothing that counts has changed.
+
+use std::collections::HashMap;
+
+use quota_semantics::uid::Uid;
+
+/// What was last published of each object: nothing but a version and a fingerprint.
+#[derive(Debug, Default)]
+pub struct Filter {
+    known: HashMap<Uid, Known>,
+    /// What a relist has listed so far.
+    listed: HashMap<Uid, Known>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    version: u64,
+    fingerprint: u64,
+}
+
+impl Filter {
+    /// A list begins.
+    pub fn begin(&mut self) {
+        self.listed = HashMap::new();
+    }
+
+    /// An object is listed, and so published.
+    pub fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) {
+        let known = Known {
+            version,
+            fingerprint,
+        };
+        self.listed.insert(uid, known);
+    }
+
+    /// The list is complete: what it does not hold is gone.
+    pub fn end(&mut self) {
+        self.known = std::mem::take(&mut self.listed);
+    }
+
+    /// Whether a change has to be published. It is known from then on.
+    pub fn changes(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
+        let now = Known {
+            version,
+            fingerprint,
+        };
+        match self.known.insert(uid, now) {
+            // Without a number nobody can say which one is newer.
+            Some(before) if version > 0 && before.version > 0 => {
+                version < before.version || fingerprint != before.fingerprint
+            }
+            _ => true,
+        }
+    }
+
+    /// An object was deleted.
+    pub fn forget(&mut self, uid: &Uid) {
+        self.known.remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changes_something_is_published() {
+        let uid = |text| Uid::new(text).unwrap();
+        let mut filter = Filter::default();
+        assert!(filter.changes(uid("a"), 1, 10), "new");
+        assert!(!filter.changes(uid("a"), 2, 10), "the same");
+        assert!(filter.changes(uid("a"), 3, 11), "another");
+        assert!(filter.changes(uid("a"), 2, 11), "back in time");
+        assert!(filter.changes(uid("n"), 0, 0) && filter.changes(uid("n"), 0, 0));
+        filter.forget(&uid("a"));
+        assert!(filter.changes(uid("a"), 4, 11), "made anew");
+
+        filter.begin();
+        filter.list(uid("b"), 5, 12);
+        filter.end();
+        assert!(!filter.changes(uid("b"), 6, 12));
+        assert!(
+            filter.changes(uid("a"), 7, 11),
+            "not listed, so gone before"
+        );
+    }
+}

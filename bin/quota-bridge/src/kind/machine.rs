@@ -1,0 +1,364 @@
+//! What one kind's task does next: list, watch, wait. Pure: answers of the server go in, the next request and the
+//! brackets of relists come out.
+//!
+//! The rule that all else serves: a relist is ended only if every page of one snapshot came, was of the right kind, and
+//! each of its objects was read. Without an end nothing is ended in the ledger.
+
+use std::time::Duration;
+
+use crate::{
+    kubernetes::Failure,
+    line::{Begin, End},
+};
+
+/// First wait after a failure; doubled up to [`LONGEST_WAIT`].
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// Longest wait after failures.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How long until a kind is tried again that may not be seen, or is not served.
+const FORBIDDEN_WAIT: Duration = Duration::from_secs(60);
+
+/// How long until a list is tried again that is not whole, or that is empty where that is not yet believed.
+const DOUBT_WAIT: Duration = Duration::from_secs(60);
+
+/// A watch that ends sooner has failed.
+const SHORTEST_WATCH: Duration = Duration::from_secs(1);
+
+/// How a kind is listed.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Have the list sent at the begin of a watch, as long as the server does that.
+    pub watch_list: bool,
+    /// How often it is listed although nothing asks for it.
+    pub every: Duration,
+    /// That there is none is believed at once, and not only of two lists in a row.
+    pub may_be_empty: bool,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing, for so long.
+    Wait(Duration),
+    /// Ask for a page, the first one if there is no token.
+    Page(Option<String>),
+    /// Open a watch that begins with a list.
+    WatchList,
+    /// Open a watch from this version on.
+    Watch(String),
+}
+
+/// A page of a list.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// As of which version it is listed.
+    pub version: String,
+    /// The token of the next page; none: it is the last one.
+    pub next: Option<String>,
+    /// How many of its objects were read.
+    pub read: usize,
+    /// How many could not be read.
+    pub unreadable: usize,
+}
+
+/// An event of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// An object as it is now, of this version.
+    Alive(&'a str),
+    /// An object that was deleted, at this version.
+    Deleted(&'a str),
+    /// An object that could not be read.
+    Unreadable,
+    /// Nothing before this version is still to come.
+    Bookmark(&'a str),
+    /// As that, and all objects that there were have been shown.
+    ListEnds(&'a str),
+}
+
+/// What goes around the lines of a page or an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brackets {
+    /// Before them, a relist begins.
+    pub begin: Option<Begin>,
+    /// After them, the list is over.
+    pub over: bool,
+    /// After them, the relist ends.
+    pub end: Option<End>,
+}
+
+/// Where the task of one kind is.
+#[derive(Debug)]
+pub struct Machine {
+    rules: Rules,
+    instance: String,
+    phase: Phase,
+    /// Relists that have begun.
+    relists: u64,
+    failures: u32,
+    wait: Option<Duration>,
+    relist_at: Duration,
+    /// Whether the last list was whole, so that what the watch shows is all.
+    whole: bool,
+    empty_since: Option<Duration>,
+    /// The next relist says that versions have gone back.
+    reset: bool,
+    /// Another relist was asked for while one was going on.
+    again: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// A list has to begin.
+    Due,
+    /// Pages have come, and more have to.
+    Paging { list: List, next: String },
+    /// A watch is open that begins with a list.
+    Listing(Option<List>),
+    /// All up to this version was shown.
+    Watching(String),
+}
+
+#[derive(Debug)]
+struct List {
+    id: String,
+    read: usize,
+    unreadable: usize,
+}
+
+impl Machine {
+    /// A task that has not begun. `instance` makes the ids of its relists different from those of others.
+    #[must_use]
+    pub fn new(rules: Rules, instance: &str) -> Self {
+        Self {
+            rules,
+            instance: instance.to_owned(),
+            phase: Phase::Due,
+            relists: 0,
+            failures: 0,
+            wait: None,
+            relist_at: Duration::ZERO,
+            whole: false,
+            empty_since: None,
+            reset: false,
+            again: false,
+        }
+    }
+
+    /// What to do at `now`, a time since some begin.
+    pub fn next(&mut self, now: Duration) -> Step {
+        if let Some(wait) = self.wait.take() {
+            return Step::Wait(wait);
+        }
+        if matches!(self.phase, Phase::Watching(_)) && now >= self.relist_at {
+            self.phase = Phase::Due;
+        }
+        match &self.phase {
+            Phase::Due if self.rules.watch_list => {
+                self.phase = Phase::Listing(None);
+                Step::WatchList
+            }
+            Phase::Due => Step::Page(None),
+            Phase::Listing(_) => Step::WatchList,
+            Phase::Paging { next, .. } => Step::Page(Some(next.clone())),
+            Phase::Watching(version) => Step::Watch(version.clone()),
+        }
+    }
+
+    /// When a watch has to be left for the next relist.
+    #[must_use]
+    pub const fn relist_at(&self) -> Duration {
+        self.relist_at
+    }
+
+    /// The version up to which all was shown; none, while that is not certain.
+    #[must_use]
+    pub fn shown(&self) -> Option<&str> {
+        match &self.phase {
+            Phase::Watching(version) if self.whole => Some(version),
+            _ => None,
+        }
+    }
+
+    /// Whether a list is being read.
+    #[must_use]
+    pub const fn is_listing(&self) -> bool {
+        !matches!(self.phase, Phase::Watching(_))
+    }
+
+    /// List again, behind the list that is being read if there is one. `reset`: versions have gone back, and nothing
+    /// that was listed so far is of use.
+    pub fn relist(&mut self, reset: bool) {
+        if !reset && self.is_listing() {
+            self.again = true;
+            return;
+        }
+        self.phase = Phase::Due;
+        self.reset |= reset;
+        self.whole = false;
+        self.wait = None;
+    }
+
+    /// A page has come. `jitter` is from 0 to 1.
+    pub fn page(&mut self, page: &Page, now: Duration, jitter: f64) -> Brackets {
+        self.failures = 0;
+        let mut brackets = Brackets::default();
+        let mut list = match std::mem::replace(&mut self.phase, Phase::Due) {
+            Phase::Paging { list, .. } => list,
+            _ => self.begin(&mut brackets),
+        };
+        list.read += page.read;
+        list.unreadable += page.unreadable;
+        match &page.next {
+            Some(next) => {
+                let next = next.clone();
+                self.phase = Phase::Paging { list, next };
+            }
+            None => self.end(list, &page.version, now, jitter, &mut brackets),
+        }
+        brackets
+    }
+
+    /// An event has come.
+    pub fn event(&mut self, event: Event<'_>, now: Duration, jitter: f64) -> Brackets {
+        self.failures = 0;
+        let mut brackets = Brackets::default();
+        let Phase::Listing(list) = &mut self.phase else {
+            self.watched(event, now);
+            return brackets;
+        };
+        let list = list.take();
+        let mut list = list.unwrap_or_else(|| self.begin(&mut brackets));
+        match event {
+            Event::ListEnds(version) => self.end(list, version, now, jitter, &mut brackets),
+            _ => {
+                list.read += usize::from(matches!(event, Event::Alive(_)));
+                list.unreadable += usize::from(event == Event::Unreadable);
+                self.phase = Phase::Listing(Some(list));
+            }
+        }
+        brackets
+    }
+
+    fn watched(&mut self, event: Event<'_>, now: Duration) {
+        let Phase::Watching(shown) = &mut self.phase else {
+            return;
+        };
+        match event {
+            Event::Alive(version)
+            | Event::Deleted(version)
+            | Event::Bookmark(version)
+            | Event::ListEnds(version) => {
+                shown.clear();
+                shown.push_str(version);
+            }
+            // What it was nobody knows, but a list may.
+            Event::Unreadable => {
+                self.whole = false;
+                self.relist_at = self.relist_at.min(now + DOUBT_WAIT);
+            }
+        }
+    }
+
+    fn begin(&mut self, brackets: &mut Brackets) -> List {
+        self.relists += 1;
+        let id = format!("{}/{}", self.instance, self.relists);
+        brackets.begin = Some(Begin {
+            id: id.clone(),
+            reset: self.reset,
+        });
+        List {
+            id,
+            read: 0,
+            unreadable: 0,
+        }
+    }
+
+    fn end(
+        &mut self,
+        list: List,
+        version: &str,
+        now: Duration,
+        jitter: f64,
+        brackets: &mut Brackets,
+    ) {
+        self.phase = Phase::Watching(version.to_owned());
+        brackets.over = true;
+        let is_empty = list.read == 0;
+        let since = *self.empty_since.get_or_insert(now);
+        let is_believed = !is_empty || self.rules.may_be_empty || now >= since + DOUBT_WAIT;
+        if !is_empty {
+            self.empty_since = None;
+        }
+        self.whole = list.unreadable == 0 && is_believed;
+        if !self.whole {
+            self.relist_at = now + DOUBT_WAIT;
+            return;
+        }
+        self.reset = false;
+        self.relist_at = match std::mem::take(&mut self.again) {
+            true => now,
+            false => now + self.rules.every.mul_f64(0.8 + 0.4 * jitter),
+        };
+        brackets.end = Some(End {
+            id: list.id,
+            version: version.to_owned(),
+            allow_empty: is_empty,
+        });
+    }
+
+    /// The server has ended a watch, after so long.
+    pub fn closed(&mut self, lasted: Duration, jitter: f64) {
+        if matches!(self.phase, Phase::Listing(_)) {
+            self.phase = Phase::Due;
+            self.fail(None, jitter);
+        } else if lasted < SHORTEST_WATCH {
+            self.fail(None, jitter);
+        }
+    }
+
+    /// A request has failed, or what it answered could not be used.
+    pub fn failed(&mut self, failure: &Failure, jitter: f64) {
+        if let Phase::Listing(_) = self.phase {
+            self.phase = Phase::Due;
+            // A server that cannot do that says so, or waits for ever.
+            let cannot = matches!(failure.code(), Some(400 | 406 | 422));
+            self.rules.watch_list &= !(cannot || *failure == Failure::Silent);
+        }
+        if failure.is_expired() {
+            self.phase = Phase::Due;
+            self.whole = false;
+        }
+        let may_go_on = failure.is_expired() || *failure == Failure::Silent;
+        if may_go_on && self.failures == 0 {
+            self.failures = 1;
+            return;
+        }
+        match failure {
+            Failure::Status {
+                code: 403 | 404, ..
+            } => self.wait = Some(FORBIDDEN_WAIT.mul_f64(0.8 + 0.4 * jitter)),
+            Failure::Status { retry_after, .. } => self.fail(*retry_after, jitter),
+            // A page of the wrong kind is not asked for again from its middle.
+            Failure::Unreadable(_) => {
+                if !matches!(self.phase, Phase::Watching(_)) {
+                    self.phase = Phase::Due;
+                }
+                self.fail(None, jitter);
+            }
+            _ => self.fail(None, jitter),
+        }
+    }
+
+    fn fail(&mut self, retry_after: Option<Duration>, jitter: f64) {
+        let factor = 2_u32.saturating_pow(self.failures);
+        let wait = FIRST_WAIT.saturating_mul(factor).min(LONGEST_WAIT);
+        self.failures = self.failures.saturating_add(1);
+        self.wait = Some(retry_after.unwrap_or_else(|| wait.mul_f64(0.5 + 0.5 * jitter)));
+    }
+}
+
+#[cfg(test)]
+mod tests;

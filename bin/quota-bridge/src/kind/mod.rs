@@ -1,0 +1,125 @@
+//! One kind of objects: listed and watched by a task of its own, with failures of its own.
+
+mod filter;
+pub mod machine;
+mod probe;
+mod reader;
+mod task;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use quota_semantics::{admission::Charging, object::GroupResource};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
+use tokio::task::JoinSet;
+
+pub use filter::Filter;
+pub use reader::{Alive, Deleted, Reader};
+
+use crate::{
+    discovery::Served, kubernetes::Client, line::Scope, publisher::Status, queue::Queue,
+    watermarks::Watermarks,
+};
+
+/// What the tasks of all kinds share.
+pub struct Shared {
+    /// The API server.
+    pub client: Client,
+    /// Where lines go.
+    pub queue: Queue,
+    /// Of this publisher.
+    pub instance: String,
+    /// How lists and watches are read.
+    pub settings: Settings,
+    /// The workloads that are charged for their pods.
+    pub charging: Charging,
+    /// Permits to list.
+    pub lists: Arc<Semaphore>,
+    /// Kinds that quotas limit.
+    pub limited: Limited,
+    /// Up to when kinds are known.
+    pub watermarks: Watermarks,
+    /// Knows the clock of the servers.
+    pub publisher: Arc<Status>,
+}
+
+/// How lists and watches are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Have lists sent at the begin of watches.
+    pub watch_list: bool,
+    /// Objects of one page.
+    pub page: u32,
+    /// How often each kind is listed although nothing asks for it.
+    pub relist_every: Duration,
+    /// How long a list at the begin of a watch may be silent.
+    pub list_idle: Duration,
+    /// How long a watch is asked for.
+    pub watch_timeout: Duration,
+    /// How long it may be silent.
+    pub watch_idle: Duration,
+    /// How often a watermark is found out.
+    pub watermark_every: Duration,
+}
+
+/// The kinds that some quota limits the number of. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Limited {
+    kinds: Arc<Mutex<BTreeSet<GroupResource>>>,
+    more: Arc<Notify>,
+}
+
+impl Limited {
+    fn add(&self, kinds: Vec<GroupResource>) {
+        let mut known = self.kinds.lock();
+        let before = known.len();
+        known.extend(kinds);
+        if known.len() > before {
+            self.more.notify_one();
+        }
+    }
+
+    /// Those that were seen so far.
+    #[must_use]
+    pub fn get(&self) -> BTreeSet<GroupResource> {
+        self.kinds.lock().clone()
+    }
+
+    /// Waits until there are more.
+    pub async fn more(&self) {
+        self.more.notified().await;
+    }
+}
+
+/// A wish for a relist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Relist {
+    /// Versions have gone back.
+    pub reset: bool,
+}
+
+/// The version up to which a scope is known and queued; none: not certain.
+type Shown = watch::Receiver<Option<u64>>;
+
+/// Starts the tasks of one scope, and gives what asks them for a relist. They end with the set.
+pub fn start(
+    shared: &Arc<Shared>,
+    served: &Served,
+    scope: Scope,
+    tasks: &mut JoinSet<()>,
+) -> mpsc::UnboundedSender<Relist> {
+    let (ask, asked) = mpsc::unbounded_channel();
+    let (show, shown) = watch::channel(None);
+    let task = task::Task::new(shared.clone(), served, scope.clone(), asked, show);
+    tasks.spawn(task.run());
+    let probe = probe::Probe::new(shared.clone(), served, scope, shown, ask.clone());
+    tasks.spawn(probe.run());
+    ask
+}
+
+/// From 0 to 1.
+fn jitter() -> f64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    let bits = RandomState::new().hash_one(()) >> 32;
+    f64::from(u32::try_from(bits).unwrap_or(0)) / f64::from(u32::MAX)
+}

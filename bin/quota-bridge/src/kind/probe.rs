@@ -1,0 +1,181 @@
+//! Finds out up to when a scope is known: a consistent read says how far the API server is at a time, and the watermark
+//! is that time once the watch has shown as much.
+//!
+//! A read without a quorum would not do: an API server that is cut off from etcd answers from its cache, and what it
+//! never saw would pass for known.
+
+use std::{sync::Arc, time::Duration};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use super::{Relist, Shared, Shown, jitter, reader};
+use crate::{clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
+
+/// How long the watch may take to show by itself what the read said.
+const SHOWS_SOON: Duration = Duration::from_secs(1);
+
+/// How long a second watch is opened for. Two seconds before its end the server says how far it is.
+const SHORT_WATCH: u64 = 3;
+
+/// How long that watch may be silent.
+const SHORT_WATCH_IDLE: Duration = Duration::from_secs(5);
+
+pub(super) struct Probe {
+    shared: Arc<Shared>,
+    scope: Scope,
+    label: String,
+    path: String,
+    shown: Shown,
+    ask: mpsc::UnboundedSender<Relist>,
+    /// How often in a row the server was behind what it had shown.
+    behind: u32,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    metadata: ListedMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedMetadata {
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct Watched<'a> {
+    #[serde(rename = "type")]
+    event: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+impl Probe {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        served: &Served,
+        scope: Scope,
+        shown: Shown,
+        ask: mpsc::UnboundedSender<Relist>,
+    ) -> Self {
+        Self {
+            label: scope.resource.to_string(),
+            path: served.path(scope.namespace.as_deref()),
+            shared,
+            scope,
+            shown,
+            ask,
+            behind: 0,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        // The first one as soon as there is something to say.
+        if self.shown.wait_for(Option::is_some).await.is_err() {
+            return;
+        }
+        loop {
+            self.probe().await;
+            let every = self.shared.settings.watermark_every;
+            tokio::time::sleep(every.mul_f64(0.9 + 0.2 * jitter())).await;
+        }
+    }
+
+    async fn probe(&mut self) {
+        let Some(before) = *self.shown.borrow() else {
+            return;
+        };
+        let time = clock::now();
+        let Some(version) = self.read().await else {
+            return;
+        };
+        if version < before {
+            self.went_back(version, before);
+            return;
+        }
+        self.behind = 0;
+        if self.is_shown(version, SHOWS_SOON).await || self.is_shown_besides(version).await {
+            let time = self.shared.publisher.on_their_clock(time);
+            self.shared.watermarks.known(&self.scope, time, version);
+        }
+    }
+
+    /// A read with a quorum: how far the server is.
+    async fn read(&self) -> Option<u64> {
+        let path = format!("{}?limit=1", self.path);
+        match self.shared.client.get(&path, JSON).await {
+            Ok(body) => {
+                let listed: Listed = serde_json::from_slice(&body).ok()?;
+                listed.metadata.resource_version.parse().ok()
+            }
+            Err(failure) => {
+                metrics::error(&self.label, &failure);
+                None
+            }
+        }
+    }
+
+    /// What is behind twice in a row was restored: a watch from a version of the future is silent for ever.
+    fn went_back(&mut self, version: u64, before: u64) {
+        self.behind += 1;
+        if self.behind >= 2 {
+            tracing::warn!(
+                resource = self.label,
+                version,
+                before,
+                "versions have gone back: the API server was restored"
+            );
+            self.behind = 0;
+            let _ = self.ask.send(Relist { reset: true });
+        }
+    }
+
+    /// Whether the watch shows as much within this time.
+    async fn is_shown(&mut self, version: u64, within: Duration) -> bool {
+        let shown = self
+            .shown
+            .wait_for(|shown| shown.is_none_or(|shown| shown >= version));
+        match tokio::time::timeout(within, shown).await {
+            Ok(Ok(shown)) => shown.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Where nothing happens the watch shows nothing for a minute. A second one, from where that one is, says sooner
+    /// that nothing has happened; or what has, and then the first one has to show that as well.
+    async fn is_shown_besides(&mut self, version: u64) -> bool {
+        let Some(from) = *self.shown.borrow() else {
+            return false;
+        };
+        let path = format!(
+            "{}?watch=1&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={SHORT_WATCH}",
+            self.path
+        );
+        let Ok(mut lines) = self.shared.client.watch(&path, JSON).await else {
+            return false;
+        };
+        let mut last = from;
+        while let Ok(Some(line)) = lines.next(SHORT_WATCH_IDLE).await {
+            let Ok(watched) = serde_json::from_slice::<Watched<'_>>(&line) else {
+                return false;
+            };
+            let Ok(bookmark) = reader::bookmark(watched.object.get()) else {
+                return false;
+            };
+            let Ok(reached) = bookmark.version.parse::<u64>() else {
+                return false;
+            };
+            match watched.event {
+                "ADDED" | "MODIFIED" | "DELETED" => last = reached,
+                "BOOKMARK" => {}
+                _ => return false,
+            }
+            if reached >= version {
+                return self.is_shown(last, SHOWS_SOON).await;
+            }
+        }
+        false
+    }
+}

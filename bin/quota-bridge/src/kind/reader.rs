@@ -1,0 +1,419 @@
+//! Objects as an API server sends them, and the lines that become of them.
+
+use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, Hash, Hasher as _, RandomState},
+};
+
+use quota_semantics::{
+    Name, Timestamp,
+    admission::Charging,
+    object::{GroupResource, Metadata, NoContext, Object},
+    uid::Uid,
+};
+use serde::{Deserialize, de::IgnoredAny};
+use serde_json::value::RawValue;
+
+use crate::{
+    discovery::Served,
+    line::{self, Plain},
+    needed::counted_by,
+};
+
+/// What is read of the objects of a kind, and what is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// All that counts.
+    Whole,
+    /// The metadata, and the spec.
+    Quota,
+    /// Namespace, name, uid and version.
+    Plain,
+}
+
+/// How the objects of one kind are read and written.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    resource: GroupResource,
+    name: Name,
+    api_version: String,
+    kind: String,
+    form: Form,
+    charging: Charging,
+    hasher: RandomState,
+}
+
+/// An object that lives.
+#[derive(Debug)]
+pub struct Alive {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its version; 0: it is no number.
+    pub version: u64,
+    /// Its version as it stands there.
+    pub shown: Name,
+    /// Changes whenever what counts of it does.
+    pub fingerprint: u64,
+    /// What is published.
+    pub line: Vec<u8>,
+    /// Of a quota: the kinds that it limits the number of.
+    pub limits: Vec<GroupResource>,
+}
+
+/// An object that was deleted.
+#[derive(Debug)]
+pub struct Deleted {
+    /// Its identity.
+    pub uid: Uid,
+    /// The version of its deletion.
+    pub shown: Name,
+    /// What is published.
+    pub line: Vec<u8>,
+}
+
+/// What a bookmark says.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Bookmark {
+    /// All up to this version was shown.
+    pub(super) version: String,
+    /// All that there was when the watch was opened was shown.
+    pub(super) ends_list: bool,
+}
+
+#[derive(Deserialize)]
+struct OnlyMetadata {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Quota<'a> {
+    #[serde(borrow)]
+    metadata: BTreeMap<&'a str, &'a RawValue>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Hard {
+    hard: BTreeMap<String, IgnoredAny>,
+}
+
+impl From<Alive> for Deleted {
+    fn from(object: Alive) -> Self {
+        let Alive {
+            uid, shown, line, ..
+        } = object;
+        Self { uid, shown, line }
+    }
+}
+
+impl Reader {
+    /// For a kind that is served.
+    #[must_use]
+    pub fn new(served: &Served, charging: Charging) -> Self {
+        let resource = served.resource.clone();
+        let is_whole = crate::needed::always().contains(&resource) || charging.charges(&resource);
+        let form = match is_whole {
+            _ if resource.is("", "resourcequotas") => Form::Quota,
+            true => Form::Whole,
+            false => Form::Plain,
+        };
+        Self {
+            name: resource.name(),
+            api_version: served.api_version(),
+            kind: served.kind.clone(),
+            resource,
+            form,
+            charging,
+            hasher: RandomState::new(),
+        }
+    }
+
+    /// Whether metadata are all that is needed of an object.
+    #[must_use]
+    pub fn needs_metadata_only(&self) -> bool {
+        self.form == Form::Plain
+    }
+
+    /// Whether a list of this kind is one of these objects.
+    #[must_use]
+    pub fn is_list(&self, kind: &str) -> bool {
+        kind.strip_suffix("List") == Some(&self.kind)
+            || (self.form == Form::Plain && kind == "PartialObjectMetadataList")
+    }
+
+    /// Reads an object that lives. `event`: `ADDED` or `MODIFIED`.
+    ///
+    /// # Errors
+    /// It is not what it has to be.
+    pub fn alive(&self, event: &'static str, json: &str) -> Result<Alive, String> {
+        let alive = match self.form {
+            Form::Whole => self.whole(event, json),
+            Form::Quota => self.quota(event, json),
+            Form::Plain => self.plain(event, json),
+        }?;
+        match alive.line.len() > LINE_MAX_BYTES {
+            true => Err(format!("an object of more than {LINE_MAX_BYTES} bytes")),
+            false => Ok(alive),
+        }
+    }
+
+    /// Reads an object that was deleted.
+    ///
+    /// # Errors
+    /// It is not what it has to be.
+    pub fn deleted(&self, json: &str) -> Result<Deleted, String> {
+        if self.form == Form::Quota {
+            let quota = self.quota("DELETED", json)?;
+            return Ok(quota.into());
+        }
+        Ok(self.plain("DELETED", json)?.into())
+    }
+
+    fn whole(&self, event: &str, json: &str) -> Result<Alive, String> {
+        let object = self.charging.read(&self.resource, json.as_bytes());
+        let object = object.map_err(|error| error.to_string())?;
+        let metadata = object.metadata();
+        let (uid, version) = identity(metadata)?;
+        let text = serde_json::to_vec(&object).map_err(|error| error.to_string())?;
+        Ok(Alive {
+            uid,
+            version,
+            shown: metadata.resource_version.clone(),
+            fingerprint: self.fingerprint(&object),
+            line: line::whole(event, &self.api_version, &self.kind, &text),
+            limits: Vec::new(),
+        })
+    }
+
+    /// Of all that the ledger looks at.
+    fn fingerprint(&self, object: &Object) -> u64 {
+        let mut hasher = self.hasher.build_hasher();
+        // Nothing has lapsed at the epoch: when it does is looked at by itself.
+        let footprint = object.footprint(&self.resource, Timestamp::EPOCH, &NoContext);
+        footprint.hash(&mut hasher);
+        object.lapse().hash(&mut hasher);
+        let metadata = object.metadata();
+        let controller = metadata.controller();
+        controller
+            .map(|owner| (&owner.api_version, &owner.kind, &owner.name, &owner.uid))
+            .hash(&mut hasher);
+        metadata.labels.pod_template_hash.hash(&mut hasher);
+        metadata.made_for_pod().hash(&mut hasher);
+        if let Object::Pod(pod) = object {
+            pod.extended_resource_claim().hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn quota(&self, event: &str, json: &str) -> Result<Alive, String> {
+        let Quota { mut metadata, spec } = read(json)?;
+        let of_all: OnlyMetadata = read(json)?;
+        let (uid, version) = identity(&of_all.metadata)?;
+        metadata.remove("managedFields");
+        let spec = spec.map_or("{}", RawValue::get);
+        let limited: Option<Hard> = read(spec)?;
+        let limited = limited.unwrap_or_default().hard.into_keys();
+        let text = |metadata: &BTreeMap<&str, &RawValue>| {
+            let metadata = serde_json::to_string(metadata).map_err(|error| error.to_string())?;
+            Ok::<_, String>(format!(r#"{{"metadata":{metadata},"spec":{spec}}}"#))
+        };
+        let line = line::whole(
+            event,
+            &self.api_version,
+            &self.kind,
+            text(&metadata)?.as_bytes(),
+        );
+        metadata.remove("resourceVersion");
+        Ok(Alive {
+            uid,
+            version,
+            shown: of_all.metadata.resource_version.clone(),
+            fingerprint: self.hasher.hash_one(text(&metadata)?),
+            line: one_line(line),
+            limits: limited.filter_map(|name| counted_by(&name)).collect(),
+        })
+    }
+
+    fn plain(&self, event: &'static str, json: &str) -> Result<Alive, String> {
+        let OnlyMetadata { metadata } = read(json)?;
+        let (uid, version) = identity(&metadata)?;
+        let line = line::plain(&Plain {
+            event,
+            namespace: &metadata.namespace,
+            resource: &self.name,
+            name: &metadata.name,
+            uid: &metadata.uid,
+            resource_version: match version {
+                0 => "",
+                _ => &metadata.resource_version,
+            },
+        });
+        Ok(Alive {
+            uid,
+            version,
+            shown: metadata.resource_version.clone(),
+            // Nothing that counts of it can change.
+            fingerprint: 0,
+            line,
+            limits: Vec::new(),
+        })
+    }
+}
+
+/// Reads a bookmark, of which nothing but the metadata can be relied on.
+///
+/// # Errors
+/// It is not what it has to be.
+pub(super) fn bookmark(json: &str) -> Result<Bookmark, String> {
+    let OnlyMetadata { metadata } = read(json)?;
+    let ends_list = metadata.annotations.initial_events_end.as_deref() == Some("true");
+    Ok(Bookmark {
+        version: metadata.resource_version.as_str().to_owned(),
+        ends_list,
+    })
+}
+
+/// Longest line that is published, in bytes; a NATS server takes a message of 1 MiB.
+const LINE_MAX_BYTES: usize = 900 * 1024;
+
+fn identity(metadata: &Metadata) -> Result<(Uid, u64), String> {
+    if metadata.namespace.is_empty() || metadata.name.is_empty() {
+        return Err("an object without namespace or name".to_owned());
+    }
+    let uid = Uid::new(&metadata.uid).map_err(|error| error.to_string())?;
+    Ok((uid, metadata.resource_version.parse().unwrap_or(0)))
+}
+
+fn read<'a, T: Deserialize<'a>>(json: &'a str) -> Result<T, String> {
+    serde_json::from_str(json).map_err(|error| error.to_string())
+}
+
+/// JSON without the newlines that may stand between its tokens, so that it is one line.
+fn one_line(mut json: Vec<u8>) -> Vec<u8> {
+    json.retain(|byte| *byte != b'\n' && *byte != b'\r');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(group: &str, resource: &str, kind: &str) -> Reader {
+        let served = Served {
+            resource: GroupResource::new(group, resource),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            aggregated: false,
+        };
+        Reader::new(&served, Charging::default())
+    }
+
+    fn text(line: &[u8]) -> &str {
+        std::str::from_utf8(line).unwrap()
+    }
+
+    const POD: &str = r#"{"metadata":{"name":"p","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"},
+        "managedFields":[{}]},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"100m"}}}]},
+        "status":{"phase":"Running","podIP":"1.2.3.4"}}"#;
+
+    #[test]
+    fn a_pod_is_pruned_to_what_counts() {
+        let alive = reader("", "pods", "Pod").alive("ADDED", POD).unwrap();
+        assert_eq!(
+            text(&alive.line),
+            r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","uid":"u","resourceVersion":"7"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"100m"}}}]},"status":{"phase":"Running"}}}"#
+        );
+        assert_eq!(alive.version, 7);
+    }
+
+    #[test]
+    fn the_fingerprint_changes_with_what_counts() {
+        let pods = reader("", "pods", "Pod");
+        let of = |json: &str| pods.alive("MODIFIED", json).unwrap().fingerprint;
+        let with = |from: &str, to: &str| of(&POD.replacen(from, to, 1));
+        let before = of(POD);
+        for (from, to) in [
+            ("\"7\"", "\"8\""),
+            ("\"y\"", "\"z\""),
+            ("1.2.3.4", "1.2.3.5"),
+        ] {
+            assert_eq!(with(from, to), before, "{to}");
+        }
+        for (from, to) in [
+            ("100m", "200m"),
+            ("Running", "Succeeded"),
+            ("\"x\"", "\"pod-template-hash\""),
+            (
+                "\"uid\"",
+                r#""deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":3,"uid""#,
+            ),
+            (
+                "\"uid\"",
+                r#""ownerReferences":[{"kind":"ReplicaSet","controller":true}],"uid""#,
+            ),
+        ] {
+            assert_ne!(with(from, to), before, "{to}");
+        }
+    }
+
+    #[test]
+    fn a_quota_is_kept_but_for_what_changes_by_itself() {
+        let quotas = reader("", "resourcequotas", "ResourceQuota");
+        let quota = r#"{"metadata":{"name":"q","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"},"managedFields":[{}]},
+            "spec":{"hard":{"pods":"1",
+            "count/widgets.x":"2"}},"status":{"used":{}}}"#;
+        let alive = quotas.alive("MODIFIED", quota).unwrap();
+        assert_eq!(alive.limits, [GroupResource::new("x", "widgets")]);
+        let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+        assert_eq!(line["object"]["metadata"]["labels"]["x"], "y");
+        assert_eq!(line["object"]["spec"]["hard"]["pods"], "1");
+        assert_eq!(line["object"]["kind"], "ResourceQuota");
+        assert!(line["object"]["metadata"]["managedFields"].is_null());
+        assert!(line["object"]["status"].is_null() && !alive.line.contains(&b'\n'));
+        let again = quota
+            .replace("\"7\"", "\"8\"")
+            .replace("{}}}", "{\"pods\":\"1\"}}}");
+        let again = quotas.alive("MODIFIED", &again).unwrap();
+        assert_eq!(again.fingerprint, alive.fingerprint);
+        assert!(text(&quotas.deleted(quota).unwrap().line).contains("\"object\""));
+    }
+
+    #[test]
+    fn other_kinds_are_plain_and_so_are_deletions() {
+        let widgets = reader("x.y", "widgetry", "Widget");
+        let widget = r#"{"metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7"}}"#;
+        let alive = widgets.alive("ADDED", widget).unwrap();
+        assert_eq!(
+            text(&alive.line),
+            r#"{"type":"ADDED","namespace":"a","resource":"widgetry.x.y","name":"w","uid":"u","resourceVersion":"7"}"#
+        );
+        let deleted = reader("", "pods", "Pod").deleted(POD).unwrap();
+        assert!(text(&deleted.line).starts_with(r#"{"type":"DELETED","namespace":"a""#));
+        assert!(widgets.is_list("WidgetList") && widgets.is_list("PartialObjectMetadataList"));
+        assert!(!widgets.is_list("PodList") && !reader("", "pods", "Pod").is_list("Status"));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_refused() {
+        let pods = reader("", "pods", "Pod");
+        for (from, to) in [("\"a\"", "\"\""), ("\"u\"", "null"), ("\"100m\"", "{}")] {
+            assert!(
+                pods.alive("ADDED", &POD.replacen(from, to, 1)).is_err(),
+                "{to}"
+            );
+        }
+    }
+
+    #[test]
+    fn of_a_bookmark_only_the_metadata_are_read() {
+        let real = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12746","creationTimestamp":null,
+            "annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}"#;
+        let expected = Bookmark {
+            version: "12746".to_owned(),
+            ends_list: true,
+        };
+        assert_eq!(bookmark(real), Ok(expected));
+    }
+}

@@ -1,0 +1,415 @@
+//! The task of one scope: does what the [`Machine`] says, and puts what comes of it into the queue.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
+
+use super::{
+    Filter, Reader, Relist, Shared, jitter,
+    machine::{Brackets, Event, Machine, Page, Rules, Step},
+    reader,
+};
+use crate::{
+    discovery::Served,
+    kubernetes::{Failure, JSON, METADATA, METADATA_WATCH},
+    line::{self, Scope},
+    metrics,
+    queue::Closed,
+};
+
+/// How long a list at the begin of a watch may take, as the server sees it.
+const WATCH_LIST_TIMEOUT: Duration = Duration::from_secs(290);
+
+pub(super) struct Task {
+    shared: Arc<Shared>,
+    scope: Scope,
+    /// As metrics name the kind.
+    label: String,
+    path: String,
+    reader: Reader,
+    machine: Machine,
+    filter: Filter,
+    asked: mpsc::UnboundedReceiver<Relist>,
+    show: watch::Sender<Option<u64>>,
+    begun: Instant,
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    #[serde(default)]
+    kind: &'a str,
+    #[serde(default)]
+    metadata: ListMetadata,
+    #[serde(borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ListMetadata {
+    resource_version: String,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Watched<'a> {
+    #[serde(rename = "type")]
+    event: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Why a watch is left.
+enum Left {
+    Over,
+    Failed(Failure),
+    Closed,
+}
+
+impl From<Closed> for Left {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+impl Task {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        served: &Served,
+        scope: Scope,
+        asked: mpsc::UnboundedReceiver<Relist>,
+        show: watch::Sender<Option<u64>>,
+    ) -> Self {
+        let rules = Rules {
+            watch_list: shared.settings.watch_list && !served.aggregated,
+            every: shared.settings.relist_every,
+            may_be_empty: !served.aggregated,
+        };
+        Self {
+            label: scope.resource.to_string(),
+            path: served.path(scope.namespace.as_deref()),
+            reader: Reader::new(served, shared.charging.clone()),
+            machine: Machine::new(rules, &shared.instance),
+            filter: Filter::default(),
+            shared,
+            scope,
+            asked,
+            show,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Works until nobody publishes any more.
+    pub(super) async fn run(mut self) {
+        while self.step().await.is_ok() {}
+    }
+
+    async fn step(&mut self) -> Result<(), Closed> {
+        self.take_asked();
+        let step = self.machine.next(self.begun.elapsed());
+        self.publish_progress();
+        match step {
+            Step::Wait(wait) => {
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    Some(Relist { reset }) = self.asked.recv() => self.machine.relist(reset),
+                }
+                Ok(())
+            }
+            Step::Page(next) => {
+                let lists = self.shared.lists.clone();
+                let _permit = lists.acquire_owned().await.map_err(|_| Closed)?;
+                self.page(next).await
+            }
+            Step::WatchList => {
+                let seconds = WATCH_LIST_TIMEOUT.as_secs();
+                let path = format!(
+                    "{}?watch=1&allowWatchBookmarks=true&sendInitialEvents=true\
+                     &resourceVersionMatch=NotOlderThan&timeoutSeconds={seconds}",
+                    self.path
+                );
+                self.watch(path).await
+            }
+            Step::Watch(version) => {
+                let seconds = self.shared.settings.watch_timeout.as_secs();
+                let path = format!(
+                    "{}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={seconds}",
+                    self.path
+                );
+                self.watch(path).await
+            }
+        }
+    }
+
+    fn take_asked(&mut self) {
+        while let Ok(Relist { reset }) = self.asked.try_recv() {
+            self.machine.relist(reset);
+        }
+    }
+
+    fn publish_progress(&self) {
+        let shown = self
+            .machine
+            .shown()
+            .and_then(|version| version.parse().ok());
+        self.show.send_if_modified(|now| {
+            let changes = *now != shown;
+            *now = shown;
+            changes
+        });
+    }
+
+    fn failed(&mut self, failure: &Failure) {
+        metrics::error(&self.label, failure);
+        tracing::warn!(resource = self.label, %failure, "cannot list or watch");
+        self.machine.failed(failure, jitter());
+    }
+
+    async fn page(&mut self, next: Option<String>) -> Result<(), Closed> {
+        let mut path = format!("{}?limit={}", self.path, self.shared.settings.page);
+        if let Some(token) = next {
+            let token =
+                percent_encoding::utf8_percent_encode(&token, percent_encoding::NON_ALPHANUMERIC);
+            path.push_str(&format!("&continue={token}"));
+        }
+        let accept = match self.reader.needs_metadata_only() {
+            true => METADATA,
+            false => JSON,
+        };
+        let answer = self.shared.client.get(&path, accept).await;
+        let read = answer.and_then(|body| self.read_page(&body));
+        match read {
+            Err(failure) => {
+                self.failed(&failure);
+                Ok(())
+            }
+            Ok((page, objects)) => {
+                let brackets = self.machine.page(&page, self.begun.elapsed(), jitter());
+                self.open(&brackets).await?;
+                for object in objects {
+                    self.filter
+                        .list(object.uid, object.version, object.fingerprint);
+                    self.shared.queue.push(object.line).await?;
+                }
+                self.close(brackets).await
+            }
+        }
+    }
+
+    fn read_page(&self, body: &Bytes) -> Result<(Page, Vec<super::Alive>), Failure> {
+        let list: List<'_> = serde_json::from_slice(body)
+            .map_err(|error| Failure::Unreadable(format!("a list: {error}")))?;
+        if !self.reader.is_list(list.kind) {
+            return Err(Failure::Unreadable(format!(
+                "a list of kind {:?}",
+                list.kind
+            )));
+        }
+        let items = list.items.unwrap_or_default();
+        let mut objects = Vec::with_capacity(items.len());
+        let mut unreadable = 0;
+        for item in items {
+            match self.reader.alive("ADDED", item.get()) {
+                Ok(mut object) => {
+                    self.shared.limited.add(std::mem::take(&mut object.limits));
+                    objects.push(object);
+                }
+                Err(error) => {
+                    self.unreadable(&error);
+                    unreadable += 1;
+                }
+            }
+        }
+        let page = Page {
+            version: list.metadata.resource_version,
+            next: list.metadata.next.filter(|token| !token.is_empty()),
+            read: objects.len(),
+            unreadable,
+        };
+        Ok((page, objects))
+    }
+
+    fn unreadable(&self, error: &str) {
+        metrics::unreadable(&self.label);
+        tracing::error!(
+            resource = self.label,
+            error,
+            "an object cannot be read; nothing is ended by this relist"
+        );
+    }
+
+    async fn open(&mut self, brackets: &Brackets) -> Result<(), Closed> {
+        if let Some(begin) = &brackets.begin {
+            tracing::info!(
+                resource = self.label,
+                id = begin.id,
+                reset = begin.reset,
+                "relist begins"
+            );
+            self.filter.begin();
+            let line = line::begin(&self.scope, begin);
+            self.shared.queue.push(line).await?;
+        }
+        Ok(())
+    }
+
+    async fn close(&mut self, brackets: Brackets) -> Result<(), Closed> {
+        if brackets.over {
+            self.filter.end();
+            metrics::relist(&self.label, brackets.end.is_some());
+        }
+        if let Some(end) = &brackets.end {
+            tracing::info!(
+                resource = self.label,
+                id = end.id,
+                version = end.version,
+                "relist ends"
+            );
+            let line = line::end(&self.scope, end);
+            self.shared.queue.push(line).await?;
+        }
+        Ok(())
+    }
+
+    async fn watch(&mut self, path: String) -> Result<(), Closed> {
+        let accept = match self.reader.needs_metadata_only() {
+            true => METADATA_WATCH,
+            false => JSON,
+        };
+        let lists = self.shared.lists.clone();
+        let mut permit = match self.machine.is_listing() {
+            true => Some(lists.acquire_owned().await.map_err(|_| Closed)?),
+            false => None,
+        };
+        let mut lines = match self.shared.client.watch(&path, accept).await {
+            Ok(lines) => lines,
+            Err(failure) => {
+                self.failed(&failure);
+                return Ok(());
+            }
+        };
+        metrics::watch_opened(&self.label);
+        let opened = Instant::now();
+        loop {
+            let settings = &self.shared.settings;
+            let is_listing = self.machine.is_listing();
+            let idle = match is_listing {
+                true => settings.list_idle,
+                false => settings.watch_idle,
+            };
+            if !is_listing {
+                permit = None;
+            }
+            let relist_at = self.begun + self.machine.relist_at();
+            let line = tokio::select! {
+                line = lines.next(idle) => line,
+                Some(Relist { reset }) = self.asked.recv() => {
+                    self.machine.relist(reset);
+                    match self.machine.is_listing() && is_listing && !reset {
+                        true => continue,
+                        false => return Ok(()),
+                    }
+                }
+                () = tokio::time::sleep_until(relist_at), if !is_listing => return Ok(()),
+            };
+            let left = match line {
+                Ok(Some(line)) => self.line(&line).await,
+                Ok(None) => Err(Left::Over),
+                Err(failure) => Err(Left::Failed(failure)),
+            };
+            match left {
+                Ok(()) => self.publish_progress(),
+                Err(Left::Closed) => return Err(Closed),
+                Err(Left::Over) => {
+                    self.machine.closed(opened.elapsed(), jitter());
+                    return Ok(());
+                }
+                Err(Left::Failed(failure)) => {
+                    self.failed(&failure);
+                    drop(permit);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    async fn line(&mut self, line: &Bytes) -> Result<(), Left> {
+        let watched: Watched<'_> = serde_json::from_slice(line)
+            .map_err(|error| Left::Failed(Failure::Unreadable(format!("a watch: {error}"))))?;
+        let json = watched.object.get();
+        let now = self.begun.elapsed();
+        match watched.event {
+            "ADDED" => self.alive("ADDED", json, now).await?,
+            "MODIFIED" => self.alive("MODIFIED", json, now).await?,
+            "DELETED" => match self.reader.deleted(json) {
+                Ok(object) => {
+                    metrics::event(&self.label);
+                    let brackets = self
+                        .machine
+                        .event(Event::Deleted(&object.shown), now, jitter());
+                    self.open(&brackets).await?;
+                    self.filter.forget(&object.uid);
+                    self.shared.queue.push(object.line).await?;
+                }
+                Err(error) => self.spoiled(&error, now).await?,
+            },
+            "BOOKMARK" => {
+                let bookmark = reader::bookmark(json)
+                    .map_err(|error| Left::Failed(Failure::Unreadable(error)))?;
+                let event = match bookmark.ends_list {
+                    true => Event::ListEnds(&bookmark.version),
+                    false => Event::Bookmark(&bookmark.version),
+                };
+                let brackets = self.machine.event(event, now, jitter());
+                self.open(&brackets).await?;
+                self.close(brackets).await?;
+            }
+            "ERROR" => return Err(Left::Failed(Failure::of_event(json))),
+            other => {
+                let why = format!("an event of type {other:?}");
+                return Err(Left::Failed(Failure::Unreadable(why)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn alive(&mut self, event: &'static str, json: &str, now: Duration) -> Result<(), Left> {
+        let object = match self.reader.alive(event, json) {
+            Ok(object) => object,
+            Err(error) => return self.spoiled(&error, now).await,
+        };
+        metrics::event(&self.label);
+        self.shared.limited.add(object.limits);
+        let is_listed = self.machine.is_listing();
+        let brackets = self
+            .machine
+            .event(Event::Alive(&object.shown), now, jitter());
+        self.open(&brackets).await?;
+        if is_listed {
+            self.filter
+                .list(object.uid, object.version, object.fingerprint);
+        } else if !self
+            .filter
+            .changes(object.uid, object.version, object.fingerprint)
+        {
+            metrics::suppressed();
+            return Ok(());
+        }
+        self.shared.queue.push(object.line).await?;
+        Ok(())
+    }
+
+    async fn spoiled(&mut self, error: &str, now: Duration) -> Result<(), Left> {
+        self.unreadable(error);
+        let brackets = self.machine.event(Event::Unreadable, now, jitter());
+        self.open(&brackets).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! Why an API server did not answer as it was asked to.
+
+use std::{error::Error, fmt::Write as _, time::Duration};
+
+use bytes::Bytes;
+use http::{StatusCode, header, response::Parts};
+use serde::Deserialize;
+
+/// Why there is no answer, or no more of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The server says so.
+    #[error("{code} {reason}: {message}")]
+    Status {
+        /// The HTTP status.
+        code: u16,
+        /// Kubernetes' reason, such as `Expired`; may be empty.
+        reason: String,
+        /// What it says.
+        message: String,
+        /// How long to wait before asking again.
+        retry_after: Option<Duration>,
+    },
+    /// Nobody answers, or stops to.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The answer is not what it has to be.
+    #[error("{0}")]
+    Unreadable(String),
+    /// A watch said nothing for too long.
+    #[error("silent for too long")]
+    Silent,
+}
+
+/// A `Status` object, as answers and watches hold it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    code: u16,
+    reason: String,
+    message: String,
+    details: Option<Details>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: u32,
+}
+
+impl Failure {
+    /// An error with its causes.
+    pub(super) fn unreachable(error: &dyn Error) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            let _ = write!(text, ": {error}");
+            cause = error.source();
+        }
+        Self::Unreachable(text)
+    }
+
+    /// An answer with a status that is none of success.
+    pub(super) fn of_answer(head: &Parts, body: &Bytes) -> Self {
+        let status: Status = serde_json::from_slice(body).unwrap_or_default();
+        let seconds = head.headers.get(header::RETRY_AFTER);
+        let seconds = seconds.and_then(|value| value.to_str().ok()?.parse().ok());
+        Self::of_status(status, head.status, seconds)
+    }
+
+    /// What an `ERROR` event of a watch holds.
+    #[must_use]
+    pub fn of_event(object: &str) -> Self {
+        match serde_json::from_str::<Status>(object) {
+            Ok(status) => Self::of_status(status, StatusCode::INTERNAL_SERVER_ERROR, None),
+            Err(error) => Self::Unreadable(format!("an ERROR event without a status: {error}")),
+        }
+    }
+
+    fn of_status(status: Status, http: StatusCode, retry_after: Option<u32>) -> Self {
+        let in_body = status.details.map(|details| details.retry_after_seconds);
+        let seconds = retry_after.or(in_body).filter(|seconds| *seconds > 0);
+        Self::Status {
+            code: if status.code == 0 {
+                http.as_u16()
+            } else {
+                status.code
+            },
+            reason: status.reason,
+            message: status.message,
+            retry_after: seconds.map(|seconds| Duration::from_secs(seconds.into())),
+        }
+    }
+
+    /// The HTTP status, if the server said one.
+    #[must_use]
+    pub const fn code(&self) -> Option<u16> {
+        match self {
+            Self::Status { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether the server no longer has the version or the page that was asked for.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        matches!(self, Self::Status { code, reason, .. } if *code == 410 || reason == "Expired" || reason == "Gone")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_in_a_watch_says_what_is_wrong() {
+        let expired = r#"{"kind":"Status","code":410,"reason":"Expired","message":"too old"}"#;
+        let failure = Failure::of_event(expired);
+        assert!(failure.is_expired());
+        assert_eq!(failure.to_string(), "410 Expired: too old");
+        let busy = r#"{"code":429,"details":{"retryAfterSeconds":7}}"#;
+        let Failure::Status { retry_after, .. } = Failure::of_event(busy) else {
+            panic!("a status");
+        };
+        assert_eq!(retry_after, Some(Duration::from_secs(7)));
+        assert!(matches!(
+            Failure::of_event("nothing"),
+            Failure::Unreadable(_)
+        ));
+    }
+}

@@ -1,0 +1,234 @@
+//! What the bridge does while it publishes, and why it stops to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_nats::Client as Nats;
+use futures::StreamExt as _;
+use quota_semantics::{Name, admission::Charging, object::GroupResource};
+use quota_service::health::Check;
+use serde::Deserialize;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{
+    clock,
+    config::{Config, ListMode},
+    kind::{Limited, Settings, Shared},
+    kinds::{Kinds, Registry},
+    kubernetes::Client,
+    line::{self, Progress},
+    metrics,
+    needed::Wanted,
+    publisher::{Ended, Identity, Publisher, Status, Stream},
+    queue::Queue,
+    watermarks::Watermarks,
+};
+
+/// How often it is looked whether the publisher has taken over.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Metrics say that this bridge leads, until it is dropped: also when the Lease is lost in the middle of something.
+struct Leads;
+
+impl Leads {
+    fn begin() -> Self {
+        metrics::leader(true);
+        Self
+    }
+}
+
+impl Drop for Leads {
+    fn drop(&mut self) {
+        metrics::leader(false);
+    }
+}
+
+/// What a leader needs.
+pub(crate) struct Leader {
+    pub(crate) config: Arc<Config>,
+    pub(crate) client: Client,
+    pub(crate) nats: Nats,
+    pub(crate) cluster_uid: String,
+    /// The server's Kubernetes version, major and minor.
+    pub(crate) version: (u32, u32),
+    pub(crate) check: Check,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Asked {
+    resources: BTreeSet<String>,
+}
+
+impl Leader {
+    /// Publishes until something ends it. `status` tells others how that goes.
+    pub(crate) async fn lead(&self, status: Arc<Status>) -> Ended {
+        let instance = uuid::Uuid::new_v4().to_string();
+        let bytes = u32::try_from(self.config.queue.bytes.bytes()).unwrap_or(u32::MAX);
+        let (queue, lines) = Queue::new(self.config.queue.lines.get(), bytes);
+        let registry = Registry::default();
+        let watermarks = Watermarks::default();
+        let subject = format!(
+            "{}.{}",
+            self.config.nats.subject_prefix, self.config.cluster
+        );
+        let identity = Identity {
+            instance: instance.clone(),
+            cluster_uid: self.cluster_uid.clone(),
+            adopt_cluster: self.config.adopt_cluster,
+        };
+        let all = registry.clone();
+        let publisher = Publisher::new(
+            Stream::new(self.nats.clone(), &self.config.nats.stream, &subject),
+            identity,
+            status.clone(),
+            move || all.relist(&BTreeSet::new()),
+        );
+        let shared = Arc::new(Shared {
+            client: self.client.clone(),
+            queue: queue.clone(),
+            instance: instance.clone(),
+            settings: self.settings(),
+            charging: self.charging(),
+            lists: Arc::new(Semaphore::new(self.config.list.concurrency.get())),
+            limited: Limited::default(),
+            watermarks: watermarks.clone(),
+            publisher: status.clone(),
+        });
+        let kinds = Kinds::new(
+            shared,
+            registry.clone(),
+            self.wanted(),
+            self.config
+                .namespaces
+                .iter()
+                .map(|it| Name::from(it.as_str()))
+                .collect(),
+            self.config.watch.discovery.get(),
+        );
+        let work = async {
+            while !status.took_over() {
+                tokio::time::sleep(TICK).await;
+            }
+            let _leads = Leads::begin();
+            let mut tasks = JoinSet::new();
+            tasks.spawn(kinds.run());
+            tasks.spawn(listen(self.nats.clone(), self.control_subject(), registry));
+            self.tell(&queue, &watermarks, &instance).await;
+        };
+        tokio::select! {
+            ended = publisher.run(lines) => ended,
+            () = work => Ended::Idle,
+        }
+    }
+
+    fn control_subject(&self) -> String {
+        let Config { nats, cluster, .. } = &*self.config;
+        format!("{}.{cluster}.relist", nats.control_prefix)
+    }
+
+    fn settings(&self) -> Settings {
+        let Config {
+            list,
+            watch,
+            watermark,
+            ..
+        } = &*self.config;
+        Settings {
+            watch_list: match list.mode {
+                ListMode::Auto => self.version >= (1, 34),
+                ListMode::Pages => false,
+                ListMode::Watch => true,
+            },
+            page: list.page.get(),
+            relist_every: list.every.get(),
+            list_idle: list.idle.get(),
+            watch_timeout: watch.timeout.get(),
+            watch_idle: watch.idle.get(),
+            watermark_every: watermark.every.get(),
+        }
+    }
+
+    fn charging(&self) -> Charging {
+        let kinds = self.config.resources.charge.iter().map(String::as_str);
+        Charging::new(kinds).unwrap_or_default()
+    }
+
+    fn wanted(&self) -> Wanted {
+        let kinds = |names: &[String]| -> BTreeSet<GroupResource> {
+            names.iter().filter_map(|name| name.parse().ok()).collect()
+        };
+        let resources = &self.config.resources;
+        Wanted {
+            include: kinds(&resources.include),
+            exclude: kinds(&resources.exclude),
+            charge: kinds(&resources.charge),
+        }
+    }
+
+    /// Publishes up to when kinds are known, behind what was queued before.
+    async fn tell(&self, queue: &Queue, watermarks: &Watermarks, instance: &str) {
+        let every = self.config.watermark.every.get();
+        loop {
+            let progress = watermarks.progress();
+            let missing = watermarks.missing();
+            let unknown = match missing.first() {
+                _ if watermarks.is_empty() => {
+                    Some("it is not known which kinds there are".to_owned())
+                }
+                Some(first) => Some(format!(
+                    "{} kinds are not known yet: {first}",
+                    missing.len()
+                )),
+                None => None,
+            };
+            match unknown {
+                Some(why) => self.check.fail(&why),
+                None => self.check.pass(),
+            }
+            ages(&progress);
+            metrics::queue_lines(queue.len());
+            let line = line::bookmark(&self.cluster_uid, instance, &progress);
+            if queue.push(line).await.is_err() {
+                return;
+            }
+            // Until all is known, news is worth more.
+            let wait = match missing.is_empty() && !watermarks.is_empty() {
+                true => every,
+                false => every.min(Duration::from_millis(500)),
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+fn ages(progress: &BTreeMap<Name, Progress>) {
+    let now = clock::now();
+    for (kind, known) in progress {
+        if let Progress::Known { watermark, .. } = known {
+            let age = now.since(*watermark).nanoseconds();
+            metrics::watermark_age(kind, age as f64 / 1e9);
+        }
+    }
+}
+
+/// Hears what quotad wants to have listed again.
+async fn listen(nats: Nats, subject: String, registry: Registry) {
+    loop {
+        match nats.subscribe(subject.clone()).await {
+            Ok(mut messages) => {
+                while let Some(message) = messages.next().await {
+                    let asked: Asked = serde_json::from_slice(&message.payload).unwrap_or_default();
+                    tracing::info!(resources = ?asked.resources, "a relist is asked for");
+                    metrics::relist_asked();
+                    registry.relist(&asked.resources);
+                }
+            }
+            Err(error) => tracing::warn!(%error, subject, "cannot subscribe"),
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}

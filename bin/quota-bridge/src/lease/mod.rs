@@ -1,0 +1,237 @@
+//! The Lease: of several bridges, which one tries to publish. By the rules of Kubernetes' own clients.
+
+mod rules;
+
+use std::time::{Duration, Instant};
+
+use http::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::kubernetes::{Client, Failure, JSON};
+use rules::{Decision, Observer, decide};
+
+/// How a Lease is taken and kept.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// How long others wait after the last renewal that they saw.
+    pub duration: Duration,
+    /// How long the holder tries to renew it.
+    pub renew: Duration,
+    /// How often it is tried.
+    pub retry: Duration,
+}
+
+/// A Lease, as far as it is looked at. What else it holds is kept.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holder_identity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_duration_seconds: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acquire_time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    renew_time: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease_transitions: Option<u64>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Object {
+    metadata: Map<String, Value>,
+    spec: Spec,
+}
+
+/// One that wants the Lease.
+pub struct Candidate {
+    client: Client,
+    terms: Terms,
+    identity: String,
+    observer: Observer,
+    begun: Instant,
+}
+
+impl Candidate {
+    /// One with this identity, which must differ from that of others.
+    #[must_use]
+    pub fn new(client: Client, terms: Terms, identity: String) -> Self {
+        Self {
+            client,
+            terms,
+            identity,
+            observer: Observer::default(),
+            begun: Instant::now(),
+        }
+    }
+
+    fn path(&self) -> String {
+        let Terms {
+            namespace, name, ..
+        } = &self.terms;
+        format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}")
+    }
+
+    /// Waits until the Lease is ours.
+    pub async fn acquire(&mut self) {
+        loop {
+            match self.attempt().await {
+                Ok(true) => {
+                    tracing::info!(identity = self.identity, "holds the lease");
+                    return;
+                }
+                Ok(false) => {}
+                Err(failure) => tracing::warn!(%failure, "cannot take the lease"),
+            }
+            tokio::time::sleep(self.terms.retry).await;
+        }
+    }
+
+    /// Keeps the Lease until it is lost, or should be given up.
+    pub async fn hold(&mut self, gives_up: impl Fn() -> bool) {
+        let mut renewed = Instant::now();
+        loop {
+            tokio::time::sleep(self.terms.retry).await;
+            if gives_up() {
+                return;
+            }
+            let left = self.terms.renew.saturating_sub(renewed.elapsed());
+            match tokio::time::timeout(left, self.attempt()).await {
+                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(false)) => {
+                    tracing::warn!("somebody else holds the lease");
+                    return;
+                }
+                Ok(Err(failure)) => tracing::warn!(%failure, "cannot renew the lease"),
+                Err(_) => {}
+            }
+            if renewed.elapsed() >= self.terms.renew {
+                tracing::warn!("the lease could not be renewed in time");
+                return;
+            }
+        }
+    }
+
+    /// Lets others have it at once.
+    pub async fn release(&mut self) {
+        let release = async {
+            let lease = self.read().await?.unwrap_or_default();
+            if lease.spec.holder_identity.as_deref() != Some(&self.identity) {
+                return Ok(());
+            }
+            let spec = Spec {
+                holder_identity: Some(String::new()),
+                lease_duration_seconds: Some(1),
+                renew_time: Some(micro_time()),
+                ..lease.spec
+            };
+            self.write(Method::PUT, lease.metadata, spec)
+                .await
+                .map(|_| ())
+        };
+        match tokio::time::timeout(self.terms.retry, release).await {
+            Ok(Ok(())) => tracing::info!("gave up the lease"),
+            Ok(Err(failure)) => tracing::warn!(%failure, "cannot give up the lease"),
+            Err(_) => tracing::warn!("cannot give up the lease: no answer in time"),
+        }
+    }
+
+    /// Takes or renews it; whether it is ours now.
+    async fn attempt(&mut self) -> Result<bool, Failure> {
+        let lease = self.read().await?;
+        let now = self.begun.elapsed();
+        let spec = lease.as_ref().map(|lease| &lease.spec);
+        let since = self.observer.observe(spec, now);
+        let decision = decide(spec, &self.identity, since, now, self.terms.duration);
+        let time = micro_time();
+        let ours = Spec {
+            holder_identity: Some(self.identity.clone()),
+            lease_duration_seconds: Some(self.terms.duration.as_secs()),
+            acquire_time: Some(time.clone()),
+            renew_time: Some(time),
+            lease_transitions: Some(0),
+            rest: Map::new(),
+        };
+        let written = match (decision, lease) {
+            (Decision::Wait, _) => return Ok(false),
+            (_, None) => {
+                let Terms {
+                    namespace, name, ..
+                } = &self.terms;
+                let metadata = json!({"name": name, "namespace": namespace});
+                let metadata = metadata.as_object().cloned().unwrap_or_default();
+                self.write(Method::POST, metadata, ours).await
+            }
+            (Decision::Renew, Some(Object { metadata, spec })) => {
+                let renewed = Spec {
+                    renew_time: ours.renew_time,
+                    lease_duration_seconds: ours.lease_duration_seconds,
+                    ..spec
+                };
+                self.write(Method::PUT, metadata, renewed).await
+            }
+            (Decision::Take, Some(Object { metadata, spec })) => {
+                let transitions = spec.lease_transitions.unwrap_or(0) + 1;
+                let taken = Spec {
+                    lease_transitions: Some(transitions),
+                    rest: spec.rest,
+                    ..ours
+                };
+                self.write(Method::PUT, metadata, taken).await
+            }
+        };
+        match written {
+            Ok(spec) => {
+                self.observer.observe(Some(&spec), self.begun.elapsed());
+                Ok(true)
+            }
+            // Somebody else was faster.
+            Err(failure) if failure.code() == Some(409) => Ok(false),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn read(&self) -> Result<Option<Object>, Failure> {
+        match self.client.get(&self.path(), JSON).await {
+            Ok(body) => serde_json::from_slice(&body)
+                .map(Some)
+                .map_err(|error| Failure::Unreadable(format!("a lease: {error}"))),
+            Err(failure) if failure.code() == Some(404) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn write(
+        &self,
+        method: Method,
+        metadata: Map<String, Value>,
+        spec: Spec,
+    ) -> Result<Spec, Failure> {
+        let object = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec,
+        });
+        let path = self.path();
+        let path = match method {
+            Method::POST => path.rsplit_once('/').map_or("", |(parent, _)| parent),
+            _ => &path,
+        };
+        let body = object.to_string().into();
+        let answer = self.client.send(method, path, body).await?;
+        serde_json::from_slice::<Object>(&answer)
+            .map(|lease| lease.spec)
+            .map_err(|error| Failure::Unreadable(format!("a lease: {error}")))
+    }
+}
+
+/// As Kubernetes writes times of Leases.
+fn micro_time() -> String {
+    format!("{:.6}", jiff::Timestamp::now())
+}

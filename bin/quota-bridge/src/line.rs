@@ -1,0 +1,224 @@
+//! The lines that are published: one event each, as `docs/events.md` describes them.
+
+use std::collections::BTreeMap;
+
+use quota_semantics::{Name, Timestamp, object::GroupResource};
+use serde::Serialize;
+
+/// A part of the objects that is listed and watched by itself: a kind, in all namespaces or in one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    /// The kind.
+    pub resource: GroupResource,
+    /// The only namespace; none: all of them.
+    pub namespace: Option<Name>,
+}
+
+/// What begins a relist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begin {
+    /// Its id.
+    pub id: String,
+    /// Versions have gone back: what is listed replaces what is known in newer versions.
+    pub reset: bool,
+}
+
+/// What ends a relist: everything was listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The id of the begin.
+    pub id: String,
+    /// As of which version was listed.
+    pub version: String,
+    /// That nothing was listed is the truth.
+    pub allow_empty: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Relist<'a> {
+    #[serde(rename = "type")]
+    event: &'static str,
+    resource: Name,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_version: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    allow_empty: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    versions: Option<&'static str>,
+}
+
+/// `RELIST_BEGIN`.
+#[must_use]
+pub fn begin(scope: &Scope, begin: &Begin) -> Vec<u8> {
+    json(&Relist {
+        event: "RELIST_BEGIN",
+        resource: scope.resource.name(),
+        namespace: scope.namespace.as_deref(),
+        id: &begin.id,
+        resource_version: None,
+        allow_empty: false,
+        versions: begin.reset.then_some("reset"),
+    })
+}
+
+/// `RELIST_END`.
+#[must_use]
+pub fn end(scope: &Scope, end: &End) -> Vec<u8> {
+    json(&Relist {
+        event: "RELIST_END",
+        resource: scope.resource.name(),
+        namespace: scope.namespace.as_deref(),
+        id: &end.id,
+        resource_version: (!end.version.is_empty()).then_some(&end.version),
+        allow_empty: end.allow_empty,
+        versions: None,
+    })
+}
+
+/// An object as it is now, pruned: `object` is its JSON without apiVersion and kind.
+#[must_use]
+pub fn whole(event: &str, api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
+    let mut line =
+        format!(r#"{{"type":"{event}","object":{{"apiVersion":"{api_version}","kind":"{kind}""#)
+            .into_bytes();
+    let fields = object.strip_prefix(b"{").unwrap_or(object);
+    if fields != b"}" {
+        line.push(b',');
+    }
+    line.extend_from_slice(fields);
+    line.push(b'}');
+    line
+}
+
+/// An object of which only its metadata matter.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plain<'a> {
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    #[serde(rename = "type")]
+    pub event: &'static str,
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its kind.
+    pub resource: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its identity.
+    pub uid: &'a str,
+    /// Its version.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub resource_version: &'a str,
+}
+
+/// A plain event.
+#[must_use]
+pub fn plain(event: &Plain<'_>) -> Vec<u8> {
+    json(event)
+}
+
+/// Up to when a kind is known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Progress {
+    /// All that was committed by this time has been published before.
+    Known {
+        /// The time, on the clock of the NATS servers.
+        watermark: Timestamp,
+        /// The version that a consistent read gave at that time.
+        #[serde(rename = "resourceVersion")]
+        version: String,
+    },
+    /// The API server does not serve the kind.
+    Absent {
+        /// It does not.
+        absent: bool,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Bookmark<'a> {
+    #[serde(rename = "type")]
+    event: &'static str,
+    cluster_uid: &'a str,
+    instance: &'a str,
+    resources: &'a BTreeMap<Name, Progress>,
+}
+
+/// Up to when each kind is known.
+#[must_use]
+pub fn bookmark(
+    cluster_uid: &str,
+    instance: &str,
+    resources: &BTreeMap<Name, Progress>,
+) -> Vec<u8> {
+    json(&Bookmark {
+        event: "BOOKMARK",
+        cluster_uid,
+        instance,
+        resources,
+    })
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("text and numbers can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(line: Vec<u8>) -> String {
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn lines_are_as_the_documentation_has_them() {
+        let scope = Scope {
+            resource: GroupResource::new("", "pods"),
+            namespace: Some("a".into()),
+        };
+        let id = || "i/1".to_owned();
+        let first = Begin {
+            id: id(),
+            reset: true,
+        };
+        assert_eq!(
+            text(begin(&scope, &first)),
+            r#"{"type":"RELIST_BEGIN","resource":"pods","namespace":"a","id":"i/1","versions":"reset"}"#
+        );
+        let last = End {
+            id: id(),
+            version: "7".to_owned(),
+            allow_empty: true,
+        };
+        assert_eq!(
+            text(end(&scope, &last)),
+            r#"{"type":"RELIST_END","resource":"pods","namespace":"a","id":"i/1","resourceVersion":"7","allowEmpty":true}"#
+        );
+        assert_eq!(
+            text(whole("ADDED", "v1", "Pod", br#"{"metadata":{}}"#)),
+            r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{}}}"#
+        );
+        assert_eq!(
+            text(whole("ADDED", "v1", "Pod", b"{}")),
+            r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod"}}"#
+        );
+        let known = Progress::Known {
+            watermark: Timestamp::EPOCH,
+            version: "9".to_owned(),
+        };
+        let resources = BTreeMap::from([
+            (Name::from("pods"), known),
+            (Name::from("widgets.x"), Progress::Absent { absent: true }),
+        ]);
+        assert_eq!(
+            text(bookmark("c", "i", &resources)),
+            r#"{"type":"BOOKMARK","clusterUid":"c","instance":"i","resources":{"pods":{"watermark":"1970-01-01T00:00:00Z","resourceVersion":"9"},"widgets.x":{"absent":true}}}"#
+        );
+    }
+}

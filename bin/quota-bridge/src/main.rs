@@ -1,0 +1,11 @@
+//! Publishes the objects of a Kubernetes API to NATS.
+
+use quota_service::exit::Exit;
+
+/// Requests make many small, short-lived values on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> Exit {
+    quota_bridge::run::main()
+}

@@ -1,0 +1,226 @@
+//! Metrics: one table says which there are, one function per metric records it.
+
+use std::time::Duration;
+
+use ::metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+use crate::kubernetes::Failure;
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// A distribution.
+    Histogram,
+}
+
+/// Name, kind, labels and meaning of a metric.
+pub type Metric = (&'static str, Kind, &'static str, &'static str);
+
+/// All metrics.
+pub const ALL: [Metric; 14] = [
+    (
+        "quota_bridge_leader",
+        Kind::Gauge,
+        "",
+        "1 while this bridge publishes.",
+    ),
+    (
+        "quota_bridge_nats_connected",
+        Kind::Gauge,
+        "",
+        "1 while there is a connection to NATS.",
+    ),
+    (
+        "quota_bridge_queue_lines",
+        Kind::Gauge,
+        "",
+        "Lines that wait to be published.",
+    ),
+    (
+        "quota_bridge_clock_skew_seconds",
+        Kind::Gauge,
+        "",
+        "By how much this clock is ahead of that of NATS.",
+    ),
+    (
+        "quota_bridge_publish_duration_seconds",
+        Kind::Histogram,
+        "",
+        "How long a message took to be stored, with all attempts.",
+    ),
+    (
+        "quota_bridge_publish_refused_total",
+        Kind::Counter,
+        "",
+        "Messages that did not come after the one that they had to come after.",
+    ),
+    (
+        "quota_bridge_suppressed_total",
+        Kind::Counter,
+        "",
+        "Events that changed nothing that counts.",
+    ),
+    (
+        "quota_bridge_watermark_age_seconds",
+        Kind::Gauge,
+        "resource",
+        "How long ago all was known of a kind.",
+    ),
+    (
+        "quota_bridge_events_total",
+        Kind::Counter,
+        "resource",
+        "Events of watches.",
+    ),
+    (
+        "quota_bridge_relists_total",
+        Kind::Counter,
+        "resource, outcome",
+        "Lists that came to their end: complete, or not believed to be.",
+    ),
+    (
+        "quota_bridge_watch_restarts_total",
+        Kind::Counter,
+        "resource",
+        "Watches that were opened.",
+    ),
+    (
+        "quota_bridge_errors_total",
+        Kind::Counter,
+        "resource, code",
+        "Requests that failed, by HTTP status or what else was wrong.",
+    ),
+    (
+        "quota_bridge_unreadable_total",
+        Kind::Counter,
+        "resource",
+        "Objects that could not be read: while there are such, nothing of the kind is ended.",
+    ),
+    (
+        "quota_bridge_relists_asked_total",
+        Kind::Counter,
+        "",
+        "Requests of quotad for relists.",
+    ),
+];
+
+const SECONDS: [f64; 12] = [
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.1, 0.5, 2.5, 10.0,
+];
+
+/// Makes this process record metrics.
+///
+/// # Errors
+/// Something else records metrics already in this process.
+pub fn install() -> Result<PrometheusHandle, BuildError> {
+    let mut builder = PrometheusBuilder::new();
+    for (name, kind, ..) in ALL {
+        if kind == Kind::Histogram {
+            builder = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), &SECONDS)?;
+        }
+    }
+    let handle = builder.install_recorder()?;
+    for (name, kind, labels, help) in ALL {
+        match kind {
+            Kind::Counter => describe_counter!(name, help),
+            Kind::Gauge => describe_gauge!(name, help),
+            Kind::Histogram => describe_histogram!(name, help),
+        }
+        if labels.is_empty() {
+            match kind {
+                Kind::Counter => counter!(name).absolute(0),
+                Kind::Gauge => gauge!(name).set(0.0),
+                Kind::Histogram => {}
+            }
+        }
+    }
+    Ok(handle)
+}
+
+/// Whether this bridge publishes.
+pub fn leader(is: bool) {
+    gauge!("quota_bridge_leader").set(f64::from(u8::from(is)));
+}
+
+/// Whether there is a connection to NATS.
+pub fn nats_connected(is: bool) {
+    gauge!("quota_bridge_nats_connected").set(f64::from(u8::from(is)));
+}
+
+/// Lines that wait.
+pub fn queue_lines(lines: usize) {
+    gauge!("quota_bridge_queue_lines").set(lines as f64);
+}
+
+/// By how many nanoseconds this clock is ahead.
+pub fn clock_skew(nanoseconds: i64) {
+    gauge!("quota_bridge_clock_skew_seconds").set(nanoseconds as f64 / 1e9);
+}
+
+/// A message was stored.
+pub fn published(took: Duration) {
+    histogram!("quota_bridge_publish_duration_seconds").record(took);
+}
+
+/// A message was refused.
+pub fn publish_refused() {
+    counter!("quota_bridge_publish_refused_total").increment(1);
+}
+
+/// An event changed nothing that counts.
+pub fn suppressed() {
+    counter!("quota_bridge_suppressed_total").increment(1);
+}
+
+/// How old the watermark of a kind is.
+pub fn watermark_age(resource: &str, seconds: f64) {
+    gauge!("quota_bridge_watermark_age_seconds", "resource" => resource.to_owned()).set(seconds);
+}
+
+/// An event of a watch.
+pub fn event(resource: &str) {
+    counter!("quota_bridge_events_total", "resource" => resource.to_owned()).increment(1);
+}
+
+/// A list came to its end.
+pub fn relist(resource: &str, complete: bool) {
+    let outcome = match complete {
+        true => "complete",
+        false => "doubtful",
+    };
+    let resource = resource.to_owned();
+    counter!("quota_bridge_relists_total", "resource" => resource, "outcome" => outcome)
+        .increment(1);
+}
+
+/// A watch was opened.
+pub fn watch_opened(resource: &str) {
+    counter!("quota_bridge_watch_restarts_total", "resource" => resource.to_owned()).increment(1);
+}
+
+/// A request failed.
+pub fn error(resource: &str, failure: &Failure) {
+    let code = match failure {
+        Failure::Status { code, .. } => code.to_string(),
+        Failure::Unreachable(_) => "unreachable".to_owned(),
+        Failure::Unreadable(_) => "unreadable".to_owned(),
+        Failure::Silent => "silent".to_owned(),
+    };
+    let resource = resource.to_owned();
+    counter!("quota_bridge_errors_total", "resource" => resource, "code" => code).increment(1);
+}
+
+/// An object could not be read.
+pub fn unreadable(resource: &str) {
+    counter!("quota_bridge_unreadable_total", "resource" => resource.to_owned()).increment(1);
+}
+
+/// quotad asked for a relist.
+pub fn relist_asked() {
+    counter!("quota_bridge_relists_asked_total").increment(1);
+}

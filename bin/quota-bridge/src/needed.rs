@@ -1,0 +1,83 @@
+//! Which kinds have to be watched.
+
+use std::collections::BTreeSet;
+
+use quota_semantics::object::{GroupResource, is_ignored, plain_count_name};
+
+/// The kinds that the operator wants besides those that are needed anyway.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Watched although no quota in the cluster limits them.
+    pub include: BTreeSet<GroupResource>,
+    /// Never watched.
+    pub exclude: BTreeSet<GroupResource>,
+    /// Workloads that are charged for their pods.
+    pub charge: BTreeSet<GroupResource>,
+}
+
+/// Kinds that have more to say than how many there are, and the quotas themselves.
+#[must_use]
+pub fn always() -> [GroupResource; 5] {
+    [
+        GroupResource::new("", "pods"),
+        GroupResource::new("", "services"),
+        GroupResource::new("", "persistentvolumeclaims"),
+        GroupResource::new("", "resourcequotas"),
+        GroupResource::new("resource.k8s.io", "resourceclaims"),
+    ]
+}
+
+/// All kinds that have to be watched, if they are served. `limited`: those that some quota limits.
+#[must_use]
+pub fn needed(wanted: &Wanted, limited: &BTreeSet<GroupResource>) -> BTreeSet<GroupResource> {
+    let mut kinds: BTreeSet<_> = always().into();
+    for more in [&wanted.include, &wanted.charge, limited] {
+        kinds.extend(more.iter().cloned());
+    }
+    kinds.retain(|kind| !wanted.exclude.contains(kind) && !is_ignored(kind));
+    kinds
+}
+
+/// The kind that a name in a quota counts: `count/deployments.apps`, `configmaps`.
+#[must_use]
+pub fn counted_by(name: &str) -> Option<GroupResource> {
+    if let Some(kind) = name.strip_prefix("count/") {
+        return kind.parse().ok();
+    }
+    let kind = GroupResource::new("", name);
+    let is_plain = plain_count_name(&kind).is_some();
+    is_plain.then_some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_has_its_kinds_watched() {
+        let kinds = ["count/widgets.x.y", "configmaps", "cpu", "count/", "pods"].map(counted_by);
+        let widgets = GroupResource::new("x.y", "widgets");
+        let maps = GroupResource::new("", "configmaps");
+        assert_eq!(
+            kinds,
+            [Some(widgets.clone()), Some(maps.clone()), None, None, None]
+        );
+
+        let wanted = Wanted {
+            exclude: BTreeSet::from([maps.clone(), GroupResource::new("", "services")]),
+            include: BTreeSet::from([GroupResource::new("", "events")]),
+            charge: BTreeSet::from([GroupResource::new("apps", "deployments")]),
+        };
+        let needed = needed(&wanted, &BTreeSet::from([widgets, maps]));
+        let names: Vec<_> = needed.iter().map(ToString::to_string).collect();
+        let expected = [
+            "persistentvolumeclaims",
+            "pods",
+            "resourcequotas",
+            "deployments.apps",
+            "resourceclaims.resource.k8s.io",
+            "widgets.x.y",
+        ];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,346 @@
+//! The publisher: takes lines from the queue, and puts them into the stream, one message at a time.
+//!
+//! Each message says after which one it has to come. So of two that publish at the same time, one is refused: the Lease
+//! decides who tries, the stream decides who may.
+
+mod stream;
+pub mod verdict;
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use quota_semantics::{Span, Timestamp};
+use tokio::sync::mpsc;
+
+use crate::{line, metrics, queue::Line};
+use stream::{Answer, Found};
+pub use stream::{Stream, StreamError, Unfit};
+use verdict::{MessageId, Verdict, refused};
+
+/// Most lines of a message.
+const MESSAGE_LINES: usize = 500;
+
+/// Most bytes of a message, but for one that is a single line.
+const MESSAGE_BYTES: usize = 256 * 1024;
+
+/// First and longest wait while the stream cannot be reached.
+const WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How long taking over may be refused because somebody else publishes.
+const CONTEST: Duration = Duration::from_secs(30);
+
+/// How often the clock is compared with that of the servers.
+const CLOCK_EVERY: Duration = Duration::from_secs(60);
+
+/// A clock that differs less is not corrected.
+const CLOCK_TOLERANCE: i64 = 1_000_000_000;
+
+/// Why the publisher has ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// Another one publishes.
+    #[error("another publisher has taken over the subject {0}")]
+    Deposed(String),
+    /// The subject holds the objects of another cluster.
+    #[error(
+        "the subject {subject} holds the objects of the cluster with uid {theirs}, not {ours}: \
+         set another \"cluster\", or adopt_cluster = true if that cluster was replaced by this one"
+    )]
+    OtherCluster {
+        /// The subject.
+        subject: String,
+        /// Whose objects it holds.
+        theirs: String,
+        /// Whose objects we have.
+        ours: String,
+    },
+    /// The stream is not fit for this.
+    #[error(transparent)]
+    Unfit(#[from] Unfit),
+    /// The tasks that read have ended.
+    #[error("nobody reads any more")]
+    Idle,
+}
+
+/// What others can see of the publisher.
+#[derive(Debug, Default)]
+pub struct Status {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    failing_since: Option<Instant>,
+    /// By how much this clock is ahead of that of the servers, in nanoseconds.
+    ahead: i64,
+    took_over: bool,
+}
+
+impl Status {
+    /// For how long nothing could be published that had to be.
+    #[must_use]
+    pub fn failing_for(&self) -> Option<Duration> {
+        self.inner.lock().failing_since.map(|since| since.elapsed())
+    }
+
+    /// Whether the subject is taken.
+    #[must_use]
+    pub fn took_over(&self) -> bool {
+        self.inner.lock().took_over
+    }
+
+    /// A time of this clock on the clock of the servers. Small differences are left alone.
+    #[must_use]
+    pub fn on_their_clock(&self, time: Timestamp) -> Timestamp {
+        let ahead = self.inner.lock().ahead;
+        match ahead.abs() > CLOCK_TOLERANCE {
+            true => time.minus(Span::from_nanoseconds(ahead)),
+            false => time,
+        }
+    }
+
+    fn succeeded(&self) {
+        self.inner.lock().failing_since = None;
+    }
+
+    fn failed(&self) {
+        let mut inner = self.inner.lock();
+        inner.failing_since.get_or_insert_with(Instant::now);
+    }
+}
+
+/// Who publishes what.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Of this publisher, as long as it publishes.
+    pub instance: String,
+    /// The uid of the namespace `kube-system`.
+    pub cluster_uid: String,
+    /// The subject may hold the objects of another cluster.
+    pub adopt_cluster: bool,
+}
+
+/// Publishes what is queued.
+pub struct Publisher {
+    stream: Stream,
+    identity: Identity,
+    status: Arc<Status>,
+    /// The number of the message that is sent, or was sent last.
+    number: u64,
+    /// The sequence of the last message of the subject.
+    expected: u64,
+    clock_compared: Option<Instant>,
+    /// Has everything listed again.
+    relist: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Publisher {
+    /// A publisher that has not taken over yet. `relist` is called when messages are gone.
+    pub fn new(
+        stream: Stream,
+        identity: Identity,
+        status: Arc<Status>,
+        relist: impl Fn() + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            stream,
+            identity,
+            status,
+            number: 0,
+            expected: 0,
+            clock_compared: None,
+            relist: Box::new(relist),
+        }
+    }
+
+    /// Takes over the subject, and publishes until something ends it.
+    pub async fn run(mut self, mut lines: mpsc::Receiver<Line>) -> Ended {
+        if let Err(ended) = self.take_over().await {
+            return ended;
+        }
+        self.status.inner.lock().took_over = true;
+        tracing::info!(
+            subject = self.stream.subject(),
+            sequence = self.expected,
+            instance = self.identity.instance,
+            "took over the subject"
+        );
+        let mut next: Option<Line> = None;
+        loop {
+            let Some(first) = (match next.take() {
+                Some(line) => Some(line),
+                None => lines.recv().await,
+            }) else {
+                return Ended::Idle;
+            };
+            let mut message = first.text;
+            let mut count = 1;
+            while count < MESSAGE_LINES {
+                let Ok(line) = lines.try_recv() else { break };
+                if message.len() + line.text.len() >= MESSAGE_BYTES {
+                    next = Some(line);
+                    break;
+                }
+                message.push(b'\n');
+                message.extend_from_slice(&line.text);
+                count += 1;
+            }
+            if let Err(ended) = self.publish(message).await {
+                return ended;
+            }
+        }
+    }
+
+    /// Puts a message on top of whatever is there: all that another publisher still sends is refused from then on.
+    async fn take_over(&mut self) -> Result<(), Ended> {
+        let begun = Instant::now();
+        let mut wait = Waits::new();
+        loop {
+            let last = match self.look(&mut wait).await {
+                Ok(last) => last,
+                Err(unfit) => return Err(unfit.into()),
+            };
+            if let Some(theirs) = last.as_ref().and_then(|found| found.cluster_uid.clone())
+                && theirs != self.identity.cluster_uid
+                && !self.identity.adopt_cluster
+            {
+                return Err(Ended::OtherCluster {
+                    subject: self.stream.subject().to_owned(),
+                    theirs,
+                    ours: self.identity.cluster_uid.clone(),
+                });
+            }
+            self.expected = last.map_or(0, |found| found.last.sequence);
+            let none = BTreeMap::new();
+            let hello = line::bookmark(&self.identity.cluster_uid, &self.identity.instance, &none);
+            match self.publish(hello).await {
+                Err(Ended::Deposed(_)) if begun.elapsed() < CONTEST => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Publishes a message, however long that takes.
+    async fn publish(&mut self, message: Vec<u8>) -> Result<(), Ended> {
+        self.number += 1;
+        let id = MessageId {
+            instance: self.identity.instance.clone(),
+            number: self.number,
+        };
+        let payload = bytes::Bytes::from(message);
+        let mut waits = Waits::new();
+        let begun = Instant::now();
+        loop {
+            let answer = self.stream.publish(
+                &id,
+                self.expected,
+                &self.identity.cluster_uid,
+                payload.clone(),
+            );
+            match answer.await {
+                Answer::Stored(sequence) => {
+                    self.expected = sequence;
+                    break;
+                }
+                Answer::Refused => {
+                    metrics::publish_refused();
+                    let found = self.look(&mut waits).await?;
+                    let last = found.map(|found| found.last);
+                    match refused(&id, self.expected, last.as_ref()) {
+                        Verdict::Stored(sequence) => {
+                            self.expected = sequence;
+                            break;
+                        }
+                        Verdict::Again => waits.wait().await,
+                        Verdict::Lost(sequence) => {
+                            tracing::warn!(
+                                sequence,
+                                "messages are gone from the stream, everything is listed again"
+                            );
+                            self.expected = sequence;
+                            (self.relist)();
+                        }
+                        Verdict::Deposed => {
+                            return Err(Ended::Deposed(self.stream.subject().to_owned()));
+                        }
+                    }
+                }
+                Answer::Failed(error) => {
+                    self.status.failed();
+                    if waits.is_first() {
+                        tracing::warn!(%error, "cannot publish");
+                    }
+                    waits.wait().await;
+                }
+            }
+        }
+        self.status.succeeded();
+        metrics::published(begun.elapsed());
+        self.compare_clocks().await;
+        Ok(())
+    }
+
+    /// The last message of the subject, once the stream can be asked.
+    async fn look(&self, waits: &mut Waits) -> Result<Option<Found>, Unfit> {
+        loop {
+            match self.stream.last().await {
+                Ok(last) => return Ok(last),
+                Err(StreamError::Unfit(unfit)) => return Err(unfit),
+                Err(StreamError::Unreachable(error)) => {
+                    self.status.failed();
+                    if waits.is_first() {
+                        tracing::warn!(error, "cannot read the stream");
+                    }
+                    waits.wait().await;
+                }
+            }
+        }
+    }
+
+    /// The server has just stored a message, and says when.
+    async fn compare_clocks(&mut self) {
+        let is_due = self
+            .clock_compared
+            .is_none_or(|at| at.elapsed() >= CLOCK_EVERY);
+        if !is_due {
+            return;
+        }
+        let now = crate::clock::now();
+        if let Ok(Some(found)) = self.stream.last().await
+            && found.last.sequence == self.expected
+        {
+            self.clock_compared = Some(Instant::now());
+            let ahead = now.since(found.time).nanoseconds();
+            self.status.inner.lock().ahead = ahead;
+            metrics::clock_skew(ahead);
+            if ahead.abs() > CLOCK_TOLERANCE {
+                tracing::warn!(
+                    ahead_seconds = ahead / 1_000_000_000,
+                    "this clock differs from that of NATS; watermarks are corrected"
+                );
+            }
+        }
+    }
+}
+
+/// Waits that grow.
+struct Waits(Duration);
+
+impl Waits {
+    const fn new() -> Self {
+        Self(WAITS.0)
+    }
+
+    fn is_first(&self) -> bool {
+        self.0 == WAITS.0
+    }
+
+    async fn wait(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = (self.0 * 2).min(WAITS.1);
+    }
+}

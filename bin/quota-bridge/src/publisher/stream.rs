@@ -1,0 +1,228 @@
+//! The stream, as the publisher uses it.
+
+use std::time::Duration;
+
+use async_nats::{
+    Client, HeaderMap, Request,
+    jetstream::{self, ErrorCode, stream::LastRawMessageErrorKind},
+};
+use bytes::Bytes;
+use quota_semantics::Timestamp;
+use serde::Deserialize;
+
+use super::verdict::{Last, MessageId};
+
+/// How long the server may take to store a message.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the server says when a message does not come after the one that it has to come after. A server with replicas
+/// says the second one while an earlier message is under way.
+const WRONG_LAST_SEQUENCE: [u64; 2] = [10_071, 10_164];
+
+/// The header that names the cluster whose objects a message holds.
+const CLUSTER_UID: &str = "Quota-Cluster-Uid";
+
+/// Servers before this version keep streams with replicas, but take two messages that expect the same one.
+const REPLICAS_SINCE: (u64, u64) = (2, 10);
+
+/// A stream that must not be published to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It forgets.
+    #[error(
+        "the stream {0} has max_msgs_per_subject set: all objects come on one subject, and most would be removed"
+    )]
+    FewPerSubject(String),
+    /// It does not refuse what it has to.
+    #[error(
+        "the stream {0} has replicas, and nats-server {1} takes two messages of which one has to be refused: \
+         2.10 or later is needed"
+    )]
+    OldServer(String, String),
+}
+
+/// Why the stream does not say what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamError {
+    /// It must not be published to.
+    Unfit(Unfit),
+    /// It cannot be asked now.
+    Unreachable(String),
+}
+
+/// The last message of the subject.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) last: Last,
+    pub(super) cluster_uid: Option<String>,
+    /// When the server stored it.
+    pub(super) time: Timestamp,
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Stored(u64),
+    Refused,
+    Failed(String),
+}
+
+#[derive(Deserialize)]
+struct Ack {
+    #[serde(default)]
+    seq: u64,
+    error: Option<Refusal>,
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+/// One subject of a stream.
+#[derive(Clone)]
+pub struct Stream {
+    client: Client,
+    jetstream: jetstream::Context,
+    name: String,
+    subject: String,
+}
+
+impl Stream {
+    /// The subject of the stream by this name.
+    #[must_use]
+    pub fn new(client: Client, name: &str, subject: &str) -> Self {
+        Self {
+            jetstream: jetstream::new(client.clone()),
+            client,
+            name: name.to_owned(),
+            subject: subject.to_owned(),
+        }
+    }
+
+    /// The subject.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    /// The last message of the subject; whether the stream is fit is looked at on the way.
+    pub(super) async fn last(&self) -> Result<Option<Found>, StreamError> {
+        let unreachable = |error: &dyn std::fmt::Display| {
+            StreamError::Unreachable(format!("stream {}: {error}", self.name))
+        };
+        let stream = self.jetstream.get_stream(&self.name).await;
+        let stream = stream.map_err(|error| unreachable(&error))?;
+        self.check(&stream.cached_info().config)
+            .map_err(StreamError::Unfit)?;
+        match stream.get_last_raw_message_by_subject(&self.subject).await {
+            Ok(message) => {
+                let header = |name: &str| {
+                    message
+                        .headers
+                        .get(name)
+                        .map(async_nats::HeaderValue::as_str)
+                };
+                let id = header("Nats-Msg-Id").and_then(MessageId::parse);
+                let time = message.time.unix_timestamp_nanos();
+                Ok(Some(Found {
+                    last: Last {
+                        sequence: message.sequence,
+                        id,
+                    },
+                    cluster_uid: header(CLUSTER_UID).map(str::to_owned),
+                    time: Timestamp::from_nanoseconds(i64::try_from(time).unwrap_or(i64::MAX)),
+                }))
+            }
+            Err(error) => match error.kind() {
+                LastRawMessageErrorKind::NoMessageFound => Ok(None),
+                LastRawMessageErrorKind::JetStream(inner)
+                    if inner.error_code() == ErrorCode::NO_MESSAGE_FOUND =>
+                {
+                    Ok(None)
+                }
+                _ => Err(unreachable(&error)),
+            },
+        }
+    }
+
+    fn check(&self, config: &jetstream::stream::Config) -> Result<(), Unfit> {
+        if config.max_messages_per_subject > 0 {
+            return Err(Unfit::FewPerSubject(self.name.clone()));
+        }
+        let version = self.client.server_info().version;
+        match config.num_replicas > 1 && is_older(&version, REPLICAS_SINCE) {
+            true => Err(Unfit::OldServer(self.name.clone(), version)),
+            false => Ok(()),
+        }
+    }
+
+    /// Publishes a message that has to come right after the message `expected`.
+    pub(super) async fn publish(
+        &self,
+        id: &MessageId,
+        expected: u64,
+        cluster_uid: &str,
+        payload: Bytes,
+    ) -> Answer {
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Msg-Id", id.to_string());
+        headers.insert("Nats-Expected-Stream", self.name.as_str());
+        headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string());
+        headers.insert(CLUSTER_UID, cluster_uid);
+        let request = Request::new()
+            .headers(headers)
+            .payload(payload)
+            .timeout(Some(PUBLISH_TIMEOUT));
+        let answer = self
+            .client
+            .send_request(self.subject.clone(), request)
+            .await;
+        let message = match answer {
+            Ok(message) => message,
+            Err(error) => return Answer::Failed(error.to_string()),
+        };
+        match serde_json::from_slice::<Ack>(&message.payload) {
+            Ok(Ack { error: None, seq }) if seq > 0 => Answer::Stored(seq),
+            Ok(Ack {
+                error: Some(Refusal { err_code, .. }),
+                ..
+            }) if WRONG_LAST_SEQUENCE.contains(&err_code) => Answer::Refused,
+            Ok(Ack {
+                error: Some(Refusal { description, .. }),
+                ..
+            }) => Answer::Failed(description),
+            _ => Answer::Failed("an answer that is none of JetStream".to_owned()),
+        }
+    }
+}
+
+fn is_older(version: &str, than: (u64, u64)) -> bool {
+    let mut numbers = version
+        .split(['.', '-'])
+        .map_while(|part| part.parse().ok());
+    let (major, minor) = (numbers.next(), numbers.next());
+    major
+        .zip(minor)
+        .is_some_and(|version: (u64, u64)| version < than)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_servers_are_compared_by_their_numbers() {
+        for (version, older) in [
+            ("2.9.10", true),
+            ("2.10.0-beta", false),
+            ("2.15.1", false),
+            ("x", false),
+        ] {
+            assert_eq!(is_older(version, REPLICAS_SINCE), older, "{version}");
+        }
+    }
+}

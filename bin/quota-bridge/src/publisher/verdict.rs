@@ -1,0 +1,105 @@
+//! What a refused message means. Pure: what the stream holds goes in, what to do comes out.
+
+use std::fmt;
+
+/// Which message of which publisher: what `Nats-Msg-Id` says.
+///
+/// Never the uid and version of an object: the server drops what it has seen within its window, and of a relist it
+/// would drop what was sent shortly before, so that the ledger ends living objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageId {
+    /// The publisher, for as long as it publishes.
+    pub instance: String,
+    /// The number of its message, from 1.
+    pub number: u64,
+}
+
+impl MessageId {
+    /// Reads what [`fmt::Display`] writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (instance, number) = text.rsplit_once('/')?;
+        Some(Self {
+            instance: instance.to_owned(),
+            number: number.parse().ok()?,
+        })
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.instance, self.number)
+    }
+}
+
+/// The last message of the subject, as the stream holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// Its sequence in the stream.
+    pub sequence: u64,
+    /// Its id; none: it was not published by a bridge.
+    pub id: Option<MessageId>,
+}
+
+/// What a refusal means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The message is in the stream, and its acknowledgement was lost.
+    Stored(u64),
+    /// What was expected is there after all: send it again.
+    Again,
+    /// Messages are gone that were acknowledged: take the subject again, behind this sequence, and list everything.
+    Lost(u64),
+    /// Somebody else publishes.
+    Deposed,
+}
+
+/// Judges the refusal of a message that was sent behind the sequence `expected` (0: behind none).
+#[must_use]
+pub fn refused(id: &MessageId, expected: u64, last: Option<&Last>) -> Verdict {
+    let Some(Last { sequence, id: of }) = last else {
+        return match expected {
+            0 => Verdict::Again,
+            _ => Verdict::Lost(0),
+        };
+    };
+    match of {
+        Some(of) if of == id => Verdict::Stored(*sequence),
+        _ if *sequence == expected => Verdict::Again,
+        Some(of) if of.instance == id.instance => Verdict::Lost(*sequence),
+        _ => Verdict::Deposed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_judged_by_what_the_stream_holds() {
+        let id = |text| MessageId::parse(text).unwrap();
+        let mine = id("me/8");
+        let last = |sequence, text: &str| Last {
+            sequence,
+            id: MessageId::parse(text),
+        };
+        for (expected, held, verdict) in [
+            // The acknowledgement was lost.
+            (20, Some(last(21, "me/8")), Verdict::Stored(21)),
+            // A cluster that has no leader for a moment refuses as well.
+            (20, Some(last(20, "me/7")), Verdict::Again),
+            (0, None, Verdict::Again),
+            // Purged, or deleted and made anew.
+            (20, None, Verdict::Lost(0)),
+            // Restored from a backup.
+            (20, Some(last(12, "me/3")), Verdict::Lost(12)),
+            // Another one has taken over, or something else publishes there.
+            (20, Some(last(21, "you/1")), Verdict::Deposed),
+            (20, Some(last(21, "no id")), Verdict::Deposed),
+        ] {
+            assert_eq!(refused(&mine, expected, held.as_ref()), verdict, "{held:?}");
+        }
+        assert_eq!(id("a/b/3").to_string(), "a/b/3");
+        assert_eq!(MessageId::parse("x"), None);
+    }
+}

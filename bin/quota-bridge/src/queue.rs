@@ -1,0 +1,98 @@
+//! The bounded queue between the tasks of all kinds and the publisher. When it is full, readers wait, and then the API
+//! server cuts their watches.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+/// Where lines are put. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    lines: mpsc::Sender<Line>,
+    bytes: Arc<Semaphore>,
+    capacity: u32,
+}
+
+/// A line that waits to be published.
+#[derive(Debug)]
+pub struct Line {
+    /// The event, without a newline.
+    pub text: Vec<u8>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// The publisher has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the publisher has ended")]
+pub struct Closed;
+
+impl Queue {
+    /// A queue for so many lines and so many bytes.
+    #[must_use]
+    pub fn new(lines: usize, bytes: u32) -> (Self, mpsc::Receiver<Line>) {
+        let (sender, receiver) = mpsc::channel(lines);
+        let queue = Self {
+            lines: sender,
+            bytes: Arc::new(Semaphore::new(bytes as usize)),
+            capacity: bytes,
+        };
+        (queue, receiver)
+    }
+
+    /// Puts a line behind all that were put before. Waits while there is no room.
+    ///
+    /// # Errors
+    /// Nobody publishes any more.
+    pub async fn push(&self, text: Vec<u8>) -> Result<(), Closed> {
+        // A line that is longer than the whole queue waits until it is empty.
+        let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+        let room = self
+            .bytes
+            .clone()
+            .acquire_many_owned(length.min(self.capacity));
+        let room = room.await.map_err(|_| Closed)?;
+        let line = Line { text, _room: room };
+        self.lines.send(line).await.map_err(|_| Closed)
+    }
+
+    /// Lines that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lines.max_capacity() - self.lines.capacity()
+    }
+
+    /// Whether no line waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_full_queue_makes_readers_wait() {
+        let (queue, mut lines) = Queue::new(2, 10);
+        queue.push(vec![b'a'; 6]).await.unwrap();
+        assert!(
+            queue.push(vec![b'b'; 5]).now_or_never().is_none(),
+            "too many bytes"
+        );
+        queue.push(vec![b'c'; 4]).await.unwrap();
+        assert!(
+            queue.push(Vec::new()).now_or_never().is_none(),
+            "too many lines"
+        );
+        assert_eq!(queue.len(), 2);
+        drop(lines.recv().await);
+        assert!(queue.push(vec![b'd'; 100]).now_or_never().is_none());
+        drop(lines.recv().await);
+        queue.push(vec![b'd'; 100]).await.unwrap();
+        drop(lines);
+        assert_eq!(queue.push(Vec::new()).await, Err(Closed));
+    }
+}

@@ -1,0 +1,281 @@
+//! `quota-bridge` from its command line to its exit code.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use async_nats::{Client as Nats, Event};
+use quota_service::{
+    exit::{Exit, Failure, OrExit as _},
+    health::{self, Check, Readiness},
+    program, shutdown,
+};
+use serde::Deserialize;
+use tokio::{net::TcpListener, sync::watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Config,
+    kubernetes::{Access, Client, JSON, SetupError},
+    leader::Leader,
+    lease::{Candidate, Terms},
+    metrics,
+    publisher::{Ended, Status},
+};
+
+/// How often what cannot be reached at the start is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long giving up the Lease may take when the bridge is stopped.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// How often samples of histograms are taken in.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// `quota-bridge`: reads the command line, does what it asks for, says how it ended.
+#[must_use]
+pub fn main() -> Exit {
+    program::main(|config: &Config| &config.log, run)
+}
+
+fn run(config: Config) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> Result<(), Failure> {
+    let config = Arc::new(config);
+    let signals = shutdown::listen().context("cannot listen for signals")?;
+    let stop = signals.stop.clone();
+    let readiness = Readiness::default();
+    let nats_check = readiness.register("nats", "not connected yet");
+    let api_check = readiness.register("api", "not reached yet");
+    let leader_check = readiness.register("watermarks", "not published yet");
+
+    let access = access(&config).or_exit(Exit::Configuration)?;
+    let own_namespace = access.namespace.clone();
+    let client = Client::new(access).or_exit(Exit::Configuration)?;
+    let admin = serve_admin(&config, readiness, stop.clone()).await?;
+    let (nats, connected) = connect(&config, nats_check).await?;
+    tracing::info!(
+        admin,
+        api = client.base(),
+        cluster = config.cluster,
+        nats = quota_service::config::redact(&config.nats.url),
+        "ready"
+    );
+    let work = async {
+        let (cluster_uid, version) = greet(&client).await;
+        api_check.pass();
+        let leader = Leader {
+            config: config.clone(),
+            client: client.clone(),
+            nats,
+            cluster_uid,
+            version,
+            check: leader_check,
+        };
+        let terms = terms(&config, own_namespace);
+        campaign(leader, terms, connected, &stop).await
+    };
+    let stopped = async {
+        stop.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        ended = work => ended?,
+        () = stopped => {}
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Publishes whenever the Lease allows, until something ends that for good.
+async fn campaign(
+    leader: Leader,
+    terms: Option<Terms>,
+    mut connected: watch::Receiver<bool>,
+    stop: &CancellationToken,
+) -> Result<(), Failure> {
+    let Some(terms) = terms else {
+        return tokio::select! {
+            ended = leader.lead(Arc::default()) => Err(failure(ended)),
+            () = stop.cancelled() => Ok(()),
+        };
+    };
+    let renew = terms.renew;
+    let identity = format!("{}_{}", host_name(), uuid::Uuid::new_v4());
+    let mut candidate = Candidate::new(leader.client.clone(), terms, identity);
+    loop {
+        let acquired = async {
+            // Whoever cannot publish does not try to.
+            let _ = connected.wait_for(|is| *is).await;
+            leader.check.pass();
+            candidate.acquire().await;
+        };
+        tokio::select! {
+            () = acquired => {}
+            () = stop.cancelled() => return Ok(()),
+        }
+        leader.check.fail("has just taken the lease");
+        let status = Arc::new(Status::default());
+        let cannot = {
+            let status = status.clone();
+            move || status.failing_for().is_some_and(|time| time >= renew)
+        };
+        tokio::select! {
+            ended = leader.lead(status) => {
+                candidate.release().await;
+                return Err(failure(ended));
+            }
+            () = candidate.hold(cannot) => {}
+            () = stop.cancelled() => {
+                candidate.release().await;
+                return Ok(());
+            }
+        }
+        candidate.release().await;
+        leader.check.fail("lost the lease");
+    }
+}
+
+fn failure(ended: Ended) -> Failure {
+    let exit = match ended {
+        Ended::OtherCluster { .. } | Ended::Unfit(_) => Exit::Configuration,
+        Ended::Deposed(_) | Ended::Idle => Exit::Failure,
+    };
+    Failure {
+        exit,
+        error: ended.into(),
+    }
+}
+
+fn access(config: &Config) -> Result<Access, SetupError> {
+    match (&config.api, &config.kubeconfig) {
+        (Some(url), _) => Ok(Access::plain(url)),
+        (None, Some(path)) => Access::of_kubeconfig(path, config.context.as_deref()),
+        (None, None) => Access::of_pod(),
+    }
+}
+
+/// Without a namespace, and outside of a pod, there is nobody to share a Lease with.
+fn terms(config: &Config, own_namespace: Option<String>) -> Option<Terms> {
+    let lease = &config.lease;
+    let namespace = lease.namespace.clone().or(own_namespace)?;
+    Some(Terms {
+        name: lease.name.clone(),
+        namespace,
+        duration: lease.duration.get(),
+        renew: lease.renew.get(),
+        retry: lease.retry.get(),
+    })
+}
+
+fn host_name() -> String {
+    std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string(Path::new("/proc/sys/kernel/hostname")).ok())
+        .map_or_else(|| "bridge".to_owned(), |name| name.trim().to_owned())
+}
+
+/// Who the cluster is, and which version it has; asked for until it answers.
+async fn greet(client: &Client) -> (String, (u32, u32)) {
+    #[derive(Deserialize)]
+    struct Namespace {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        uid: String,
+    }
+    #[derive(Deserialize)]
+    struct Version {
+        major: String,
+        minor: String,
+    }
+    let number = |text: &str| -> u32 {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        digits.parse().unwrap_or(0)
+    };
+    let ask = async || -> anyhow::Result<_> {
+        let namespace = client.get("/api/v1/namespaces/kube-system", JSON).await;
+        let namespace = namespace.context("cannot read the namespace kube-system")?;
+        let namespace: Namespace = serde_json::from_slice(&namespace)?;
+        let version = client.get("/version", JSON).await?;
+        let version: Version = serde_json::from_slice(&version)?;
+        let version = (number(&version.major), number(&version.minor));
+        Ok((namespace.metadata.uid, version))
+    };
+    loop {
+        match ask().await {
+            Ok(found) => return found,
+            Err(error) => tracing::warn!("the API server: {error:#}"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Begins to connect, and goes on until it succeeds, now and after each loss.
+async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver<bool>), Failure> {
+    let (connected, is_connected) = watch::channel(false);
+    let tell = move |is: bool, why: &str| {
+        metrics::nats_connected(is);
+        match is {
+            true => check.pass(),
+            false => check.fail(why),
+        }
+        connected.send_replace(is);
+    };
+    let connection = config.nats.connection();
+    let options = connection.options("quota-bridge").await;
+    let options = options.or_exit(Exit::Configuration)?;
+    let options = options.event_callback(move |event| {
+        match event {
+            Event::Connected => {
+                tracing::info!("NATS is connected");
+                tell(true, "");
+            }
+            Event::Disconnected => {
+                tracing::warn!("NATS is disconnected");
+                tell(false, "not connected");
+            }
+            event => tracing::info!("NATS: {event}"),
+        }
+        std::future::ready(())
+    });
+    let addresses = connection.addresses().or_exit(Exit::Configuration)?;
+    let client = options.connect(addresses).await.or_exit(Exit::Failure)?;
+    Ok((client, is_connected))
+}
+
+/// Serves health and metrics, and answers where.
+async fn serve_admin(
+    config: &Config,
+    readiness: Readiness,
+    stop: CancellationToken,
+) -> Result<String, Failure> {
+    let metrics = metrics::install().or_exit(Exit::Failure)?;
+    let address = config.admin.listen;
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("admin.listen: cannot listen on {address}"))?;
+    let bound = listener.local_addr().context("admin.listen")?;
+    let handle = metrics.clone();
+    let router = health::router(Arc::new(move || handle.render()), readiness);
+    tokio::spawn(async move {
+        let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
+        if let Err(error) = served.await {
+            tracing::error!(%error, "the admin listener failed");
+        }
+    });
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            metrics.run_upkeep();
+        }
+    });
+    Ok(bound.to_string())
+}

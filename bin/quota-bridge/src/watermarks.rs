@@ -1,0 +1,120 @@
+//! Up to when each kind is known, as it is published.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use quota_semantics::{Name, Timestamp, object::GroupResource};
+
+use crate::line::{Progress, Scope};
+
+/// Watermarks of all kinds. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Watermarks(Arc<Mutex<BTreeMap<GroupResource, Kind>>>);
+
+#[derive(Debug)]
+enum Kind {
+    Absent,
+    /// By scope; a kind is known up to the time of the one that is least known.
+    Scopes(BTreeMap<Scope, Option<Known>>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    time: Timestamp,
+    version: u64,
+}
+
+impl Watermarks {
+    /// A kind is watched from now on, in these scopes. Nothing is known yet.
+    pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
+        let scopes = scopes.iter().map(|scope| (scope.clone(), None));
+        let kind_of = Kind::Scopes(scopes.collect());
+        self.0.lock().insert(kind.clone(), kind_of);
+    }
+
+    /// A kind is not served.
+    pub fn absent(&self, kind: &GroupResource) {
+        self.0.lock().insert(kind.clone(), Kind::Absent);
+    }
+
+    /// All that was committed by this time is queued.
+    pub fn known(&self, scope: &Scope, time: Timestamp, version: u64) {
+        if let Some(Kind::Scopes(scopes)) = self.0.lock().get_mut(&scope.resource)
+            && let Some(known) = scopes.get_mut(scope)
+        {
+            *known = Some(Known { time, version });
+        }
+    }
+
+    /// What is published of them.
+    #[must_use]
+    pub fn progress(&self) -> BTreeMap<Name, Progress> {
+        let kinds = self.0.lock();
+        let told = kinds.iter().filter_map(|(kind, known)| {
+            let progress = match known {
+                Kind::Absent => Progress::Absent { absent: true },
+                Kind::Scopes(scopes) => {
+                    let least = least(scopes)?;
+                    Progress::Known {
+                        watermark: least.time,
+                        version: least.version.to_string(),
+                    }
+                }
+            };
+            Some((kind.name(), progress))
+        });
+        told.collect()
+    }
+
+    /// Kinds that are watched, and of which nothing is known yet.
+    #[must_use]
+    pub fn missing(&self) -> Vec<Name> {
+        let kinds = self.0.lock();
+        let missing = kinds.iter().filter(|(_, known)| match known {
+            Kind::Absent => false,
+            Kind::Scopes(scopes) => least(scopes).is_none(),
+        });
+        missing.map(|(kind, _)| kind.name()).collect()
+    }
+
+    /// Whether it was looked at which kinds there are.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
+    }
+}
+
+fn least(scopes: &BTreeMap<Scope, Option<Known>>) -> Option<Known> {
+    let all: Option<Vec<_>> = scopes.values().copied().collect();
+    all?.into_iter().min_by_key(|known| known.time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_known_as_far_as_its_least_known_namespace() {
+        let kind = GroupResource::new("", "pods");
+        let scope = |namespace: &str| Scope {
+            resource: kind.clone(),
+            namespace: Some(namespace.into()),
+        };
+        let marks = Watermarks::default();
+        marks.watched(&kind, &[scope("a"), scope("b")]);
+        let at = |seconds: i64| Timestamp::from_nanoseconds(seconds * 1_000_000_000);
+        marks.known(&scope("a"), at(9), 20);
+        assert_eq!(marks.missing(), [Name::from("pods")]);
+        assert!(marks.progress().is_empty());
+        marks.known(&scope("b"), at(7), 18);
+        let known = Progress::Known {
+            watermark: at(7),
+            version: "18".to_owned(),
+        };
+        assert_eq!(marks.progress()["pods"], known);
+        marks.absent(&kind);
+        marks.known(&scope("b"), at(8), 19);
+        assert_eq!(marks.progress()["pods"], Progress::Absent { absent: true });
+        assert!(marks.missing().is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! Kinds that come and go, discovery that fails, credentials that change.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::{
+    programs::{Program, until},
+    scene::{Scene, quota, until_ready},
+    world::{Fault, Request},
+};
+
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+const WIDGETS: &str = "widgets.example.com";
+
+fn define(scene: &Scene) {
+    let widgets = json!({"spec": {"group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"}, "versions": [{"name": "v1"}]}});
+    scene.world.create(DEFINITIONS, "", WIDGETS, widgets);
+}
+
+fn widgets(scene: &Scene, prefix: &str, count: usize) {
+    for number in 0..count {
+        scene
+            .world
+            .create(WIDGETS, "team-a", &format!("{prefix}-{number}"), json!({}));
+    }
+}
+
+#[test]
+fn a_kind_comes_with_a_quota_and_its_definition_and_goes_with_it() {
+    let scene = Scene::new();
+    let bridge = scene.bridge(&[]);
+    until_ready(&bridge);
+    // A quota limits a kind that is not there yet.
+    scene.world.create(
+        "resourcequotas",
+        "team-a",
+        "more",
+        quota(json!({"count/widgets.example.com": "9"})),
+    );
+    define(&scene);
+    widgets(&scene, "w", 5);
+    scene.settle();
+    scene.until_used("team-a", "count/widgets.example.com", "5");
+
+    // Its definition goes, and its objects without a word.
+    scene.world.delete(DEFINITIONS, "", WIDGETS);
+    scene.until_used("team-a", "count/widgets.example.com", "0");
+    scene.settle();
+    assert_eq!(scene.ended().len(), 5);
+
+    define(&scene);
+    widgets(&scene, "again", 3);
+    scene.until_used("team-a", "count/widgets.example.com", "3");
+    scene.settle();
+}
+
+#[test]
+fn discovery_that_fails_takes_no_kind_away() {
+    let scene = Scene::new();
+    define(&scene);
+    widgets(&scene, "w", 3);
+    scene
+        .world
+        .plan("discovery", Request::Discovery, Fault::Status(503, 0), 3);
+    let bridge = scene.bridge(&["--resources.include=widgets.example.com"]);
+    until_ready(&bridge);
+    scene.settle();
+    scene
+        .world
+        .plan("discovery", Request::Discovery, Fault::Status(503, 0), 6);
+    scene.churn("meanwhile");
+    until("discovery fails", || {
+        (!scene.world.is_planned()).then_some(())
+    });
+    scene.settle();
+    assert!(scene.ended().is_empty());
+}
+
+#[test]
+fn a_token_that_is_renewed_is_read_again() {
+    let scene = Scene::new();
+    let directory = tempfile::tempdir().unwrap();
+    let token = directory.path().join("token");
+    let config = directory.path().join("kubeconfig");
+    fs::write(&token, "one").unwrap();
+    let server = &scene.api;
+    let text = format!(
+        "current-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+         clusters: [{{name: c, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {{tokenFile: token}}}}]\n"
+    );
+    fs::write(&config, text).unwrap();
+    scene.world.lock().token = Some("one".to_owned());
+    let config = config.to_str().unwrap();
+    let mut command = scene.command_between(&["--kubeconfig", config], &scene.nats.url());
+    let bridge = Program::start(&mut command);
+    until_ready(&bridge);
+    scene.settle();
+    scene.world.lock().token = Some("two".to_owned());
+    scene.world.cut();
+    scene.churn("renewed");
+    fs::write(&token, "two").unwrap();
+    scene.settle();
+}
+
+#[test]
+fn in_some_namespaces_only_those_are_listed_and_ended() {
+    let scene = Scene::new();
+    let bridge = scene.bridge(&["--namespaces=team-a"]);
+    until_ready(&bridge);
+    scene.until_used("team-a", "pods", "7");
+    scene.world.delete("pods", "team-a", "first-3");
+    scene.until_used("team-a", "pods", "6");
+    assert_eq!(scene.used("team-b", "services"), None);
+}

@@ -1,0 +1,165 @@
+//! Several bridges: one publishes, whoever believes what.
+
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use super::{
+    programs::{Program, until},
+    scene::{Scene, metric, until_ready},
+};
+
+const LEASE: [&str; 4] = [
+    "--lease.namespace=quota",
+    "--lease.duration=3s",
+    "--lease.renew=2s",
+    "--lease.retry=300ms",
+];
+
+fn leads(bridge: &Program) -> bool {
+    metric(bridge, "quota_bridge_leader") == 1.0
+}
+
+fn pair(scene: &Scene) -> (Program, Program) {
+    let first = scene.bridge(&LEASE);
+    until("the first one leads", || leads(&first).then_some(()));
+    let second = scene.bridge(&LEASE);
+    until_ready(&second);
+    assert!(!leads(&second), "it is ready to lead, and does not");
+    (first, second)
+}
+
+#[test]
+fn one_of_two_leads_and_the_other_takes_over() {
+    let scene = Scene::new();
+    let (mut first, second) = pair(&scene);
+    scene.churn("first");
+    scene.settle();
+    first.kill();
+    scene.churn("nobody");
+    until("the second one leads", || leads(&second).then_some(()));
+    scene.settle();
+    until_ready(&second);
+    scene.churn("second");
+    scene.settle();
+}
+
+#[test]
+fn who_is_stopped_gives_up_the_lease() {
+    let scene = Scene::new();
+    let patient: Vec<&str> = LEASE
+        .iter()
+        .copied()
+        .map(|it| {
+            if it.contains("duration") {
+                "--lease.duration=600s"
+            } else {
+                it
+            }
+        })
+        .collect();
+    let mut first = scene.bridge(&patient);
+    until("the first one leads", || leads(&first).then_some(()));
+    let second = scene.bridge(&patient);
+    first.signal(Signal::TERM);
+    assert_eq!(first.ended().code(), Some(0), "{}", first.log());
+    until("the second one leads", || leads(&second).then_some(()));
+    scene.churn("second");
+    scene.settle();
+}
+
+#[test]
+fn a_leader_that_slept_past_its_lease_changes_nothing() {
+    let scene = Scene::new();
+    let (mut first, second) = pair(&scene);
+    scene.settle();
+    first.signal(Signal::STOP);
+    scene.churn("asleep");
+    until("the second one leads", || leads(&second).then_some(()));
+    scene.settle();
+    // What it had in its hands is of another time.
+    first.signal(Signal::CONT);
+    scene.churn("awake");
+    let deadline = std::time::Instant::now() + super::PATIENCE;
+    while leads(&first) && first.is_running() {
+        assert!(std::time::Instant::now() < deadline, "two lead");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    scene.settle();
+    scene.churn("after");
+    scene.settle();
+}
+
+#[test]
+fn two_without_a_lease_do_not_both_publish() {
+    let scene = Scene::new();
+    let mut first = scene.bridge(&[]);
+    until_ready(&first);
+    let second = scene.bridge(&[]);
+    assert_eq!(first.ended().code(), Some(1), "{}", first.log());
+    assert!(
+        first.log().contains("another publisher has taken over"),
+        "{}",
+        first.log()
+    );
+    until_ready(&second);
+    scene.churn("second");
+    scene.settle();
+}
+
+#[test]
+fn who_takes_over_in_the_middle_of_changes_misses_none() {
+    let scene = Scene::new();
+    let world = scene.world.clone();
+    let churn = std::thread::spawn(move || {
+        for number in 0..3_000 {
+            let name = format!("busy-{}", number % 50);
+            match number % 3 {
+                0 => drop(world.delete("pods", "team-a", &name)),
+                _ => drop(world.create(
+                    "pods",
+                    "team-a",
+                    &name,
+                    super::scene::pod(&format!("{}m", number % 7 + 1)),
+                )),
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    });
+    let mut bridges: Vec<Program> = Vec::new();
+    while !churn.is_finished() {
+        bridges.push(scene.bridge(&[]));
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        scene.nothing_alive_was_ended();
+    }
+    churn.join().unwrap();
+    scene.settle();
+    let running = bridges
+        .iter_mut()
+        .filter_map(|bridge| bridge.is_running().then_some(()));
+    assert_eq!(running.count(), 1, "only the last one is left");
+}
+
+#[test]
+fn wrong_settings_end_it_with_code_3_and_wrong_usage_with_2() {
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quota-bridge"));
+        let output = command
+            .env_clear()
+            .current_dir("/")
+            .args(arguments)
+            .output()
+            .unwrap();
+        (
+            output.status.code().unwrap(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, said) = run(&["--cluster=a.b", "--api=http://x"]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.starts_with("cluster: "), "{said}");
+    assert_eq!(run(&["--clusterr=a"]).0, 2);
+    let (code, said) = run(&["--admin.listen=127.0.0.1:0"]);
+    assert_eq!(code, 3, "{said}");
+    assert!(said.contains("no API server"), "{said}");
+}

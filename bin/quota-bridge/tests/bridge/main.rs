@@ -1,0 +1,28 @@
+//! The bridge as a process, between an API server that does what a test wants, a real nats-server and the real quotad.
+//! Whatever goes wrong, in the end the ledger holds what the cluster holds, and nothing that lives was ever ended.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod kinds;
+mod leaders;
+mod lists;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../../tests/support/nats.rs"]
+mod nats;
+mod programs;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../../tests/support/proxy.rs"]
+mod proxy;
+mod scene;
+#[path = "../../examples/fake-api/server.rs"]
+mod server;
+mod streams;
+mod watches;
+mod watermarks;
+#[path = "../../examples/fake-api/world.rs"]
+mod world;
+
+use std::time::Duration;
+
+/// How long something may take that has to happen at some time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);

@@ -1,0 +1,156 @@
+//! Whether a state is what the entries amount to.
+
+use super::{
+    Naive,
+    count::{Count, Counts, counted},
+};
+use crate::state::State;
+use quota_semantics::{Name, quantity::Quantity};
+
+/// Differences that are told; there may be more.
+const TOLD: usize = 20;
+
+impl Naive {
+    /// Where a state is not what the entries amount to, in words; at most 20 of them. Empty: nowhere.
+    #[must_use]
+    pub fn differences(&self, state: &State) -> Vec<String> {
+        let mut told = Told(Vec::new());
+        told.unless(state.head().sequence == self.last, || {
+            format!("it is at {}, not {}", state.head().sequence, self.last)
+        });
+        told.unless(*state.sources() == self.sources, || {
+            "the cursors of the sources".to_owned()
+        });
+        for difference in self.progress.differences(state) {
+            told.unless(false, || difference);
+        }
+        for difference in self.relists.differences(state) {
+            told.unless(false, || difference);
+        }
+        self.compare_objects(state, &mut told);
+        self.compare_pending(state, &mut told);
+        let counts = self.counts();
+        for (key, count) in &counts {
+            compare_namespace(key, count, state, &mut told);
+        }
+        self.compare_quotas(state, &counts, &mut told);
+        told.0
+    }
+
+    fn compare_objects(&self, state: &State, told: &mut Told) {
+        told.unless(state.object_count() as usize == self.objects.len(), || {
+            format!(
+                "{} objects, not {}",
+                state.object_count(),
+                self.objects.len()
+            )
+        });
+        for (uid, object) in &self.objects {
+            let same = state.object(uid).is_some_and(|view| {
+                view.namespace == object.namespace
+                    && view.resource == object.resource
+                    && view.name == object.name
+                    && view.version == object.version
+                    && view.lapse == object.lapse
+                    && *view.footprint == object.footprint
+            });
+            told.unless(same, || format!("object {uid}"));
+        }
+    }
+
+    fn compare_pending(&self, state: &State, told: &mut Told) {
+        told.unless(state.pending_count() == self.pending.len(), || {
+            format!(
+                "{} pending reservations, not {}",
+                state.pending_count(),
+                self.pending.len()
+            )
+        });
+        for (uid, reservation) in &self.pending {
+            let same = state
+                .reservation(uid)
+                .is_some_and(|view| view.end.is_none() && *view.reservation == *reservation);
+            told.unless(same, || format!("reservation {uid}"));
+        }
+    }
+
+    fn compare_quotas(&self, state: &State, counts: &Counts<'_>, told: &mut Told) {
+        let kept: usize = state
+            .namespaces("")
+            .map(|name| state.quotas(name).len())
+            .sum();
+        told.unless(kept == self.quotas.len(), || {
+            format!("{kept} quotas, not {}", self.quotas.len())
+        });
+        let nothing = Count::default();
+        for ((namespace, name), record) in &self.quotas {
+            let view = state.quota(namespace, name);
+            let Some(view) = view.filter(|view| view.record == *record) else {
+                told.unless(false, || format!("quota {namespace}/{name}"));
+                continue;
+            };
+            let count = counts.get(namespace).unwrap_or(&nothing);
+            for figure in view.figures {
+                let resource = &figure.resource;
+                let used = count.used(resource, |footprint| counted(record, footprint));
+                let reserved = count.reserved(resource, |footprint| counted(record, footprint));
+                told.number(
+                    (namespace, Some(name), resource),
+                    "used",
+                    figure.used.as_ref(),
+                    &used,
+                );
+                told.number(
+                    (namespace, Some(name), resource),
+                    "reserved",
+                    Some(&figure.reserved),
+                    &reserved,
+                );
+            }
+        }
+    }
+}
+
+/// The sums that are kept whatever the quotas.
+fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, told: &mut Told) {
+    let totals = state.totals(namespace);
+    let kept = totals.used.names().chain(totals.reserved.names());
+    let mut names = count.names();
+    names.extend(kept);
+    for resource in names {
+        let place = (namespace, None, resource);
+        told.number(
+            place,
+            "used",
+            totals.used.get(resource),
+            &count.used(resource, |_| true),
+        );
+        let reserved = count.reserved(resource, |_| true);
+        told.number(place, "reserved", totals.reserved.get(resource), &reserved);
+    }
+}
+
+/// Differences found so far.
+struct Told(Vec<String>);
+
+impl Told {
+    fn unless(&mut self, same: bool, what: impl FnOnce() -> String) {
+        if !same && self.0.len() < TOLD {
+            self.0.push(what());
+        }
+    }
+
+    fn number(
+        &mut self,
+        (namespace, quota, resource): (&Name, Option<&Name>, &Name),
+        which: &str,
+        kept: Option<&Quantity>,
+        counted: &Quantity,
+    ) {
+        let kept = kept.unwrap_or(&Quantity::ZERO);
+        self.unless(kept == counted, || {
+            let quota = quota.map(|quota| format!("/{quota}")).unwrap_or_default();
+            format!("{which} {resource} of {namespace}{quota} is {kept}, but counts {counted}")
+        });
+    }
+}

@@ -1,0 +1,160 @@
+//! Relists, naively: for each the uids of what it has listed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    event::{Cause, Entry, Event, Observed, RelistOutcome, RelistScope, Sequence},
+    state::State,
+};
+use quota_semantics::{Name, uid::Uid};
+
+/// Those that are open, and where versions went back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Relists(BTreeMap<RelistScope, Relist>, BTreeSet<RelistScope>);
+
+#[derive(Clone, Debug, Default)]
+struct Relist {
+    began: Sequence,
+    is_spoiled: bool,
+    is_closed: bool,
+    has_any: bool,
+    ended: u64,
+    listed: BTreeSet<Uid>,
+}
+
+impl Relists {
+    pub(super) fn beginning_with(state: &State) -> Self {
+        let relist = |view: crate::state::RelistView| {
+            let relist = Relist {
+                began: view.began,
+                is_spoiled: view.is_spoiled,
+                is_closed: view.is_closed,
+                has_any: view.has_any,
+                ended: view.ended,
+                listed: state.listed(&view.scope),
+            };
+            (view.scope, relist)
+        };
+        let resets = state.version_resets().clone();
+        Self(state.relists().map(relist).collect(), resets)
+    }
+
+    /// Takes in an entry, given the objects as they are after it.
+    pub(super) fn apply(&mut self, entry: &Entry, objects: &BTreeMap<Uid, Observed>) {
+        let source = &entry.actor.principal;
+        match &entry.event {
+            Event::RelistBegan(begin) => {
+                let relist = Relist {
+                    began: entry.sequence,
+                    ..Relist::default()
+                };
+                self.0.insert(begin.scope.clone(), relist);
+            }
+            Event::RelistClosed(close) => {
+                if let Some(relist) = self.0.get_mut(&close.scope) {
+                    relist.is_closed = true;
+                }
+            }
+            Event::RelistEnded(end) => {
+                self.0.remove(&end.scope);
+                if end.outcome == RelistOutcome::Complete {
+                    self.1.remove(&end.scope);
+                }
+            }
+            Event::VersionsReset(scope) => {
+                self.1.insert((**scope).clone());
+            }
+            Event::EventRejected { resource, .. } => self.spoil(source, Some(resource)),
+            Event::SourceReset { .. } | Event::SourceGapped { .. } | Event::MessageRejected(_) => {
+                self.spoil(source, None);
+            }
+            Event::ObjectsListed { source, uids } => {
+                for uid in uids {
+                    self.see(uid, Some(source), objects);
+                }
+            }
+            Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
+                self.see(&object.uid, None, objects);
+            }
+            Event::ObjectCorrected(correction) => {
+                self.see(&correction.object.uid, None, objects);
+            }
+            Event::ObjectRefreshed { uid, .. } | Event::ReservationCommitted { uid, .. } => {
+                self.see(uid, None, objects);
+            }
+            Event::ObjectEnded(ending) => {
+                self.forget(&ending.uid);
+                for relist in self.0.values_mut() {
+                    let began = relist.began;
+                    relist.ended += u64::from(ending.cause == Cause::Relist { began });
+                }
+            }
+            Event::ObjectDeleted { uid, .. } => self.forget(uid),
+            _ => {}
+        }
+    }
+
+    fn spoil(&mut self, source: &Name, resource: Option<&Name>) {
+        for (scope, relist) in &mut self.0 {
+            let is_of_kind = resource.is_none_or(|only| scope.resource == *only);
+            if scope.source == *source && is_of_kind && !relist.is_closed {
+                relist.is_spoiled = true;
+            }
+        }
+    }
+
+    fn forget(&mut self, uid: &Uid) {
+        for relist in self.0.values_mut() {
+            relist.listed.remove(uid);
+        }
+    }
+
+    /// An object was seen alive, or listed by a source.
+    fn see(&mut self, uid: &Uid, source: Option<&Name>, objects: &BTreeMap<Uid, Observed>) {
+        let Some(object) = objects.get(uid) else {
+            return;
+        };
+        for (scope, relist) in &mut self.0 {
+            let is_its = source.is_none_or(|source| scope.source == *source);
+            let is_here = scope
+                .namespace
+                .as_ref()
+                .is_none_or(|n| *n == object.namespace);
+            if scope.resource == object.resource && is_here && is_its {
+                relist.has_any = true;
+                relist.listed.insert(uid.clone());
+            } else if source.is_none() {
+                relist.listed.remove(uid);
+            }
+        }
+    }
+
+    /// Which relists of a state are not what the entries amount to.
+    pub(super) fn differences(&self, state: &State) -> Vec<String> {
+        let kept = state.relists().count();
+        let mut told = Vec::new();
+        if kept != self.0.len() {
+            told.push(format!("{kept} relists, not {}", self.0.len()));
+        }
+        if *state.version_resets() != self.1 {
+            told.push("where versions went back".to_owned());
+        }
+        for (scope, relist) in &self.0 {
+            let same = state.relist(scope).is_some_and(|view| {
+                view.began == relist.began
+                    && view.is_spoiled == relist.is_spoiled
+                    && view.is_closed == relist.is_closed
+                    && view.has_any == relist.has_any
+                    && view.ended == relist.ended
+                    && state.listed(scope) == relist.listed
+            });
+            if !same {
+                told.push(format!(
+                    "the relist of {} by {}",
+                    scope.resource, scope.source
+                ));
+            }
+        }
+        told
+    }
+}

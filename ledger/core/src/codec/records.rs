@@ -1,0 +1,270 @@
+//! The layout of every record in format version 1. Tags and orders here are on disk: never change them.
+
+use super::{DecodeError, Reader, Wire, Writer, record, variants};
+use crate::event::{
+    Actor, Cause, Correction, Cursor, DeadLetter, Ending, Event, Observed, QuotaRecord,
+    RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation, Watermark,
+    Watermarks,
+};
+use quota_semantics::{
+    Timestamp,
+    object::{Footprint, PodTraits, Traits},
+    quantity::{Format, Mantissa, Parts, Quantity},
+    quota::spec::{ScopeExpression, ScopeSelector, Spec},
+    resource::ResourceList,
+    uid::{Form, Uid},
+};
+
+record!(Actor {
+    principal,
+    user,
+    request_id,
+    traceparent,
+    reason
+});
+record!(QuotaRecord {
+    namespace,
+    name,
+    uid,
+    created,
+    spec,
+    metadata
+});
+record!(Observed {
+    uid,
+    namespace,
+    resource,
+    name,
+    version,
+    footprint,
+    lapse,
+    ends_reservation
+});
+record!(Reservation {
+    uid,
+    namespace,
+    resource,
+    name,
+    api_version,
+    kind,
+    footprint,
+    created,
+    expiration,
+    after_version,
+    request,
+});
+record!(Cursor {
+    incarnation,
+    position,
+    time,
+    checksum
+});
+record!(DeadLetter {
+    source,
+    position,
+    reason,
+    payload
+});
+record!(Correction { object, was });
+record!(Ending {
+    uid,
+    namespace,
+    resource,
+    name,
+    footprint,
+    cause
+});
+record!(RelistScope {
+    resource,
+    namespace,
+    source
+});
+record!(RelistBegin {
+    scope,
+    id,
+    allow_empty
+});
+record!(RelistClose { scope, version });
+record!(RelistEnd {
+    scope,
+    began,
+    outcome,
+    listed,
+    ended
+});
+record!(Watermarks {
+    source,
+    cluster_uid,
+    instance,
+    resources
+});
+record!(Watermark {
+    resource,
+    watermark,
+    version,
+    is_absent
+});
+record!(Footprint { resources, traits });
+record!(PodTraits {
+    best_effort,
+    terminating,
+    priority_class,
+    cross_namespace_affinity
+});
+record!(Spec {
+    hard,
+    scopes,
+    selector
+});
+record!(ScopeSelector { match_expressions });
+record!(ScopeExpression {
+    scope_name,
+    operator,
+    values
+});
+
+variants!(Traits {
+    0 => Plain,
+    1 => Pod(pod),
+    2 => VolumeClaim { attributes_classes },
+    3 => Template { pod, replica },
+});
+
+variants!(Event {
+    1 => QuotaSet(quota),
+    2 => QuotaDeleted { namespace, name },
+    3 => ObjectObserved(object),
+    4 => ObjectRefreshed { uid, namespace, version, ends_reservation },
+    5 => ObjectLapsed { uid, namespace, footprint },
+    6 => ObjectDeleted { uid, namespace },
+    7 => ReservationGranted(reservation),
+    8 => ReservationGrown { uid, namespace, footprint, expiration },
+    9 => ReservationExtended { uid, namespace, expiration },
+    10 => ReservationCommitted { uid, namespace, resources },
+    11 => ReservationReleased { uid, namespace },
+    12 => ReservationExpired { uid, namespace },
+    13 => ReservationSuperseded { uid, namespace, by },
+    14 => SourceAdvanced { source, cursor },
+    15 => SourceReset { source, incarnation },
+    16 => SourceGapped { source, first, last },
+    17 => MessageRejected(letter),
+    18 => ObjectCorrected(correction),
+    19 => ObjectEnded(ending),
+    20 => RelistBegan(begin),
+    21 => ObjectsListed { source, uids },
+    22 => RelistClosed(close),
+    23 => RelistEnded(end),
+    30 => WatermarksAdvanced(watermarks),
+    31 => ResourceListed { source, resource },
+    32 => VersionsReset(scope),
+    33 => ObjectReplaced(object),
+    34 => EventRejected { resource, letter },
+});
+
+variants!(Cause {
+    0 => Drift,
+    1 => Relist { began },
+});
+
+variants!(RelistOutcome {
+    0 => Complete,
+    1 => Empty,
+    2 => Incomplete,
+});
+
+variants!(Form {
+    0 => Uuid(bytes),
+    1 => Text(text),
+});
+
+impl Wire for Uid {
+    fn put(&self, writer: &mut Writer) {
+        self.form().put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Form::take(reader).map(Self::from_form)
+    }
+}
+
+record!(Parts {
+    mantissa,
+    format,
+    spelling
+});
+
+variants!(Mantissa {
+    0 => Scaled { digits, power },
+    1 => Nanos(bytes),
+});
+
+variants!(Format {
+    0 => DecimalSI,
+    1 => BinarySI,
+    2 => DecimalExponent,
+    3 => Unset,
+});
+
+/// Its [`Parts`]. They are not made for what nearly all are: a [`Mantissa::Scaled`] without a spelling.
+impl Wire for Quantity {
+    fn put(&self, writer: &mut Writer) {
+        match self.decimal() {
+            Some((digits, power)) => {
+                SCALED.put(writer);
+                digits.put(writer);
+                power.put(writer);
+                self.format().put(writer);
+                false.put(writer);
+            }
+            None => self.to_parts().put(writer),
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let plain = reader.attempt(|reader| {
+            if u8::take(reader)? != SCALED {
+                return Ok(None);
+            }
+            let (digits, power) = (i64::take(reader)?, i8::take(reader)?);
+            let format = Format::take(reader)?;
+            Ok(match bool::take(reader)? {
+                false => Self::from_decimal(digits, power, format),
+                true => None,
+            })
+        })?;
+        match plain {
+            Some(plain) => Ok(plain),
+            None => Parts::take(reader).map(Self::from_parts),
+        }
+    }
+}
+
+/// The tag of [`Mantissa::Scaled`].
+const SCALED: u8 = 0;
+
+impl Wire for Timestamp {
+    fn put(&self, writer: &mut Writer) {
+        self.nanoseconds().put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        i64::take(reader).map(Self::from_nanoseconds)
+    }
+}
+
+impl Wire for ResourceList {
+    fn put(&self, writer: &mut Writer) {
+        writer.list(self.iter());
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let items = Vec::<(quota_semantics::Name, Quantity)>::take(reader)?;
+        Ok(items.into_iter().collect())
+    }
+}
+
+impl<A: Wire, B: Wire> Wire for (A, B) {
+    fn put(&self, writer: &mut Writer) {
+        self.0.put(writer);
+        self.1.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok((A::take(reader)?, B::take(reader)?))
+    }
+}

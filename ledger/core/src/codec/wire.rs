@@ -1,0 +1,418 @@
+//! The two directions of the format, and the primitives.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::{DecodeError, names::Names};
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bincode::error::EncodeError;
+use quota_semantics::Name;
+
+/// The most that one decoded value may claim, in bytes: far above any value that is written, far below what
+/// would hurt.
+const VALUE_MAX_BYTES: usize = 16 * 1024 * 1024;
+
+/// Names per piece: bounds what a damaged count can make us reserve.
+const NAMES_MAX: u32 = 1 << 24;
+
+/// Room that a body has from the beginning: for a few entries.
+const FIRST_BYTES: usize = 512;
+
+/// Items of a list that room is made for before they are there: a damaged count can be large.
+const RESERVED_MAX: usize = 64;
+
+const CONFIG: Configuration<LittleEndian, Varint, Limit<VALUE_MAX_BYTES>> =
+    bincode::config::standard().with_limit::<VALUE_MAX_BYTES>();
+
+/// Something that has a place in the format.
+pub(crate) trait Wire: Sized {
+    /// Appends the value.
+    fn put(&self, writer: &mut Writer);
+    /// Reads the value.
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError>;
+}
+
+/// The largest number that bincode writes as one byte, being that byte.
+const ONE_BYTE_MAX: u8 = 250;
+
+/// Collects a body and the names that it uses.
+pub(crate) struct Writer {
+    /// None, if names are spelled out.
+    names: Option<Names>,
+    body: Vec<u8>,
+}
+
+impl Default for Writer {
+    fn default() -> Self {
+        Self::with_room(FIRST_BYTES)
+    }
+}
+
+struct Body<'a>(&'a mut Vec<u8>);
+
+impl bincode::enc::write::Writer for Body<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Writer {
+    /// For what nobody reads back: names are spelled out where they stand, and nothing stands before the body.
+    pub(crate) fn spelling() -> Self {
+        Self {
+            names: None,
+            ..Self::default()
+        }
+    }
+
+    /// With room for so many bytes in the body.
+    pub(crate) fn with_room(bytes: usize) -> Self {
+        Self {
+            names: Some(Names::default()),
+            body: Vec::with_capacity(bytes),
+        }
+    }
+
+    fn plain<T: bincode::Encode>(&mut self, value: T) {
+        bincode::encode_into_writer(value, Body(&mut self.body), CONFIG)
+            .expect("writing plain data to memory does not fail");
+    }
+
+    /// As [`Self::plain`]; but most numbers are small, and what is short has to be quick.
+    fn number(&mut self, number: u64) {
+        match u8::try_from(number) {
+            Ok(byte @ ..=ONE_BYTE_MAX) => self.body.push(byte),
+            _ => self.plain(number),
+        }
+    }
+
+    /// How many items follow, or bytes.
+    pub(crate) fn count(&mut self, count: usize) {
+        self.number(count as u64);
+    }
+
+    /// Names of a list, each with what belongs to it.
+    pub(crate) fn list<'n, T: Wire + 'n>(
+        &mut self,
+        list: impl ExactSizeIterator<Item = (&'n Name, &'n T)>,
+    ) {
+        self.count(list.len());
+        let mut before = None;
+        for (name, value) in list {
+            match &mut self.names {
+                Some(names) => {
+                    let number = names.number_after(before, name);
+                    before = Some(number);
+                    number.put(self);
+                }
+                None => self.text(name),
+            }
+            value.put(self);
+        }
+    }
+
+    pub(crate) fn text(&mut self, text: &str) {
+        self.count(text.len());
+        self.body.extend_from_slice(text.as_bytes());
+    }
+
+    /// How long the body is so far, in bytes.
+    pub(crate) fn body_len(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The finished piece: names, then body.
+    pub(crate) fn finish(self) -> Vec<u8> {
+        const PER_NAME: usize = 3;
+        let Some(names) = &self.names else {
+            return self.body;
+        };
+        let names = names.list();
+        let text = names.clone().map(|name| name.len() + PER_NAME);
+        let mut head = Writer {
+            names: None,
+            body: Vec::with_capacity(text.sum::<usize>() + PER_NAME + self.body.len()),
+        };
+        head.count(names.len());
+        names.for_each(|name| head.text(name));
+        head.body.extend_from_slice(&self.body);
+        head.body
+    }
+}
+
+/// Walks over a piece.
+pub(crate) struct Reader<'a> {
+    names: Vec<Name>,
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Self {
+            names: Vec::new(),
+            rest: bytes,
+        };
+        let count = u32::take(&mut reader)?;
+        if count > NAMES_MAX {
+            return Err(DecodeError(format!("{count} names in one piece")));
+        }
+        for _ in 0..count {
+            let name = reader.text()?;
+            reader.names.push(Name::from(name));
+        }
+        Ok(reader)
+    }
+
+    fn plain<T: bincode::Decode<()>>(&mut self) -> Result<T, DecodeError> {
+        let (value, read) = bincode::decode_from_slice(self.rest, CONFIG).map_err(explain)?;
+        self.rest = &self.rest[read..];
+        Ok(value)
+    }
+
+    /// A number that is one byte, if the next one is.
+    fn short(&mut self) -> Option<u8> {
+        match self.rest {
+            [byte @ ..=ONE_BYTE_MAX, rest @ ..] => {
+                self.rest = rest;
+                Some(*byte)
+            }
+            _ => None,
+        }
+    }
+
+    /// Tries to read something that may stand here; if it does not, nothing was read.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Result<Option<T>, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        let before = self.rest;
+        let value = take(self)?;
+        if value.is_none() {
+            self.rest = before;
+        }
+        Ok(value)
+    }
+
+    fn byte(&mut self) -> Result<u8, DecodeError> {
+        let Some((byte, rest)) = self.rest.split_first() else {
+            return Err(DecodeError("bytes end early".into()));
+        };
+        self.rest = rest;
+        Ok(*byte)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<&'a str, DecodeError> {
+        let count = self.count()?;
+        let (bytes, rest) = self.rest.split_at(count);
+        self.rest = rest;
+        std::str::from_utf8(bytes).map_err(|error| DecodeError(error.to_string()))
+    }
+
+    /// A count of items that follow; each takes at least one byte, so a damaged count is seen here.
+    pub(crate) fn count(&mut self) -> Result<usize, DecodeError> {
+        let count = u64::take(self)?;
+        match usize::try_from(count) {
+            Ok(count) if count <= self.rest.len() => Ok(count),
+            _ => Err(DecodeError(format!(
+                "{count} items claimed, {} bytes left",
+                self.rest.len()
+            ))),
+        }
+    }
+
+    /// Nothing may be left over.
+    pub(crate) fn finish(self) -> Result<(), DecodeError> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        Err(DecodeError(format!("{} bytes too many", self.rest.len())))
+    }
+}
+
+fn explain(error: bincode::error::DecodeError) -> DecodeError {
+    DecodeError(error.to_string())
+}
+
+macro_rules! number {
+    ($($type:ty),*) => { $(
+        impl Wire for $type {
+            fn put(&self, writer: &mut Writer) {
+                writer.number(u64::from(*self));
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                match reader.short() {
+                    Some(byte) => Ok(byte.into()),
+                    None => reader.plain(),
+                }
+            }
+        }
+    )* };
+}
+number!(u32, u64);
+
+/// Written as bincode does: 0, -1, 1, -2, … are 0, 1, 2, 3, ….
+impl Wire for i64 {
+    fn put(&self, writer: &mut Writer) {
+        writer.number(((*self << 1) ^ (*self >> 63)).cast_unsigned());
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let number = u64::take(reader)?;
+        Ok((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+    }
+}
+
+impl Wire for u8 {
+    fn put(&self, writer: &mut Writer) {
+        writer.body.push(*self);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.byte()
+    }
+}
+
+impl Wire for i8 {
+    fn put(&self, writer: &mut Writer) {
+        writer.body.push(self.cast_unsigned());
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.byte().map(u8::cast_signed)
+    }
+}
+
+impl Wire for bool {
+    fn put(&self, writer: &mut Writer) {
+        writer.body.push(u8::from(*self));
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match reader.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(DecodeError(format!("{other} is neither true nor false"))),
+        }
+    }
+}
+
+macro_rules! plain {
+    ($($type:ty),*) => { $(
+        impl Wire for $type {
+            fn put(&self, writer: &mut Writer) {
+                writer.plain(*self);
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                reader.plain()
+            }
+        }
+    )* };
+}
+plain!([u8; 16]);
+
+impl Wire for Name {
+    fn put(&self, writer: &mut Writer) {
+        match &mut writer.names {
+            Some(names) => names.number(self).put(writer),
+            None => writer.text(self),
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let number = u32::take(reader)?;
+        let name = usize::try_from(number)
+            .ok()
+            .and_then(|index| reader.names.get(index));
+        name.cloned()
+            .ok_or_else(|| DecodeError(format!("no name {number}")))
+    }
+}
+
+impl Wire for Box<str> {
+    fn put(&self, writer: &mut Writer) {
+        writer.text(self);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.text().map(Into::into)
+    }
+}
+
+impl Wire for String {
+    fn put(&self, writer: &mut Writer) {
+        writer.text(self);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        reader.text().map(Into::into)
+    }
+}
+
+impl<T: Wire> Wire for Option<T> {
+    fn put(&self, writer: &mut Writer) {
+        self.is_some().put(writer);
+        if let Some(value) = self {
+            value.put(writer);
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        bool::take(reader)?.then(|| T::take(reader)).transpose()
+    }
+}
+
+macro_rules! pointer {
+    ($($pointer:ident),*) => { $(
+        impl<T: Wire> Wire for $pointer<T> {
+            fn put(&self, writer: &mut Writer) {
+                (**self).put(writer);
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                T::take(reader).map($pointer::new)
+            }
+        }
+    )* };
+}
+pointer!(Box, Arc);
+
+macro_rules! sequence {
+    ($($list:ident: $push:ident),*) => { $(
+        impl<T: Wire> Wire for $list<T> {
+            fn put(&self, writer: &mut Writer) {
+                writer.count(self.len());
+                for item in self {
+                    item.put(writer);
+                }
+            }
+            fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                let count = reader.count()?;
+                let mut list = $list::with_capacity(count.min(RESERVED_MAX));
+                for _ in 0..count {
+                    list.$push(T::take(reader)?);
+                }
+                Ok(list)
+            }
+        }
+    )* };
+}
+sequence!(Vec: push, VecDeque: push_back);
+
+impl<T: Wire + Ord> Wire for BTreeSet<T> {
+    fn put(&self, writer: &mut Writer) {
+        writer.count(self.len());
+        for item in self {
+            item.put(writer);
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        (0..reader.count()?).map(|_| T::take(reader)).collect()
+    }
+}
+
+impl<K: Wire + Ord, V: Wire> Wire for BTreeMap<K, V> {
+    fn put(&self, writer: &mut Writer) {
+        writer.count(self.len());
+        for (key, value) in self {
+            key.put(writer);
+            value.put(writer);
+        }
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        (0..reader.count()?)
+            .map(|_| Ok((K::take(reader)?, V::take(reader)?)))
+            .collect()
+    }
+}

@@ -1,0 +1,300 @@
+//! Deciding for the Kubernetes API: may it store this object?
+//!
+//! As for a reservation, but for what only an API server can know or want:
+//! - A name that is alive already is none of our business: the API server answers AlreadyExists by itself.
+//! - What grows in no quota leaves no entry, but for a charged workload: it may be scaled before it is seen.
+//! - An object that a charged workload pays for is charged by itself if the ledger does not know that workload.
+//! - A workload can be scaled without its template at hand.
+
+use std::borrow::Cow;
+
+use super::{
+    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request, explain, reserve, reserve::Case,
+};
+use crate::{
+    event::{Event, Sequence},
+    state::{Counted, Overlay, State},
+};
+use quota_semantics::{
+    Name, Timestamp,
+    admission::{Charge, Denial, Limit as _, Payer},
+    object::Footprint,
+    quantity::Quantity,
+};
+
+/// What an API server is about to store.
+#[derive(Clone, Debug)]
+pub struct Review {
+    /// The object, and what it will count for by itself.
+    pub request: Filed,
+    /// How what it counts for is to be found.
+    pub measure: Measure,
+    /// Whether what it needs is to be held; a dry run only asks.
+    pub holds: bool,
+}
+
+/// How what an object counts for is found.
+#[derive(Clone, Debug)]
+pub enum Measure {
+    /// It stands in the request.
+    Given,
+    /// A charged workload pays for the object if the ledger knows the workload.
+    Paid {
+        /// The workload.
+        payer: Payer,
+        /// What the object counts for then.
+        rest: Footprint,
+    },
+    /// The object is a workload that gets this many replicas; the ledger knows what one counts for.
+    Scaled {
+        /// Its replicas.
+        replicas: u64,
+    },
+}
+
+/// What may be stored.
+#[derive(Clone, Debug, Default)]
+pub struct Admitted {
+    /// What is to be written.
+    pub events: Vec<Event>,
+    /// The entry that granted the same before.
+    pub replayed: Option<Sequence>,
+    /// The quotas that are charged, and of their limits those that are.
+    pub charged: Vec<LookedAt>,
+    /// The workload was scaled although it is not known what one replica counts for.
+    pub unmeasured: bool,
+}
+
+/// Decides whether an object may be stored, and holds what it needs until it is seen.
+///
+/// # Errors
+/// `Denied`, `UidReused`, `TooManyPending`.
+pub fn admit(
+    state: &State,
+    now: Timestamp,
+    review: &Review,
+    policy: &Policy,
+) -> Result<Admitted, Refusal> {
+    let request = &review.request;
+    if is_unlimited(state, &request.namespace, policy) {
+        return Ok(Admitted::default());
+    }
+    let footprint = match &review.measure {
+        Measure::Given => None,
+        Measure::Paid { payer, rest } => {
+            knows(state, &request.namespace, payer).then(|| rest.clone())
+        }
+        Measure::Scaled { replicas } => match scaled(state, request, *replicas) {
+            Some(footprint) => Some(footprint),
+            None => {
+                return Ok(Admitted {
+                    unmeasured: true,
+                    ..Admitted::default()
+                });
+            }
+        },
+    };
+    match footprint {
+        None => decide(state, now, request, review.holds, policy),
+        Some(footprint) => {
+            let request = Filed::from(Request {
+                footprint,
+                ..Request::clone(request)
+            });
+            decide(state, now, &request, review.holds, policy)
+        }
+    }
+}
+
+/// Whether nothing limits what is used in a namespace.
+#[must_use]
+pub fn is_unlimited(state: &State, namespace: &str, policy: &Policy) -> bool {
+    policy.limited.is_empty() && state.counted(namespace, &Overlay::default()).is_empty()
+}
+
+fn decide(
+    state: &State,
+    now: Timestamp,
+    request: &Filed,
+    holds: bool,
+    policy: &Policy,
+) -> Result<Admitted, Refusal> {
+    match reserve::granted_before(state, request) {
+        Ok(None) => {}
+        Ok(Some(granted)) => {
+            return Ok(Admitted {
+                replayed: Some(granted.entry),
+                ..Admitted::default()
+            });
+        }
+        Err(Refusal::UidReused(_)) if is_of(state, request) => {
+            return reconsider(state, now, request, holds, policy);
+        }
+        Err(refusal) => return Err(refusal),
+    }
+    if request.basis == Basis::Create && lives(state, request) {
+        return Ok(Admitted::default());
+    }
+    if let Some(seen) = unseen_before(state, request) {
+        return grow_unseen(state, now, request, seen, holds, policy);
+    }
+    let case = Case::of(state, request, Overlay::default());
+    if request.basis != Basis::Create && case.before.is_none() {
+        return Err(no_previous_version(state, &case, policy));
+    }
+    settle(state, now, case, holds, policy)
+}
+
+/// Whether what is known by this uid is of the same namespace.
+fn is_of(state: &State, request: &Request) -> bool {
+    let known = state.tracked(&request.uid);
+    known.is_some_and(|known| known.reservation.namespace == request.namespace)
+}
+
+/// The creation of the same object comes again, and it counts for something else by now: other webhooks changed it,
+/// or the workload that pays for it has become known. What is held for it is raised if need be.
+fn reconsider(
+    state: &State,
+    now: Timestamp,
+    request: &Filed,
+    holds: bool,
+    policy: &Policy,
+) -> Result<Admitted, Refusal> {
+    let request = Filed::from(Request {
+        basis: Basis::Update { version: 0 },
+        ..Request::clone(request)
+    });
+    let case = Case::of(state, &request, Overlay::default());
+    settle(state, now, case, holds, policy)
+}
+
+fn settle(
+    state: &State,
+    now: Timestamp,
+    case: Case<'_>,
+    holds: bool,
+    policy: &Policy,
+) -> Result<Admitted, Refusal> {
+    let charges = case.evaluate(state, now, policy)?;
+    let charged = charged(&case.limits(state), &charges);
+    let events = if holds && (!charged.is_empty() || case.is_new_workload()) {
+        case.grant(state, now, policy.default_ttl, policy)?
+    } else {
+        Vec::new()
+    };
+    Ok(Admitted {
+        events,
+        charged,
+        ..Admitted::default()
+    })
+}
+
+fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<LookedAt> {
+    let charged = |charge: &Charge| {
+        let limit = &limits[charge.limit];
+        let looked =
+            |(name, delta): (&Name, &Quantity)| explain::looked(limit, name, delta.clone());
+        LookedAt {
+            name: limit.name().clone(),
+            resources: charge.delta.iter().map(looked).collect(),
+        }
+    };
+    charges.iter().map(charged).collect()
+}
+
+/// What an object that is changed counts for before, by the API server's word: it exists, but was not observed.
+fn unseen_before(state: &State, request: &Request) -> Option<Footprint> {
+    let mut seen = request.before.clone()?;
+    if request.basis == Basis::Create
+        || state
+            .footprint_in(&request.namespace, &request.uid)
+            .is_some()
+    {
+        return None;
+    }
+    let pending = state.reservation(&request.uid);
+    if let Some(pending) = pending.filter(|known| known.end.is_none()) {
+        seen.resources.max(&pending.reservation.footprint.resources);
+    }
+    Some(seen)
+}
+
+/// Whether an object that was not observed grows is decided by the API server's word. If it does, all that it
+/// needs of what grows is held, since nothing of it is counted yet.
+fn grow_unseen(
+    state: &State,
+    now: Timestamp,
+    request: &Filed,
+    seen: Footprint,
+    holds: bool,
+    policy: &Policy,
+) -> Result<Admitted, Refusal> {
+    let mut footprint = request.footprint.clone();
+    if footprint.traits == seen.traits {
+        let growth = footprint.resources.delta_over(&seen.resources);
+        footprint
+            .resources
+            .retain(|name, _| growth.get(name).is_some_and(Quantity::is_positive));
+    }
+    let mut by_its_word = Case::of(state, request, Overlay::default());
+    by_its_word.before = Some(Cow::Owned(seen));
+    by_its_word.pending = None;
+    if by_its_word.evaluate(state, now, policy)?.is_empty() {
+        return Ok(Admitted::default());
+    }
+    let request = Filed::from(Request {
+        footprint,
+        before: None,
+        ..Request::clone(request)
+    });
+    let case = Case::of(state, &request, Overlay::default());
+    settle(state, now, case, holds, policy)
+}
+
+/// Whether another object of this name is alive.
+fn lives(state: &State, request: &Request) -> bool {
+    let resource = request.resource.name();
+    let named = state.object_named(&request.namespace, &resource, &request.name);
+    named.is_some_and(|object| object.uid != request.uid)
+}
+
+fn knows(state: &State, namespace: &Name, payer: &Payer) -> bool {
+    match payer {
+        Payer::Controller(uid) => {
+            state.footprint_in(namespace, uid).is_some()
+                || state.reservation(uid).is_some_and(|known| {
+                    known.end.is_none() && known.reservation.namespace == *namespace
+                })
+        }
+        Payer::Above(resource, name) => {
+            state.object_named(namespace, resource, name).is_some()
+                || state.pending_for(namespace, resource, name).is_some()
+        }
+    }
+}
+
+/// What a workload counts for with so many replicas, going by what is held for it or observed of it.
+fn scaled(state: &State, request: &Request, replicas: u64) -> Option<Footprint> {
+    let pending = state.reservation(&request.uid);
+    let pending = pending.filter(|known| known.end.is_none());
+    match pending {
+        Some(known) => known.reservation.footprint.scaled(replicas),
+        None => state
+            .footprint_in(&request.namespace, &request.uid)?
+            .scaled(replicas),
+    }
+}
+
+fn no_previous_version(state: &State, case: &Case<'_>, policy: &Policy) -> Refusal {
+    let denial = Denial::NoPreviousVersion;
+    Refusal::Denied(Box::new(Denied {
+        detail: denial.to_string(),
+        quotas: explain::looked_at(&case.limits(state), &case.wanted()),
+        retry_after: None,
+        fits_when_empty: case.fits_when_empty(state, policy),
+        denial,
+    }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,355 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::{
+    decide::{QuotaChange, set_quota},
+    desk::{Desk, Open},
+    event::{Actor, Observed},
+};
+use quota_semantics::{
+    Span,
+    admission::relieved,
+    object::{GroupResource, NoContext, Object},
+    quota::spec::Spec,
+    uid::Uid,
+};
+
+/// A ledger with one quota in `team`.
+struct World {
+    state: State,
+    open: Open,
+    policy: Policy,
+}
+
+const NOW: Timestamp = Timestamp::from_nanoseconds(1_000_000_000_000);
+
+impl World {
+    fn with_quota(hard: &[(&str, &str)]) -> Self {
+        let mut world = Self {
+            state: State::default(),
+            open: Open::default(),
+            policy: Policy::default(),
+        };
+        let hard = hard
+            .iter()
+            .map(|(name, amount)| (Name::from(*name), amount.parse().unwrap()));
+        let change = QuotaChange {
+            namespace: "team".into(),
+            name: "q".into(),
+            fresh_uid: uid("quota"),
+            spec: Spec {
+                hard: hard.collect(),
+                ..Spec::default()
+            },
+            metadata: Box::default(),
+            precondition: None,
+        };
+        let events = set_quota(&world.state, NOW, &change).unwrap();
+        world.record(events);
+        world
+    }
+
+    fn record(&mut self, events: Vec<Event>) {
+        Desk::new(&mut self.state, &mut self.open, NOW).record(&Actor::named("test"), events);
+    }
+
+    fn admit(&mut self, review: &Review) -> Result<Admitted, String> {
+        let admitted = admit(&self.state, NOW, review, &self.policy);
+        let admitted = admitted.map_err(|refusal| refusal.to_string())?;
+        self.record(admitted.events.clone());
+        Ok(admitted)
+    }
+
+    fn observe(&mut self, review: &Review, version: u64) {
+        let request = &review.request;
+        let observed = Observed {
+            uid: request.uid.clone(),
+            namespace: request.namespace.clone(),
+            resource: request.resource.to_string().into(),
+            name: request.name.clone(),
+            version,
+            footprint: request.footprint.clone(),
+            lapse: None,
+            ends_reservation: true,
+        };
+        self.record(vec![Event::ObjectObserved(Box::new(observed))]);
+    }
+
+    fn counted(&self, resource: &str) -> String {
+        let quota = self.state.quota("team", "q").unwrap();
+        let figure = quota
+            .figures
+            .iter()
+            .find(|figure| figure.resource == resource)
+            .unwrap();
+        format!(
+            "{}+{}",
+            figure.used.clone().unwrap_or_default(),
+            figure.reserved
+        )
+    }
+}
+
+fn uid(text: &str) -> Uid {
+    Uid::new(text).unwrap()
+}
+
+fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
+    Review {
+        request: Filed::from(Request {
+            uid: uid(id),
+            namespace: "team".into(),
+            resource: kind.clone(),
+            name: id.into(),
+            api_version: "v1".into(),
+            kind: "Kind".into(),
+            basis: Basis::Create,
+            subresource: Name::default(),
+            footprint: object.footprint(kind, NOW, &NoContext),
+            before: None,
+            object: Some(Arc::new(object)),
+            ttl: None,
+        }),
+        measure: Measure::Given,
+        holds: true,
+    }
+}
+
+fn pod(id: &str, cpu: &str) -> Review {
+    let kind = GroupResource::new("", "pods");
+    let json = format!(
+        r#"{{"spec":{{"containers":[{{"name":"c","resources":{{"requests":{{"cpu":"{cpu}"}}}}}}]}}}}"#
+    );
+    create(
+        &kind,
+        Object::from_json(&kind, json.as_bytes()).unwrap(),
+        id,
+    )
+}
+
+fn deployment(id: &str, replicas: u64, container: &str) -> Review {
+    let kind = GroupResource::new("apps", "deployments");
+    let json = format!(
+        r#"{{"spec":{{"replicas":{replicas},"template":{{"spec":{{"containers":[{container}]}}}}}}}}"#
+    );
+    create(
+        &kind,
+        Object::workload_from_json(&kind, json.as_bytes()).unwrap(),
+        id,
+    )
+}
+
+const CORE: &str = r#"{"name":"c","resources":{"requests":{"cpu":"1"}}}"#;
+
+/// The same review of another request.
+fn of_another(review: Review, change: impl FnOnce(&mut Request)) -> Review {
+    let mut request = Request::clone(&review.request);
+    change(&mut request);
+    Review {
+        request: request.into(),
+        ..review
+    }
+}
+
+fn update(review: Review, before: Option<Footprint>, version: u64) -> Review {
+    of_another(review, |request| {
+        request.basis = Basis::Update { version };
+        request.before = before;
+    })
+}
+
+fn scale(id: &str, replicas: u64) -> Review {
+    let review = of_another(update(deployment(id, 0, CORE), None, 1), |request| {
+        request.footprint = Footprint::default();
+        request.object = None;
+        request.subresource = "scale".into();
+    });
+    Review {
+        measure: Measure::Scaled { replicas },
+        ..review
+    }
+}
+
+#[test]
+fn a_create_is_held_once_and_denied_when_it_does_not_fit() {
+    let mut world = World::with_quota(&[("requests.cpu", "3")]);
+    let first = world.admit(&pod("a", "2")).unwrap();
+    assert_eq!(first.charged[0].name, "q");
+    assert_eq!(world.counted("requests.cpu"), "0+2");
+    let again = world.admit(&pod("a", "2")).unwrap();
+    assert_eq!(again.replayed, Some(2));
+    assert_eq!(world.counted("requests.cpu"), "0+2");
+    let denied = world.admit(&pod("b", "2")).unwrap_err();
+    assert!(denied.starts_with("exceeded quota: q, requested: requests.cpu=2, used: requests.cpu=2, limited: requests.cpu=3"), "{denied}");
+
+    let mut dry = pod("c", "1");
+    dry.holds = false;
+    assert_eq!(
+        world.admit(&dry).unwrap().charged[0].resources[0]
+            .requested
+            .to_string(),
+        "1"
+    );
+    assert_eq!(world.counted("requests.cpu"), "0+2");
+}
+
+#[test]
+fn a_name_that_is_alive_and_what_no_quota_limits_leave_no_entry() {
+    let mut world = World::with_quota(&[("requests.cpu", "1")]);
+    world.observe(&pod("a", "1"), 1);
+    let same_name = of_another(pod("b", "1"), |request| request.name = "a".into());
+    assert!(world.admit(&same_name).unwrap().events.is_empty());
+
+    let elsewhere = of_another(pod("c", "9"), |request| request.namespace = "free".into());
+    assert!(world.admit(&elsewhere).unwrap().events.is_empty());
+    assert!(
+        world.admit(&deployment("d", 9, CORE)).is_err(),
+        "another kind of the same name is not"
+    );
+}
+
+#[test]
+fn an_update_holds_its_growth_over_what_is_observed_and_repeats_cost_nothing() {
+    let mut world = World::with_quota(&[("requests.cpu", "4")]);
+    world.observe(&pod("a", "2"), 5);
+    let bigger = update(pod("a", "3"), None, 5);
+    assert_eq!(world.admit(&bigger).unwrap().events.len(), 1);
+    assert_eq!(world.counted("requests.cpu"), "2+1");
+    assert!(world.admit(&bigger).unwrap().events.is_empty());
+    assert!(world.admit(&update(pod("a", "5"), None, 5)).is_err());
+    assert!(
+        world
+            .admit(&update(pod("a", "1"), None, 5))
+            .unwrap()
+            .events
+            .is_empty()
+    );
+    world.observe(&pod("a", "3"), 6);
+    world.observe(&pod("a", "1"), 7);
+    assert_eq!(world.counted("requests.cpu"), "1+0");
+    assert_eq!(
+        world
+            .admit(&update(pod("a", "3"), None, 7))
+            .unwrap()
+            .events
+            .len(),
+        1,
+        "decided anew"
+    );
+}
+
+#[test]
+fn of_an_object_that_was_not_observed_only_growth_is_of_interest() {
+    let mut world = World::with_quota(&[("requests.cpu", "4"), ("pods", "0")]);
+    let before = pod("a", "3").request.footprint.clone();
+    let same = update(pod("a", "3"), Some(before.clone()), 5);
+    assert!(world.admit(&same).unwrap().events.is_empty());
+    world
+        .admit(&update(pod("a", "4"), Some(before.clone()), 5))
+        .unwrap();
+    assert_eq!(
+        world.counted("requests.cpu"),
+        "0+4",
+        "nothing of it was counted before"
+    );
+    assert_eq!(
+        world.counted("pods"),
+        "0+0",
+        "what does not grow is left alone"
+    );
+    assert!(
+        world
+            .admit(&update(pod("b", "1"), None, 5))
+            .unwrap_err()
+            .contains("prior version")
+    );
+}
+
+#[test]
+fn a_charged_workload_pays_for_its_pods_if_it_is_known() {
+    let mut world = World::with_quota(&[("requests.cpu", "5"), ("pods", "3"), ("count/pods", "9")]);
+    let kind = GroupResource::new("", "pods");
+    let paid = |id: &str, payer: Payer| {
+        let mut review = pod(id, "1");
+        let rest = relieved(&kind, &review.request.footprint);
+        review.measure = Measure::Paid { payer, rest };
+        review
+    };
+    let by_uid = || Payer::Controller(uid("web"));
+    world.admit(&paid("early", by_uid())).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+1", "nobody pays yet");
+
+    world.admit(&deployment("web", 2, CORE)).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+3");
+    world.admit(&paid("p", by_uid())).unwrap();
+    world
+        .admit(&paid(
+            "q",
+            Payer::Above("deployments.apps".into(), "web".into()),
+        ))
+        .unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+3");
+    assert_eq!(world.counted("count/pods"), "0+3");
+    world.observe(&deployment("web", 2, CORE), 1);
+    assert!(
+        world.admit(&paid("r", by_uid())).is_ok(),
+        "observed as well as pending"
+    );
+    assert!(
+        world
+            .admit(&paid("s", Payer::Controller(uid("other"))))
+            .is_err()
+    );
+}
+
+#[test]
+fn an_object_that_comes_again_and_counts_for_something_else_is_the_same_object() {
+    let mut world = World::with_quota(&[("requests.cpu", "3")]);
+    world.admit(&pod("a", "2")).unwrap();
+    assert!(world.admit(&pod("a", "1")).unwrap().events.is_empty());
+    assert_eq!(world.counted("requests.cpu"), "0+2");
+    world.admit(&pod("a", "3")).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+3");
+    assert!(world.admit(&pod("a", "4")).is_err());
+    world.observe(&pod("a", "3"), 1);
+    assert!(
+        world.admit(&pod("a", "2")).unwrap().events.is_empty(),
+        "it is seen already"
+    );
+    assert_eq!(world.counted("requests.cpu"), "3+0");
+}
+
+#[test]
+fn a_charged_workload_is_scaled_by_what_one_replica_counts_for() {
+    let mut world = World::with_quota(&[("requests.cpu", "5"), ("pods", "10")]);
+    assert!(
+        world.admit(&scale("web", 9)).unwrap().unmeasured,
+        "not known"
+    );
+    world.admit(&deployment("web", 0, CORE)).unwrap();
+    assert!(
+        world
+            .admit(&scale("web", 9))
+            .unwrap_err()
+            .starts_with("exceeded quota: q, requested: requests.cpu=9")
+    );
+    world.observe(&deployment("web", 0, CORE), 1);
+    world.admit(&scale("web", 4)).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+4");
+    assert!(world.admit(&scale("web", 2)).unwrap().events.is_empty());
+    assert_eq!(world.counted("pods"), "0+4");
+}
+
+#[test]
+fn a_template_has_to_specify_what_a_quota_on_cpu_demands() {
+    let mut world = World::with_quota(&[("limits.cpu", "5"), ("count/pods", "0")]);
+    let denied = world.admit(&deployment("web", 1, CORE)).unwrap_err();
+    assert_eq!(denied, "failed quota: q: must specify limits.cpu for: c");
+    let limited = r#"{"name":"c","resources":{"limits":{"cpu":"2"}}}"#;
+    world.admit(&deployment("web", 2, limited)).unwrap();
+    assert_eq!(world.counted("limits.cpu"), "0+4");
+    assert_eq!(
+        NOW.plus(Span::from_seconds(30)),
+        world.state.next_expiration().unwrap()
+    );
+}

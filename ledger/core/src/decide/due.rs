@@ -1,0 +1,32 @@
+//! What happens because its time has come.
+
+use crate::{
+    event::Event,
+    state::{State, lapsed_footprint},
+};
+use planted::Bug;
+use quota_semantics::{Span, Timestamp};
+
+/// The events that are due at `now`: they come before any other decision.
+///
+/// A reservation ends at its expiration, but not before `watermark`, the time up to which all sources are known
+/// to have been consumed, has passed it too: an object created in time whose event is still on its way keeps
+/// its place. After `max_hold` beyond its expiration it ends in any case. Objects cease to count by `now`.
+#[must_use]
+pub fn due(state: &State, now: Timestamp, watermark: Timestamp, max_hold: Span) -> Vec<Event> {
+    let watermark = match planted::is(Bug::BlindExpiry) {
+        true => now,
+        false => watermark,
+    };
+    let expired = state.expiring(now.min(watermark).max(now.minus(max_hold)));
+    let expired = expired.map(|reservation| Event::ReservationExpired {
+        uid: reservation.uid.clone(),
+        namespace: reservation.namespace.clone(),
+    });
+    let lapsed = state.lapsed(now).map(|object| Event::ObjectLapsed {
+        footprint: lapsed_footprint(&object.footprint),
+        uid: object.uid,
+        namespace: object.namespace,
+    });
+    expired.chain(lapsed).collect()
+}

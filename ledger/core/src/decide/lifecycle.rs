@@ -1,0 +1,120 @@
+//! What becomes of a reservation after it was granted.
+
+use super::{Policy, Refusal};
+use crate::{
+    event::Event,
+    state::{End, ReservationView, State},
+};
+use planted::Bug;
+use quota_semantics::{Name, Span, Timestamp, resource::ResourceList, uid::Uid};
+
+fn find(state: &State, namespace: &str, uid: &Uid) -> Result<ReservationView, Refusal> {
+    state
+        .reservation(uid)
+        .filter(|view| view.reservation.namespace == *namespace)
+        .ok_or_else(|| unknown(uid))
+}
+
+fn unknown(uid: &Uid) -> Refusal {
+    Refusal::NotFound(format!("reservation {uid}"))
+}
+
+fn ended(end: End, view: ReservationView) -> Refusal {
+    let view = Box::new(view);
+    match end {
+        End::Observed | End::Committed => Refusal::AlreadyObserved(view),
+        End::Released | End::Superseded => Refusal::AlreadyReleased(view),
+        End::Expired => Refusal::Expired(view),
+    }
+}
+
+/// Gives a pending reservation more time: until `ttl` from now, never less than it has.
+///
+/// # Errors
+/// `NotFound`, `InvalidTtl`, or how the reservation ended.
+pub fn extend(
+    state: &State,
+    now: Timestamp,
+    namespace: &str,
+    uid: &Uid,
+    ttl: Span,
+    policy: &Policy,
+) -> Result<Vec<Event>, Refusal> {
+    let view = find(state, namespace, uid)?;
+    if let Some((end, _)) = view.end {
+        return Err(ended(end, view));
+    }
+    if ttl <= Span::ZERO || ttl > policy.max_ttl {
+        return Err(Refusal::InvalidTtl {
+            max: policy.max_ttl,
+        });
+    }
+    let expiration = now.plus(ttl);
+    if expiration <= view.reservation.expiration {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Event::ReservationExtended {
+        uid: uid.clone(),
+        namespace: Name::from(namespace),
+        expiration,
+    }])
+}
+
+/// The holder says that the object exists: it counts as used from now on, for `resources` or all that is held.
+///
+/// Repeated for a reservation that is committed or observed already, it changes nothing.
+///
+/// # Errors
+/// `NotFound`, `Expired`, `AlreadyReleased`, or `ExceedsReservation`.
+pub fn commit(
+    state: &State,
+    namespace: &str,
+    uid: &Uid,
+    resources: Option<&ResourceList>,
+) -> Result<Vec<Event>, Refusal> {
+    let view = find(state, namespace, uid)?;
+    match view.end {
+        None => {}
+        Some((End::Observed | End::Committed, _)) => return Ok(Vec::new()),
+        Some((end, _)) => return Err(ended(end, view)),
+    }
+    let reserved = &view.reservation.footprint.resources;
+    let committed = resources.unwrap_or(reserved);
+    for (name, quantity) in committed.iter() {
+        let limit = reserved.get(name).cloned().unwrap_or_default();
+        if quantity.is_negative() || *quantity > limit {
+            return Err(Refusal::ExceedsReservation {
+                resource: name.clone(),
+                committed: quantity.clone(),
+                reserved: limit,
+            });
+        }
+    }
+    let mut resources = committed.clone();
+    if let Some(object) = state.object(uid) {
+        resources.max(&object.footprint.resources);
+    }
+    Ok(vec![Event::ReservationCommitted {
+        uid: uid.clone(),
+        namespace: Name::from(namespace),
+        resources,
+    }])
+}
+
+/// Gives a reservation back. For one that has ended already there is nothing to do.
+///
+/// # Errors
+/// `NotFound`.
+pub fn release(state: &State, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
+    let known = state
+        .tracked(uid)
+        .filter(|known| known.reservation.namespace == *namespace)
+        .ok_or_else(|| unknown(uid))?;
+    if known.ended.is_some() && !planted::is(Bug::SettledTwice) {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Event::ReservationReleased {
+        uid: uid.clone(),
+        namespace: known.reservation.namespace.clone(),
+    }])
+}

@@ -1,0 +1,66 @@
+//! Commands to events. Pure: the state, the wish and the time in; what shall have happened, or why not, out.
+//!
+//! A decision is made once, by the one writer, and becomes entries; whatever is read or replayed later only
+//! applies them.
+
+mod admit;
+mod correct;
+mod due;
+mod explain;
+mod lifecycle;
+mod observe;
+mod quota;
+mod refusal;
+mod relist;
+mod request;
+mod reserve;
+mod room;
+mod watermark;
+
+pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
+pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
+pub use due::due;
+pub use lifecycle::{commit, extend, release};
+pub use observe::{
+    Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
+};
+pub use quota::{Precondition, QuotaChange, delete_quota, set_quota};
+pub use refusal::{Denied, Looked, LookedAt, Refusal};
+pub use relist::{
+    Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
+};
+pub use request::{Basis, Filed, Request};
+pub use reserve::{Reserved, check, reserve, reserve_all};
+pub use watermark::{Bookmark, advance_watermarks};
+
+use quota_semantics::{Span, quota::LimitedResource};
+
+/// What the operator has set for all decisions.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How long a reservation holds if its holder does not say.
+    pub default_ttl: Span,
+    /// The longest time that a holder may ask for.
+    pub max_ttl: Span,
+    /// How long after its expiration a reservation is kept at most while the sources are behind.
+    pub max_hold: Span,
+    /// Most pending reservations.
+    pub max_pending: usize,
+    /// Most pending reservations of one namespace, so that no tenant takes the room of all.
+    pub max_pending_per_namespace: usize,
+    /// Resources that may be used only where a quota covers them.
+    pub limited: Vec<LimitedResource>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            default_ttl: Span::from_seconds(30),
+            max_ttl: Span::from_seconds(600),
+            max_hold: Span::from_seconds(3600),
+            max_pending: 100_000,
+            max_pending_per_namespace: 20_000,
+            limited: Vec::new(),
+        }
+    }
+}

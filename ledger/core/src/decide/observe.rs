@@ -1,0 +1,250 @@
+//! What sources tell: objects seen and deleted, positions, and what could not be understood.
+
+use std::sync::Arc;
+
+use crate::{
+    event::{Cursor, DeadLetter, Event, Observed, QuotaRecord},
+    state::State,
+};
+use quota_semantics::{Name, Timestamp, quota::spec::Spec, uid::Uid};
+
+/// Something that a source told about an object.
+#[derive(Clone, Debug)]
+pub enum Sighting {
+    /// It was seen alive.
+    Alive {
+        /// As it was seen; whether it ends a reservation is decided here.
+        object: Box<Observed>,
+        /// The quota that it is, if quotas are adopted from the stream.
+        quota: Option<Box<Adopted>>,
+    },
+    /// It was deleted.
+    Deleted {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// Its name, if it is a quota and quotas are adopted from the stream.
+        quota: Option<Name>,
+    },
+}
+
+/// A ResourceQuota seen in a stream.
+#[derive(Clone, Debug)]
+pub struct Adopted {
+    /// When it was created.
+    pub created: Timestamp,
+    /// Limits and scopes.
+    pub spec: Spec,
+    /// The rest of its metadata as JSON text.
+    pub metadata: Box<str>,
+}
+
+/// What a sighting amounts to.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// It is news.
+    Accepted(Vec<Event>),
+    /// It is old, and given back: not newer than what was seen, or of an object that is deleted.
+    Ignored(Sighting),
+}
+
+/// Takes note of a sighting.
+///
+/// For one uid, a version not newer than the last one seen changes nothing, and a deletion is final. A version of
+/// 0 is not known, and taken for newer unless nothing has changed.
+#[must_use]
+pub fn observe(state: &State, sighting: Sighting) -> Verdict {
+    match sighting {
+        Sighting::Alive { object, quota } => alive(state, object, quota),
+        Sighting::Deleted {
+            uid,
+            namespace,
+            quota,
+        } => deleted(state, uid, namespace, quota),
+    }
+}
+
+fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Verdict {
+    if state.is_deleted(&uid) && state.object(&uid).is_none() {
+        return Verdict::Ignored(Sighting::Deleted {
+            uid,
+            namespace,
+            quota,
+        });
+    }
+    let is_adopted = |name: &Name| {
+        let record = state.quota_record(&namespace, name);
+        record.is_some_and(|(record, _)| record.uid == uid)
+    };
+    let quota = quota.filter(is_adopted).map(|name| Event::QuotaDeleted {
+        namespace: namespace.clone(),
+        name,
+    });
+    let mut events = vec![Event::ObjectDeleted { uid, namespace }];
+    events.extend(quota);
+    Verdict::Accepted(events)
+}
+
+/// What is listed replaces what is known, whatever the versions, if a relist of this source is open that says so and
+/// has not shown the object yet. Else the sighting is given back.
+///
+/// # Errors
+/// The sighting.
+pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<Event>, Sighting> {
+    let is_replaced = match &sighting {
+        Sighting::Alive { object, .. } => {
+            state.is_to_be_replaced(source, &object.uid, &object.resource, &object.namespace)
+        }
+        Sighting::Deleted { .. } => false,
+    };
+    match sighting {
+        Sighting::Alive { mut object, quota } if is_replaced => {
+            object.ends_reservation = ends_reservation(state, &object);
+            let adopted = quota.and_then(|quota| adopt(state, &object, &quota));
+            let replaced = Event::ObjectReplaced(object);
+            Ok([replaced].into_iter().chain(adopted).collect())
+        }
+        sighting => Err(sighting),
+    }
+}
+
+fn ends_reservation(state: &State, object: &Observed) -> bool {
+    let pending = state
+        .reservation(&object.uid)
+        .filter(|view| view.end.is_none());
+    pending
+        .is_some_and(|view| object.version == 0 || object.version > view.reservation.after_version)
+}
+
+fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
+    let known = state.object(&object.uid);
+    // One that is known came back with a backup of its cluster.
+    if known.is_none() && state.is_deleted(&object.uid) {
+        return Verdict::Ignored(Sighting::Alive { object, quota });
+    }
+    let ends_reservation = ends_reservation(state, &object);
+    let adopted = || {
+        let quota = quota.as_ref();
+        quota.and_then(|quota| adopt(state, &object, quota))
+    };
+    let Some(known) = known else {
+        let adopted = adopted();
+        return accepted(object, ends_reservation, adopted);
+    };
+    if object.version != 0 && object.version <= known.version {
+        return Verdict::Ignored(Sighting::Alive { object, quota });
+    }
+    let same = *known.footprint == object.footprint
+        && known.namespace == object.namespace
+        && known.resource == object.resource
+        && known.name == object.name
+        && known.lapse == object.lapse;
+    let adopted = adopted();
+    if !same || adopted.is_some() {
+        return accepted(object, ends_reservation, adopted);
+    }
+    if object.version == 0 && !ends_reservation {
+        return Verdict::Ignored(Sighting::Alive { object, quota });
+    }
+    let version = object.version.max(known.version);
+    Verdict::Accepted(vec![Event::ObjectRefreshed {
+        uid: object.uid,
+        namespace: object.namespace,
+        version,
+        ends_reservation,
+    }])
+}
+
+fn accepted(mut object: Box<Observed>, ends_reservation: bool, adopted: Option<Event>) -> Verdict {
+    object.ends_reservation = ends_reservation;
+    let mut events = vec![Event::ObjectObserved(object)];
+    events.extend(adopted);
+    Verdict::Accepted(events)
+}
+
+pub(super) fn adopt(state: &State, object: &Observed, quota: &Adopted) -> Option<Event> {
+    let record = QuotaRecord {
+        namespace: object.namespace.clone(),
+        name: Name::from(&*object.name),
+        uid: object.uid.clone(),
+        created: quota.created,
+        spec: quota.spec.clone(),
+        metadata: quota.metadata.clone(),
+    };
+    let current = state.quota_record(&record.namespace, &record.name);
+    if current.is_some_and(|(current, _)| **current == record) {
+        return None;
+    }
+    Some(Event::QuotaSet(Arc::new(record)))
+}
+
+/// Moves a source's cursor; nothing if it stands there or further already.
+#[must_use]
+pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
+    let current = state.sources().get(source);
+    let passed = current.is_some_and(|current| {
+        current.incarnation == cursor.incarnation && current.position >= cursor.position
+    });
+    (!passed).then(|| Event::SourceAdvanced {
+        source: source.clone(),
+        cursor: cursor.clone(),
+    })
+}
+
+/// A source began anew, or went back in time: it is going to be read from its beginning. How far it had been consumed
+/// before stays known.
+#[must_use]
+pub fn reset(state: &State, source: &Name, incarnation: &Name) -> Vec<Event> {
+    let former = former(source);
+    let before = [source, &former].map(|name| state.sources().get(name));
+    let furthest = before
+        .into_iter()
+        .flatten()
+        .max_by_key(|cursor| cursor.time);
+    let consumed = furthest.filter(|cursor| cursor.time > Timestamp::EPOCH);
+    let advanced = consumed.and_then(|cursor| {
+        let is_known = state.sources().get(&former) == Some(cursor);
+        (!is_known).then(|| Event::SourceAdvanced {
+            source: former.clone(),
+            cursor: cursor.clone(),
+        })
+    });
+    let reset = Event::SourceReset {
+        source: source.clone(),
+        incarnation: incarnation.clone(),
+    };
+    advanced.into_iter().chain([reset]).collect()
+}
+
+/// The name under which it is known how far a source had been consumed before it was reset. No stream is called so.
+fn former(source: &str) -> Name {
+    Name::from(format!("{source}/former"))
+}
+
+/// Whether what a source received at this time had been consumed before it was reset, and is only read again.
+#[must_use]
+pub fn was_consumed_before(state: &State, source: &str, received: Timestamp) -> bool {
+    let former = state.sources().get(&former(source));
+    former.is_some_and(|cursor| received <= cursor.time)
+}
+
+/// Positions of a source were lost before they were consumed.
+#[must_use]
+pub fn gap(source: &Name, first: u64, last: u64) -> Event {
+    Event::SourceGapped {
+        source: source.clone(),
+        first,
+        last,
+    }
+}
+
+/// Something could not be understood; of this kind, if so much is known.
+#[must_use]
+pub fn reject(letter: DeadLetter, resource: Option<Name>) -> Event {
+    let letter = Box::new(letter);
+    match resource {
+        Some(resource) => Event::EventRejected { resource, letter },
+        None => Event::MessageRejected(letter),
+    }
+}

@@ -1,0 +1,127 @@
+//! Setting and deleting quotas.
+
+use std::sync::Arc;
+
+use super::Refusal;
+use crate::{
+    event::{Event, QuotaRecord, Sequence},
+    state::State,
+};
+use quota_semantics::{Name, Timestamp, quota::spec::Spec, uid::Uid};
+
+/// A quota as somebody wants it. Its spec has been validated.
+#[derive(Clone, Debug)]
+pub struct QuotaChange {
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its name.
+    pub name: Name,
+    /// The identity it gets if it is new.
+    pub fresh_uid: Uid,
+    /// Limits and scopes.
+    pub spec: Spec,
+    /// The rest of its metadata as JSON text; empty: none.
+    pub metadata: Box<str>,
+    /// What must hold for the change to be made.
+    pub precondition: Option<Precondition>,
+}
+
+/// What a quota must be like for a command to be carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// It must not exist (`If-None-Match: *`).
+    Absent,
+    /// It must exist (`If-Match: *`).
+    Present,
+    /// It must have been set by this entry (`If-Match`, `resourceVersion`).
+    Version(Sequence),
+}
+
+impl Precondition {
+    fn check(self, namespace: &str, name: &str, current: Option<Sequence>) -> Result<(), Refusal> {
+        let (holds, expected) = match self {
+            Self::Absent => (current.is_none(), 0),
+            Self::Present => (current.is_some(), current.unwrap_or(0)),
+            Self::Version(version) => (current == Some(version), version),
+        };
+        if holds {
+            return Ok(());
+        }
+        let what = format!("quota {namespace}/{name}");
+        Err(Refusal::Conflict {
+            what,
+            current: current.unwrap_or(0),
+            expected,
+        })
+    }
+}
+
+/// Creates or changes a quota. The same again changes nothing.
+///
+/// # Errors
+/// `Conflict` if the precondition does not hold.
+pub fn set_quota(
+    state: &State,
+    now: Timestamp,
+    change: &QuotaChange,
+) -> Result<Vec<Event>, Refusal> {
+    let current = state.quota_record(&change.namespace, &change.name);
+    if let Some(precondition) = change.precondition {
+        precondition.check(
+            &change.namespace,
+            &change.name,
+            current.map(|(_, entry)| entry),
+        )?;
+    }
+    let (uid, created) = match current {
+        Some((record, _)) => (record.uid.clone(), record.created),
+        None => (change.fresh_uid.clone(), now.whole_seconds()),
+    };
+    let record = QuotaRecord {
+        namespace: change.namespace.clone(),
+        name: change.name.clone(),
+        uid,
+        created,
+        spec: change.spec.clone(),
+        metadata: change.metadata.clone(),
+    };
+    if current.is_some_and(|(current, _)| same(current, &record)) {
+        return Ok(Vec::new());
+    }
+    Ok(vec![Event::QuotaSet(Arc::new(record))])
+}
+
+/// Equal, also in the spelling of quantities: that is what an administrator wrote and wants to read.
+fn same(a: &QuotaRecord, b: &QuotaRecord) -> bool {
+    let spelled = |record: &QuotaRecord| -> Vec<String> {
+        record
+            .spec
+            .hard
+            .iter()
+            .map(|(_, quantity)| quantity.to_string())
+            .collect()
+    };
+    a == b && spelled(a) == spelled(b)
+}
+
+/// Deletes a quota.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if the precondition does not hold.
+pub fn delete_quota(
+    state: &State,
+    namespace: &Name,
+    name: &Name,
+    precondition: Option<Precondition>,
+) -> Result<Vec<Event>, Refusal> {
+    let Some((_, entry)) = state.quota_record(namespace, name) else {
+        return Err(Refusal::NotFound(format!("quota {namespace}/{name}")));
+    };
+    if let Some(precondition) = precondition {
+        precondition.check(namespace, name, Some(entry))?;
+    }
+    Ok(vec![Event::QuotaDeleted {
+        namespace: namespace.clone(),
+        name: name.clone(),
+    }])
+}

@@ -1,0 +1,105 @@
+//! Why a command was refused.
+
+use serde::Serialize;
+
+use crate::state::ReservationView;
+use quota_semantics::{Name, Timestamp, admission, quantity::Quantity};
+
+/// Why a command changed nothing.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// A quota, or a rule of quotas, stands against it.
+    #[error("{}", .0.detail)]
+    Denied(Box<Denied>),
+    /// The uid was used for another request before.
+    #[error("uid {0} was used before for a request that asked for something else")]
+    UidReused(quota_semantics::uid::Uid),
+    /// More reservations are pending than the configuration allows.
+    #[error("{limit} is reached: {pending} reservations are pending")]
+    TooManyPending {
+        /// The limit's key in the configuration.
+        limit: &'static str,
+        /// How many are pending.
+        pending: usize,
+    },
+    /// The time asked for is not positive, or longer than the configuration allows.
+    #[error("ttl must be more than 0s and at most {}s", .max.nanoseconds() / 1_000_000_000)]
+    InvalidTtl {
+        /// The longest that is allowed.
+        max: quota_semantics::Span,
+    },
+    /// There is no such thing, or not any more.
+    #[error("{0} not found")]
+    NotFound(String),
+    /// The reservation's time ran out.
+    #[error("the reservation has expired")]
+    Expired(Box<ReservationView>),
+    /// The reservation's object was observed or committed.
+    #[error("the object has been observed: the reservation has ended")]
+    AlreadyObserved(Box<ReservationView>),
+    /// The reservation was released or superseded.
+    #[error("the reservation has been released")]
+    AlreadyReleased(Box<ReservationView>),
+    /// More was committed than was reserved.
+    #[error("{resource}: {committed} is more than the {reserved} reserved")]
+    ExceedsReservation {
+        /// The resource.
+        resource: Name,
+        /// What was committed.
+        committed: Quantity,
+        /// What was reserved.
+        reserved: Quantity,
+    },
+    /// Somebody changed it in between.
+    #[error("{what} has been modified: it is at {current}, not {expected}")]
+    Conflict {
+        /// What it is about.
+        what: String,
+        /// The version it has; 0: it does not exist.
+        current: u64,
+        /// The version that the command was for; 0: not to exist.
+        expected: u64,
+    },
+}
+
+/// A denial, with the numbers it was made on.
+#[derive(Clone, Debug)]
+pub struct Denied {
+    /// The rule that stood against it.
+    pub denial: admission::Denial,
+    /// Kubernetes' own words, and what is to be said about reservations.
+    pub detail: String,
+    /// Every quota looked at.
+    pub quotas: Vec<LookedAt>,
+    /// When the expiry of pending reservations alone would make room.
+    pub retry_after: Option<Timestamp>,
+    /// Whether it would be granted if nothing else counted. If not, waiting is of no use: the request or a quota has
+    /// to change.
+    pub fits_when_empty: bool,
+}
+
+/// A quota that a decision looked at.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LookedAt {
+    /// The quota's name.
+    pub name: Name,
+    /// Its limits.
+    pub resources: Vec<Looked>,
+}
+
+/// A limit that a decision looked at.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Looked {
+    /// The resource.
+    pub resource: Name,
+    /// The limit.
+    pub hard: Quantity,
+    /// What observed objects count for.
+    pub used: Quantity,
+    /// What pending reservations hold beside that.
+    pub reserved: Quantity,
+    /// What was asked for.
+    pub requested: Quantity,
+}

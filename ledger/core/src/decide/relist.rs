@@ -1,0 +1,165 @@
+//! Relists: a source lists all objects of a kind; what is not among them is gone.
+//!
+//! Nothing is ended unless it is certain that the list is whole: its begin was seen, nothing of its source was lost
+//! or not understood since, and it is not empty by mistake.
+
+use super::{Sighting, correct};
+use crate::{
+    event::{
+        Cause, Event, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Sequence,
+    },
+    state::{RelistView, State},
+};
+use quota_semantics::{Name, Timestamp, uid::Uid};
+
+/// Most relists that are not over. What is listed has to be remembered for each.
+pub const RELISTS_MAX: usize = 1024;
+
+/// What a source says about a relist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Relist {
+    /// It is going to list all objects of a kind.
+    Begin {
+        /// The kind, as in `pods` or `deployments.apps`.
+        resource: Name,
+        /// Their namespace; none: all.
+        namespace: Option<Name>,
+        /// What its end will bear, too.
+        id: Option<Name>,
+        /// There may be no objects.
+        allow_empty: bool,
+        /// Versions went back: what is listed replaces what is known.
+        resets_versions: bool,
+    },
+    /// It has listed all.
+    Finish(Finish),
+}
+
+/// What a source says about the end of a relist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finish {
+    /// The kind that was listed, as in `pods`.
+    pub resource: Name,
+    /// The namespace that was listed; none: all.
+    pub namespace: Option<Name>,
+    /// What the begin bore as well.
+    pub id: Option<Name>,
+    /// There may be no objects.
+    pub allow_empty: bool,
+    /// The version as of which was listed; 0: not known.
+    pub version: u64,
+    /// It is Kubernetes' bookmark, which names no scope: it means the only relist of its kind that is open.
+    pub is_bookmark: bool,
+}
+
+/// Begins a relist, in place of an unfinished one of the same. Nothing: too many are open. `resets_versions`: what it
+/// lists replaces what is known, as it will again if this one does not come to its end.
+#[must_use]
+pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) -> Vec<Event> {
+    let scope = begin.scope.clone();
+    let resets = state.version_resets();
+    let is_news = resets_versions && !resets.contains(&scope);
+    let has_room = state.relist_count() < RELISTS_MAX || state.relist(&scope).is_some();
+    if !has_room || is_news && resets.len() >= RELISTS_MAX {
+        return Vec::new();
+    }
+    let began = Event::RelistBegan(Box::new(begin));
+    let reset = is_news.then(|| Event::VersionsReset(Box::new(scope)));
+    [began].into_iter().chain(reset).collect()
+}
+
+/// The object of a sighting that changes nothing, if a relist of its source has to be told that it is listed.
+#[must_use]
+pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Option<&'a Uid> {
+    match sighting {
+        Sighting::Alive { object, .. } if state.awaits(source, &object.uid) => Some(&object.uid),
+        _ => None,
+    }
+}
+
+/// Closes a relist, or ends it if nothing is to be concluded from it. Nothing: no such relist is open.
+#[must_use]
+pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event> {
+    let Some(relist) = open_relist(state, source, finish) else {
+        return Vec::new();
+    };
+    let outcome = match () {
+        () if relist.is_spoiled => Some(RelistOutcome::Incomplete),
+        () if !(relist.has_any || relist.allow_empty || finish.allow_empty) => {
+            Some(RelistOutcome::Empty)
+        }
+        () => None,
+    };
+    if let Some(outcome) = outcome {
+        return vec![over(&relist, outcome)];
+    }
+    let RelistScope {
+        resource,
+        namespace,
+        source,
+    } = relist.scope.clone();
+    // Of a kind that was listed in some namespaces only it is not known that all is shown.
+    let listed = namespace
+        .is_none()
+        .then_some(Event::ResourceListed { source, resource });
+    let closed = Event::RelistClosed(Box::new(RelistClose {
+        scope: relist.scope,
+        version: finish.version,
+    }));
+    [closed].into_iter().chain(listed).collect()
+}
+
+fn open_relist(state: &State, source: &Name, finish: &Finish) -> Option<RelistView> {
+    let matches = |relist: &RelistView| {
+        let scope = &relist.scope;
+        let is_there =
+            scope.namespace == finish.namespace || finish.is_bookmark && finish.namespace.is_none();
+        scope.source == *source
+            && scope.resource == finish.resource
+            && relist.id == finish.id
+            && !relist.is_closed
+            && is_there
+    };
+    let mut open = state.relists().filter(matches);
+    let only = open.next()?;
+    open.next().is_none().then_some(only)
+}
+
+fn over(relist: &RelistView, outcome: RelistOutcome) -> Event {
+    Event::RelistEnded(Box::new(RelistEnd {
+        scope: relist.scope.clone(),
+        began: relist.began,
+        outcome,
+        listed: relist.listed,
+        ended: relist.ended,
+    }))
+}
+
+/// Ends those of these objects that a closed relist has not listed. Nothing if another relist has taken its place.
+#[must_use]
+pub fn end_unlisted(
+    state: &State,
+    scope: &RelistScope,
+    began: Sequence,
+    uids: &[Uid],
+    now: Timestamp,
+) -> Vec<Event> {
+    if state
+        .relist(scope)
+        .is_none_or(|relist| relist.began != began)
+    {
+        return Vec::new();
+    }
+    let gone = uids
+        .iter()
+        .filter_map(|uid| state.find_unlisted(scope, uid, now));
+    gone.flat_map(|known| correct::end(state, known, Cause::Relist { began }))
+        .collect()
+}
+
+/// Ends a closed relist, after all that it has not listed was ended.
+#[must_use]
+pub fn end_relist(state: &State, scope: &RelistScope, began: Sequence) -> Option<Event> {
+    let relist = state.relist(scope)?;
+    (relist.began == began && relist.is_closed).then(|| over(&relist, RelistOutcome::Complete))
+}

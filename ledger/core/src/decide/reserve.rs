@@ -1,0 +1,348 @@
+//! Granting reservations.
+
+use planted::Bug;
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{
+    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request,
+    explain::{detail, looked_at},
+};
+use crate::{
+    event::{Event, Reservation},
+    state::{Counted, Overlay, State, Tracked},
+};
+use quota_semantics::{
+    Span, Timestamp,
+    admission::{self, Attempt, Charge, Denial, Operation},
+    object::{EveryClass, Footprint, Traits},
+    resource::ResourceList,
+    uid::Uid,
+};
+
+/// What came of a wish.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    /// What is to be written.
+    pub events: Vec<Event>,
+    /// The same wish was granted before.
+    pub replayed: bool,
+}
+
+/// Grants a wish, or says why not.
+///
+/// Granted if for every quota that applies `used + reserved + request <= hard`. The same wish again gets the same
+/// answer. A pending reservation for the same name by another uid is superseded. A wish for an object that is
+/// known already reserves what it grows.
+///
+/// # Errors
+/// `Denied`, `UidReused`, `TooManyPending`, `InvalidTtl`.
+pub fn reserve(
+    state: &State,
+    now: Timestamp,
+    request: &Filed,
+    policy: &Policy,
+) -> Result<Reserved, Refusal> {
+    let (reserved, _) = decide(state, now, request, policy, Overlay::default())?;
+    Ok(reserved)
+}
+
+/// Grants all wishes or none.
+///
+/// # Errors
+/// The index of the first wish that cannot be granted, given those before it, and why.
+pub fn reserve_all(
+    state: &State,
+    now: Timestamp,
+    requests: &[Filed],
+    policy: &Policy,
+) -> Result<Vec<Reserved>, (usize, Refusal)> {
+    let mut overlay = Overlay::default();
+    let mut seen = BTreeSet::new();
+    let mut all = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        if !seen.insert(&request.uid) {
+            return Err((index, Refusal::UidReused(request.uid.clone())));
+        }
+        if planted::is(Bug::BatchBlind) {
+            overlay = Overlay::default();
+        }
+        let decided = decide(state, now, request, policy, overlay);
+        let (reserved, before) = decided.map_err(|refusal| (index, refusal))?;
+        overlay = before;
+        for event in &reserved.events {
+            overlay.follow(state, event);
+        }
+        all.push(reserved);
+    }
+    Ok(all)
+}
+
+/// What every quota would say, without reserving.
+///
+/// # Errors
+/// `Denied`.
+pub fn check(
+    state: &State,
+    now: Timestamp,
+    request: &Filed,
+    policy: &Policy,
+) -> Result<Vec<LookedAt>, Refusal> {
+    let case = Case::of(state, request, Overlay::default());
+    case.evaluate(state, now, policy)?;
+    Ok(looked_at(
+        &state.counted(&request.namespace, &case.overlay),
+        &case.wanted(),
+    ))
+}
+
+/// Decides given the overlay, and gives it back; what was decided is not in it.
+fn decide(
+    state: &State,
+    now: Timestamp,
+    request: &Filed,
+    policy: &Policy,
+    overlay: Overlay,
+) -> Result<(Reserved, Overlay), Refusal> {
+    if granted_before(state, request)?.is_some() {
+        let before = Reserved {
+            events: Vec::new(),
+            replayed: true,
+        };
+        return Ok((before, overlay));
+    }
+    let ttl = request.ttl.unwrap_or(policy.default_ttl);
+    if ttl <= Span::ZERO || ttl > policy.max_ttl {
+        return Err(Refusal::InvalidTtl {
+            max: policy.max_ttl,
+        });
+    }
+    let case = Case::of(state, request, overlay);
+    case.evaluate(state, now, policy)?;
+    let reserved = Reserved {
+        events: case.grant(state, now, ttl, policy)?,
+        replayed: false,
+    };
+    Ok((reserved, case.overlay))
+}
+
+/// The reservation that was granted for the same wish before. For an update only while it is pending: the same
+/// change can be made again later.
+pub(super) fn granted_before<'s>(
+    state: &'s State,
+    request: &Filed,
+) -> Result<Option<&'s Tracked>, Refusal> {
+    let known = state.tracked(&request.uid);
+    let Some(known) = known.filter(|_| !planted::is(Bug::NoIdempotency)) else {
+        return Ok(None);
+    };
+    let creates = request.basis == Basis::Create;
+    if request.is_that_of(&known.reservation) {
+        return Ok(Some(known).filter(|known| creates || known.ended.is_none()));
+    }
+    if creates || known.reservation.namespace != request.namespace {
+        return Err(Refusal::UidReused(request.uid.clone()));
+    }
+    Ok(None)
+}
+
+/// A wish as the state sees it.
+pub(super) struct Case<'a> {
+    pub(super) request: &'a Filed,
+    /// The pending reservation of another uid for the same name: granted, it ends.
+    pub(super) superseded: Option<Uid>,
+    /// What the object counts for as it is observed.
+    observed: Option<&'a Footprint>,
+    /// Its pending reservation.
+    pub(super) pending: Option<&'a Reservation>,
+    /// What is counted or held for this uid already: the larger of the two.
+    pub(super) before: Option<Cow<'a, Footprint>>,
+    /// What a reservation would be for: what is asked for, and no less than what is held.
+    target: Cow<'a, Footprint>,
+    /// The sums as they are once the superseded reservation has ended.
+    pub(super) overlay: Overlay,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn of(state: &'a State, request: &'a Filed, mut overlay: Overlay) -> Self {
+        let superseded = superseded(state, request, &overlay);
+        if let Some(uid) = &superseded {
+            overlay.end(state, uid);
+        }
+        let observed = state.footprint_in(&request.namespace, &request.uid);
+        let pending = state.pending_of(&request.uid).map(|pending| &**pending);
+        let mut target = Cow::Borrowed(&request.footprint);
+        if let Some(pending) = pending {
+            target.to_mut().resources.max(&pending.footprint.resources);
+        }
+        Self {
+            request,
+            superseded,
+            before: before(request, observed, pending.map(|pending| &pending.footprint)),
+            observed,
+            pending,
+            target,
+            overlay,
+        }
+    }
+
+    /// What would be held beside what is counted or held already.
+    pub(super) fn wanted(&self) -> ResourceList {
+        match &self.before {
+            Some(before) => self.target.resources.delta_over(&before.resources),
+            None => self.target.resources.clone(),
+        }
+    }
+
+    /// Whether it is about a charged workload that nothing is known of yet.
+    pub(super) fn is_new_workload(&self) -> bool {
+        let is_workload = matches!(self.request.footprint.traits, Traits::Template { .. });
+        is_workload && self.before.is_none()
+    }
+
+    /// What each quota of the namespace would be charged.
+    pub(super) fn evaluate(
+        &self,
+        state: &State,
+        now: Timestamp,
+        policy: &Policy,
+    ) -> Result<Vec<Charge>, Refusal> {
+        let limits = self.limits(state);
+        let denial = match self.admitted(&limits, policy) {
+            Ok(charges) => return Ok(charges),
+            Err(denial) => denial,
+        };
+        Err(Refusal::Denied(Box::new(Denied {
+            detail: detail(state, now, self.request, &limits, &denial),
+            quotas: looked_at(&limits, &self.wanted()),
+            retry_after: self.retry_after(state, policy, &denial),
+            fits_when_empty: self.fits_when_empty(state, policy),
+            denial,
+        })))
+    }
+
+    /// The quotas of the namespace, as [`Case::evaluate`] numbers them.
+    pub(super) fn limits<'s>(&'s self, state: &'s State) -> Vec<Counted<'s>> {
+        state.counted(&self.request.namespace, &self.overlay)
+    }
+
+    pub(super) fn admitted(
+        &self,
+        limits: &[Counted<'_>],
+        policy: &Policy,
+    ) -> Result<Vec<Charge>, Denial> {
+        let request = self.request;
+        let attempt = Attempt {
+            kind: &request.resource,
+            measured: request.object.is_none(),
+            operation: match self.before {
+                None => Operation::Create,
+                Some(_) => Operation::Update,
+            },
+            subresource: &request.subresource,
+            new: &self.target,
+            old: self.before.as_deref(),
+            old_has_version: true,
+            requirements: &|required| request.object.as_ref()?.missing_requirements(required),
+            context: &EveryClass,
+        };
+        let charges = admission::evaluate(limits, &attempt, &policy.limited)?;
+        if self.pending.is_some() && request.subresource != "status" {
+            self.refuse_excess(limits)?;
+        }
+        Ok(charges)
+    }
+
+    /// The object as it is observed and what is held for it may be of different quotas: then a quota has to bear
+    /// more than what the object grows by.
+    fn refuse_excess(&self, limits: &[Counted<'_>]) -> Result<(), Denial> {
+        for limit in limits {
+            let before = self
+                .pending
+                .and_then(|pending| limit.quota.hold(&pending.footprint, self.observed));
+            let before = before.unwrap_or_default();
+            let after = limit.quota.hold(&self.target, self.observed);
+            let delta = after.unwrap_or_default().delta_over(&before);
+            admission::refuse_excess(limit, &delta.without_zeros())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn grant(
+        &self,
+        state: &State,
+        now: Timestamp,
+        ttl: Span,
+        policy: &Policy,
+    ) -> Result<Vec<Event>, Refusal> {
+        let request = self.request;
+        if let Some(pending) = self.pending {
+            return Ok(vec![Event::ReservationGrown {
+                uid: request.uid.clone(),
+                namespace: request.namespace.clone(),
+                footprint: self.target.clone().into_owned(),
+                expiration: now.plus(ttl).max(pending.expiration),
+            }]);
+        }
+        if self.superseded.is_none() {
+            let namespace = &request.namespace;
+            let [more, more_here] = self.overlay.more_pending(namespace);
+            let total = state.pending_count().saturating_add_signed(more);
+            let here = state.pending_count_in(namespace);
+            let here = here.saturating_add_signed(more_here);
+            within(total, policy.max_pending, "reservations.max_pending")?;
+            within(
+                here,
+                policy.max_pending_per_namespace,
+                "reservations.max_pending_per_namespace",
+            )?;
+        }
+        let granted = request.reservation(request.footprint.clone(), now, ttl);
+        let granted = Event::ReservationGranted(Arc::new(granted));
+        let Some(uid) = self.superseded.clone() else {
+            return Ok(vec![granted]);
+        };
+        let superseded = Event::ReservationSuperseded {
+            uid,
+            namespace: request.namespace.clone(),
+            by: request.uid.clone(),
+        };
+        Ok(vec![superseded, granted])
+    }
+}
+
+fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal> {
+    if pending < limit {
+        return Ok(());
+    }
+    Err(Refusal::TooManyPending {
+        limit: key,
+        pending,
+    })
+}
+
+fn superseded(state: &State, request: &Request, overlay: &Overlay) -> Option<Uid> {
+    if request.name.is_empty() || request.basis != Basis::Create {
+        return None;
+    }
+    let resource = request.resource.name();
+    let uid = overlay.pending_for(state, &request.namespace, &resource, &request.name)?;
+    (uid != request.uid).then_some(uid)
+}
+
+fn before<'a>(
+    request: &'a Request,
+    observed: Option<&'a Footprint>,
+    pending: Option<&'a Footprint>,
+) -> Option<Cow<'a, Footprint>> {
+    match (observed, pending) {
+        (Some(observed), Some(pending)) => {
+            let mut before = pending.clone();
+            before.resources.max(&observed.resources);
+            Some(Cow::Owned(before))
+        }
+        (None, None) => request.before.as_ref().map(Cow::Borrowed),
+        (observed, pending) => observed.or(pending).map(Cow::Borrowed),
+    }
+}

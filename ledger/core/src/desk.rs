@@ -1,0 +1,106 @@
+//! The desk: where decisions become entries.
+//!
+//! Owns the state. A decision is made on it, recorded, and applied at once, so that the next decision sees it; the
+//! entries pile up until they are taken as a batch and made durable. No answer may leave before that.
+
+use planted::Bug;
+use std::sync::Arc;
+
+use crate::{
+    event::{Actor, Entry, Event, Sequence},
+    size,
+    state::State,
+};
+use quota_semantics::Timestamp;
+
+/// Entries that wait to be made durable together.
+#[derive(Debug, Default)]
+pub struct Open {
+    entries: Vec<Entry>,
+    bytes: usize,
+}
+
+impl Open {
+    /// How many entries wait.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// About how long they will be, in bytes; never much less than the truth.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The entries, oldest first.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Takes the entries, oldest first, and makes room for as many again.
+    pub fn take(&mut self) -> Vec<Entry> {
+        self.bytes = 0;
+        let next = Vec::with_capacity(self.entries.len());
+        std::mem::replace(&mut self.entries, next)
+    }
+}
+
+/// A sitting at the desk: the state, the open batch and the time at which is decided.
+#[derive(Debug)]
+pub struct Desk<'a> {
+    state: &'a mut State,
+    open: &'a mut Open,
+    now: Timestamp,
+}
+
+impl<'a> Desk<'a> {
+    /// Sits down at wall-clock time `now`. Ledger time does not go back with it.
+    pub fn new(state: &'a mut State, open: &'a mut Open, now: Timestamp) -> Self {
+        let last = state.head().time;
+        let now = match planted::is(Bug::ClockTrusted) {
+            true => now,
+            false => now.max(last),
+        };
+        Self { state, open, now }
+    }
+
+    /// The state with everything decided so far, durable or not.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        self.state
+    }
+
+    /// Ledger time.
+    #[must_use]
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Makes events entries, and applies them. Answers the sequence of the last entry of the ledger.
+    pub fn record(
+        &mut self,
+        actor: &Arc<Actor>,
+        events: impl IntoIterator<Item = Event>,
+    ) -> Sequence {
+        for event in events {
+            let entry = Entry {
+                sequence: self.state.head().sequence + 1,
+                time: self.now,
+                actor: actor.clone(),
+                event,
+            };
+            self.state.apply(&entry);
+            self.open.bytes += size::of_event(&entry.event);
+            self.open.entries.push(entry);
+        }
+        self.state.head().sequence
+    }
+}

@@ -1,0 +1,408 @@
+//! Entries: what happened, in order. Never changed once written.
+
+mod correction;
+mod watermark;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+pub use correction::{
+    Cause, Correction, Ending, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
+};
+pub use watermark::{Watermark, Watermarks};
+
+use quota_semantics::{
+    Name, Timestamp, object::Footprint, quota::spec::Spec, resource::ResourceList, uid::Uid,
+};
+
+/// Place of an entry in the ledger: dense, from 1. Zero stands for the empty ledger.
+pub type Sequence = u64;
+
+/// One fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Its place.
+    pub sequence: Sequence,
+    /// Ledger time: never before that of an earlier entry.
+    pub time: Timestamp,
+    /// Who caused it.
+    pub actor: Arc<Actor>,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Who caused an entry, and where it can be looked up elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Actor {
+    /// The authenticated principal, the stream, or the daemon itself.
+    pub principal: Name,
+    /// The user on whose behalf it acted, as an AdmissionReview's `userInfo` tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<Name>,
+    /// The request's id (`X-Request-Id`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<Name>,
+    /// The W3C trace context of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<Name>,
+    /// Why, in the actor's own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Name>,
+}
+
+impl Actor {
+    /// An actor of whom nothing but the name is known.
+    #[must_use]
+    pub fn named(principal: &str) -> Arc<Self> {
+        Arc::new(Self {
+            principal: principal.into(),
+            ..Self::default()
+        })
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename_all_fields = "camelCase")]
+pub enum Event {
+    /// A quota was created, or its spec or metadata changed.
+    QuotaSet(Arc<QuotaRecord>),
+    /// A quota was deleted.
+    QuotaDeleted {
+        /// Its namespace.
+        namespace: Name,
+        /// Its name.
+        name: Name,
+    },
+    /// An object was seen alive, for the first time or in a newer version.
+    ObjectObserved(Box<Observed>),
+    /// A newer version of an object was seen that counts for the same.
+    ObjectRefreshed {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// Its version.
+        version: u64,
+        /// Whether this ended the object's pending reservation.
+        ends_reservation: bool,
+    },
+    /// An object stopped counting (all but `count/…`) because its time had come: a pod past its deletion grace.
+    ObjectLapsed {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// What it still counts for.
+        footprint: Footprint,
+    },
+    /// An object was deleted. Final for its uid.
+    ObjectDeleted {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+    },
+    /// Capacity was promised to an object.
+    ReservationGranted(Arc<Reservation>),
+    /// A pending reservation was raised by a further update of its object.
+    ReservationGrown {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// What it may count for from now on.
+        footprint: Footprint,
+        /// The new end of the promise.
+        expiration: Timestamp,
+    },
+    /// A pending reservation was given more time.
+    ReservationExtended {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// The new end of the promise.
+        expiration: Timestamp,
+    },
+    /// The holder said that the object exists: it counts as used from now on.
+    ReservationCommitted {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// What it counts for.
+        resources: ResourceList,
+    },
+    /// The holder gave a reservation back.
+    ReservationReleased {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+    },
+    /// A reservation's time ran out.
+    ReservationExpired {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+    },
+    /// A newer reservation for the same namespace, resource and name took a pending one's place.
+    ReservationSuperseded {
+        /// The object whose reservation ended.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// The object that took its place.
+        by: Uid,
+    },
+    /// A source was consumed up to a position. In the batch of the events that it covers.
+    SourceAdvanced {
+        /// The source's name.
+        source: Name,
+        /// How far.
+        cursor: Cursor,
+    },
+    /// A source began anew (deleted and recreated): it is read from its beginning again.
+    SourceReset {
+        /// The source's name.
+        source: Name,
+        /// The new incarnation.
+        incarnation: Name,
+    },
+    /// Positions of a source are gone that were never consumed.
+    SourceGapped {
+        /// The source's name.
+        source: Name,
+        /// First missing position.
+        first: u64,
+        /// Last missing position.
+        last: u64,
+    },
+    /// Something came in that could not be understood, and of which not even the kind of its object is known.
+    MessageRejected(Box<DeadLetter>),
+    /// An object was found to be there, or to count for something else, without an event of a source.
+    ObjectCorrected(Box<Correction>),
+    /// An object was found to be gone without an event of a source.
+    ObjectEnded(Box<Ending>),
+    /// A source begins to list all objects of a kind. An unfinished relist of the same is forgotten.
+    RelistBegan(Box<RelistBegin>),
+    /// Objects that were known already were listed.
+    ObjectsListed {
+        /// Whose relist it is.
+        source: Name,
+        /// The objects.
+        uids: Vec<Uid>,
+    },
+    /// A source has listed all objects of a kind.
+    RelistClosed(Box<RelistClose>),
+    /// A relist is over.
+    RelistEnded(Box<RelistEnd>),
+    /// A source has shown everything up to a time, kind by kind.
+    WatermarksAdvanced(Box<Watermarks>),
+    /// A source has listed all objects of a kind in all namespaces, and nothing of it was lost meanwhile: from here on
+    /// its watermark of this kind counts, until something is lost. In the batch of [`Event::RelistClosed`].
+    ResourceListed {
+        /// The source.
+        source: Name,
+        /// The kind, as in `pods` or `deployments.apps`.
+        resource: Name,
+    },
+    /// The versions of a kind went back: what the relist lists that has just begun replaces what is known, whatever
+    /// its version. Holds until a relist of this scope is complete.
+    VersionsReset(Box<RelistScope>),
+    /// An object was listed in a version before the known one, or after its deletion, because versions went back.
+    ObjectReplaced(Box<Observed>),
+    /// An event of a known kind came in that could not be understood.
+    EventRejected {
+        /// The kind of its object, as in `pods` or `deployments.apps`.
+        resource: Name,
+        /// The event.
+        #[serde(flatten)]
+        letter: Box<DeadLetter>,
+    },
+}
+
+impl Event {
+    /// What could not be understood, if that is what it is about.
+    #[must_use]
+    pub const fn dead_letter(&self) -> Option<&DeadLetter> {
+        match self {
+            Self::MessageRejected(letter) | Self::EventRejected { letter, .. } => Some(letter),
+            _ => None,
+        }
+    }
+
+    /// The namespace that it is about; none for what concerns a source or all namespaces.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&Name> {
+        match self {
+            Self::QuotaSet(quota) => Some(&quota.namespace),
+            Self::ObjectObserved(object) | Self::ObjectReplaced(object) => Some(&object.namespace),
+            Self::ReservationGranted(reservation) => Some(&reservation.namespace),
+            Self::QuotaDeleted { namespace, .. }
+            | Self::ObjectRefreshed { namespace, .. }
+            | Self::ObjectLapsed { namespace, .. }
+            | Self::ObjectDeleted { namespace, .. }
+            | Self::ReservationGrown { namespace, .. }
+            | Self::ReservationExtended { namespace, .. }
+            | Self::ReservationCommitted { namespace, .. }
+            | Self::ReservationReleased { namespace, .. }
+            | Self::ReservationExpired { namespace, .. }
+            | Self::ReservationSuperseded { namespace, .. } => Some(namespace),
+            Self::ObjectCorrected(correction) => Some(&correction.object.namespace),
+            Self::ObjectEnded(ending) => Some(&ending.namespace),
+            Self::RelistBegan(begin) => begin.scope.namespace.as_ref(),
+            Self::RelistClosed(close) => close.scope.namespace.as_ref(),
+            Self::RelistEnded(end) => end.scope.namespace.as_ref(),
+            Self::VersionsReset(scope) => scope.namespace.as_ref(),
+            Self::SourceAdvanced { .. }
+            | Self::SourceReset { .. }
+            | Self::SourceGapped { .. }
+            | Self::ObjectsListed { .. }
+            | Self::WatermarksAdvanced(_)
+            | Self::ResourceListed { .. }
+            | Self::EventRejected { .. }
+            | Self::MessageRejected(_) => None,
+        }
+    }
+
+    /// The name of the kind of event, as it stands in `type`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::QuotaSet(_) => "QuotaSet",
+            Self::QuotaDeleted { .. } => "QuotaDeleted",
+            Self::ObjectObserved(_) => "ObjectObserved",
+            Self::ObjectRefreshed { .. } => "ObjectRefreshed",
+            Self::ObjectLapsed { .. } => "ObjectLapsed",
+            Self::ObjectDeleted { .. } => "ObjectDeleted",
+            Self::ReservationGranted(_) => "ReservationGranted",
+            Self::ReservationGrown { .. } => "ReservationGrown",
+            Self::ReservationExtended { .. } => "ReservationExtended",
+            Self::ReservationCommitted { .. } => "ReservationCommitted",
+            Self::ReservationReleased { .. } => "ReservationReleased",
+            Self::ReservationExpired { .. } => "ReservationExpired",
+            Self::ReservationSuperseded { .. } => "ReservationSuperseded",
+            Self::SourceAdvanced { .. } => "SourceAdvanced",
+            Self::SourceReset { .. } => "SourceReset",
+            Self::SourceGapped { .. } => "SourceGapped",
+            Self::MessageRejected(_) => "MessageRejected",
+            Self::ObjectCorrected(_) => "ObjectCorrected",
+            Self::ObjectEnded(_) => "ObjectEnded",
+            Self::RelistBegan(_) => "RelistBegan",
+            Self::ObjectsListed { .. } => "ObjectsListed",
+            Self::RelistClosed(_) => "RelistClosed",
+            Self::RelistEnded(_) => "RelistEnded",
+            Self::WatermarksAdvanced(_) => "WatermarksAdvanced",
+            Self::ResourceListed { .. } => "ResourceListed",
+            Self::VersionsReset(_) => "VersionsReset",
+            Self::ObjectReplaced(_) => "ObjectReplaced",
+            Self::EventRejected { .. } => "EventRejected",
+        }
+    }
+}
+
+/// A quota as it was set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QuotaRecord {
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its name.
+    pub name: Name,
+    /// Its identity, fresh with each creation.
+    pub uid: Uid,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Limits and scopes.
+    pub spec: Spec,
+    /// The rest of its `metadata` (labels, annotations, …) as JSON text; empty: none.
+    pub metadata: Box<str>,
+}
+
+/// An object as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its resource and group, as in `pods` or `deployments.apps`.
+    pub resource: Name,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its resourceVersion as a number; 0: not known, always taken for newer.
+    pub version: u64,
+    /// What it counts for.
+    pub footprint: Footprint,
+    /// When it stops counting without an event.
+    pub lapse: Option<Timestamp>,
+    /// Whether this ended the object's pending reservation.
+    pub ends_reservation: bool,
+}
+
+/// A promise of capacity to one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reservation {
+    /// The object that it is for.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its resource and group, as in `pods`.
+    pub resource: Name,
+    /// Its name; empty: not known.
+    pub name: Box<str>,
+    /// Its apiVersion as the holder gave it; may be empty.
+    pub api_version: Name,
+    /// Its kind as the holder gave it; may be empty.
+    pub kind: Name,
+    /// What the object may count for.
+    pub footprint: Footprint,
+    /// When it was granted.
+    pub created: Timestamp,
+    /// When it ends by itself.
+    pub expiration: Timestamp,
+    /// It ends when a version after this one is observed; 0: with the first sight of the object.
+    pub after_version: u64,
+    /// Digest of what was asked: a repeated request is known by it.
+    #[serde(skip)]
+    pub request: [u8; 16],
+}
+
+/// How far a source has been consumed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cursor {
+    /// Tells one life of the source from another: a stream's creation time.
+    pub incarnation: Name,
+    /// Last position consumed.
+    pub position: u64,
+    /// When the source received what stood there.
+    pub time: Timestamp,
+    /// Checksum of what stood there: proof that the source is still the same.
+    pub checksum: u32,
+}
+
+/// A message that could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeadLetter {
+    /// Where it came from.
+    pub source: Name,
+    /// Its position there, or its line in a request.
+    pub position: u64,
+    /// What was wrong with it.
+    pub reason: Box<str>,
+    /// The message, cut to [`DEAD_LETTER_MAX_BYTES`], with bytes that are not UTF-8 replaced.
+    pub payload: Box<str>,
+}
+
+/// How much of a message that could not be understood is kept, in bytes.
+pub const DEAD_LETTER_MAX_BYTES: usize = 16 * 1024;

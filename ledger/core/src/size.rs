@@ -1,0 +1,177 @@
+//! About how long things are as entries, in bytes; never much less than the truth.
+//!
+//! Only the parts that can be long are measured. Whoever sends events chooses names, and a batch has to fit into the
+//! journal whatever they are.
+
+use crate::event::Event;
+use quota_semantics::{
+    Name,
+    object::{Footprint, Traits},
+    quota::Spec,
+    resource::ResourceList,
+    uid::Uid,
+};
+
+/// What every entry takes.
+pub const ENTRY: usize = 256;
+
+/// An entry with this event.
+#[must_use]
+pub fn of_event(event: &Event) -> usize {
+    let more = match event {
+        Event::QuotaSet(quota) => quota.metadata.len() + of_spec(&quota.spec),
+        Event::MessageRejected(letter) | Event::EventRejected { letter, .. } => {
+            letter.payload.len() + letter.reason.len()
+        }
+        Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
+            of_footprint(&object.footprint)
+        }
+        Event::WatermarksAdvanced(watermarks) => {
+            of_names(watermarks.resources.iter().map(|kind| &kind.resource))
+        }
+        Event::ReservationGranted(reservation) => of_footprint(&reservation.footprint),
+        Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {
+            of_footprint(footprint)
+        }
+        Event::ReservationCommitted { resources, .. } => of_amounts(resources),
+        Event::ObjectCorrected(correction) => {
+            of_footprint(&correction.object.footprint)
+                + correction.was.as_ref().map_or(0, of_footprint)
+        }
+        Event::ObjectEnded(ending) => of_footprint(&ending.footprint),
+        Event::ObjectsListed { uids, .. } => uids.iter().map(of_uid).sum(),
+        _ => 0,
+    };
+    ENTRY + more
+}
+
+/// The specification of a quota.
+#[must_use]
+pub fn of_spec(spec: &Spec) -> usize {
+    let expressions = spec.selector.iter().flat_map(|s| &s.match_expressions);
+    let expressions = expressions.map(|expression| {
+        let fixed = [&expression.scope_name, &expression.operator];
+        of_names(fixed) + of_names(&expression.values)
+    });
+    of_amounts(&spec.hard) + of_names(&spec.scopes) + expressions.sum::<usize>()
+}
+
+/// What an object counts for.
+#[must_use]
+pub fn of_footprint(footprint: &Footprint) -> usize {
+    let traits = match &footprint.traits {
+        Traits::Plain => 0,
+        Traits::Pod(pod) => pod.priority_class.len(),
+        Traits::VolumeClaim { attributes_classes } => of_names(attributes_classes),
+        Traits::Template { pod, replica } => pod.priority_class.len() + of_amounts(replica),
+    };
+    of_amounts(&footprint.resources) + traits
+}
+
+/// An object's identity, in a list of them.
+#[must_use]
+pub fn of_uid(uid: &Uid) -> usize {
+    const PER_UID: usize = 24;
+    PER_UID + uid.text_len()
+}
+
+fn of_amounts(amounts: &ResourceList) -> usize {
+    const PER_QUANTITY: usize = 32;
+    of_names(amounts.names()) + amounts.len() * PER_QUANTITY
+}
+
+fn of_names<'a>(names: impl IntoIterator<Item = &'a Name>) -> usize {
+    const PER_NAME: usize = 16;
+    names.into_iter().map(|name| PER_NAME + name.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        codec::encode_entries,
+        event::{Actor, Entry, QuotaRecord, Reservation},
+    };
+    use quota_semantics::{
+        Timestamp,
+        quantity::Quantity,
+        quota::{ScopeExpression, ScopeSelector},
+        uid::Uid,
+    };
+
+    fn long(number: usize) -> Name {
+        Name::from(format!("{number}-{}", "x".repeat(300)))
+    }
+
+    #[test]
+    fn long_names_are_measured() {
+        let amounts: ResourceList = (0..100)
+            .map(|number| (long(number), Quantity::from_units(i64::MAX)))
+            .collect();
+        let footprint = Footprint {
+            resources: amounts.clone(),
+            traits: Traits::Plain,
+        };
+        let expression = ScopeExpression {
+            values: (100..200).map(long).collect(),
+            ..ScopeExpression::default()
+        };
+        let spec = Spec {
+            hard: amounts.clone(),
+            scopes: (200..300).map(long).collect(),
+            selector: Some(ScopeSelector {
+                match_expressions: vec![expression],
+            }),
+        };
+        let uid = Uid::new("u-1").unwrap();
+        let quota = QuotaRecord {
+            namespace: "team-a".into(),
+            name: "q".into(),
+            uid: uid.clone(),
+            created: Timestamp::EPOCH,
+            spec,
+            metadata: "{}".into(),
+        };
+        let reservation = Reservation {
+            uid: uid.clone(),
+            namespace: "team-a".into(),
+            resource: "pods".into(),
+            name: "p".into(),
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            footprint: footprint.clone(),
+            created: Timestamp::EPOCH,
+            expiration: Timestamp::MAX,
+            after_version: 0,
+            request: [0; 16],
+        };
+        for event in [
+            Event::QuotaSet(quota.into()),
+            Event::ReservationGranted(reservation.into()),
+            Event::ReservationCommitted {
+                namespace: "team-a".into(),
+                uid: uid.clone(),
+                resources: amounts,
+            },
+            Event::ObjectLapsed {
+                uid,
+                namespace: "team-a".into(),
+                footprint,
+            },
+        ] {
+            let size = of_event(&event);
+            let actor = Actor::named("test");
+            let entry = Entry {
+                sequence: 1,
+                time: Timestamp::EPOCH,
+                actor,
+                event,
+            };
+            let length = encode_entries(&[entry]).len();
+            assert!(
+                length > 30_000 && (length..2 * length).contains(&size),
+                "{size} for {length}"
+            );
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Sources: what is kept of a stream of events, so that each of its messages counts exactly once.
+//!
+//! A source is not trusted. It may be another one by the same name, may have gone back in time, may have lost
+//! messages, and may deliver twice or out of order.
+
+mod record;
+
+use std::ops::RangeInclusive;
+
+pub use record::{Consumed, Item, Recorded, Relisted, record};
+
+use crate::event::Cursor;
+use planted::Bug;
+use quota_semantics::Timestamp;
+
+/// What is to be done with a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// It has never been consumed.
+    New,
+    /// It is the same: go on behind the cursor.
+    Same,
+    /// It is another one by the same name, or went back in time: begin anew, for this reason.
+    Renewed(&'static str),
+    /// That depends on the message where the cursor stands: see [`is_what_was_consumed`].
+    Held,
+}
+
+/// Compares a stream with what is known of it: which life it is in, and the last position it has.
+#[must_use]
+pub fn identify(cursor: Option<&Cursor>, incarnation: &str, last: u64) -> Identity {
+    let Some(cursor) = cursor else {
+        return Identity::New;
+    };
+    if planted::is(Bug::StreamTrusted) {
+        return Identity::Same;
+    }
+    if *cursor.incarnation != *incarnation {
+        return Identity::Renewed("it was created anew");
+    }
+    if last < cursor.position {
+        return Identity::Renewed("it ends before the last message consumed");
+    }
+    // A cursor that no message was consumed for proves nothing.
+    if cursor.position == 0 || cursor.time == Timestamp::EPOCH {
+        return Identity::Same;
+    }
+    Identity::Held
+}
+
+/// The checksum that a cursor keeps of a message.
+#[must_use]
+pub fn checksum(payload: &[u8]) -> u32 {
+    crc32fast::hash(payload)
+}
+
+/// Whether the message that a stream holds where the cursor stands is the one that was consumed there; none: it
+/// has been removed since, as messages are.
+#[must_use]
+pub fn is_what_was_consumed(cursor: &Cursor, held: Option<(Timestamp, &[u8])>) -> Identity {
+    let same = held
+        .is_none_or(|(time, payload)| time == cursor.time && checksum(payload) == cursor.checksum);
+    match same {
+        true => Identity::Same,
+        false => Identity::Renewed("it holds another message where the cursor stands"),
+    }
+}
+
+/// A consumer has left out, repeated or confused messages: it has to be created anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Incomplete;
+
+/// Follows the deliveries of one consumer.
+#[derive(Clone, Debug)]
+pub struct Follower {
+    /// Whether every message of the stream is for us, so that a missing position is a lost message.
+    gapless: bool,
+    delivered: u64,
+    position: u64,
+}
+
+impl Follower {
+    /// Begins behind `position`, with the first message of a consumer. `gapless`: every message of the stream is
+    /// for us.
+    #[must_use]
+    pub const fn new(gapless: bool, position: u64) -> Self {
+        Self {
+            gapless,
+            delivered: 0,
+            position,
+        }
+    }
+
+    /// Position of the last message taken in.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Takes in a message by the consumer's count and the stream's. Gives the positions before it that are gone.
+    ///
+    /// # Errors
+    /// [`Incomplete`] if it is not the next one.
+    pub fn take(
+        &mut self,
+        consumer_sequence: u64,
+        stream_sequence: u64,
+    ) -> Result<Option<RangeInclusive<u64>>, Incomplete> {
+        let is_next = consumer_sequence == self.delivered.saturating_add(1)
+            && stream_sequence > self.position;
+        if !is_next && !planted::is(Bug::DeliveriesTrusted) {
+            return Err(Incomplete);
+        }
+        self.delivered = consumer_sequence;
+        let first = self.position.saturating_add(1);
+        self.position = stream_sequence;
+        let missing = self.gapless && first < stream_sequence && !planted::is(Bug::GapsIgnored);
+        Ok(missing.then(|| first..=stream_sequence.saturating_sub(1)))
+    }
+
+    /// Positions up to here are known to hold nothing for us.
+    pub fn skip_to(&mut self, position: u64) {
+        self.position = self.position.max(position);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_known_by_its_life_its_end_and_its_last_message() {
+        let cursor = Cursor {
+            incarnation: "first".into(),
+            position: 7,
+            time: Timestamp::from_nanoseconds(70),
+            checksum: checksum(b"seven"),
+        };
+        assert_eq!(identify(None, "first", 0), Identity::New);
+        assert_eq!(identify(Some(&cursor), "first", 7), Identity::Held);
+        for (incarnation, last) in [("second", 7), ("first", 6)] {
+            let identity = identify(Some(&cursor), incarnation, last);
+            assert!(matches!(identity, Identity::Renewed(_)));
+        }
+        let after_a_gap = Cursor {
+            time: Timestamp::EPOCH,
+            ..cursor.clone()
+        };
+        assert_eq!(identify(Some(&after_a_gap), "first", 7), Identity::Same);
+        let held = |time, payload: &'static [u8]| {
+            is_what_was_consumed(&cursor, Some((Timestamp::from_nanoseconds(time), payload)))
+        };
+        assert_eq!(held(70, b"seven"), Identity::Same);
+        assert_eq!(is_what_was_consumed(&cursor, None), Identity::Same);
+        assert!(matches!(held(71, b"seven"), Identity::Renewed(_)));
+        assert!(matches!(held(70, b"other"), Identity::Renewed(_)));
+    }
+
+    #[test]
+    fn a_consumer_is_followed_message_by_message() {
+        let mut follower = Follower::new(true, 4);
+        assert_eq!(follower.take(1, 5), Ok(None));
+        assert_eq!(follower.take(2, 9), Ok(Some(6..=8)));
+        for (consumer, stream) in [(2, 10), (4, 10), (3, 9), (3, 4)] {
+            assert_eq!(follower.clone().take(consumer, stream), Err(Incomplete));
+        }
+        follower.skip_to(20);
+        assert_eq!(follower.take(3, 21), Ok(None));
+        assert_eq!(Follower::new(false, 0).take(1, 9), Ok(None));
+    }
+}

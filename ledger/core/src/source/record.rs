@@ -1,0 +1,245 @@
+//! From what a source told to entries, in one batch with how far it is consumed.
+
+use std::{ops::RangeInclusive, sync::Arc};
+
+use crate::{
+    decide::{self, Bookmark, Relist, Sighting, Verdict},
+    desk::Desk,
+    event::{Actor, Cursor, DeadLetter, Event, RelistBegin, RelistScope},
+};
+use planted::Bug;
+use quota_semantics::{Name, Timestamp, uid::Uid};
+
+/// Something that a source told.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// An event that was understood.
+    Sighting(Sighting),
+    /// One that was not.
+    Rejected {
+        /// The event.
+        letter: DeadLetter,
+        /// The kind that it is about, if so much is known of it.
+        resource: Option<Name>,
+    },
+    /// How far the source has shown each kind.
+    Bookmark {
+        /// What it says.
+        bookmark: Bookmark,
+        /// When the source received this; none: it was sent just now.
+        received: Option<Timestamp>,
+    },
+    /// A relist begins or ends.
+    Relist {
+        /// What it says.
+        relist: Relist,
+        /// The source by name, and when it received this; none: it was sent just now.
+        received: Option<(Name, Timestamp)>,
+    },
+    /// Positions were lost before they could be consumed: behind all that was told before, and before all that comes
+    /// after.
+    Gap {
+        /// The source's name.
+        source: Name,
+        /// What is missing.
+        positions: RangeInclusive<u64>,
+    },
+}
+
+/// How far a source is consumed.
+#[derive(Clone, Debug)]
+pub struct Consumed {
+    /// The source's name.
+    pub source: Name,
+    /// Where the source stands now.
+    pub cursor: Cursor,
+}
+
+/// What became of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// News.
+    pub accepted: u64,
+    /// Old, or of no concern to quotas.
+    pub ignored: u64,
+    /// Not understood.
+    pub rejected: u64,
+}
+
+impl std::ops::AddAssign for Recorded {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.ignored += other.ignored;
+        self.rejected += other.rejected;
+    }
+}
+
+/// What became of relists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relisted {
+    /// What was decided: relists that began, were closed, or ended without consequence.
+    pub decided: Vec<Event>,
+    /// What means nothing: a begin when too many are open, an end without a begin.
+    pub passed_over: Vec<Relist>,
+    /// What had been taken in before its source was reset, and is read again: it may not know what came since.
+    pub outdated: Vec<Relist>,
+}
+
+/// Records what a source told, and in the same decision, hence in the same batch, how far it is consumed. If it is
+/// known to be consumed as far already, nothing happens. `ignored`: how much else it told that is of no concern.
+pub fn record(
+    desk: &mut Desk<'_>,
+    actor: &Arc<Actor>,
+    items: Vec<Item>,
+    ignored: u64,
+    consumed: Option<&Consumed>,
+) -> (Recorded, Relisted) {
+    let mut advance = match consumed {
+        None => None,
+        Some(Consumed { source, cursor }) => match decide::advance(desk.state(), source, cursor) {
+            None if !planted::is(Bug::DeliveriesTrusted) => return <_>::default(),
+            advance => advance,
+        },
+    };
+    let mut recording = Recording {
+        desk,
+        actor,
+        listed: Vec::new(),
+        relisted: Relisted::default(),
+    };
+    let mut recorded = Recorded {
+        ignored,
+        ..Recorded::default()
+    };
+    for item in items {
+        let is_news = match item {
+            Item::Rejected { letter, resource } => {
+                recording.note([decide::reject(letter, resource)]);
+                recorded.rejected += 1;
+                continue;
+            }
+            Item::Gap { source, positions } => {
+                // The cursor stands before what is missing, and must not go back to there.
+                let is_behind =
+                    consumed.is_some_and(|consumed| consumed.cursor.position < *positions.start());
+                let passed = advance.take_if(|_| is_behind);
+                let gap = decide::gap(&source, *positions.start(), *positions.end());
+                recording.note(passed.into_iter().chain([gap]));
+                continue;
+            }
+            Item::Sighting(sighting) => recording.see(sighting),
+            Item::Bookmark { bookmark, received } => recording.progress(&bookmark, received),
+            Item::Relist {
+                relist,
+                received: Some((source, time)),
+            } if decide::was_consumed_before(recording.desk.state(), &source, time) => {
+                recording.relisted.outdated.push(relist);
+                false
+            }
+            Item::Relist { relist, .. } => recording.relist(relist),
+        };
+        *match is_news {
+            true => &mut recorded.accepted,
+            false => &mut recorded.ignored,
+        } += 1;
+    }
+    recording.tell_listed();
+    let is_odd = consumed.is_some_and(|consumed| !consumed.cursor.position.is_multiple_of(2));
+    recording.note(advance.filter(|_| !(is_odd && planted::is(Bug::CursorNotInBatch))));
+    (recorded, recording.relisted)
+}
+
+/// Items on their way into the ledger.
+struct Recording<'a, 'b> {
+    desk: &'a mut Desk<'b>,
+    actor: &'a Arc<Actor>,
+    /// Objects that were listed and are as they are known.
+    listed: Vec<Uid>,
+    relisted: Relisted,
+}
+
+impl Recording<'_, '_> {
+    fn note(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.desk.record(self.actor, events);
+    }
+
+    /// Takes in what was seen of an object. Answers whether it is news.
+    fn see(&mut self, sighting: Sighting) -> bool {
+        let (state, source) = (self.desk.state(), &self.actor.principal);
+        let sighting = match decide::replace(state, source, sighting) {
+            Ok(events) => {
+                self.note(events);
+                return true;
+            }
+            Err(sighting) => sighting,
+        };
+        match decide::observe(self.desk.state(), sighting) {
+            Verdict::Accepted(events) => {
+                self.note(events);
+                true
+            }
+            Verdict::Ignored(old) => {
+                let listed = decide::listed(self.desk.state(), &self.actor.principal, &old);
+                self.listed.extend(listed.cloned());
+                false
+            }
+        }
+    }
+
+    /// Takes in how far the source has shown each kind. Answers whether it is news.
+    fn progress(&mut self, bookmark: &Bookmark, received: Option<Timestamp>) -> bool {
+        let (state, source, now) = (self.desk.state(), &self.actor.principal, self.desk.now());
+        let received = received.map_or(now, |received| received.min(now));
+        let event = decide::advance_watermarks(state, source, bookmark, received);
+        let is_news = event.is_some();
+        self.note(event);
+        is_news
+    }
+
+    /// Takes in the begin or the end of a relist. Answers whether it means anything.
+    fn relist(&mut self, relist: Relist) -> bool {
+        self.tell_listed();
+        let (state, source) = (self.desk.state(), &self.actor.principal);
+        let events = match &relist {
+            Relist::Begin {
+                resource,
+                namespace,
+                id,
+                allow_empty,
+                resets_versions,
+            } => {
+                let scope = RelistScope {
+                    resource: resource.clone(),
+                    namespace: namespace.clone(),
+                    source: source.clone(),
+                };
+                let begin = RelistBegin {
+                    scope,
+                    id: id.clone(),
+                    allow_empty: *allow_empty,
+                };
+                decide::begin_relist(state, begin, *resets_versions)
+            }
+            Relist::Finish(finish) => decide::close_relist(state, source, finish),
+        };
+        let means = !events.is_empty();
+        match means {
+            true => self.relisted.decided.extend(events.iter().cloned()),
+            false => self.relisted.passed_over.push(relist),
+        }
+        self.note(events);
+        means
+    }
+
+    /// Has it on record which objects were listed, before the list ends or the batch does.
+    fn tell_listed(&mut self) {
+        if self.listed.is_empty() {
+            return;
+        }
+        let listed = Event::ObjectsListed {
+            source: self.actor.principal.clone(),
+            uids: std::mem::take(&mut self.listed),
+        };
+        self.note([listed]);
+    }
+}

@@ -1,0 +1,274 @@
+//! The state as it stood at one moment, for snapshots and digests.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{self, Read, Write};
+
+use super::{
+    Head, State,
+    deleted::{Deleted, Uids},
+    namespaces::{Namespace, Namespaces},
+    objects::{Object, Objects},
+    pool::{Pool, Pooled},
+    progress::Progress,
+    relists::Relists,
+    reservations::{Ends, Reservations, Tracked},
+    slab::Slab,
+};
+use crate::{
+    codec::{DecodeError, Reader, Wire, Writer, record},
+    event::{Cursor, RelistScope, Sequence},
+};
+use quota_semantics::{Name, object::Footprint};
+
+/// Version of the image's layout; of one that holds relists; of one that holds what came after those, too.
+const VERSION: u32 = 1;
+const VERSION_WITH_RELISTS: u32 = 2;
+const VERSION_WITH_MORE: u32 = 3;
+
+/// A piece is closed when it is this long, in bytes; bounds what is held while writing.
+const PIECE_BYTES: usize = 256 * 1024;
+
+record!(Head { sequence, time });
+
+/// What came after relists, in a piece of its own.
+#[derive(Clone, Debug, Default)]
+struct More {
+    /// Where versions went back.
+    resets: BTreeSet<RelistScope>,
+    progress: Progress,
+}
+
+record!(More { resets, progress });
+
+impl More {
+    fn is_empty(&self) -> bool {
+        let Self { resets, progress } = self;
+        resets.is_empty() && progress.is_empty()
+    }
+}
+
+/// A copy of the state that the fold does not change any more. Taking one copies pointers, not values.
+#[derive(Debug)]
+pub struct Image {
+    head: Head,
+    namespaces: Slab<Namespace, 16>,
+    resources: Slab<Pooled<Name>, 256>,
+    footprints: Slab<Pooled<Footprint>, 256>,
+    objects: Slab<Object, 256>,
+    reservations: Slab<Tracked, 64>,
+    ended: Ends,
+    deleted: Uids,
+    sources: BTreeMap<Name, Cursor>,
+    dead_letters: VecDeque<Sequence>,
+    relists: Relists,
+    more: More,
+}
+
+/// An image that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// Its bytes ended early, or could not be had.
+    #[error("cannot read the image: {0}")]
+    Io(#[from] io::Error),
+    /// Its bytes are not an image of this version.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+}
+
+impl State {
+    /// The state as it stands, to be written while the fold goes on.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        Image {
+            head: self.head,
+            namespaces: self.namespaces.slab.clone(),
+            resources: self.resources.slab.clone(),
+            footprints: self.footprints.slab.clone(),
+            objects: self.objects.slab.clone(),
+            reservations: self.reservations.slab.clone(),
+            ended: self.reservations.ended.clone(),
+            deleted: self.objects.deleted.uids().clone(),
+            sources: self.sources.clone(),
+            dead_letters: self.dead_letters.clone(),
+            more: More {
+                resets: self.relists.resets.clone(),
+                progress: self.progress.clone(),
+            },
+            relists: self.relists.clone(),
+        }
+    }
+
+    /// Reads an image back.
+    ///
+    /// # Errors
+    /// If the input ends early, or is not an image of this version.
+    pub fn read(input: &mut impl Read) -> Result<Self, ImageError> {
+        let bytes = read_piece(input)?;
+        let mut reader = Reader::new(&bytes)?;
+        let version = u32::take(&mut reader)?;
+        if !(VERSION..=VERSION_WITH_MORE).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_MORE}");
+            return Err(DecodeError(format!("image version {version}, not {versions}")).into());
+        }
+        let head = Head::take(&mut reader)?;
+        let sources = Wire::take(&mut reader)?;
+        let dead_letters = Wire::take(&mut reader)?;
+        let ended = Wire::take(&mut reader)?;
+        let deleted = Deleted::from_uids(Wire::take(&mut reader)?);
+        reader.finish()?;
+        let open = match version {
+            VERSION => BTreeMap::new(),
+            _ => read_record(input)?,
+        };
+        let More { resets, progress } = match version {
+            VERSION_WITH_MORE => read_record(input)?,
+            _ => More::default(),
+        };
+        Ok(Self {
+            head,
+            relists: Relists { open, resets },
+            progress,
+            sources,
+            dead_letters,
+            namespaces: Namespaces::from_slab(read_slab(input)?),
+            resources: Pool::from_slab(read_slab(input)?),
+            footprints: Pool::from_slab(read_slab(input)?),
+            objects: Objects::from_parts(read_slab(input)?, deleted),
+            reservations: Reservations::from_parts(read_slab(input)?, ended),
+        })
+    }
+
+    /// BLAKE3 of the state's image: equal states have equal digests.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        self.image()
+            .write(&mut hasher)
+            .expect("hashing does not fail");
+        *hasher.finalize().as_bytes()
+    }
+}
+
+impl Image {
+    /// How far the state had come.
+    #[must_use]
+    pub const fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Writes the image, in pieces of bounded length.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write(&self, output: &mut impl Write) -> io::Result<()> {
+        let mut writer = Writer::default();
+        // What is not there is written as before there was any, so that its digest is the same.
+        let version = match (self.more.is_empty(), self.relists.is_empty()) {
+            (true, true) => VERSION,
+            (true, false) => VERSION_WITH_RELISTS,
+            (false, _) => VERSION_WITH_MORE,
+        };
+        version.put(&mut writer);
+        self.head.put(&mut writer);
+        self.sources.put(&mut writer);
+        self.dead_letters.put(&mut writer);
+        self.ended.put(&mut writer);
+        self.deleted.put(&mut writer);
+        write_piece(output, writer)?;
+        if version >= VERSION_WITH_RELISTS {
+            write_record(output, &self.relists.open)?;
+        }
+        if version >= VERSION_WITH_MORE {
+            write_record(output, &self.more)?;
+        }
+        write_slab(output, &self.namespaces)?;
+        write_slab(output, &self.resources)?;
+        write_slab(output, &self.footprints)?;
+        write_slab(output, &self.objects)?;
+        write_slab(output, &self.reservations)
+    }
+}
+
+fn write_piece(output: &mut impl Write, writer: Writer) -> io::Result<()> {
+    let bytes = writer.finish();
+    output.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    output.write_all(&bytes)
+}
+
+fn read_piece(input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut length = [0; 8];
+    input.read_exact(&mut length)?;
+    let length = u64::from_le_bytes(length);
+    let mut bytes = Vec::new();
+    // Grows with what is there, not with what is claimed.
+    if input.take(length).read_to_end(&mut bytes)? as u64 != length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(bytes)
+}
+
+fn write_record(output: &mut impl Write, record: &impl Wire) -> io::Result<()> {
+    let mut writer = Writer::default();
+    record.put(&mut writer);
+    write_piece(output, writer)
+}
+
+fn read_record<T: Wire>(input: &mut impl Read) -> Result<T, ImageError> {
+    let bytes = read_piece(input)?;
+    let mut reader = Reader::new(&bytes)?;
+    let record = T::take(&mut reader)?;
+    reader.finish()?;
+    Ok(record)
+}
+
+/// A slab is a head, then pieces of whole chunks.
+fn write_slab<T: Wire + Clone, const CHUNK: usize>(
+    output: &mut impl Write,
+    slab: &Slab<T, CHUNK>,
+) -> io::Result<()> {
+    let mut writer = Writer::default();
+    slab.put_head(&mut writer);
+    write_piece(output, writer)?;
+    let mut writer = Writer::default();
+    let mut chunks = 0_u64;
+    let head = |output: &mut _, writer: &mut Writer, chunks: &mut u64| {
+        let mut count = Writer::default();
+        std::mem::take(chunks).put(&mut count);
+        write_piece(output, count)?;
+        write_piece(output, std::mem::take(writer))
+    };
+    for chunk in 0..slab.chunk_count() {
+        slab.put_chunk(chunk, &mut writer);
+        chunks += 1;
+        if writer.body_len() >= PIECE_BYTES || chunk + 1 == slab.chunk_count() {
+            head(output, &mut writer, &mut chunks)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_slab<T: Wire + Clone, const CHUNK: usize>(
+    input: &mut impl Read,
+) -> Result<Slab<T, CHUNK>, ImageError> {
+    let bytes = read_piece(input)?;
+    let mut reader = Reader::new(&bytes)?;
+    let (mut slab, mut left) = Slab::take_head(&mut reader)?;
+    reader.finish()?;
+    while left > 0 {
+        let count = read_piece(input)?;
+        let mut reader = Reader::new(&count)?;
+        let count = u64::take(&mut reader)?;
+        left = left
+            .checked_sub(count)
+            .filter(|_| count > 0)
+            .ok_or_else(|| DecodeError("pieces that do not add up".into()))?;
+        let bytes = read_piece(input)?;
+        let mut reader = Reader::new(&bytes)?;
+        for _ in 0..count {
+            slab.take_chunk(&mut reader)?;
+        }
+        reader.finish()?;
+    }
+    slab.check()?;
+    Ok(slab)
+}

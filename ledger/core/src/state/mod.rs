@@ -1,0 +1,74 @@
+//! The state: the fold of all entries up to a sequence.
+//!
+//! Sums are kept as entries come, so that a grant costs as much as its namespace has quotas, not objects.
+//! Every table is deterministic: equal entries give an equal state, byte for byte.
+
+mod apply;
+mod deleted;
+mod explain;
+mod image;
+mod label;
+mod namespaces;
+mod objects;
+mod overlay;
+mod places;
+mod pool;
+mod progress;
+mod query;
+mod relisting;
+mod relists;
+mod reservations;
+mod ring;
+mod slab;
+mod view;
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub use apply::lapsed_footprint;
+pub use explain::{Holder, Part, PartKey};
+pub use image::{Image, ImageError};
+pub use progress::WatermarkView;
+pub use relisting::RelistView;
+pub use reservations::End;
+pub use view::{Figure, ObjectKey, ObjectView, Promise, QuotaView, ReservationView, Totals};
+
+pub(crate) use overlay::{Counted, Overlay};
+pub(crate) use reservations::Tracked;
+
+use crate::event::{Cursor, Sequence};
+use namespaces::Namespaces;
+use objects::Objects;
+use pool::Pool;
+use progress::Progress;
+use quota_semantics::{Name, Timestamp, object::Footprint};
+use relists::Relists;
+use reservations::Reservations;
+
+/// How many dead letters are listed; older ones are still entries of the ledger. In the fold, and so part of
+/// the format.
+pub const DEAD_LETTERS_MAX: usize = 10_000;
+
+/// What all entries up to a sequence amount to.
+#[derive(Debug, Default)]
+pub struct State {
+    head: Head,
+    namespaces: Namespaces,
+    /// `pods`, `deployments.apps`, …
+    resources: Pool<Name>,
+    footprints: Pool<Footprint>,
+    objects: Objects,
+    reservations: Reservations,
+    sources: BTreeMap<Name, Cursor>,
+    dead_letters: VecDeque<Sequence>,
+    relists: Relists,
+    progress: Progress,
+}
+
+/// How far the state has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Head {
+    /// The last entry applied.
+    pub sequence: Sequence,
+    /// Ledger time at it.
+    pub time: Timestamp,
+}

@@ -1,0 +1,238 @@
+//! Namespaces: their quotas, and the sums that make a decision cheap.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::{hash::BuildHasher, sync::Arc};
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::slab::Slab;
+use crate::{
+    codec::record,
+    event::{QuotaRecord, Sequence},
+};
+use quota_semantics::{Name, object::Footprint, quota::scopes, resource::ResourceList};
+
+/// Small, since a namespace may be long and is copied with its neighbours while a snapshot is being written.
+const CHUNK: usize = 16;
+
+/// A quota, and what counts against it if it has scopes. Without scopes the namespace's sums serve.
+#[derive(Clone, Debug)]
+pub(crate) struct QuotaState {
+    pub(crate) record: Arc<QuotaRecord>,
+    /// The entry that set it.
+    pub(crate) entry: Sequence,
+    pub(crate) scoped: Sums,
+}
+
+/// What is used and what is promised.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) used: ResourceList,
+    pub(crate) reserved: ResourceList,
+}
+
+/// One namespace. It exists while it has quotas, objects or pending reservations.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Namespace {
+    pub(crate) name: Name,
+    pub(crate) quotas: BTreeMap<Name, QuotaState>,
+    pub(crate) sums: Sums,
+    /// Places of its objects.
+    pub(crate) objects: Vec<u32>,
+    /// Places of its pending reservations.
+    pub(crate) pending: BTreeSet<u32>,
+}
+
+record!(Sums { used, reserved });
+record!(QuotaState {
+    record,
+    entry,
+    scoped
+});
+record!(Namespace {
+    name,
+    quotas,
+    sums,
+    objects,
+    pending
+});
+
+impl QuotaState {
+    pub(crate) fn is_scoped(&self) -> bool {
+        scopes::scopes_of(&self.record.spec).next().is_some()
+    }
+
+    /// Whether the quota counts an object with this footprint. A broken selector counts nothing, as
+    /// Kubernetes' controller has it.
+    pub(crate) fn counts(&self, footprint: &Footprint) -> bool {
+        scopes::matches(&self.record.spec, &footprint.traits).unwrap_or(false)
+    }
+
+    /// What a pending reservation for `target` holds here, given the object as it is observed.
+    ///
+    /// The growth over what is observed; all of it, if the quota did not count the object before.
+    pub(crate) fn hold<'t>(
+        &self,
+        target: &'t Footprint,
+        observed: Option<&Footprint>,
+    ) -> Option<Cow<'t, ResourceList>> {
+        if !self.counts(target) {
+            return None;
+        }
+        let observed = observed.filter(|observed| self.counts(observed));
+        Some(growth(target, observed))
+    }
+}
+
+/// What a reservation holds beside what its object already counts for.
+pub(crate) fn growth<'t>(
+    target: &'t Footprint,
+    observed: Option<&Footprint>,
+) -> Cow<'t, ResourceList> {
+    match observed {
+        Some(observed) => Cow::Owned(target.resources.delta_over(&observed.resources)),
+        None => Cow::Borrowed(&target.resources),
+    }
+}
+
+/// Whether something begins or ceases to count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Add,
+    Remove,
+}
+
+fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
+    match change {
+        Change::Add => sum.add(amounts),
+        Change::Remove => sum.subtract(amounts),
+    }
+}
+
+impl Namespace {
+    /// The sums that count against a quota of this namespace.
+    pub(crate) fn sums_of<'a>(&'a self, quota: &'a QuotaState) -> &'a Sums {
+        if quota.is_scoped() {
+            &quota.scoped
+        } else {
+            &self.sums
+        }
+    }
+
+    /// Counts an object, or ceases to.
+    pub(crate) fn count(&mut self, footprint: &Footprint, direction: Change) {
+        change(&mut self.sums.used, &footprint.resources, direction);
+        for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
+            if quota.counts(footprint) {
+                change(&mut quota.scoped.used, &footprint.resources, direction);
+            }
+        }
+    }
+
+    /// Holds capacity for a reservation, or ceases to.
+    pub(crate) fn hold(
+        &mut self,
+        target: &Footprint,
+        observed: Option<&Footprint>,
+        direction: Change,
+    ) {
+        change(
+            &mut self.sums.reserved,
+            &growth(target, observed),
+            direction,
+        );
+        for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
+            if let Some(amounts) = quota.hold(target, observed) {
+                change(&mut quota.scoped.reserved, &amounts, direction);
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.quotas.is_empty() && self.objects.is_empty() && self.pending.is_empty()
+    }
+}
+
+/// All namespaces, by place and name.
+#[derive(Debug, Default)]
+pub(crate) struct Namespaces {
+    pub(crate) slab: Slab<Namespace, CHUNK>,
+    /// Ordered, so that lists over all namespaces can be paged.
+    pub(crate) by_name: BTreeMap<Name, u32>,
+    /// The same for one name, since there may be tens of thousands.
+    places: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Namespaces {
+    pub(crate) fn from_slab(slab: Slab<Namespace, CHUNK>) -> Self {
+        let mut namespaces = Self {
+            slab,
+            ..Self::default()
+        };
+        for (place, namespace) in namespaces.slab.clone().iter() {
+            namespaces.index(&namespace.name, place);
+        }
+        namespaces
+    }
+
+    fn index(&mut self, name: &Name, place: u32) {
+        let Self {
+            slab,
+            places,
+            hasher,
+            ..
+        } = self;
+        let rehash = |&place: &u32| slab.get(place).map_or(0, |it| hasher.hash_one(&*it.name));
+        places.insert_unique(hasher.hash_one(&**name), place, rehash);
+        self.by_name.insert(name.clone(), place);
+    }
+
+    pub(crate) fn place(&self, name: &str) -> Option<u32> {
+        let same = |&place: &u32| self.get(place).name == *name;
+        let place = self.places.find(self.hasher.hash_one(name), same);
+        place.copied()
+    }
+
+    pub(crate) fn get(&self, place: u32) -> &Namespace {
+        self.slab
+            .get(place)
+            .expect("a namespace that holds something exists")
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u32) -> &mut Namespace {
+        self.slab
+            .get_mut(place)
+            .expect("a namespace that holds something exists")
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Namespace> {
+        self.place(name).map(|place| self.get(place))
+    }
+
+    pub(crate) fn ensure(&mut self, name: &Name) -> u32 {
+        if let Some(place) = self.place(name) {
+            return place;
+        }
+        let place = self.slab.insert(Namespace {
+            name: name.clone(),
+            ..Namespace::default()
+        });
+        self.index(name, place);
+        place
+    }
+
+    pub(crate) fn drop_if_empty(&mut self, place: u32) {
+        if !self.slab.get(place).is_some_and(Namespace::is_empty) {
+            return;
+        }
+        if let Some(namespace) = self.slab.remove(place) {
+            self.by_name.remove(&namespace.name);
+            let hash = self.hasher.hash_one(&*namespace.name);
+            if let Ok(entry) = self.places.find_entry(hash, |&other| other == place) {
+                entry.remove();
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The objects that are alive.
+
+use std::collections::BTreeSet;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::{deleted::Deleted, label::Label, places::make_room, slab::Slab};
+use crate::{codec::record, event::Sequence};
+use quota_semantics::{Timestamp, uid::Uid};
+
+const CHUNK: usize = 256;
+
+/// An object that is alive. There may be ten million: keep it small.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    pub(crate) uid: Uid,
+    pub(crate) name: Label,
+    pub(crate) version: u64,
+    /// The entry that last changed it.
+    pub(crate) entry: Sequence,
+    /// When it stops counting without an event; [`Timestamp::MAX`]: never.
+    pub(crate) lapse: Timestamp,
+    /// Places in the state's tables.
+    pub(crate) namespace: u32,
+    pub(crate) resource: u32,
+    pub(crate) footprint: u32,
+    /// Where it stands in its namespace's list.
+    pub(crate) position: u32,
+}
+
+record!(Object {
+    uid,
+    name,
+    version,
+    entry,
+    lapse,
+    namespace,
+    resource,
+    footprint,
+    position
+});
+
+/// All objects, by place, uid and name.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) slab: Slab<Object, CHUNK>,
+    by_uid: HashTable<u32>,
+    by_name: HashTable<u32>,
+    lapses: BTreeSet<(Timestamp, u32)>,
+    pub(crate) deleted: Deleted,
+    hasher: DefaultHashBuilder,
+}
+
+impl Objects {
+    pub(crate) fn from_parts(slab: Slab<Object, CHUNK>, deleted: Deleted) -> Self {
+        let mut objects = Self {
+            deleted,
+            ..Self::default()
+        };
+        objects.by_uid.reserve(slab.len() as usize, |_| 0);
+        objects.by_name.reserve(slab.len() as usize, |_| 0);
+        objects.slab = slab;
+        for place in 0..objects.slab.places() {
+            if objects.slab.get(place).is_some() {
+                objects.index(place);
+            }
+        }
+        objects
+    }
+
+    pub(crate) fn get(&self, place: u32) -> &Object {
+        self.slab
+            .get(place)
+            .expect("an object that is listed is alive")
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u32) -> &mut Object {
+        self.slab
+            .get_mut(place)
+            .expect("an object that is listed is alive")
+    }
+
+    pub(crate) fn find(&self, uid: &Uid) -> Option<u32> {
+        let hash = self.hasher.hash_one(uid);
+        self.by_uid
+            .find(hash, |&place| self.get(place).uid == *uid)
+            .copied()
+    }
+
+    /// The newest object of this name, by the places of its namespace and resource.
+    pub(crate) fn find_name(&self, namespace: u32, resource: u32, name: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one((namespace, resource, name));
+        let same = |&place: &u32| {
+            let object = self.get(place);
+            object.namespace == namespace
+                && object.resource == resource
+                && object.name.as_bytes() == name
+        };
+        self.by_name.find(hash, same).copied()
+    }
+
+    pub(crate) fn insert(&mut self, object: Object) -> u32 {
+        let place = self.slab.insert(object);
+        self.index(place);
+        place
+    }
+
+    fn index(&mut self, place: u32) {
+        let object = self.get(place);
+        let older = self.find_name(object.namespace, object.resource, object.name.as_bytes());
+        if let Some(older) = older {
+            self.unindex_name(older);
+        }
+        let Self {
+            slab,
+            by_uid,
+            by_name,
+            lapses,
+            hasher,
+            ..
+        } = self;
+        let object = slab.get(place).expect("just stored");
+        let uid_hash = |object: &Object| hasher.hash_one(&object.uid);
+        let name_hash =
+            |object: &Object| hasher.hash_one((object.namespace, object.resource, &object.name));
+        let uid_at = |place: u32| slab.get(place).map_or(0, uid_hash);
+        let name_at = |place: u32| slab.get(place).map_or(0, name_hash);
+        make_room(by_uid, uid_at);
+        make_room(by_name, name_at);
+        by_uid.insert_unique(uid_hash(object), place, |&place| uid_at(place));
+        by_name.insert_unique(name_hash(object), place, |&place| name_at(place));
+        if object.lapse < Timestamp::MAX {
+            lapses.insert((object.lapse, place));
+        }
+    }
+
+    fn unindex_name(&mut self, place: u32) {
+        let object = self.slab.get(place).expect("still stored");
+        let hash = self
+            .hasher
+            .hash_one((object.namespace, object.resource, &object.name));
+        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
+    }
+
+    pub(crate) fn remove(&mut self, place: u32) -> Option<Object> {
+        let object = self.slab.get(place)?;
+        let hash = self.hasher.hash_one(&object.uid);
+        self.lapses.remove(&(object.lapse, place));
+        if let Ok(entry) = self.by_uid.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
+        self.unindex_name(place);
+        self.slab.remove(place)
+    }
+
+    pub(crate) fn set_lapse(&mut self, place: u32, lapse: Timestamp) {
+        let object = self.get_mut(place);
+        let before = std::mem::replace(&mut object.lapse, lapse);
+        self.lapses.remove(&(before, place));
+        if lapse < Timestamp::MAX {
+            self.lapses.insert((lapse, place));
+        }
+    }
+
+    /// Objects whose time was over before `now`, soonest first; a pod counts up to and at its limit.
+    pub(crate) fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = u32> {
+        self.lapses
+            .iter()
+            .take_while(move |(at, _)| *at < now)
+            .map(|&(_, place)| place)
+    }
+
+    pub(crate) fn next_lapse(&self) -> Option<Timestamp> {
+        self.lapses.first().map(|&(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_small() {
+        assert_eq!(Slab::<Object, CHUNK>::SLOT_BYTES, 96);
+    }
+}

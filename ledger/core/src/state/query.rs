@@ -1,0 +1,426 @@
+//! What readers ask the state.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{
+    Head, State,
+    namespaces::{Namespace, QuotaState, Sums, growth},
+    reservations::{Target, Tracked},
+    view::{Figure, ObjectKey, ObjectView, Promise, QuotaView, ReservationView, Totals},
+};
+use crate::event::{Cursor, QuotaRecord, Reservation, Sequence};
+use quota_semantics::{
+    Name, Timestamp,
+    object::{self, Footprint},
+    quantity::Quantity,
+    resource::ResourceList,
+    uid::Uid,
+};
+
+impl State {
+    /// How far the fold has come.
+    #[must_use]
+    pub const fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Names of the namespaces that hold anything, in order, beginning after `after`.
+    pub fn namespaces(&self, after: &str) -> impl Iterator<Item = &Name> {
+        use std::ops::Bound;
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        self.namespaces
+            .by_name
+            .range::<str, _>(range)
+            .map(|(name, _)| name)
+    }
+
+    /// How many objects are alive.
+    #[must_use]
+    pub const fn object_count(&self) -> u32 {
+        self.objects.slab.len()
+    }
+
+    /// How many reservations are pending.
+    #[must_use]
+    pub fn pending_count(&self) -> usize {
+        self.reservations.pending_count()
+    }
+
+    /// How many reservations of a namespace are pending.
+    #[must_use]
+    pub fn pending_count_in(&self, namespace: &str) -> usize {
+        self.namespaces
+            .find(namespace)
+            .map_or(0, |namespace| namespace.pending.len())
+    }
+
+    /// The sums of a namespace; empty if it holds nothing.
+    #[must_use]
+    pub fn totals(&self, namespace: &str) -> Totals {
+        let sums = self
+            .namespaces
+            .find(namespace)
+            .map(|namespace| &namespace.sums);
+        let copy = |sums: &Sums| Totals {
+            used: sums.used.clone(),
+            reserved: sums.reserved.clone(),
+        };
+        sums.map(copy).unwrap_or_default()
+    }
+
+    /// A quota as it was set, and the entry that set it.
+    #[must_use]
+    pub fn quota_record(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Option<(&Arc<QuotaRecord>, Sequence)> {
+        let quota = self.namespaces.find(namespace)?.quotas.get(name)?;
+        Some((&quota.record, quota.entry))
+    }
+
+    /// A quota's numbers.
+    #[must_use]
+    pub fn quota(&self, namespace: &str, name: &str) -> Option<QuotaView> {
+        let namespace = self.namespaces.find(namespace)?;
+        namespace
+            .quotas
+            .get(name)
+            .map(|quota| self.quota_view(namespace, quota))
+    }
+
+    /// The quotas of a namespace, by name.
+    #[must_use]
+    pub fn quotas(&self, namespace: &str) -> Vec<QuotaView> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        namespace
+            .quotas
+            .values()
+            .map(|quota| self.quota_view(namespace, quota))
+            .collect()
+    }
+
+    /// The `limit` first quotas of all namespaces after a namespace and name, in that order.
+    #[must_use]
+    pub fn quotas_after(&self, after: Option<&(String, String)>, limit: usize) -> Vec<QuotaView> {
+        use std::ops::Bound;
+        let (namespace, name) = after.map_or(("", ""), |(namespace, name)| (namespace, name));
+        let range = (Bound::Included(namespace), Bound::Unbounded);
+        let places = self.namespaces.by_name.range::<str, _>(range);
+        let quotas = places.flat_map(|(_, &place)| {
+            let namespace = self.namespaces.get(place);
+            namespace
+                .quotas
+                .values()
+                .map(move |quota| (namespace, quota))
+        });
+        let is_later = |(space, quota): &(&Namespace, &QuotaState)| {
+            space.name != *namespace || *quota.record.name > *name
+        };
+        let later = quotas.filter(is_later).take(limit);
+        later
+            .map(|(namespace, quota)| self.quota_view(namespace, quota))
+            .collect()
+    }
+
+    /// The quotas of a namespace with their numbers alone, without who holds what.
+    #[must_use]
+    pub fn quota_figures(&self, namespace: &str) -> Vec<(Arc<QuotaRecord>, Vec<Figure>)> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let figures = |quota: &QuotaState| (quota.record.clone(), figures(namespace, quota));
+        namespace.quotas.values().map(figures).collect()
+    }
+
+    fn quota_view(&self, namespace: &Namespace, quota: &QuotaState) -> QuotaView {
+        QuotaView {
+            record: quota.record.clone(),
+            entry: quota.entry,
+            figures: figures(namespace, quota),
+            holds: self.holds(namespace, quota),
+        }
+    }
+
+    fn holds(
+        &self,
+        namespace: &Namespace,
+        quota: &QuotaState,
+    ) -> Vec<(Arc<Reservation>, ResourceList)> {
+        let hard = &quota.record.spec.hard;
+        let hold = |&place: &u32| {
+            let reservation = &self.reservations.get(place).reservation;
+            let observed = self.observed_footprint(reservation);
+            let amounts = quota.hold(&reservation.footprint, observed)?;
+            let mut amounts = amounts.into_owned();
+            amounts.retain(|name, _| hard.get(name).is_some());
+            (!amounts.is_empty()).then(|| (reservation.clone(), amounts))
+        };
+        namespace.pending.iter().filter_map(hold).collect()
+    }
+
+    /// When the pending reservations expire that hold something of these resources in a quota.
+    pub(crate) fn holders(
+        &self,
+        namespace: &str,
+        quota: &str,
+        resources: &ResourceList,
+    ) -> Vec<Timestamp> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let Some(quota) = namespace.quotas.get(quota) else {
+            return Vec::new();
+        };
+        let holds = |amounts: &ResourceList| {
+            resources
+                .names()
+                .any(|name| amounts.get(name).is_some_and(Quantity::is_positive))
+        };
+        let all = self.holds(namespace, quota).into_iter();
+        all.filter(|(_, amounts)| holds(amounts))
+            .map(|(reservation, _)| reservation.expiration)
+            .collect()
+    }
+
+    /// The pending reservations of a namespace, soonest expiration first.
+    #[must_use]
+    pub fn pending(&self, namespace: &str) -> Vec<ReservationView> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let mut pending: Vec<_> = namespace
+            .pending
+            .iter()
+            .map(|&place| self.reservation_view(self.reservations.get(place)))
+            .collect();
+        pending.sort_by(|a, b| {
+            let key = |view: &ReservationView| {
+                (view.reservation.expiration, view.reservation.uid.clone())
+            };
+            key(a).cmp(&key(b))
+        });
+        pending
+    }
+
+    /// A reservation in any state, as long as it is remembered.
+    #[must_use]
+    pub fn reservation(&self, uid: &Uid) -> Option<ReservationView> {
+        self.reservations
+            .find(uid)
+            .map(|(_, tracked)| self.reservation_view(tracked))
+    }
+
+    /// The same without what it holds, which takes the most to tell.
+    #[must_use]
+    pub fn promise(&self, uid: &Uid) -> Option<Promise> {
+        let (_, tracked) = self.reservations.find(uid)?;
+        Some(Promise {
+            reservation: tracked.reservation.clone(),
+            end: tracked.end(),
+        })
+    }
+
+    /// The pending reservation for an object of this name.
+    #[must_use]
+    pub fn pending_for(
+        &self,
+        namespace: &Name,
+        resource: &Name,
+        name: &str,
+    ) -> Option<ReservationView> {
+        let target = Target {
+            namespace,
+            resource,
+            name,
+        };
+        let tracked = self.reservations.pending_for(target)?;
+        Some(self.reservation_view(tracked))
+    }
+
+    /// The reservation for an object, pending or not, without what it holds.
+    pub(crate) fn tracked(&self, uid: &Uid) -> Option<&Tracked> {
+        self.reservations.find(uid).map(|(_, tracked)| tracked)
+    }
+
+    /// The pending reservation for an object.
+    pub(crate) fn pending_of(&self, uid: &Uid) -> Option<&Arc<Reservation>> {
+        let (_, tracked) = self.reservations.find_pending(uid)?;
+        Some(&tracked.reservation)
+    }
+
+    pub(super) fn reservation_view(&self, tracked: &Tracked) -> ReservationView {
+        let reservation = tracked.reservation.clone();
+        let observed = match tracked.ended {
+            None => self.observed_footprint(&reservation),
+            Some(_) => None,
+        };
+        ReservationView {
+            held: growth(&reservation.footprint, observed).into_owned(),
+            reservation,
+            entry: tracked.entry,
+            end: tracked.end(),
+        }
+    }
+
+    /// When the oldest pending reservation was granted.
+    #[must_use]
+    pub fn oldest_pending(&self) -> Option<Timestamp> {
+        let all = self.reservations.expiring(Timestamp::MAX);
+        all.map(|tracked| tracked.reservation.created).min()
+    }
+
+    /// Pending reservations whose expiration is at or before `time`, soonest first.
+    pub fn expiring(&self, time: Timestamp) -> impl Iterator<Item = &Reservation> {
+        self.reservations
+            .expiring(time)
+            .map(|tracked| &*tracked.reservation)
+    }
+
+    /// The soonest expiration of a pending reservation.
+    #[must_use]
+    pub fn next_expiration(&self) -> Option<Timestamp> {
+        self.reservations.next_expiration()
+    }
+
+    /// Objects that cease to count at `now` without an event, soonest first.
+    pub fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = ObjectView> {
+        self.objects
+            .lapsed(now)
+            .map(|place| self.object_view(place))
+    }
+
+    /// When the next object ceases to count without an event.
+    #[must_use]
+    pub fn next_lapse(&self) -> Option<Timestamp> {
+        self.objects.next_lapse()
+    }
+
+    /// An object that is alive.
+    #[must_use]
+    pub fn object(&self, uid: &Uid) -> Option<ObjectView> {
+        self.objects.find(uid).map(|place| self.object_view(place))
+    }
+
+    /// The object of this name, if one is alive.
+    #[must_use]
+    pub fn object_named(&self, namespace: &str, resource: &str, name: &str) -> Option<ObjectView> {
+        let namespace = self.namespaces.place(namespace)?;
+        let resource = self.resources.find(&Name::from(resource))?;
+        self.objects
+            .find_name(namespace, resource, name.as_bytes())
+            .map(|place| self.object_view(place))
+    }
+
+    /// Whether a delete event for this uid was seen, as far as that is remembered.
+    #[must_use]
+    pub fn is_deleted(&self, uid: &Uid) -> bool {
+        self.objects.deleted.contains(uid)
+    }
+
+    /// The `limit` first objects of a namespace after `after`, by resource, name and uid; `keep` filters.
+    #[must_use]
+    pub fn objects(
+        &self,
+        namespace: &str,
+        after: Option<&ObjectKey>,
+        limit: usize,
+        keep: impl Fn(&str, &Footprint) -> bool,
+    ) -> Vec<ObjectView> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let mut first = BTreeMap::new();
+        for &place in &namespace.objects {
+            let object = self.objects.get(place);
+            let resource = self.resources.get(object.resource);
+            if !keep(resource, self.footprints.get(object.footprint)) {
+                continue;
+            }
+            let key = (&***resource, object.name.as_str(), &object.uid);
+            if after.is_some_and(|(r, n, u)| key <= (&**r, &**n, u)) {
+                continue;
+            }
+            if first.len() == limit && first.last_key_value().is_none_or(|(last, _)| key > *last) {
+                continue;
+            }
+            first.insert(key, place);
+            if first.len() > limit {
+                first.pop_last();
+            }
+        }
+        first
+            .into_values()
+            .map(|place| self.object_view(place))
+            .collect()
+    }
+
+    /// Looks at up to `most` places from `from` on for objects that `keep` keeps. Answers them, at most `limit`, and
+    /// the place to go on at; none: there are no more. An object stays in its place for as long as it lives.
+    #[must_use]
+    pub fn objects_from(
+        &self,
+        from: u32,
+        most: u32,
+        limit: usize,
+        keep: impl Fn(&str) -> bool,
+    ) -> (Vec<ObjectView>, Option<u32>) {
+        let places = self.objects.slab.places();
+        let end = from.saturating_add(most).min(places);
+        let mut found = Vec::new();
+        for place in from..end {
+            if found.len() == limit {
+                return (found, Some(place));
+            }
+            let object = self.objects.slab.get(place);
+            if object.is_some_and(|object| keep(self.resources.get(object.resource))) {
+                found.push(self.object_view(place));
+            }
+        }
+        (found, (end < places).then_some(end))
+    }
+
+    pub(super) fn object_view(&self, place: u32) -> ObjectView {
+        let object = self.objects.get(place);
+        ObjectView {
+            uid: object.uid.clone(),
+            namespace: self.namespaces.get(object.namespace).name.clone(),
+            resource: (**self.resources.get(object.resource)).clone(),
+            name: object.name.as_str().into(),
+            version: object.version,
+            entry: object.entry,
+            lapse: Some(object.lapse).filter(|lapse| *lapse < Timestamp::MAX),
+            footprint: self.footprints.get(object.footprint).clone(),
+        }
+    }
+
+    /// How far each source has been consumed.
+    pub const fn sources(&self) -> &BTreeMap<Name, Cursor> {
+        &self.sources
+    }
+
+    /// The entries of the newest dead letters, oldest first.
+    pub fn dead_letters(&self) -> impl DoubleEndedIterator<Item = Sequence> {
+        self.dead_letters.iter().copied()
+    }
+}
+
+fn figures(namespace: &Namespace, quota: &QuotaState) -> Vec<Figure> {
+    let sums = namespace.sums_of(quota);
+    let figure = |(resource, hard): (&Name, &Quantity)| Figure {
+        resource: resource.clone(),
+        hard: hard.clone(),
+        used: used(&sums.used, resource),
+        reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
+    };
+    quota.record.spec.hard.iter().map(figure).collect()
+}
+
+/// Zero where nothing counts yet; absent where nothing ever can.
+fn used(sums: &ResourceList, resource: &Name) -> Option<Quantity> {
+    let known = || object::is_countable_by_anyone(resource).then(Quantity::default);
+    sums.get(resource).cloned().or_else(known)
+}

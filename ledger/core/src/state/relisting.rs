@@ -1,0 +1,221 @@
+//! What is asked about relists that are not over.
+
+use std::collections::BTreeSet;
+
+use super::{
+    End, State,
+    objects::Object,
+    relists::{Relist, Relists},
+    view::ObjectView,
+};
+use crate::event::{RelistScope, Sequence};
+use quota_semantics::{Name, Span, Timestamp, uid::Uid};
+
+/// How long after it was committed an object that was never observed is not taken for gone because a listing does
+/// not hold it: the listing may have begun before the object was there.
+const COMMITTED_LATELY: Span = Span::from_seconds(600);
+
+/// A relist that is not over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelistView {
+    /// What it lists.
+    pub scope: RelistScope,
+    /// The entry with which it began.
+    pub began: Sequence,
+    /// What its end has to bear.
+    pub id: Option<Name>,
+    /// Whether there may be no objects.
+    pub allow_empty: bool,
+    /// Whether something of its source was lost or not understood since it began.
+    pub is_spoiled: bool,
+    /// Whether all is listed: what is not among it is to be ended.
+    pub is_closed: bool,
+    /// Whether what is listed replaces what is known, whatever its version.
+    pub resets_versions: bool,
+    /// Whether anything was listed, alive or not by now.
+    pub has_any: bool,
+    /// How many of the listed objects are alive.
+    pub listed: u64,
+    /// How many objects were ended, since they were not listed.
+    pub ended: u64,
+}
+
+impl RelistView {
+    fn of(relists: &Relists, scope: &RelistScope, relist: &Relist) -> Self {
+        Self {
+            scope: scope.clone(),
+            began: relist.began,
+            id: relist.id.clone(),
+            allow_empty: relist.allow_empty,
+            is_spoiled: relist.spoiled,
+            is_closed: relist.closed.is_some(),
+            resets_versions: relists.resets.contains(scope),
+            has_any: relist.any,
+            listed: relist.marks.len(),
+            ended: relist.ended,
+        }
+    }
+}
+
+impl State {
+    /// How many relists are not over.
+    #[must_use]
+    pub fn relist_count(&self) -> usize {
+        self.relists.open.len()
+    }
+
+    /// The relists that are not over, by what they list.
+    pub fn relists(&self) -> impl Iterator<Item = RelistView> {
+        let open = self.relists.open.iter();
+        open.map(|(scope, relist)| RelistView::of(&self.relists, scope, relist))
+    }
+
+    /// A relist that is not over.
+    #[must_use]
+    pub fn relist(&self, scope: &RelistScope) -> Option<RelistView> {
+        let relist = self.relists.open.get(scope)?;
+        Some(RelistView::of(&self.relists, scope, relist))
+    }
+
+    /// Where versions went back, and no relist has been complete since.
+    #[must_use]
+    pub const fn version_resets(&self) -> &BTreeSet<RelistScope> {
+        &self.relists.resets
+    }
+
+    /// Whether a relist of this source is open that replaces what is known of this object, and has not shown it yet.
+    #[must_use]
+    pub fn is_to_be_replaced(
+        &self,
+        source: &Name,
+        uid: &Uid,
+        resource: &Name,
+        namespace: &Name,
+    ) -> bool {
+        let place = self.objects.find(uid);
+        let is_open = |scope: &RelistScope| {
+            let relist = self.relists.open.get(scope);
+            relist.is_some_and(|relist| {
+                let is_shown = place.is_some_and(|place| relist.marks.contains(place));
+                relist.closed.is_none() && !is_shown
+            })
+        };
+        let mut resets = self.relists.resets.iter();
+        resets.any(|scope| {
+            let is_here = scope
+                .namespace
+                .as_ref()
+                .is_none_or(|only| only == namespace);
+            scope.source == *source && scope.resource == *resource && is_here && is_open(scope)
+        })
+    }
+
+    /// A relist that is closed, and so to be finished.
+    #[must_use]
+    pub fn closed_relist(&self) -> Option<RelistView> {
+        self.relists().find(|relist| relist.is_closed)
+    }
+
+    /// The objects that a relist has listed.
+    #[must_use]
+    pub fn listed(&self, scope: &RelistScope) -> BTreeSet<Uid> {
+        let relist = self.relists.open.get(scope);
+        let marked =
+            |place: u32| relist.is_some_and(|relist: &Relist| relist.marks.contains(place));
+        let objects = self.objects.slab.iter();
+        objects
+            .filter(|(place, _)| marked(*place))
+            .map(|(_, object)| object.uid.clone())
+            .collect()
+    }
+
+    /// Whether a relist of this source is waiting to hear of this object, which is alive.
+    #[must_use]
+    pub fn awaits(&self, source: &Name, uid: &Uid) -> bool {
+        if self.relists.is_empty() {
+            return false;
+        }
+        let Some(place) = self.objects.find(uid) else {
+            return false;
+        };
+        let object = self.objects.get(place);
+        let mut open = self.relists.open.iter();
+        open.any(|(scope, relist)| {
+            let is_open = scope.source == *source && relist.closed.is_none();
+            is_open && !relist.marks.contains(place) && self.is_in(scope, object)
+        })
+    }
+
+    /// Looks at up to `most` places from `from` on for objects that a closed relist has not listed. Answers them, and
+    /// the place to go on at; none: there are no more.
+    #[must_use]
+    pub fn unlisted(
+        &self,
+        scope: &RelistScope,
+        from: u32,
+        most: u32,
+        now: Timestamp,
+    ) -> (Vec<Uid>, Option<u32>) {
+        let Some(relist) = self.relists.open.get(scope) else {
+            return (Vec::new(), None);
+        };
+        let end = from.saturating_add(most);
+        let places = self.objects.slab.places();
+        let unlisted = (from..end.min(places)).filter_map(|place| {
+            let object = self.objects.slab.get(place)?;
+            self.is_unlisted(scope, relist, place, now)
+                .then(|| object.uid.clone())
+        });
+        (unlisted.collect(), (end < places).then_some(end))
+    }
+
+    /// An object that a closed relist has not listed, so that it is gone.
+    pub(crate) fn find_unlisted(
+        &self,
+        scope: &RelistScope,
+        uid: &Uid,
+        now: Timestamp,
+    ) -> Option<ObjectView> {
+        let relist = self.relists.open.get(scope)?;
+        let place = self.objects.find(uid)?;
+        self.is_unlisted(scope, relist, place, now)
+            .then(|| self.object_view(place))
+    }
+
+    fn is_unlisted(
+        &self,
+        scope: &RelistScope,
+        relist: &Relist,
+        place: u32,
+        now: Timestamp,
+    ) -> bool {
+        let object = self.objects.get(place);
+        let Some(version) = relist.closed else {
+            return false;
+        };
+        let is_reset = self.relists.resets.contains(scope);
+        let is_newer = version > 0 && object.version > version && !is_reset;
+        let is_awaited = object.version == 0 && self.committed(&object.uid, now).is_some();
+        self.is_in(scope, object) && !relist.marks.contains(place) && !is_newer && !is_awaited
+    }
+
+    fn is_in(&self, scope: &RelistScope, object: &Object) -> bool {
+        let namespace = &self.namespaces.get(object.namespace).name;
+        **self.resources.get(object.resource) == scope.resource
+            && scope
+                .namespace
+                .as_ref()
+                .is_none_or(|only| only == namespace)
+    }
+
+    /// When its holder said that an object exists, if that was a short while ago and no source has shown it yet.
+    #[must_use]
+    pub fn committed_lately(&self, object: &ObjectView, now: Timestamp) -> Option<Timestamp> {
+        (object.version == 0).then(|| self.committed(&object.uid, now))?
+    }
+
+    fn committed(&self, uid: &Uid, now: Timestamp) -> Option<Timestamp> {
+        let (how, time) = self.reservation(uid)?.end?;
+        (how == End::Committed && now.since(time) < COMMITTED_LATELY).then_some(time)
+    }
+}

@@ -1,0 +1,322 @@
+//! Backup: a ledger as one stream of bytes, and a data directory made of it.
+//!
+//! ```text
+//! record QLK   position of the chain before the first batch, position behind the last one, from where on
+//!              the archive has what was before (0: nothing was archived)
+//! frames       the batches between the two, as in the commit log
+//! snapshots    as their files are: record QLN, content
+//! record QLO   position behind the last batch, number of snapshots
+//! ```
+//!
+//! What is written is what the data directory held when it was begun; appending goes on meanwhile, and
+//! compaction waits. What is read is checked against the chain before it is in place, and a stream that
+//! was cut off has no end.
+
+use std::{
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Batch, Damage, Durable, Error, FileJournal, FileReader, Hash, Journal as _, Options,
+    Reader as _,
+    codec::{POSITION_BYTES, Record, open_record, record_bytes},
+    disk::Disk,
+    frame::{self, Parsed},
+    origin::Origin,
+    snapshot::{self, SnapshotInfo, SnapshotReader, Snapshots},
+};
+
+const HEAD: [u8; 3] = *b"QLK";
+const FOOT: [u8; 3] = *b"QLO";
+const HEAD_BYTES: usize = record_bytes(2 * POSITION_BYTES + 8);
+const FOOT_BYTES: usize = record_bytes(POSITION_BYTES + 8);
+
+/// Batches are made durable together once they have so many bytes.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
+
+/// Content of a snapshot that is copied at a time, in bytes.
+const STEP_BYTES: usize = 256 * 1024;
+
+/// What a backup holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackedUp {
+    /// Sequence of its first entry, or of the first that would follow.
+    pub first_sequence: u64,
+    /// Its last entry.
+    pub last: Durable,
+    /// The snapshots in it.
+    pub snapshots: u64,
+}
+
+/// Writes what the data directory of an open journal holds up to now: its batches, each checked against the
+/// chain, and its snapshots but for damaged ones. Nothing is compacted before this has ended.
+///
+/// # Errors
+/// [`Error::Damaged`] if the ledger is; [`Error::Io`] if it cannot be read, or the output not written.
+pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<BackedUp, Error> {
+    let _kept = reader.keep_everything();
+    let (begin, end) = (reader.origin(), reader.durable());
+    let origin = begin.position;
+    let opened = open_snapshots(&reader.snapshots(), &origin, &end)?;
+    let mut put = |bytes: &[u8]| {
+        let written = output.write_all(bytes);
+        written.map_err(|source| Error::io("the backup", "write", source))
+    };
+    let head = Record::new(HEAD).position(&origin).position(&end);
+    put(&head.u64(begin.archived_from.unwrap_or(0)).finish())?;
+    let mut batches = reader.batches(origin.sequence.saturating_add(1));
+    let mut position = origin;
+    let mut frame = Vec::new();
+    while position.sequence < end.sequence {
+        let Some(batch) = batches.next_batch() else {
+            break;
+        };
+        let stored = batch?.to_stored();
+        frame.clear();
+        position = Durable {
+            sequence: stored.batch.last_sequence(),
+            hash: frame::encode(&stored.batch, &position.hash, false, &mut frame),
+            time: stored.batch.time,
+        };
+        put(&frame)?;
+    }
+    if position != end {
+        let why = format!("the chain does not lead to sequence {}", end.sequence);
+        return Err(damage(reader.directory(), position.sequence, why));
+    }
+    let mut snapshots = 0;
+    for (info, mut content) in opened {
+        if content.verify(&info)?.is_some() {
+            continue;
+        }
+        put(&snapshot::header(&info))?;
+        let mut buffer = vec![0; STEP_BYTES];
+        loop {
+            let read = content.read(&mut buffer);
+            let read = read.map_err(|source| Error::io(&info.path, "read", source))?;
+            if read == 0 {
+                break;
+            }
+            put(&buffer[..read])?;
+        }
+        snapshots += 1;
+    }
+    if snapshots == 0 && origin.sequence > 0 {
+        let why = "there is no snapshot that the entries can be folded upon".to_owned();
+        let directory = reader.snapshots().directory().to_path_buf();
+        return Err(damage(&directory, origin.sequence, why));
+    }
+    put(&Record::new(FOOT).position(&end).u64(snapshots).finish())?;
+    output
+        .flush()
+        .map_err(|source| Error::io("the backup", "write", source))?;
+    Ok(BackedUp {
+        first_sequence: origin.sequence.saturating_add(1),
+        last: end,
+        snapshots,
+    })
+}
+
+/// The snapshots between the beginning and the end. They are open, so that thinning them takes nothing from the
+/// backup.
+fn open_snapshots(
+    from: &Snapshots,
+    origin: &Durable,
+    end: &Durable,
+) -> Result<Vec<(SnapshotInfo, SnapshotReader)>, Error> {
+    let (mut found, _) = from.list()?;
+    found.retain(|info| (origin.sequence..=end.sequence).contains(&info.position.sequence));
+    let mut opened = Vec::new();
+    for info in found {
+        match from.open(&info) {
+            Ok(content) => opened.push((info, content)),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(opened)
+}
+
+/// Makes a data directory of a backup, which `name` is the place of in errors. The directory must not exist,
+/// or be empty. After an error what was made until then is left.
+///
+/// # Errors
+/// [`Error::Damaged`] with the offset in the backup, if it is not whole; [`Error::Io`].
+pub fn read_backup(
+    input: &mut dyn Read,
+    name: &Path,
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+) -> Result<BackedUp, Error> {
+    let mut input = Input {
+        input,
+        offset: 0,
+        name: name.to_path_buf(),
+    };
+    let head = input.record(HEAD, HEAD_BYTES)?;
+    let mut fields = open_record(HEAD, &head).map_err(|why| input.wrong(why))?;
+    let (Some(origin), Some(end), Some(archived_from)) =
+        (fields.position(), fields.position(), fields.u64())
+    else {
+        return Err(input.wrong("a head that is too short".to_owned()));
+    };
+    let begin = Origin {
+        position: origin,
+        archived_from: Some(archived_from).filter(|first| *first > 0),
+    };
+    let (mut journal, reader, _) = FileJournal::begin(disk, directory, &begin, Options::default())?;
+    let mut position = origin;
+    let mut group = 0_usize;
+    while position.sequence < end.sequence {
+        let bytes = input.frame()?;
+        let batch = match frame::parse(&bytes) {
+            Parsed::Complete(frame) => {
+                position = frame.follow(&position).map_err(|why| input.wrong(why))?;
+                Batch {
+                    first_sequence: frame.first_sequence,
+                    count: frame.count,
+                    time: frame.time,
+                    payload: frame.payload.to_vec(),
+                }
+            }
+            Parsed::Corrupt(why) => return Err(input.wrong(why.to_owned())),
+            _ => return Err(input.wrong("no frame begins here".to_owned())),
+        };
+        journal.append(batch)?;
+        group = group.saturating_add(bytes.len());
+        input.passed(bytes.len());
+        if group >= GROUP_BYTES {
+            journal.sync()?;
+            group = 0;
+        }
+    }
+    let durable = journal.sync()?;
+    if (durable, position) != (end, end) {
+        let why = format!("the chain does not end as its head says, at {}", end.hash);
+        return Err(input.wrong(why));
+    }
+    let snapshots = input.snapshots(&reader.snapshots(), &origin, &end)?;
+    journal.close()?;
+    Ok(BackedUp {
+        first_sequence: origin.sequence.saturating_add(1),
+        last: end,
+        snapshots,
+    })
+}
+
+/// A backup being read, and how far.
+struct Input<'a> {
+    input: &'a mut dyn Read,
+    offset: u64,
+    name: PathBuf,
+}
+
+impl Input<'_> {
+    fn wrong(&self, why: String) -> Error {
+        Error::Damaged(Damage {
+            file: self.name.clone(),
+            offset: Some(self.offset),
+            sequence: None,
+            through: None,
+            why,
+        })
+    }
+
+    fn passed(&mut self, bytes: usize) {
+        self.offset = self.offset.saturating_add(bytes as u64);
+    }
+
+    /// Reads behind what `bytes` holds already, up to a length.
+    fn fill(&mut self, bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
+        let missing = length.saturating_sub(bytes.len()) as u64;
+        let read = (&mut *self.input).take(missing).read_to_end(bytes);
+        read.map_err(|source| Error::io(&self.name, "read", source))?;
+        if bytes.len() < length {
+            return Err(self.wrong("cut off".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, magic: [u8; 3], length: usize) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.fill(&mut bytes, length)?;
+        open_record(magic, &bytes).map_err(|why| self.wrong(why))?;
+        self.passed(length);
+        Ok(bytes)
+    }
+
+    /// As many bytes as the frame says that begins here.
+    fn frame(&mut self) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::new();
+        self.fill(&mut bytes, frame::HEADER_BYTES)?;
+        if let Parsed::NeedMore(whole) = frame::parse(&bytes) {
+            self.fill(&mut bytes, whole)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Puts the snapshots in place, up to the end of the backup.
+    fn snapshots(&mut self, to: &Snapshots, origin: &Durable, end: &Durable) -> Result<u64, Error> {
+        let mut copied = 0;
+        loop {
+            let mut bytes = Vec::new();
+            self.fill(&mut bytes, FOOT_BYTES)?;
+            if bytes.starts_with(&FOOT) {
+                let mut fields = open_record(FOOT, &bytes).map_err(|why| self.wrong(why))?;
+                if (fields.position(), fields.u64()) != (Some(*end), Some(copied)) {
+                    return Err(self.wrong("the end does not say what was before it".to_owned()));
+                }
+                self.passed(FOOT_BYTES);
+                return self.nothing_more().map(|()| copied);
+            }
+            self.fill(&mut bytes, snapshot::HEADER_BYTES)?;
+            let info = snapshot::parse(&bytes, &self.name).map_err(|why| self.wrong(why))?;
+            let sequence = info.position.sequence;
+            if sequence < origin.sequence || sequence > end.sequence {
+                return Err(self.wrong(format!("a snapshot of sequence {sequence}")));
+            }
+            self.passed(bytes.len());
+            let content = self.content(to, info.position, info.bytes)?;
+            if content != info.content {
+                let why = format!("the snapshot of sequence {sequence} does not have its hash");
+                return Err(self.wrong(why));
+            }
+            copied += 1;
+        }
+    }
+
+    fn content(&mut self, to: &Snapshots, at: Durable, length: u64) -> Result<Hash, Error> {
+        let mut output = to.create(at)?;
+        let mut left = length;
+        while left > 0 {
+            let step = usize::try_from(left).unwrap_or(STEP_BYTES).min(STEP_BYTES);
+            let mut bytes = Vec::new();
+            self.fill(&mut bytes, step)?;
+            let written = output.write_all(&bytes);
+            written.map_err(|source| Error::io(&self.name, "copy a snapshot from", source))?;
+            self.passed(step);
+            left = left.saturating_sub(step as u64);
+        }
+        Ok(output.finish()?.content)
+    }
+
+    fn nothing_more(&mut self) -> Result<(), Error> {
+        let read = self.input.read(&mut [0]);
+        match read.map_err(|source| Error::io(&self.name, "read", source))? {
+            0 => Ok(()),
+            _ => Err(self.wrong("something stands behind the end".to_owned())),
+        }
+    }
+}
+
+fn damage(file: &Path, sequence: u64, why: String) -> Error {
+    Error::Damaged(Damage {
+        file: file.to_path_buf(),
+        offset: None,
+        sequence: Some(sequence),
+        through: None,
+        why,
+    })
+}

@@ -1,0 +1,244 @@
+//! Compaction: which epochs are no longer kept, and how they go.
+
+use super::{
+    Durable, Error, file,
+    reader::Source,
+    snapshot::SnapshotInfo,
+    store::{Sealed, Store},
+};
+use quota_semantics::{Span, Timestamp};
+
+/// Compaction leaves what has to be replayed from the older of this many newest snapshots, so that one
+/// damaged snapshot does no harm.
+pub(super) const SNAPSHOTS_NEEDED: usize = 2;
+
+/// An epoch that is being filled is ended when it has this part of what may be kept: retention is as
+/// exact as this.
+const PARTS: u64 = 8;
+
+/// What is kept. Both limits count what is in the data directory's epochs, not the snapshots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Entries older than this may go; none: age is no reason.
+    pub max_age: Option<Span>,
+    /// The oldest entries go when there are more bytes than this; none: size is no reason.
+    pub max_bytes: Option<u64>,
+}
+
+/// What a compaction did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// Epochs that were removed.
+    pub epochs: usize,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Epochs that were archived.
+    pub archived: usize,
+    /// Snapshots that were removed.
+    pub snapshots: usize,
+    /// The first sequence that is still in the data directory.
+    pub kept_from: u64,
+}
+
+/// What the rule knows of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EpochSpan {
+    /// Sequence of its last entry.
+    pub(super) last_sequence: u64,
+    /// Ledger time of its last entry.
+    pub(super) last_time: Timestamp,
+    /// Bytes of its files.
+    pub(super) bytes: u64,
+}
+
+/// How many of the oldest epochs go: those that are too old, or too much together with `more_bytes` that
+/// are not sealed yet, but never one that ends behind `needed_after`.
+#[must_use]
+pub(super) fn plan(
+    epochs: &[EpochSpan],
+    more_bytes: u64,
+    needed_after: u64,
+    now: Timestamp,
+    retention: &Retention,
+) -> usize {
+    let mut bytes = epochs
+        .iter()
+        .fold(more_bytes, |sum, epoch| sum.saturating_add(epoch.bytes));
+    let mut going = 0;
+    for epoch in epochs {
+        let old = retention
+            .max_age
+            .is_some_and(|age| epoch.last_time < now.minus(age));
+        let much = retention.max_bytes.is_some_and(|limit| bytes > limit);
+        if epoch.last_sequence > needed_after || !(old || much) {
+            break;
+        }
+        bytes = bytes.saturating_sub(epoch.bytes);
+        going += 1;
+    }
+    going
+}
+
+pub(super) fn compact(
+    store: &Store,
+    now: Timestamp,
+    retention: &Retention,
+) -> Result<Compaction, Error> {
+    let _alone = store.compacting();
+    let mut done = Compaction {
+        kept_from: store.origin().sequence.saturating_add(1),
+        ..Compaction::default()
+    };
+    if store.keeps_everything() {
+        return Ok(done);
+    }
+    roll_if_due(store, now, retention)?;
+    let sealed = store.sealed();
+    let (snapshots, _) = store.snapshots.list()?;
+    let Some(needed) = needed(&snapshots) else {
+        return Ok(done);
+    };
+    let epochs: Vec<EpochSpan> = sealed.iter().map(EpochSpan::of).collect();
+    let needed_after = needed.first().map_or(0, |info| info.position.sequence);
+    let going = plan(&epochs, unsealed_bytes(store), needed_after, now, retention);
+    let going = &sealed[..going];
+    if let Some(last) = going.last() {
+        for info in needed {
+            if let Some(damage) = store.snapshots.verify_at_leisure(info)? {
+                return Err(damage.into());
+            }
+        }
+        done.archived = archive(store, going)?;
+        for removed in store.advance_origin(last.seal.last)? {
+            removed.epoch.remove(store.disk.as_ref())?;
+            done.epochs += 1;
+            done.bytes = done.bytes.saturating_add(removed.seal.stored_bytes);
+        }
+        store.disk.sync_directory(&store.epochs_directory())?;
+    }
+    done.snapshots = remove_snapshots(store, &snapshots)?;
+    done.kept_from = store.origin().sequence.saturating_add(1);
+    Ok(done)
+}
+
+/// The snapshots that have to stay; none if there are too few to remove anything.
+fn needed(snapshots: &[SnapshotInfo]) -> Option<&[SnapshotInfo]> {
+    let older = snapshots.len().checked_sub(SNAPSHOTS_NEEDED)?;
+    snapshots.get(older..)
+}
+
+impl EpochSpan {
+    fn of(sealed: &Sealed) -> Self {
+        Self {
+            last_sequence: sealed.seal.last.sequence,
+            last_time: sealed.seal.last.time,
+            bytes: sealed.seal.stored_bytes,
+        }
+    }
+}
+
+fn unsealed_bytes(store: &Store) -> u64 {
+    store.log.segments().iter().fold(0u64, |sum, segment| {
+        sum.saturating_add(segment.frame_bytes())
+    })
+}
+
+/// Ends the current epoch, if it alone is a considerable part of what may be kept.
+fn roll_if_due(store: &Store, now: Timestamp, retention: &Retention) -> Result<(), Error> {
+    let Some(first_time) = first_unsealed_time(store)? else {
+        return Ok(());
+    };
+    let much = retention
+        .max_bytes
+        .is_some_and(|limit| unsealed_bytes(store) > limit / PARTS);
+    let old = retention.max_age.is_some_and(|age| {
+        let part = Span::from_nanoseconds(age.nanoseconds() / PARTS.cast_signed());
+        first_time < now.minus(part)
+    });
+    if much || old {
+        file::roll(store)?;
+    }
+    Ok(())
+}
+
+/// Ledger time of the first batch that is not sealed.
+fn first_unsealed_time(store: &Store) -> Result<Option<Timestamp>, Error> {
+    let before: Durable = store.current().epoch.before;
+    let chunk = store.chunk(before.sequence.saturating_add(1))?;
+    Ok(chunk.first_time())
+}
+
+fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
+    let Some(archive) = &store.archive else {
+        return Ok(0);
+    };
+    for sealed in going {
+        // What it takes must not be what the commit log needs meanwhile.
+        let free = store.disk.free_space(&store.directory)?;
+        if free / 2 < sealed.seal.stored_bytes {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(Error::io(&store.directory, "archive from", source));
+        }
+        archive.store(&sealed.seal.before, &sealed.seal.last, store)?;
+    }
+    Ok(going.len())
+}
+
+/// Removes the snapshots from before the beginning of what is kept.
+fn remove_snapshots(store: &Store, snapshots: &[SnapshotInfo]) -> Result<usize, Error> {
+    let origin = store.origin().sequence;
+    let mut removed = 0usize;
+    for info in snapshots {
+        if info.position.sequence < origin {
+            store.snapshots.remove(info)?;
+            removed += 1;
+        }
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epochs() -> Vec<EpochSpan> {
+        (1..=5)
+            .map(|i| EpochSpan {
+                last_sequence: i * 10,
+                last_time: Timestamp::EPOCH.plus(Span::from_seconds(i.cast_signed() * 60)),
+                bytes: 100,
+            })
+            .collect()
+    }
+
+    fn going(max_age: Option<i64>, max_bytes: Option<u64>, needed_after: u64) -> usize {
+        let retention = Retention {
+            max_age: max_age.map(Span::from_seconds),
+            max_bytes,
+        };
+        let now = Timestamp::EPOCH.plus(Span::from_seconds(360));
+        plan(&epochs(), 50, needed_after, now, &retention)
+    }
+
+    #[test]
+    fn age_and_size_each_make_epochs_go() {
+        assert_eq!(going(None, None, 100), 0);
+        assert_eq!(going(Some(1000), Some(1000), 100), 0);
+        assert_eq!(
+            going(Some(240), None, 100),
+            1,
+            "the one of 120 s is just young enough"
+        );
+        assert_eq!(going(Some(0), None, 100), 5);
+        assert_eq!(going(None, Some(350), 100), 2);
+        assert_eq!(going(None, Some(0), 100), 5);
+        assert_eq!(going(Some(240), Some(350), 100), 2);
+    }
+
+    #[test]
+    fn nothing_goes_that_a_snapshot_does_not_make_up_for() {
+        assert_eq!(going(Some(0), Some(0), 0), 0);
+        assert_eq!(going(Some(0), Some(0), 29), 2);
+        assert_eq!(going(Some(0), Some(0), 30), 3);
+    }
+}

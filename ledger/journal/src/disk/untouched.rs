@@ -1,0 +1,208 @@
+//! A disk on which nothing changes: what is written to it is kept aside and forgotten. With it a ledger is
+//! opened for reading alone, by the same recovery as otherwise.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{super::Damage, Database, Disk, Error, File, Listed, Lock};
+
+/// Another disk, seen but not touched. Of databases copies are opened: sled writes to what it opens.
+pub(crate) struct Untouched {
+    disk: Arc<dyn Disk>,
+    /// Files that were made here: none of them reaches the disk.
+    made: Mutex<BTreeMap<PathBuf, Arc<MadeFile>>>,
+}
+
+impl Untouched {
+    pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self {
+            disk,
+            made: Mutex::default(),
+        }
+    }
+
+    fn made(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<MadeFile>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Disk for Untouched {
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
+        let file = Arc::new(MadeFile::new(path));
+        self.made().insert(path.to_path_buf(), Arc::clone(&file));
+        Ok(file)
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
+        if let Some(file) = self.made().get(path) {
+            return Ok(Arc::clone(file) as Arc<dyn File>);
+        }
+        Ok(Arc::new(ReadFile(self.disk.open(path)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        let mut made = self.made();
+        match made.remove(from) {
+            Some(file) => {
+                made.insert(to.to_path_buf(), file);
+                Ok(())
+            }
+            None => Err(Error::io(
+                from,
+                "rename",
+                ErrorKind::ReadOnlyFilesystem.into(),
+            )),
+        }
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), Error> {
+        self.made().remove(path);
+        Ok(())
+    }
+
+    fn remove_directory(&self, _: &Path) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn make_directory(&self, _: &Path) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn has_directory(&self, path: &Path) -> Result<bool, Error> {
+        self.disk.has_directory(path)
+    }
+
+    fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
+        self.disk.list(directory)
+    }
+
+    fn sync_directory(&self, _: &Path) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn free_space(&self, path: &Path) -> Result<u64, Error> {
+        self.disk.free_space(path)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
+        self.disk.lock_to_read(path)
+    }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
+        self.disk.lock_to_read(path)
+    }
+
+    fn is_read_only(&self) -> bool {
+        true
+    }
+
+    fn database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
+        self.private_database(directory)
+    }
+
+    fn private_database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
+        // sled would make what is missing.
+        if self.disk.list(directory)?.is_empty() {
+            return Err(Error::Damaged(Damage {
+                file: directory.to_path_buf(),
+                offset: None,
+                sequence: None,
+                through: None,
+                why: "the database is missing".to_owned(),
+            }));
+        }
+        self.disk.private_database(directory)
+    }
+
+    fn database_files(&self, directory: &Path) -> Result<Vec<String>, Error> {
+        self.disk.database_files(directory)
+    }
+}
+
+/// A file that can only be read.
+struct ReadFile(Arc<dyn File>);
+
+impl File for ReadFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn length(&self) -> Result<u64, Error> {
+        self.0.length()
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+/// A file that exists in memory only. Only the small records that recovery writes become such files.
+struct MadeFile {
+    path: PathBuf,
+    content: Mutex<Vec<u8>>,
+}
+
+impl MadeFile {
+    fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            content: Mutex::default(),
+        }
+    }
+
+    fn content(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl File for MadeFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let content = self.content();
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(content.len());
+        let read = buffer.len().min(content.len() - start);
+        buffer[..read].copy_from_slice(&content[start..start + read]);
+        Ok(read)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        let mut content = self.content();
+        let end = usize::try_from(offset)
+            .ok()
+            .and_then(|offset| offset.checked_add(bytes.len()));
+        let Some(end) = end else {
+            let source: io::Error = ErrorKind::FileTooLarge.into();
+            return Err(Error::io(&self.path, "write", source));
+        };
+        if content.len() < end {
+            content.resize(end, 0);
+        }
+        content[end - bytes.len()..end].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn length(&self) -> Result<u64, Error> {
+        Ok(self.content().len() as u64)
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

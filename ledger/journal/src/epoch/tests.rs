@@ -1,0 +1,246 @@
+use std::{fs, sync::Arc};
+
+use super::*;
+use crate::{Batch, disk::RealDisk, sim::SimDisk};
+use quota_semantics::Timestamp;
+
+/// Frames of batches of two entries each that do not compress, behind `position`, which is moved along.
+fn frames(position: &mut Durable, batches: usize, length: usize) -> Vec<u8> {
+    let mut frames = Vec::new();
+    for _ in 0..batches {
+        let first_sequence = position.sequence + 1;
+        let mut payload = vec![0; length];
+        let mut random = blake3::Hasher::new();
+        random.update(&first_sequence.to_le_bytes());
+        random.finalize_xof().fill(&mut payload);
+        let batch = Batch {
+            first_sequence,
+            count: 2,
+            time: Timestamp::EPOCH,
+            payload,
+        };
+        position.hash = frame::encode(&batch, &position.hash, false, &mut frames);
+        position.sequence = batch.last_sequence();
+    }
+    frames
+}
+
+#[test]
+fn sled_writes_what_is_put_little_more_than_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let epoch = Epoch::new(directory.path(), Durable::NOTHING);
+    let (mut position, mut put) = (Durable::NOTHING, 0);
+    for _ in 0..16 {
+        let before = position;
+        let frames = frames(&mut position, 128, 8 * 1024);
+        put += frames.len();
+        epoch
+            .put(&RealDisk, &before, &frames, &Pauses::default())
+            .unwrap();
+    }
+    epoch.sync(&RealDisk).unwrap();
+    // Its file is a log: what was written again is in it again, until segments are used anew.
+    let length = fs::metadata(epoch.directory.join(DATABASE).join("db"))
+        .unwrap()
+        .len();
+    let times = length as f64 / put as f64;
+    assert!((1.0..1.3).contains(&times), "{times}");
+}
+
+/// Two blocks, and the keys of two more, as a process leaves them that is killed while it puts these, or as a
+/// reader sees them meanwhile.
+fn half_put(disk: &SimDisk) -> (Epoch, Durable) {
+    let directory = Path::new("/epochs");
+    disk.make_directory(directory).unwrap();
+    let epoch = Epoch::new(directory, Durable::NOTHING);
+    let mut end = Durable::NOTHING;
+    epoch
+        .put(
+            disk,
+            &Durable::NOTHING,
+            &frames(&mut end, 100, 1000),
+            &Pauses::default(),
+        )
+        .unwrap();
+    let mut ahead = end;
+    let places = blocks(&end, &frames(&mut ahead, 100, 1000), &Pauses::default()).unwrap();
+    let places = places.into_iter().map(|(key, _)| (key, Vec::new()));
+    epoch
+        .with(disk, |database| database.insert(places.collect()))
+        .unwrap();
+    (epoch, end)
+}
+
+#[test]
+fn what_is_being_put_is_not_read() {
+    let disk = SimDisk::new(1);
+    let (epoch, end) = half_put(&disk);
+    let mut next = 1;
+    while next <= end.sequence {
+        let chunk = epoch.chunk(&disk, next).unwrap();
+        let last = chunk.behind(&chunk.before).unwrap().1;
+        assert!((next..=end.sequence).contains(&last.sequence));
+        next = last.sequence + 1;
+    }
+}
+
+#[test]
+fn a_place_without_its_value_is_damage_and_is_named() {
+    let disk = SimDisk::new(1);
+    let (epoch, end) = half_put(&disk);
+    let missing = end.sequence + 1;
+    for found in [
+        epoch.chunk(&disk, missing).err(),
+        epoch.verify(&disk, |_| {}).err(),
+    ] {
+        match found {
+            Some(Error::Damaged(damage)) => assert_eq!(damage.sequence, Some(missing)),
+            other => panic!("{other:?}"),
+        }
+    }
+    // A later piece of a block, once others stand behind it.
+    let block = block::key(1, 1).to_vec();
+    epoch
+        .with(&disk, |database| database.insert(vec![(block, Vec::new())]))
+        .unwrap();
+    match epoch.verify(&disk, |_| {}) {
+        Err(Error::Damaged(damage)) => assert_eq!(damage.sequence, Some(1)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn blocks_of_another_size_are_read() {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+    disk.make_directory(Path::new("/epochs")).unwrap();
+    let epoch = Epoch::new(Path::new("/epochs"), Durable::NOTHING);
+    let (mut position, mut pairs, mut all) = (Durable::NOTHING, Vec::new(), Vec::new());
+    // As they were cut at first: a block for each 8 KiB.
+    for _ in 0..40 {
+        let before = position;
+        let frames = frames(&mut position, 8, 1000);
+        block::encode(&before, &frames, &mut pairs);
+        all.extend(frames);
+    }
+    epoch
+        .with(disk.as_ref(), |database| database.insert(pairs))
+        .unwrap();
+    let before = position;
+    let more = frames(&mut position, 100, 1000);
+    epoch
+        .put(disk.as_ref(), &before, &more, &Pauses::default())
+        .unwrap();
+    all.extend(more);
+    let mut read = Vec::new();
+    let end = epoch
+        .verify(disk.as_ref(), |frame| read.extend_from_slice(frame.bytes))
+        .unwrap();
+    assert_eq!(end, position);
+    assert!(read == all);
+}
+
+#[test]
+fn what_was_checked_at_a_start_is_not_kept_in_memory() {
+    let disk = SimDisk::new(1);
+    disk.make_directory(Path::new("/epochs")).unwrap();
+    let epoch = Epoch::new(Path::new("/epochs"), Durable::NOTHING);
+    let mut end = Durable::NOTHING;
+    let first = frames(&mut end, 100, 1000);
+    epoch
+        .put(&disk, &Durable::NOTHING, &first, &Pauses::default())
+        .unwrap();
+    epoch.close_at(&disk, &end).unwrap();
+    assert_eq!(epoch.reopen(&disk).unwrap(), Some(end));
+    assert!(epoch.opened().is_none());
+    // It goes on as if it had never been closed.
+    let before = end;
+    let second = frames(&mut end, 100, 1000);
+    epoch
+        .put(&disk, &before, &second, &Pauses::default())
+        .unwrap();
+    assert_eq!(epoch.verify(&disk, |_| {}).unwrap(), end);
+}
+
+/// A sealed epoch on the real disk, and its seal.
+fn sealed(directory: &Path) -> (Epoch, Seal) {
+    let epoch = Epoch::new(directory, Durable::NOTHING);
+    let mut end = Durable::NOTHING;
+    for _ in 0..4 {
+        let before = end;
+        let frames = frames(&mut end, 64, 8 * 1024);
+        epoch
+            .put(&RealDisk, &before, &frames, &Pauses::default())
+            .unwrap();
+    }
+    let seal = epoch.seal(&RealDisk, &end, &Pauses::default()).unwrap();
+    (epoch, seal)
+}
+
+fn flip(file: &Path, at: u64) {
+    let mut bytes = fs::read(file).unwrap();
+    bytes[usize::try_from(at).unwrap()] ^= 1;
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn reading_a_sealed_epoch_changes_none_of_its_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (epoch, seal) = sealed(directory.path());
+    for _ in 0..4 {
+        epoch.check(&RealDisk, &seal, |_| {}).unwrap();
+        assert!(!epoch.is_copied());
+        epoch.close();
+        assert_eq!(epoch.difference(&RealDisk).unwrap(), None);
+    }
+}
+
+#[test]
+fn a_damaged_epoch_is_left_as_it_is_and_read_as_far_as_it_goes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (epoch, seal) = sealed(directory.path());
+    epoch.close();
+    let file = epoch.directory().join(DATABASE).join("db");
+    let at = fs::metadata(&file).unwrap().len() / 2;
+    flip(&file, at);
+    let before = fs::read(&file).unwrap();
+    let epoch = Epoch::sealed(directory.path(), &seal);
+    let mut read = 0;
+    let error = epoch.check(&RealDisk, &seal, |_| read += 1).unwrap_err();
+    let Error::Damaged(damage) = error else {
+        panic!("{error}");
+    };
+    assert!(epoch.is_copied() && read > 0 && read < seal.batches);
+    assert_eq!(damage.sequence, Some(2 * read + 1));
+    assert_eq!(damage.through, Some(seal.last.sequence));
+    let told = epoch.difference(&RealDisk).unwrap().unwrap();
+    assert_eq!((told.file, told.sequence), (file.clone(), Some(1)));
+    assert_eq!(told.offset.unwrap() / 65_536, at / 65_536);
+    epoch.close();
+    assert!(fs::read(&file).unwrap() == before);
+    // Putting the byte back helps.
+    flip(&file, at);
+    epoch.check(&RealDisk, &seal, |_| {}).unwrap();
+    assert!(!epoch.is_copied());
+}
+
+#[test]
+fn an_epoch_that_was_sealed_without_a_manifest_is_read_as_a_copy_until_it_has_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (epoch, seal) = sealed(directory.path());
+    epoch.close();
+    let path = epoch.directory().join(seal::FILE);
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..seal::RECORD_BYTES]).unwrap();
+    assert_eq!(
+        Seal::read(&RealDisk, epoch.directory()).unwrap(),
+        Some(seal)
+    );
+    epoch.check(&RealDisk, &seal, |_| {}).unwrap();
+    assert!(epoch.is_copied());
+    epoch.close();
+    assert!(epoch.add_manifest(&RealDisk, &seal).unwrap());
+    assert!(!epoch.add_manifest(&RealDisk, &seal).unwrap());
+    assert!(fs::read(&path).unwrap() == bytes);
+    epoch.check(&RealDisk, &seal, |_| {}).unwrap();
+    assert!(!epoch.is_copied());
+}

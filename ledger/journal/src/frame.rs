@@ -1,0 +1,320 @@
+//! The one format of a batch, in the commit log, in sled and in the archive: pure functions over bytes.
+//!
+//! ```text
+//!  0  magic "QLF", version 1
+//!  4  crc32 of everything behind it
+//!  8  flags: bit 0 = first frame of a group (of one write)
+//! 12  payload length    u32 ┐
+//! 16  entry count       u32 │
+//! 20  first sequence    u64 │ hashed, behind the domain and the previous hash
+//! 28  ledger time, ns   i64 │
+//! 36  payload               ┘
+//!     chain hash, 32 bytes
+//! ```
+//! Numbers are little-endian. The flags stay outside the hash, so that the chain says what was
+//! recorded and not how it was grouped.
+
+use super::{Batch, Durable, Hash, MAX_PAYLOAD_BYTES, codec::Fields};
+use quota_semantics::Timestamp;
+
+const MAGIC: [u8; 3] = *b"QLF";
+const VERSION: u8 = 1;
+const GROUP_START: u32 = 1;
+const HASHED_FROM: usize = 12;
+/// Where the payload stands in a frame.
+pub(super) const PAYLOAD_AT: usize = 36;
+pub(super) const HEADER_BYTES: usize = PAYLOAD_AT;
+const HASH_BYTES: usize = 32;
+
+/// What the chain's hashes begin with, so that no other use of BLAKE3 gives the same hash.
+const DOMAIN: &[u8] = b"quota-ledger/1";
+
+/// Hashed in one piece, on the stack, up to so many bytes.
+const SMALL_BYTES: usize = 512;
+
+/// Bytes that a frame has besides its payload.
+pub(super) const OVERHEAD_BYTES: usize = HEADER_BYTES + HASH_BYTES;
+
+/// A frame, borrowed from the bytes it was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    /// Sequence of the first entry.
+    pub(super) first_sequence: u64,
+    /// Number of entries, at least one.
+    pub(super) count: u32,
+    /// Ledger time of the last entry.
+    pub(super) time: Timestamp,
+    /// Whether it is the first of the frames that were written together. What stands before such a
+    /// frame had been made durable before this one was written.
+    pub(super) group_start: bool,
+    /// The encoded entries.
+    pub(super) payload: &'a [u8],
+    /// Chain hash, as stored.
+    pub(super) hash: Hash,
+    /// The whole frame.
+    pub(super) bytes: &'a [u8],
+}
+
+/// What stands at some place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed<'a> {
+    /// A frame whose checksum is right.
+    Complete(Frame<'a>),
+    /// Zeros, or nothing at all: here the written part ends.
+    End,
+    /// The beginning of a frame; it takes this many bytes in all.
+    NeedMore(usize),
+    /// Neither.
+    Corrupt(&'static str),
+}
+
+/// Appends the frame of `batch` to `buffer` and gives its chain hash.
+pub(super) fn encode(
+    batch: &Batch,
+    previous: &Hash,
+    group_start: bool,
+    buffer: &mut Vec<u8>,
+) -> Hash {
+    let start = buffer.len();
+    let length = u32::try_from(batch.payload.len()).unwrap_or(u32::MAX);
+    buffer.reserve(OVERHEAD_BYTES.saturating_add(batch.payload.len()));
+    buffer.extend_from_slice(&MAGIC);
+    buffer.push(VERSION);
+    buffer.extend_from_slice(&[0; 4]);
+    buffer.extend_from_slice(&(if group_start { GROUP_START } else { 0 }).to_le_bytes());
+    buffer.extend_from_slice(&length.to_le_bytes());
+    buffer.extend_from_slice(&batch.count.to_le_bytes());
+    buffer.extend_from_slice(&batch.first_sequence.to_le_bytes());
+    buffer.extend_from_slice(&batch.time.nanoseconds().to_le_bytes());
+    buffer.extend_from_slice(&batch.payload);
+    let hash = link(previous, &buffer[start + HASHED_FROM..]);
+    buffer.extend_from_slice(hash.as_bytes());
+    let crc = crc32fast::hash(&buffer[start + 8..]);
+    buffer[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+    hash
+}
+
+/// Looks at the frame that begins with `bytes`. Never panics; a result of [`Parsed::Complete`] says that
+/// the checksum is right, not that the frame continues a chain: see [`Frame::follow`].
+#[must_use]
+pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
+    let Some(magic) = bytes.get(..4) else {
+        return if bytes.iter().all(|byte| *byte == 0) {
+            Parsed::End
+        } else {
+            Parsed::NeedMore(HEADER_BYTES)
+        };
+    };
+    if magic == [0; 4] {
+        return Parsed::End;
+    }
+    if magic[..3] != MAGIC {
+        return Parsed::Corrupt("no frame begins here");
+    }
+    if magic[3] != VERSION {
+        return Parsed::Corrupt("a frame of an unknown version");
+    }
+    let mut fields = Fields::new(&bytes[4..]);
+    let (Some(crc), Some(flags), Some(length), Some(count), Some(first_sequence), Some(time)) = (
+        fields.u32(),
+        fields.u32(),
+        fields.u32(),
+        fields.u32(),
+        fields.u64(),
+        fields.i64(),
+    ) else {
+        return Parsed::NeedMore(HEADER_BYTES);
+    };
+    let length = length as usize;
+    if length > MAX_PAYLOAD_BYTES {
+        return Parsed::Corrupt("a frame with an impossible length");
+    }
+    let whole = OVERHEAD_BYTES + length;
+    let Some(bytes) = bytes.get(..whole) else {
+        return Parsed::NeedMore(whole);
+    };
+    if crc32fast::hash(&bytes[8..]) != crc {
+        return Parsed::Corrupt("checksum mismatch");
+    }
+    if count == 0 || first_sequence == 0 || first_sequence.checked_add(u64::from(count)).is_none() {
+        return Parsed::Corrupt("a frame with impossible sequence numbers");
+    }
+    let Some(hash) = fields.skip(length).and_then(|()| fields.hash()) else {
+        return Parsed::NeedMore(whole);
+    };
+    Parsed::Complete(Frame {
+        first_sequence,
+        count,
+        time: Timestamp::from_nanoseconds(time),
+        group_start: flags & GROUP_START != 0,
+        payload: &bytes[HEADER_BYTES..HEADER_BYTES + length],
+        hash,
+        bytes,
+    })
+}
+
+fn link(previous: &Hash, hashed: &[u8]) -> Hash {
+    let (domain, length) = (DOMAIN.len(), DOMAIN.len() + HASH_BYTES + hashed.len());
+    let mut small = [0; SMALL_BYTES];
+    let Some(input) = small.get_mut(..length) else {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(DOMAIN);
+        hasher.update(previous.as_bytes());
+        hasher.update(hashed);
+        return hasher.finalize().into();
+    };
+    // Most batches of a quiet ledger are small, and a hasher costs more than they do.
+    input[..domain].copy_from_slice(DOMAIN);
+    input[domain..domain + HASH_BYTES].copy_from_slice(previous.as_bytes());
+    input[domain + HASH_BYTES..].copy_from_slice(hashed);
+    blake3::hash(input).into()
+}
+
+impl Frame<'_> {
+    /// Sequence of the last entry.
+    #[must_use]
+    pub(super) const fn last_sequence(&self) -> u64 {
+        self.first_sequence + self.count as u64 - 1
+    }
+
+    /// Checks that this frame continues the chain that ends at `position`, and gives its new end.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) fn follow(&self, position: &Durable) -> Result<Durable, String> {
+        let expected = position.sequence.saturating_add(1);
+        if self.first_sequence != expected {
+            return Err(format!(
+                "sequence {} where {expected} should stand",
+                self.first_sequence
+            ));
+        }
+        let hashed = &self.bytes[HASHED_FROM..self.bytes.len() - HASH_BYTES];
+        if link(&position.hash, hashed) != self.hash {
+            return Err("the batch does not continue the hash chain".to_owned());
+        }
+        if self.time < position.time {
+            return Err(format!(
+                "ledger time goes back from {} to {}",
+                position.time, self.time
+            ));
+        }
+        Ok(self.end())
+    }
+
+    /// Where the chain stands behind this frame.
+    #[must_use]
+    pub(super) const fn end(&self) -> Durable {
+        Durable {
+            sequence: self.last_sequence(),
+            hash: self.hash,
+            time: self.time,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn batch(first_sequence: u64, payload: &[u8]) -> Batch {
+        Batch {
+            first_sequence,
+            count: 2,
+            time: Timestamp::from_nanoseconds(1_700_000_000_000_000_000),
+            payload: payload.to_vec(),
+        }
+    }
+
+    #[test]
+    fn version_1_has_these_bytes() {
+        let mut bytes = Vec::new();
+        let first = encode(&batch(1, b"first"), &Hash::GENESIS, true, &mut bytes);
+        encode(&batch(3, b""), &first, false, &mut bytes);
+        super::super::golden::check("frames", &bytes);
+    }
+
+    #[test]
+    fn a_frame_parses_back_and_continues_the_chain() {
+        let mut bytes = Vec::new();
+        let first = batch(1, b"first");
+        let hash = encode(&first, &Hash::GENESIS, true, &mut bytes);
+        let Parsed::Complete(frame) = parse(&bytes) else {
+            panic!("{:?}", parse(&bytes));
+        };
+        assert_eq!((frame.first_sequence, frame.count), (1, 2));
+        assert_eq!((frame.time, frame.payload), (first.time, &b"first"[..]));
+        let end = frame.follow(&Durable::NOTHING).unwrap();
+        assert_eq!((end.sequence, end.hash, end.time), (2, hash, first.time));
+        assert!(frame.group_start);
+        assert!(
+            frame
+                .follow(&end)
+                .unwrap_err()
+                .contains("sequence 1 where 3")
+        );
+        let elsewhere = Durable {
+            hash,
+            ..Durable::NOTHING
+        };
+        assert!(frame.follow(&elsewhere).unwrap_err().contains("hash chain"));
+        let later = Durable {
+            time: Timestamp::MAX,
+            ..Durable::NOTHING
+        };
+        assert!(frame.follow(&later).unwrap_err().contains("time goes back"));
+    }
+
+    #[test]
+    fn ends_beginnings_and_damage_are_told_apart() {
+        let mut bytes = Vec::new();
+        encode(&batch(1, b"payload"), &Hash::GENESIS, false, &mut bytes);
+        assert_eq!(parse(&[]), Parsed::End);
+        assert_eq!(parse(&[0; 100]), Parsed::End);
+        assert_eq!(parse(&bytes[..3]), Parsed::NeedMore(HEADER_BYTES));
+        assert_eq!(parse(&bytes[..20]), Parsed::NeedMore(HEADER_BYTES));
+        assert_eq!(parse(&bytes[..60]), Parsed::NeedMore(bytes.len()));
+        assert!(matches!(parse(b"something else"), Parsed::Corrupt(_)));
+        let mut newer = bytes.clone();
+        newer[3] = 2;
+        assert_eq!(
+            parse(&newer),
+            Parsed::Corrupt("a frame of an unknown version")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), framed in any::<bool>()) {
+            let mut bytes = bytes;
+            if framed && bytes.len() > 4 {
+                bytes[..4].copy_from_slice(b"QLF\x01");
+            }
+            let _ = parse(&bytes);
+        }
+
+        #[test]
+        fn one_flipped_bit_is_never_accepted(payload in proptest::collection::vec(any::<u8>(), 0..100), place in any::<prop::sample::Index>(), bit in 0..8u32) {
+            let mut bytes = Vec::new();
+            encode(&batch(1, &payload), &Hash::GENESIS, true, &mut bytes);
+            let place = place.index(bytes.len());
+            bytes[place] ^= 1u8 << bit;
+            prop_assert!(!matches!(parse(&bytes), Parsed::Complete(_)));
+        }
+
+        #[test]
+        fn a_forged_checksum_does_not_forge_the_chain(payload in proptest::collection::vec(any::<u8>(), 1..100), place in any::<prop::sample::Index>()) {
+            let mut bytes = Vec::new();
+            encode(&batch(1, &payload), &Hash::GENESIS, true, &mut bytes);
+            let place = HASHED_FROM + 4 + place.index(bytes.len() - HASHED_FROM - 4);
+            bytes[place] ^= 1;
+            let crc = crc32fast::hash(&bytes[8..]);
+            bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+            if let Parsed::Complete(frame) = parse(&bytes) {
+                prop_assert!(frame.follow(&Durable::NOTHING).is_err());
+            }
+        }
+    }
+}

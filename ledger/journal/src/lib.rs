@@ -1,0 +1,156 @@
+//! The journal: durable, hash-chained, append-only.
+//!
+//! It stores *batches*: opaque payloads with the sequence numbers and the ledger time of the entries
+//! in them. Whoever appends knows [`Journal`], whoever reads knows [`Reader`]; neither knows where the
+//! bytes lie. The format of every file is described in `docs/storage-format.md`.
+
+mod anchor;
+mod archive;
+mod backup;
+mod codec;
+mod compact;
+pub mod disk;
+mod epoch;
+mod error;
+mod file;
+mod frame;
+#[cfg(test)]
+mod golden;
+mod hash;
+mod keeper;
+mod log;
+mod offline;
+mod origin;
+mod pauses;
+mod reader;
+mod recovery;
+mod repair;
+#[cfg(any(test, feature = "test-util"))]
+pub mod sim;
+mod snapshot;
+mod store;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+pub use archive::{Archive, ArchiveFile};
+pub use backup::{BackedUp, read_backup, write_backup};
+pub use compact::{Compaction, Retention};
+pub use epoch::Seal;
+pub use error::{Damage, Error};
+pub use file::{FileJournal, FileReader, Options, Stats};
+pub use hash::{Hash, ParseHashError};
+pub use offline::{Offline, OfflineData};
+pub use pauses::Pauses;
+pub use reader::{BatchReader, BatchRef};
+pub use recovery::{LOCK, Recovery};
+pub use repair::{Remade, Repair, repair};
+pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
+pub use verify::{Verified, Watch, verify, verify_with};
+
+use quota_semantics::Timestamp;
+
+/// Most bytes that the payload of one batch may have.
+pub const MAX_PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
+
+/// Entries that become durable together: the unit of the hash chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Sequence of its first entry: one more than the last entry of the batch before; the first is 1.
+    pub first_sequence: u64,
+    /// How many entries it has; at least one.
+    pub count: u32,
+    /// Ledger time of its last entry. Never earlier than that of the batch before.
+    pub time: Timestamp,
+    /// The entries, encoded. The journal does not look inside. At most [`MAX_PAYLOAD_BYTES`].
+    pub payload: Vec<u8>,
+}
+
+impl Batch {
+    /// Sequence of its last entry.
+    #[must_use]
+    pub const fn last_sequence(&self) -> u64 {
+        self.first_sequence
+            .saturating_add(self.count as u64)
+            .saturating_sub(1)
+    }
+}
+
+/// A batch that is durable, with its place in the hash chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredBatch {
+    /// What was appended.
+    pub batch: Batch,
+    /// Chain hash of this batch: it covers the batch and, through `previous`, all before it.
+    pub hash: Hash,
+    /// Chain hash of the batch before; [`Hash::GENESIS`] for the first.
+    pub previous: Hash,
+}
+
+impl StoredBatch {
+    /// The chain hash that the batch must have behind `previous`.
+    #[must_use]
+    pub fn computed_hash(&self) -> Hash {
+        frame::encode(&self.batch, &self.previous, false, &mut Vec::new())
+    }
+}
+
+/// How far the journal is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durable {
+    /// Sequence of the last durable entry; 0 if there is none.
+    pub sequence: u64,
+    /// Chain hash of the last durable batch.
+    pub hash: Hash,
+    /// Ledger time of the last durable entry; the epoch if there is none.
+    pub time: Timestamp,
+}
+
+impl Durable {
+    /// Where an empty ledger stands.
+    pub const NOTHING: Self = Self {
+        sequence: 0,
+        hash: Hash::GENESIS,
+        time: Timestamp::EPOCH,
+    };
+}
+
+/// The writer's side: append batches, then make them durable together.
+pub trait Journal: Send {
+    /// Takes a batch into the group that the next [`Journal::sync`] makes durable. Nothing is
+    /// written yet.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] and [`Error::OutOfOrder`] leave the journal as it was; every other error
+    /// is final.
+    fn append(&mut self, batch: Batch) -> Result<(), Error>;
+
+    /// Makes everything appended so far durable: one write, one fdatasync. Without anything to
+    /// write it answers where the journal stands.
+    ///
+    /// # Errors
+    /// Every error is final: the journal is poisoned, this and every later call fails, and what was
+    /// appended since the last success may or may not be durable. The process has to stop and to
+    /// recover.
+    fn sync(&mut self) -> Result<Durable, Error>;
+}
+
+/// Batches in order of their sequence; ends where the journal was durable when the end was reached.
+pub type Batches = Box<dyn Iterator<Item = Result<StoredBatch, Error>> + Send>;
+
+/// The readers' side: durable batches only, from any thread, while the writer appends.
+pub trait Reader: Send + Sync {
+    /// Reads from the batch that holds the entry `from` on (0 and 1: from the beginning). Every batch
+    /// is checked against its checksum and against the chain; after an error the iterator ends.
+    ///
+    /// The first item is [`Error::Compacted`] if that entry is no longer kept. Beyond the durable end
+    /// there is nothing.
+    fn read(&self, from: u64) -> Batches;
+
+    /// Sequence of the first entry that can be read: 1 until compaction removes entries, and after
+    /// it as long as the archive has them all.
+    fn first_sequence(&self) -> u64;
+
+    /// How far the journal is durable, and so how far can be read.
+    fn durable(&self) -> Durable;
+}

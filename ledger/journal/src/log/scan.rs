@@ -1,0 +1,254 @@
+//! Reading a segment back: which of its bytes are frames, and whether what stands behind them is a
+//! clean end, a torn write that nobody was told about, or damage to something acknowledged.
+
+use std::sync::Arc;
+
+use super::{Extent, HEADER_BYTES, Segment, parse_header};
+use crate::{
+    Damage, Durable, Error,
+    disk::File,
+    frame::{self, Frame, Parsed},
+};
+
+/// What a segment's bytes say.
+#[derive(Debug)]
+pub(crate) struct Scan {
+    /// Its frames, checked against the chain.
+    pub(crate) extent: Extent,
+    /// The size it was made with; 0 if it grows.
+    pub(crate) size: u64,
+    /// What stands behind the frames, unless it is zeros up to the end.
+    pub(crate) fault: Option<Fault>,
+}
+
+/// A place where a frame should stand and does not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) offset: u64,
+    pub(crate) why: String,
+    /// Whether a torn write cannot explain it: the place had been synced before something else that
+    /// still stands was written, or the bytes are whole and wrong.
+    pub(crate) was_durable: bool,
+}
+
+impl Fault {
+    pub(crate) fn damage(&self, file: &dyn File, position: &Durable) -> Damage {
+        Damage {
+            file: file.path().to_path_buf(),
+            offset: Some(self.offset),
+            sequence: Some(position.sequence.saturating_add(1)),
+            through: None,
+            why: self.why.clone(),
+        }
+    }
+}
+
+/// The position that a segment says to begin at.
+pub(crate) fn before(bytes: &[u8]) -> Option<Durable> {
+    parse_header(bytes).ok().map(|(before, _)| before)
+}
+
+/// Reads a segment that should begin at `before`; `visit` sees its frames.
+pub(crate) fn scan(bytes: &[u8], before: &Durable, visit: impl FnMut(&Frame<'_>)) -> Scan {
+    let mut scan = Scan {
+        extent: Extent::new(before),
+        size: 0,
+        fault: None,
+    };
+    let head = &bytes[..bytes.len().min(usize::try_from(HEADER_BYTES).unwrap_or(0))];
+    if head.iter().all(|byte| *byte == 0) {
+        scan.fault = rest_of(bytes, 0, "no segment header");
+        return scan;
+    }
+    match parse_header(bytes) {
+        Ok((found, size)) if found == *before => scan.size = size,
+        Ok((found, _)) => {
+            scan.fault = Some(Fault {
+                offset: 0,
+                why: format!(
+                    "it continues sequence {} with hash {}, but the chain is at {} with {}",
+                    found.sequence, found.hash, before.sequence, before.hash
+                ),
+                was_durable: true,
+            });
+            return scan;
+        }
+        Err(why) => {
+            scan.fault = Some(torn_or_damaged(bytes, 0, why));
+            return scan;
+        }
+    }
+    frames(bytes, &mut scan, visit);
+    let length = bytes.len() as u64;
+    if scan.fault.is_none() && length < scan.size {
+        scan.fault = Some(Fault {
+            offset: length,
+            why: format!("cut off: {length} of {} bytes are left", scan.size),
+            was_durable: true,
+        });
+    }
+    scan
+}
+
+fn frames(bytes: &[u8], scan: &mut Scan, mut visit: impl FnMut(&Frame<'_>)) {
+    loop {
+        let at = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
+        let rest = bytes.get(at..).unwrap_or_default();
+        let frame = match frame::parse(rest) {
+            Parsed::Complete(frame) => frame,
+            Parsed::End => {
+                scan.fault = rest_of(bytes, scan.extent.end, "zeros where a frame should stand");
+                return;
+            }
+            Parsed::NeedMore(_) => {
+                let why = "a frame that is cut off".to_owned();
+                scan.fault = Some(torn_or_damaged(bytes, scan.extent.end, why));
+                return;
+            }
+            Parsed::Corrupt(why) => {
+                scan.fault = Some(torn_or_damaged(bytes, scan.extent.end, why.to_owned()));
+                return;
+            }
+        };
+        match frame.follow(&scan.extent.last) {
+            Ok(end) => scan.extent.extend(frame.bytes.len() as u64, end),
+            Err(why) => {
+                scan.fault = Some(Fault {
+                    offset: scan.extent.end,
+                    why,
+                    was_durable: true,
+                });
+                return;
+            }
+        }
+        visit(&frame);
+    }
+}
+
+/// Nothing is wrong with zeros, if nothing but zeros follows.
+fn rest_of(bytes: &[u8], offset: u64, why: &str) -> Option<Fault> {
+    let at = usize::try_from(offset).unwrap_or(usize::MAX);
+    let rest = bytes.get(at..).unwrap_or_default();
+    rest.iter()
+        .any(|byte| *byte != 0)
+        .then(|| torn_or_damaged(bytes, offset, why.to_owned()))
+}
+
+/// A write may be torn only in the group that was being written, and that is the last: if another
+/// group begins behind the fault, the fault was once durable.
+fn torn_or_damaged(bytes: &[u8], offset: u64, why: String) -> Fault {
+    let at = usize::try_from(offset).unwrap_or(usize::MAX);
+    // The group that may be torn begins at the fault or before it; behind a lost header it begins
+    // right there, and that is not another group.
+    let from = at
+        .saturating_add(1)
+        .max(usize::try_from(HEADER_BYTES).unwrap_or(0).saturating_add(1));
+    let rest = bytes.get(from..).unwrap_or_default();
+    let was_durable = rest
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'Q')
+        .any(|(start, _)| {
+            matches!(frame::parse(&rest[start..]), Parsed::Complete(frame) if frame.group_start)
+        });
+    Fault {
+        offset,
+        why,
+        was_durable,
+    }
+}
+
+impl Segment {
+    /// A segment as it was read back.
+    pub(crate) fn recovered(
+        before: Durable,
+        file: Arc<dyn File>,
+        extent: Extent,
+        closed: bool,
+    ) -> Arc<Self> {
+        Self::new(before, file, Extent { closed, ..extent })
+    }
+}
+
+/// All bytes of a segment's file.
+pub(crate) fn read(file: &dyn File) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; usize::try_from(file.length()?).unwrap_or(usize::MAX)];
+    let read = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Batch, Hash};
+    use quota_semantics::Timestamp;
+
+    /// A segment of three groups, and where each begins.
+    fn segment() -> (Vec<u8>, Vec<usize>) {
+        let mut bytes = super::super::header(&Durable::NOTHING, 2000);
+        let mut previous = Hash::GENESIS;
+        let mut starts = Vec::new();
+        for first_sequence in [1, 2, 3] {
+            starts.push(bytes.len());
+            let batch = Batch {
+                first_sequence,
+                count: 1,
+                time: Timestamp::EPOCH,
+                payload: vec![9; 50],
+            };
+            previous = frame::encode(&batch, &previous, true, &mut bytes);
+        }
+        starts.push(bytes.len());
+        bytes.resize(2000, 0);
+        (bytes, starts)
+    }
+
+    fn scanned(bytes: &[u8]) -> (u64, Option<Fault>) {
+        let scan = scan(bytes, &Durable::NOTHING, |_| {});
+        (scan.extent.last.sequence, scan.fault)
+    }
+
+    #[test]
+    fn only_the_last_group_can_have_been_torn() {
+        let (right, starts) = segment();
+        assert_eq!(scanned(&right), (3, None));
+        for group in 0..3 {
+            let mut wrong = right.clone();
+            wrong[starts[group] + 60] ^= 1;
+            let (last, fault) = scanned(&wrong);
+            let fault = fault.unwrap();
+            assert_eq!((last, fault.offset), (group as u64, starts[group] as u64));
+            assert_eq!(fault.was_durable, group < 2);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_shorter_than_it_was_made_is_damaged() {
+        let (right, starts) = segment();
+        for length in [starts[3], starts[3] + 1, 1999] {
+            let (last, fault) = scanned(&right[..length]);
+            assert!(last == 3 && fault.unwrap().was_durable);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_or_accept_what_was_not_written(
+            at in 0usize..2000,
+            put in proptest::collection::vec(any::<u8>(), 1..300),
+        ) {
+            let (right, starts) = segment();
+            let mut wrong = right.clone();
+            let end = wrong.len().min(at + put.len());
+            wrong[at..end].copy_from_slice(&put[..end - at]);
+            let (last, _) = scanned(&wrong);
+            let whole = starts[1..].iter().filter(|end| wrong[..**end] == right[..**end]).count();
+            prop_assert_eq!(last, whole as u64);
+            let _ = scanned(&put);
+            prop_assert_eq!(before(&put), None);
+        }
+    }
+}

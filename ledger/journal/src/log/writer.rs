@@ -1,0 +1,210 @@
+//! Appending: frames gather in a group; one write and one fdatasync make it durable.
+
+use std::sync::Arc;
+
+use super::{Extent, HEADER_BYTES, Log, Segment, header, path_of, prepare::Prepared};
+use crate::{Batch, Durable, Error, MAX_PAYLOAD_BYTES, disk::Disk, frame};
+use planted::Bug;
+
+/// Most bytes that one group may have.
+const MAX_GROUP_BYTES: usize = 64 * 1024 * 1024;
+
+/// A group's buffer that has grown above this is given back after use, in bytes.
+const KEPT_BUFFER_BYTES: usize = 4 * 1024 * 1024;
+
+/// The writing end of the log.
+pub(crate) struct Writer {
+    active: Option<Active>,
+    /// Frames that are not written yet, and per frame its length and the chain behind it.
+    group: Vec<u8>,
+    frames: Vec<(u64, Durable)>,
+    /// The chain behind the last frame of the group.
+    position: Durable,
+    /// Where a segment is full that was not prepared.
+    segment_bytes: u64,
+}
+
+struct Active {
+    segment: Arc<Segment>,
+    /// The size it was made with; 0 if it grows.
+    size: u64,
+    /// Whether its header is still to be written, with its first group.
+    fresh: bool,
+}
+
+impl Writer {
+    /// Continues the log's last segment, whose size is given; without one it begins a new segment at
+    /// `position`.
+    pub(crate) fn new(
+        last: Option<(Arc<Segment>, u64)>,
+        position: Durable,
+        segment_bytes: u64,
+    ) -> Self {
+        Self {
+            active: last.map(|(segment, size)| Active {
+                segment,
+                size,
+                fresh: false,
+            }),
+            group: Vec::new(),
+            frames: Vec::new(),
+            position,
+            segment_bytes,
+        }
+    }
+
+    /// Takes a batch into the group.
+    pub(crate) fn append(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.check(batch)?;
+        let start = self.group.len();
+        let first = self.frames.is_empty();
+        let hash = frame::encode(batch, &self.position.hash, first, &mut self.group);
+        self.position = Durable {
+            sequence: batch.last_sequence(),
+            hash,
+            time: batch.time,
+        };
+        let bytes = self.group.len().saturating_sub(start) as u64;
+        self.frames.push((bytes, self.position));
+        Ok(())
+    }
+
+    fn check(&self, batch: &Batch) -> Result<(), Error> {
+        let bytes = batch.payload.len();
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(Error::TooLarge {
+                bytes,
+                limit: MAX_PAYLOAD_BYTES,
+            });
+        }
+        let bytes = self.group.len().saturating_add(bytes);
+        if bytes.saturating_add(frame::OVERHEAD_BYTES) > MAX_GROUP_BYTES {
+            return Err(Error::TooLarge {
+                bytes,
+                limit: MAX_GROUP_BYTES,
+            });
+        }
+        let out_of_order = |why: String| Err(Error::OutOfOrder { why });
+        let expected = self.position.sequence.saturating_add(1);
+        if batch.first_sequence != expected {
+            let found = batch.first_sequence;
+            return out_of_order(format!("it begins at {found} where {expected} is next"));
+        }
+        if batch.count == 0 || expected.checked_add(u64::from(batch.count)).is_none() {
+            return out_of_order(format!("it counts {} entries", batch.count));
+        }
+        if batch.time < self.position.time {
+            let (time, last) = (batch.time, self.position.time);
+            return out_of_order(format!("its time {time} is before {last}"));
+        }
+        Ok(())
+    }
+
+    /// Whether there is anything to make durable.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Bytes of the group.
+    pub(crate) const fn group_bytes(&self) -> u64 {
+        self.group.len() as u64
+    }
+
+    /// Whether there is a segment to write to.
+    pub(crate) const fn has_segment(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// Whether the segment that is written to holds any frame.
+    pub(crate) fn has_frames(&self) -> bool {
+        self.active
+            .as_ref()
+            .is_some_and(|active| active.segment.extent().end > HEADER_BYTES)
+    }
+
+    /// Whether the group has to go to a new segment.
+    pub(crate) fn needs_segment(&self) -> bool {
+        let Some(active) = &self.active else {
+            return true;
+        };
+        let end = active.segment.extent().end;
+        let full = match active.size {
+            0 => self.segment_bytes,
+            size => size,
+        };
+        end > HEADER_BYTES && end.saturating_add(self.group.len() as u64) > full
+    }
+
+    /// Ends the segment and begins the next one, in the file that was prepared, or else in one that
+    /// grows as it is written. Only when the log is durable up to here.
+    pub(crate) fn rotate(
+        &mut self,
+        disk: &dyn Disk,
+        log: &Log,
+        prepared: Option<Prepared>,
+        durable: Durable,
+    ) -> Result<(), Error> {
+        let path = path_of(log.directory(), &durable);
+        let (file, size) = match prepared {
+            Some(prepared) => {
+                disk.rename(prepared.file.path(), &path)?;
+                (disk.open(&path)?, prepared.size)
+            }
+            None => (disk.create(&path)?, 0),
+        };
+        if !planted::is(Bug::SegmentNameNotSynced) {
+            disk.sync_directory(log.directory())?;
+        }
+        self.close_segment();
+        let segment = Segment::new(durable, file, Extent::new(&durable));
+        log.held_mut().push_back(Arc::clone(&segment));
+        self.active = Some(Active {
+            segment,
+            size,
+            fresh: true,
+        });
+        Ok(())
+    }
+
+    fn close_segment(&mut self) {
+        if let Some(active) = self.active.take() {
+            active.segment.extent_mut().closed = true;
+        }
+    }
+
+    /// Writes and syncs the group; gives the new durable position. It is published before readers can
+    /// reach the frames: nobody reads what is not said to be durable.
+    pub(crate) fn commit(&mut self, publish: impl FnOnce(Durable)) -> Result<Durable, Error> {
+        let Some(active) = &mut self.active else {
+            return Err(Error::OutOfOrder {
+                why: "there is no segment to write to".to_owned(),
+            });
+        };
+        let end = active.segment.extent().end;
+        let file = &active.segment.file;
+        let written = if active.fresh {
+            let mut bytes = header(&active.segment.before, active.size);
+            bytes.extend_from_slice(&self.group);
+            file.write_at(&bytes, 0)
+        } else {
+            file.write_at(&self.group, end)
+        };
+        if !planted::is(Bug::WritesOnWhenFull) {
+            written?;
+        }
+        let synced = file.sync();
+        if !planted::is(Bug::SyncErrorIgnored) {
+            synced?;
+        }
+        active.fresh = false;
+        let mut extent = active.segment.extent_mut();
+        for (bytes, last) in self.frames.drain(..) {
+            extent.extend(bytes, last);
+        }
+        publish(self.position);
+        drop(extent);
+        self.group.clear();
+        self.group.shrink_to(KEPT_BUFFER_BYTES);
+        Ok(self.position)
+    }
+}

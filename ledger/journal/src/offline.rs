@@ -1,0 +1,136 @@
+//! Reading a ledger without a daemon, and without changing it: a data directory, or an archive.
+
+use std::{io::ErrorKind, path::Path, sync::Arc};
+
+use super::{
+    Archive, BatchReader, Error, FileReader, Options, Reader, Recovery,
+    disk::{Disk, Lock, Untouched},
+    origin,
+    reader::Source,
+    recovery,
+    store::Store,
+};
+
+/// A ledger at rest.
+pub enum Offline {
+    /// A data directory. As long as it is held, no daemon can open it.
+    Data(Box<OfflineData>),
+    /// An archive directory, or a part of one.
+    Archive(Arc<Archive>),
+}
+
+/// A data directory at rest.
+pub struct OfflineData {
+    reader: FileReader,
+    recovery: Recovery,
+    store: Arc<Store>,
+    _lock: Box<dyn Lock>,
+}
+
+impl Offline {
+    /// Opens a directory for reading. With a data directory, `archive` may name the directory that its
+    /// compaction filled. A torn end that recovery would erase is not read, and sealed epochs are checked
+    /// as they are read.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while a daemon runs, [`Error::Damaged`], [`Error::Io`]; not found, if the
+    /// directory holds no ledger.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        archive: Option<&Path>,
+    ) -> Result<Self, Error> {
+        if !exists(disk.as_ref(), directory)? {
+            let archive = Archive::open(disk, directory)?;
+            if archive.files().is_empty() {
+                let path = directory.join(origin::FILE);
+                return Err(Error::io(path, "open", ErrorKind::NotFound.into()));
+            }
+            return Ok(Self::Archive(Arc::new(archive)));
+        }
+        let options = Options {
+            archive: archive.map(Path::to_path_buf),
+            check_bytes: 0,
+            start_with_damage: true,
+            background: false,
+            ..Options::default()
+        };
+        let opened = recovery::open(Arc::new(Untouched::new(disk)), directory, options)?;
+        let store = Arc::new(opened.store);
+        Ok(Self::Data(Box::new(OfflineData {
+            reader: FileReader::new(Arc::clone(&store)),
+            recovery: opened.recovery,
+            store,
+            _lock: opened.lock,
+        })))
+    }
+
+    /// Reads from the batch that holds the entry `from` on; 0: from the first one that there is.
+    #[must_use]
+    pub fn batches(&self, from: u64) -> BatchReader {
+        let from = from.max(self.first_sequence());
+        match self {
+            Self::Data(data) => data.reader.batches(from),
+            Self::Archive(archive) => archive.read(from),
+        }
+    }
+
+    /// To read chunks from.
+    pub(super) fn source(&self) -> &dyn Source {
+        match self {
+            Self::Data(data) => data.store.as_ref(),
+            Self::Archive(archive) => archive.as_ref(),
+        }
+    }
+
+    /// Sequence of the first entry that can be read.
+    #[must_use]
+    pub fn first_sequence(&self) -> u64 {
+        match self {
+            Self::Data(data) => data.reader.first_sequence(),
+            Self::Archive(archive) => archive
+                .files()
+                .first()
+                .map_or(1, |file| file.first_sequence),
+        }
+    }
+
+    /// Sequence of the last entry.
+    #[must_use]
+    pub fn last_sequence(&self) -> u64 {
+        match self {
+            Self::Data(data) => data.reader.durable().sequence,
+            Self::Archive(archive) => archive.files().last().map_or(0, |file| file.last_sequence),
+        }
+    }
+}
+
+/// Whether a directory is a data directory.
+pub(super) fn exists(disk: &dyn Disk, directory: &Path) -> Result<bool, Error> {
+    let listed = disk.list(directory)?;
+    if listed.iter().any(|listed| listed.name == origin::FILE) {
+        return Ok(true);
+    }
+    // Without it there may still be enough of a ledger to miss it.
+    Ok(origin::read(disk, directory)?.is_some())
+}
+
+impl OfflineData {
+    /// To read it.
+    #[must_use]
+    pub const fn reader(&self) -> &FileReader {
+        &self.reader
+    }
+
+    /// What opening found. What it says to have repaired, it would have.
+    #[must_use]
+    pub const fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+}
+
+impl Drop for OfflineData {
+    fn drop(&mut self) {
+        self.store.close();
+    }
+}

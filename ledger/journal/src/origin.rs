@@ -1,0 +1,153 @@
+//! Where the kept ledger begins: the file `LEDGER`, which makes a directory a data directory.
+//!
+//! It holds the position of the chain before the first batch that is kept. Compaction moves it
+//! forward *before* it removes anything, so what lies before it is a leftover, and what is missing
+//! behind it is a gap. It also says from where on the archive has what was removed, so that a file of the
+//! archive that is missing is missed.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    Archive, Damage, Durable, Error, anchor,
+    codec::{POSITION_BYTES, Record, open_record, record_bytes},
+    disk::{Disk, TEMPORARY},
+    epoch, log, snapshot,
+};
+
+/// Name in the data directory.
+pub(super) const FILE: &str = "LEDGER";
+
+const MAGIC: [u8; 3] = *b"QLD";
+
+/// Where the kept ledger begins, and what was archived of what was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    /// The chain before the first batch that is kept.
+    pub(super) position: Durable,
+    /// The first sequence from which on everything before that was archived; none: nothing was.
+    pub(super) archived_from: Option<u64>,
+}
+
+impl Origin {
+    /// The beginning of everything behind a position.
+    pub(super) const fn at(position: Durable) -> Self {
+        Self {
+            position,
+            archived_from: None,
+        }
+    }
+
+    /// What an archive should hold and does not.
+    pub(super) fn missing_in(&self, archive: &Archive) -> Option<Damage> {
+        let (from, last) = (self.archived_from?, self.position.sequence);
+        let reaches_to = archive.reaches_back_to(last);
+        let missing = match reaches_to {
+            Some(first) if first <= from => return None,
+            Some(first) => first.saturating_sub(1),
+            None => last,
+        };
+        Some(Damage {
+            file: archive.directory().to_path_buf(),
+            offset: None,
+            sequence: Some(from),
+            through: Some(missing),
+            why: format!(
+                "sequences {from} to {last} were archived, but not all up to {missing} are there"
+            ),
+        })
+    }
+}
+
+/// Reads where the ledger begins; none if this is no data directory yet.
+///
+/// # Errors
+/// [`Error::Damaged`] also if there is none, although there is something of a ledger.
+pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Origin>, Error> {
+    let path = directory.join(FILE);
+    let damaged = |offset, why| {
+        Err(Error::Damaged(Damage {
+            file: path.clone(),
+            offset,
+            sequence: None,
+            through: None,
+            why,
+        }))
+    };
+    let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES + 8))? else {
+        return match left_over(disk, directory)? {
+            Some(left) => damaged(
+                None,
+                format!("missing, although there is {}", left.display()),
+            ),
+            None => Ok(None),
+        };
+    };
+    let origin = open_record(MAGIC, &bytes).and_then(|mut fields| {
+        let position = fields
+            .position()
+            .ok_or_else(|| "a LEDGER record that is too short".to_owned())?;
+        Ok(Origin {
+            position,
+            archived_from: fields.u64(),
+        })
+    });
+    match origin {
+        Ok(origin) => Ok(Some(origin)),
+        Err(why) => damaged(Some(0), why),
+    }
+}
+
+/// What there is of a ledger that says no more where it begins.
+fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error> {
+    for part in [log::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY] {
+        let part = directory.join(part);
+        for listed in disk.list(&part)? {
+            if !listed.name.ends_with(TEMPORARY) {
+                return Ok(Some(part.join(listed.name)));
+            }
+        }
+    }
+    let noted = anchor::read(disk, directory)?.position;
+    let any = noted.is_some_and(|noted| noted.sequence > 0);
+    Ok(any.then(|| directory.join(anchor::FILE)))
+}
+
+/// Sets where the ledger begins, durably.
+pub(super) fn write(disk: &dyn Disk, directory: &Path, origin: &Origin) -> Result<(), Error> {
+    let record = Record::new(MAGIC).position(&origin.position);
+    let record = match origin.archived_from {
+        Some(first) => record.u64(first),
+        None => record,
+    };
+    disk.replace(&directory.join(FILE), &record.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{disk::RealDisk, golden};
+
+    #[test]
+    fn it_reads_back_and_damage_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        assert_eq!(read(&RealDisk, path).unwrap(), None);
+        let archived = Origin {
+            position: Durable {
+                sequence: 9,
+                ..Durable::NOTHING
+            },
+            archived_from: Some(3),
+        };
+        for origin in [archived, Origin::at(Durable::NOTHING)] {
+            write(&RealDisk, path, &origin).unwrap();
+            assert_eq!(read(&RealDisk, path).unwrap(), Some(origin));
+        }
+        let mut bytes = std::fs::read(path.join(FILE)).unwrap();
+        golden::check("origin", &bytes);
+        bytes[15] ^= 4;
+        std::fs::write(path.join(FILE), &bytes).unwrap();
+        let error = read(&RealDisk, path).unwrap_err();
+        assert!(error.is_damage() && error.to_string().contains("LEDGER"));
+    }
+}

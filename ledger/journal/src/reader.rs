@@ -1,0 +1,295 @@
+//! Reading batches back, from wherever they lie, each checked against its checksum and the chain.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Batch, Damage, Durable, Error, Hash, StoredBatch,
+    frame::{self, Parsed},
+};
+use quota_semantics::Timestamp;
+
+/// Some frames, and where they lie.
+pub(super) struct Chunk {
+    /// The chain before the first frame.
+    pub(super) before: Durable,
+    /// Whole frames; the last one may be cut off.
+    pub(super) bytes: Vec<u8>,
+    pub(super) file: PathBuf,
+    /// Offset of the first frame in the file, if the file holds the frames as they are.
+    pub(super) offset: Option<u64>,
+    /// The last sequence that is lost if the frames are not right, where that is known.
+    pub(super) through: Option<u64>,
+}
+
+impl Chunk {
+    pub(super) fn empty(before: Durable, file: &Path) -> Self {
+        Self {
+            before,
+            bytes: Vec::new(),
+            file: file.to_path_buf(),
+            offset: None,
+            through: None,
+        }
+    }
+
+    /// Visits the frames behind `position`, each with the chain before it, and gives the chain behind
+    /// them.
+    pub(super) fn each_behind(
+        &self,
+        position: &Durable,
+        visit: &mut impl FnMut(&Durable, &frame::Frame<'_>),
+    ) -> Result<Durable, Error> {
+        let (mut frames, _) = self.behind(position)?;
+        let mut here = *position;
+        while let Parsed::Complete(frame) = frame::parse(frames) {
+            visit(&here, &frame);
+            here = frame.end();
+            frames = &frames[frame.bytes.len()..];
+        }
+        Ok(here)
+    }
+
+    /// Ledger time of the first frame.
+    pub(super) fn first_time(&self) -> Option<Timestamp> {
+        match frame::parse(&self.bytes) {
+            Parsed::Complete(frame) => Some(frame.time),
+            _ => None,
+        }
+    }
+
+    fn damage(&self, at: usize, position: &Durable, why: String) -> Error {
+        Error::Damaged(Damage {
+            file: self.file.clone(),
+            offset: self.offset.map(|offset| offset.saturating_add(at as u64)),
+            sequence: Some(position.sequence.saturating_add(1)),
+            through: self.through,
+            why,
+        })
+    }
+
+    /// Goes past the frame at a place, where the chain stands `here`. False if no whole one is there.
+    fn pass(&self, at: &mut usize, here: &mut Durable) -> Result<bool, Error> {
+        match frame::parse(self.bytes.get(*at..).unwrap_or_default()) {
+            Parsed::Complete(frame) => {
+                *here = frame
+                    .follow(here)
+                    .map_err(|why| self.damage(*at, here, why))?;
+                *at = at.saturating_add(frame.bytes.len());
+                Ok(true)
+            }
+            Parsed::Corrupt(why) => Err(self.damage(*at, here, why.to_owned())),
+            Parsed::End | Parsed::NeedMore(_) => Ok(false),
+        }
+    }
+
+    /// The chain at `sequence`, if a batch ends there. Everything up to there is checked.
+    pub(super) fn position_at(&self, sequence: u64) -> Result<Option<Durable>, Error> {
+        let mut at = 0;
+        let mut here = self.before;
+        while here.sequence < sequence {
+            if !self.pass(&mut at, &mut here)? {
+                return Ok(None);
+            }
+        }
+        Ok((here.sequence == sequence).then_some(here))
+    }
+
+    /// The frames behind `position`, which has to be the end of one of them or the beginning, and the
+    /// chain behind them. All are checked.
+    pub(super) fn behind(&self, position: &Durable) -> Result<(&[u8], Durable), Error> {
+        let mut at = 0;
+        let mut start = None;
+        let mut here = self.before;
+        loop {
+            if here.sequence == position.sequence {
+                if here != *position {
+                    let why = format!("the chain hash there should be {}", position.hash);
+                    return Err(self.damage(at, &here, why));
+                }
+                start = Some(at);
+            }
+            if !self.pass(&mut at, &mut here)? {
+                break;
+            }
+        }
+        match start {
+            Some(start) => Ok((&self.bytes[start..at], here)),
+            None => Ok((&[], *position)),
+        }
+    }
+}
+
+/// Something that chunks can be read from.
+pub(super) trait Source: Send + Sync {
+    /// Frames from the one on that holds the sequence `from`, or from a little before it; empty only
+    /// behind the end.
+    fn chunk(&self, from: u64) -> Result<Chunk, Error>;
+}
+
+/// A stored batch, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchRef<'a> {
+    /// Sequence of its first entry.
+    pub first_sequence: u64,
+    /// Number of entries.
+    pub count: u32,
+    /// Ledger time of its last entry.
+    pub time: Timestamp,
+    /// The encoded entries.
+    pub payload: &'a [u8],
+    /// Its chain hash.
+    pub hash: Hash,
+    /// The chain hash of the batch before.
+    pub previous: Hash,
+}
+
+impl BatchRef<'_> {
+    /// Sequence of its last entry.
+    #[must_use]
+    pub const fn last_sequence(&self) -> u64 {
+        self.first_sequence + self.count as u64 - 1
+    }
+
+    /// A copy of its own.
+    #[must_use]
+    pub fn to_stored(&self) -> StoredBatch {
+        StoredBatch {
+            batch: Batch {
+                first_sequence: self.first_sequence,
+                count: self.count,
+                time: self.time,
+                payload: self.payload.to_vec(),
+            },
+            hash: self.hash,
+            previous: self.previous,
+        }
+    }
+}
+
+/// Reads batches in order. As an iterator it gives copies; [`BatchReader::next_batch`] lends them.
+pub struct BatchReader {
+    source: Arc<dyn Source>,
+    /// The sequence that comes next.
+    next: u64,
+    /// The chain behind the last batch given.
+    position: Option<Durable>,
+    chunk: Chunk,
+    at: usize,
+    /// The chain before `at`.
+    here: Durable,
+    failed: bool,
+}
+
+/// Where a batch lies in the chunk.
+struct Found {
+    first_sequence: u64,
+    payload: std::ops::Range<usize>,
+    previous: Hash,
+    end: Durable,
+}
+
+impl BatchReader {
+    pub(super) fn new(source: Arc<dyn Source>, from: u64) -> Self {
+        Self {
+            source,
+            next: from.max(1),
+            position: None,
+            chunk: Chunk::empty(Durable::NOTHING, Path::new("")),
+            at: 0,
+            here: Durable::NOTHING,
+            failed: false,
+        }
+    }
+
+    /// Lends the next batch; none at the durable end, where a later call may find more. After an error
+    /// there is nothing more.
+    pub fn next_batch(&mut self) -> Option<Result<BatchRef<'_>, Error>> {
+        if self.failed {
+            return None;
+        }
+        match self.advance() {
+            Ok(None) => None,
+            Ok(Some(found)) => Some(Ok(BatchRef {
+                first_sequence: found.first_sequence,
+                count: u32::try_from(found.end.sequence - found.first_sequence + 1)
+                    .unwrap_or(u32::MAX),
+                time: found.end.time,
+                payload: &self.chunk.bytes[found.payload],
+                hash: found.end.hash,
+                previous: found.previous,
+            })),
+            Err(error) => {
+                self.failed = true;
+                Some(Err(error))
+            }
+        }
+    }
+
+    fn advance(&mut self) -> Result<Option<Found>, Error> {
+        if let Some(found) = self.step()? {
+            return Ok(Some(found));
+        }
+        self.chunk = self.source.chunk(self.next)?;
+        self.at = 0;
+        self.here = self.chunk.before;
+        if self.chunk.bytes.is_empty() {
+            return Ok(None);
+        }
+        match self.step()? {
+            Some(found) => Ok(Some(found)),
+            None => Err(self.damaged(format!("sequence {} is missing", self.next))),
+        }
+    }
+
+    /// The next wanted batch of the chunk.
+    fn step(&mut self) -> Result<Option<Found>, Error> {
+        loop {
+            let rest = self.chunk.bytes.get(self.at..).unwrap_or_default();
+            let frame = match frame::parse(rest) {
+                Parsed::Complete(frame) => frame,
+                Parsed::End | Parsed::NeedMore(_) => return Ok(None),
+                Parsed::Corrupt(why) => return Err(self.damaged(why.to_owned())),
+            };
+            let before = self.here;
+            let end = frame.follow(&before).map_err(|why| self.damaged(why))?;
+            let payload_at = self.at.saturating_add(frame::PAYLOAD_AT);
+            let found = Found {
+                first_sequence: frame.first_sequence,
+                payload: payload_at..payload_at.saturating_add(frame.payload.len()),
+                previous: before.hash,
+                end,
+            };
+            let length = frame.bytes.len();
+            let wanted = end.sequence >= self.next;
+            if wanted {
+                if self.position.is_some_and(|position| position != before) {
+                    let why = "it does not continue what was read before".to_owned();
+                    return Err(self.damaged(why));
+                }
+                self.position = Some(end);
+                self.next = end.sequence.saturating_add(1);
+            }
+            self.at = self.at.saturating_add(length);
+            self.here = end;
+            if wanted {
+                return Ok(Some(found));
+            }
+        }
+    }
+
+    fn damaged(&self, why: String) -> Error {
+        self.chunk.damage(self.at, &self.here, why)
+    }
+}
+
+impl Iterator for BatchReader {
+    type Item = Result<StoredBatch, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_batch()
+            .map(|batch| batch.map(|batch| batch.to_stored()))
+    }
+}

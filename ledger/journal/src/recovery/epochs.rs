@@ -1,0 +1,175 @@
+//! The epochs: whether the sealed ones continue each other, and what of the one being filled is usable.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::{
+    super::{Damage, store::Sealed},
+    Durable, Epoch, Error, Log, Opening, Options, epoch,
+};
+use crate::{epoch::Seal, log::CHUNK_BYTES};
+
+impl Opening<'_> {
+    /// The sealed epochs, oldest first. What lies before the origin is what a compaction did not get
+    /// to remove.
+    pub(super) fn sealed_epochs(&mut self, origin: &Durable) -> Result<Vec<Sealed>, Error> {
+        let directory = self.directory.join(epoch::DIRECTORY);
+        let mut sealed: Vec<Sealed> = Vec::new();
+        let mut end = *origin;
+        for listed in self.disk.list(&directory)? {
+            let Some(first) = epoch::first_of(&listed.name) else {
+                continue;
+            };
+            let path = directory.join(&listed.name);
+            if first <= origin.sequence {
+                self.disk.remove_directory(&path)?;
+                self.repaired(format!(
+                    "epoch {first}: removed, as compaction had begun to"
+                ));
+                continue;
+            }
+            let Some(seal) = Seal::read(self.disk, &path)? else {
+                if first == end.sequence.saturating_add(1) {
+                    // The one being filled. If there are others behind it, it has lost its seal, and
+                    // they will not continue.
+                    continue;
+                }
+                self.remove_stray(first, &path)?;
+                continue;
+            };
+            if seal.before != end {
+                return Err(Error::Damaged(Damage {
+                    file: path,
+                    offset: None,
+                    sequence: Some(end.sequence.saturating_add(1)),
+                    through: None,
+                    why: format!(
+                        "it continues sequence {} with hash {}, but the ledger before it ends at {} with {}",
+                        seal.before.sequence, seal.before.hash, end.sequence, end.hash
+                    ),
+                }));
+            }
+            end = seal.last;
+            sealed.push(Sealed {
+                seal,
+                epoch: Arc::new(Epoch::sealed(&directory, &seal)),
+            });
+        }
+        Ok(sealed)
+    }
+
+    /// An epoch that was being filled, but does not begin where the next one has to: all of it is in the
+    /// commit log, or else the log's end will show that something is missing.
+    fn remove_stray(&mut self, first: u64, path: &std::path::Path) -> Result<(), Error> {
+        self.disk.remove_directory(path)?;
+        self.repaired(format!(
+            "epoch {first}: removed, as it does not continue the ledger"
+        ));
+        Ok(())
+    }
+
+    /// Reads sealed epochs, newest first, and compares them with their seals. Gives the bytes of frames
+    /// that were checked, and what is damaged although the ledger can be opened.
+    pub(super) fn check_sealed(
+        &self,
+        sealed: &[Sealed],
+        options: &Options,
+    ) -> Result<(u64, Vec<Damage>), Error> {
+        let mut bytes = 0u64;
+        let within = |sealed: &&Sealed| {
+            bytes = bytes.saturating_add(sealed.seal.frame_bytes);
+            bytes <= options.check_bytes
+        };
+        let checked: Vec<&Sealed> = sealed.iter().rev().take_while(within).collect();
+        let workers = match options.background {
+            true => std::thread::available_parallelism().map_or(1, usize::from),
+            false => 1,
+        };
+        let next = AtomicUsize::new(0);
+        let found = Mutex::new(BTreeMap::new());
+        let work = || {
+            while let Some(sealed) = checked.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if let Some(wrong) = self.check_epoch(sealed, options).transpose() {
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    found.insert(sealed.seal.first_sequence(), wrong);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..workers.min(checked.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // What is damaged first is reported.
+        let damaged = found.into_values().collect::<Result<_, _>>()?;
+        let bytes = checked.iter().fold(0u64, |sum, sealed| {
+            sum.saturating_add(sealed.seal.frame_bytes)
+        });
+        Ok((bytes, damaged))
+    }
+
+    /// Reads a sealed epoch. Damage is an error, unless everything can be read all the same, or nobody minds.
+    fn check_epoch(&self, sealed: &Sealed, options: &Options) -> Result<Option<Damage>, Error> {
+        let Sealed { seal, epoch } = sealed;
+        let right = epoch.check(self.disk, seal, |_| {});
+        epoch.close();
+        match right {
+            Ok(()) if !epoch.is_copied() => Ok(None),
+            Ok(()) => {
+                let damage = epoch.difference(self.disk)?;
+                if damage.is_none() {
+                    epoch.add_manifest(self.disk, seal)?;
+                }
+                Ok(damage.map(|damage| Damage {
+                    why: format!("{}; all that it holds can be read", damage.why),
+                    ..damage
+                }))
+            }
+            Err(Error::Damaged(damage)) if options.start_with_damage => Ok(Some(damage)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How far the database that was being filled can be used. Unless it was closed cleanly and agrees
+    /// with the log, it is thrown away: the log has everything, and of what a killed process wrote nobody
+    /// knows whether it will ever be durable.
+    pub(super) fn current_epoch(
+        &mut self,
+        epoch: &Epoch,
+        log: &Log,
+        durable: &Durable,
+    ) -> Result<Durable, Error> {
+        if self.disk.list(epoch.directory())?.is_empty() {
+            return Ok(epoch.before);
+        }
+        if let Some(end) = epoch.reopen(self.disk)?
+            && agrees(log, &end, durable)?
+        {
+            return Ok(end);
+        }
+        epoch.reset(self.disk)?;
+        let first = epoch.before.sequence.saturating_add(1);
+        self.repaired(format!(
+            "epoch {first}: being made again from the commit log"
+        ));
+        Ok(epoch.before)
+    }
+}
+
+/// Whether the log has this position.
+fn agrees(log: &Log, position: &Durable, durable: &Durable) -> Result<bool, Error> {
+    if position.sequence > durable.sequence {
+        return Ok(false);
+    }
+    let Some(chunk) = log.chunk(position.sequence, CHUNK_BYTES)? else {
+        return Ok(false);
+    };
+    Ok(chunk.position_at(position.sequence)? == Some(*position))
+}

@@ -1,0 +1,209 @@
+//! The commit log's segments: all but the last have to be whole; the end of the last may be torn.
+
+use planted::Bug;
+use std::{collections::VecDeque, sync::Arc};
+
+use super::{
+    super::{
+        Damage,
+        disk::File,
+        log::{
+            self as commit_log, Segment,
+            scan::{self, Fault, Scan},
+        },
+        store::Sealed,
+    },
+    Durable, Error, Opening,
+};
+
+/// Zeros written at a time over a torn end, in bytes.
+const ERASE_STEP_BYTES: usize = 1024 * 1024;
+
+/// The commit log, as it was read.
+pub(super) struct Read {
+    pub(super) segments: VecDeque<Arc<Segment>>,
+    /// The segment to be continued, and its size.
+    pub(super) active: Option<(Arc<Segment>, u64)>,
+    /// The end of the ledger.
+    pub(super) position: Durable,
+}
+
+impl Opening<'_> {
+    /// Reads the log, which has to continue `base`, the end of the last `sealed` epoch. `noted` is what was
+    /// acknowledged at least.
+    pub(super) fn log(
+        &mut self,
+        sealed: Option<&Sealed>,
+        base: &Durable,
+        noted: Option<&Durable>,
+    ) -> Result<Read, Error> {
+        let directory = self.directory.join(commit_log::DIRECTORY);
+        let listed = self.disk.list(&directory)?;
+        let mut firsts: Vec<u64> = listed
+            .iter()
+            .filter_map(|listed| commit_log::first_of(&listed.name))
+            .collect();
+        // A sealed epoch is made of whole segments: what is left of those is to be removed.
+        let released = firsts.partition_point(|first| *first <= base.sequence);
+        if let Some(sealed) = sealed.filter(|_| released > 0) {
+            sealed.epoch.sync_seal(self.disk)?;
+        }
+        for first in firsts.drain(..released) {
+            self.disk
+                .remove_file(&directory.join(commit_log::file_name(first)))?;
+            self.repaired(format!(
+                "log segment {first}: removed, as its epoch is sealed"
+            ));
+        }
+        let mut read = Read {
+            segments: VecDeque::new(),
+            active: None,
+            position: *base,
+        };
+        let wanted = noted.map_or(0, |noted| noted.sequence);
+        let mut at_wanted = (base.sequence == wanted).then_some(*base);
+        let last = firsts.last().copied();
+        for first in firsts {
+            let path = directory.join(commit_log::file_name(first));
+            let next = read.position.sequence.saturating_add(1);
+            if first != next {
+                return Err(gap(&path, next, first));
+            }
+            let file = self.disk.open(&path)?;
+            let bytes = scan::read(file.as_ref())?;
+            let scan = scan::scan(&bytes, &read.position, |frame| {
+                if frame.last_sequence() == wanted {
+                    at_wanted = Some(frame.end());
+                }
+            });
+            let is_last = Some(first) == last;
+            if let Some(fault) = &scan.fault {
+                self.fault(file.as_ref(), &scan, fault, is_last, noted)?;
+            }
+            let syncs = !planted::is(Bug::NoSyncAtOpen);
+            if syncs && is_last && scan.extent.last.sequence > wanted {
+                // Not known to have been synced. If a sync of it failed, it can be read, but would
+                // never reach the disk: only what is written again does.
+                let end = usize::try_from(scan.extent.end).unwrap_or(usize::MAX);
+                file.write_at(bytes.get(..end).unwrap_or_default(), 0)?;
+            }
+            if syncs {
+                file.sync()?;
+            }
+            self.take(file, scan, is_last, &mut read)?;
+        }
+        acknowledged(&directory, noted, at_wanted.as_ref(), base, &read.position)?;
+        Ok(read)
+    }
+
+    fn take(
+        &self,
+        file: Arc<dyn File>,
+        scan: Scan,
+        is_last: bool,
+        read: &mut Read,
+    ) -> Result<(), Error> {
+        let before = read.position;
+        if is_last && scan.extent.last == before {
+            // Nothing was written to it yet: the writer begins it anew.
+            self.disk.remove_file(file.path())?;
+            return Ok(());
+        }
+        read.position = scan.extent.last;
+        let size = scan.size;
+        let segment = Segment::recovered(before, file, scan.extent, !is_last);
+        if is_last {
+            read.active = Some((Arc::clone(&segment), size));
+        }
+        read.segments.push_back(segment);
+        Ok(())
+    }
+
+    /// Refuses damage to what was acknowledged; erases the torn end of what was not.
+    fn fault(
+        &mut self,
+        file: &dyn File,
+        scan: &Scan,
+        fault: &Fault,
+        is_last: bool,
+        noted: Option<&Durable>,
+    ) -> Result<(), Error> {
+        let end = scan.extent.last;
+        let was_acknowledged = noted.is_some_and(|noted| noted.sequence > end.sequence);
+        if !is_last || fault.was_durable || was_acknowledged {
+            return Err(fault.damage(file, &end).into());
+        }
+        erase(file, fault.offset)?;
+        self.repaired(format!(
+            "{} at byte {}: a torn write behind sequence {} erased ({})",
+            file.path().display(),
+            fault.offset,
+            end.sequence,
+            fault.why
+        ));
+        Ok(())
+    }
+}
+
+/// Overwrites with zeros, so that nothing of it comes back behind what is written next.
+fn erase(file: &dyn File, from: u64) -> Result<(), Error> {
+    let end = file.length()?;
+    let mut offset = from;
+    while offset < end {
+        let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let step = left.min(ERASE_STEP_BYTES);
+        file.zero_at(step, offset)?;
+        offset = offset.saturating_add(step as u64);
+    }
+    file.sync()
+}
+
+fn gap(path: &std::path::Path, from: u64, to: u64) -> Error {
+    Error::Damaged(Damage {
+        file: path.to_path_buf(),
+        offset: None,
+        sequence: Some(from),
+        through: to.checked_sub(1),
+        why: format!(
+            "the ledger has a gap: sequences {from} to {} are missing",
+            to.saturating_sub(1)
+        ),
+    })
+}
+
+/// Compares the end of the ledger with what was acknowledged.
+fn acknowledged(
+    directory: &std::path::Path,
+    noted: Option<&Durable>,
+    at_noted: Option<&Durable>,
+    base: &Durable,
+    end: &Durable,
+) -> Result<(), Error> {
+    let Some(noted) = noted.filter(|noted| noted.sequence >= base.sequence) else {
+        return Ok(());
+    };
+    let damaged = |sequence: u64, why: String| {
+        Err(Error::Damaged(Damage {
+            file: directory.to_path_buf(),
+            offset: None,
+            sequence: Some(sequence),
+            through: None,
+            why,
+        }))
+    };
+    if noted.sequence > end.sequence {
+        let why = format!(
+            "the ledger ends at sequence {}, but {} was acknowledged",
+            end.sequence, noted.sequence
+        );
+        return damaged(end.sequence.saturating_add(1), why);
+    }
+    if at_noted.is_none_or(|found| found.hash != noted.hash) {
+        let why = format!(
+            "sequence {} was acknowledged with hash {}, which is not in the chain",
+            noted.sequence, noted.hash
+        );
+        return damaged(noted.sequence, why);
+    }
+    Ok(())
+}

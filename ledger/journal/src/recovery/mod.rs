@@ -1,0 +1,234 @@
+//! Opening a data directory: clean up what a kill left behind, compare every part with the chain and
+//! with the others, repair what was never acknowledged, refuse what was; then make durable what was read,
+//! since after a kill it may never have reached the disk, before anything is built upon it.
+
+mod epochs;
+mod log;
+mod snapshots;
+
+use planted::Bug;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Damage, Durable, Error, Options, SnapshotInfo,
+    anchor::{self, Anchor},
+    archive::Archive,
+    disk::{Disk, Lock, TEMPORARY},
+    epoch::{self, Epoch},
+    log::{self as commit_log, Log, Writer},
+    origin::{self, Origin},
+    snapshot::{self, Snapshots},
+    store::{Current, Parts, Store},
+};
+
+/// Name of the lock file in the data directory: it is there, and the same file, as long as the ledger is open.
+pub const LOCK: &str = "LOCK";
+
+/// What opening found and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// What was put right, in words.
+    pub repaired: Vec<String>,
+    /// The first sequence that can be read, from the archive if need be.
+    pub first_sequence: u64,
+    /// How far the ledger is durable.
+    pub durable: Durable,
+    /// The newest snapshot that is right in itself and in the chain.
+    pub snapshot: Option<SnapshotInfo>,
+    /// Snapshots that are not right, and are not used.
+    pub damaged_snapshots: Vec<Damage>,
+    /// Sealed epochs that are damaged: what of them cannot be read is not served.
+    pub damaged_epochs: Vec<Damage>,
+    /// What was archived and is not in the archive.
+    pub missing_archive: Option<Damage>,
+    /// Bytes of frames in sealed epochs that were checked; the others are checked when they are read.
+    pub checked_bytes: u64,
+}
+
+pub(super) struct Opened {
+    pub(super) store: Store,
+    pub(super) lock: Box<dyn Lock>,
+    pub(super) recovery: Recovery,
+}
+
+pub(super) fn open(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    options: Options,
+) -> Result<Opened, Error> {
+    let mut opened = parts(disk, directory, options)?;
+    let (snapshot, damaged_snapshots) = snapshots::choose(&opened.store)?;
+    opened.recovery.snapshot = snapshot;
+    opened.recovery.damaged_snapshots = damaged_snapshots;
+    Ok(opened)
+}
+
+/// Makes a data directory that begins behind a position, with nothing in it yet, not even the state there.
+pub(super) fn begin(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    origin: &Origin,
+    options: Options,
+) -> Result<Opened, Error> {
+    disk.create_directory(directory)?;
+    if !disk.list(directory)?.is_empty() {
+        let source = std::io::ErrorKind::DirectoryNotEmpty.into();
+        return Err(Error::io(directory, "begin a ledger in", source));
+    }
+    Anchor::create(disk.as_ref(), directory, &origin.position)?;
+    origin::write(disk.as_ref(), directory, origin)?;
+    parts(disk, directory, options)
+}
+
+/// Opens everything but the snapshots.
+fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Opened, Error> {
+    disk.create_directory(directory)?;
+    let lock = disk.lock(&directory.join(LOCK))?;
+    let mut opening = Opening {
+        disk: disk.as_ref(),
+        directory,
+        repaired: Vec::new(),
+    };
+    let origin = opening.origin()?;
+    opening.remove_temporary_files()?;
+    let noted = opening.anchor()?;
+    let sealed = opening.sealed_epochs(&origin.position)?;
+    let (checked_bytes, damaged_epochs) = opening.check_sealed(&sealed, &options)?;
+    let base = sealed
+        .last()
+        .map_or(origin.position, |sealed| sealed.seal.last);
+    let read = opening.log(sealed.last(), &base, noted.as_ref())?;
+    let durable = read.position;
+    let snapshots = Snapshots::new(Arc::clone(&disk), directory, options.pauses.clone());
+    let archive = match &options.archive {
+        Some(path) => Some(Arc::new(Archive::open(Arc::clone(&disk), path)?)),
+        None => None,
+    };
+    if let Some(archive) = &archive {
+        archive.is_not_ahead_of(&durable)?;
+    }
+    let missing_archive = archive
+        .as_ref()
+        .and_then(|archive| origin.missing_in(archive));
+    opening.sync_names()?;
+    let anchor = Anchor::create(disk.as_ref(), directory, &durable)?;
+    let log = Log::new(directory.join(commit_log::DIRECTORY), read.segments);
+    let epoch = Epoch::new(&directory.join(epoch::DIRECTORY), base);
+    let moved = opening.current_epoch(&epoch, &log, &durable)?;
+    let repaired = opening.repaired;
+    let store = Store::new(Parts {
+        writer: Writer::new(read.active, durable, options.segment_bytes),
+        disk,
+        directory: directory.to_path_buf(),
+        options,
+        log,
+        archive,
+        snapshots,
+        origin,
+        sealed,
+        current: Current {
+            epoch: Arc::new(epoch),
+            moved,
+        },
+        durable,
+        anchor,
+    });
+    let recovery = Recovery {
+        repaired,
+        first_sequence: store.first_sequence(),
+        durable,
+        snapshot: None,
+        damaged_snapshots: Vec::new(),
+        damaged_epochs,
+        missing_archive,
+        checked_bytes,
+    };
+    Ok(Opened {
+        store,
+        lock,
+        recovery,
+    })
+}
+
+/// A data directory being opened.
+struct Opening<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    repaired: Vec<String>,
+}
+
+impl Opening<'_> {
+    fn subdirectories(&self) -> [PathBuf; 3] {
+        [commit_log::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY]
+            .map(|name| self.directory.join(name))
+    }
+
+    fn repaired(&mut self, what: String) {
+        self.repaired.push(what);
+    }
+
+    /// Where the ledger begins. A directory without ledger gets an empty one.
+    fn origin(&self) -> Result<Origin, Error> {
+        let found = origin::read(self.disk, self.directory)?;
+        if found.is_some() {
+            // What lies before it will be removed: it must not come back without it.
+            self.disk.open(&self.directory.join(origin::FILE))?.sync()?;
+            self.disk.sync_directory(self.directory)?;
+        }
+        for directory in self.subdirectories() {
+            self.disk.create_directory(&directory)?;
+        }
+        if let Some(origin) = found {
+            return Ok(origin);
+        }
+        let nothing = Origin::at(Durable::NOTHING);
+        Anchor::create(self.disk, self.directory, &nothing.position)?;
+        origin::write(self.disk, self.directory, &nothing)?;
+        Ok(nothing)
+    }
+
+    fn remove_temporary_files(&self) -> Result<(), Error> {
+        let [log, epochs, snapshots] = self.subdirectories();
+        let mut directories = vec![self.directory.to_path_buf(), log, snapshots];
+        for listed in self.disk.list(&epochs)? {
+            if listed.is_directory {
+                directories.push(epochs.join(&listed.name));
+            }
+        }
+        for directory in directories {
+            for listed in self.disk.list(&directory)? {
+                if listed.name.ends_with(TEMPORARY) && !listed.is_directory {
+                    self.disk.remove_file(&directory.join(&listed.name))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What was acknowledged last, as far as the anchor knows.
+    fn anchor(&mut self) -> Result<Option<Durable>, Error> {
+        if planted::is(Bug::AnchorIgnored) {
+            return Ok(None);
+        }
+        let noted = anchor::read(self.disk, self.directory)?;
+        if noted.unreadable > 0 || noted.position.is_none() {
+            let left = match noted.position {
+                Some(position) => format!("sequence {} is left", position.sequence),
+                None => "nothing is left".to_owned(),
+            };
+            self.repaired(format!("anchor: a note cannot be read; {left}"));
+        }
+        Ok(noted.position)
+    }
+
+    /// Makes the names durable that recovery has read or removed.
+    fn sync_names(&self) -> Result<(), Error> {
+        for directory in self.subdirectories() {
+            self.disk.sync_directory(&directory)?;
+        }
+        self.disk.sync_directory(self.directory)
+    }
+}

@@ -1,0 +1,83 @@
+//! Which snapshot to begin from: the newest that is right in itself and in the chain.
+
+use super::{
+    super::{Damage, Durable, Error, SnapshotInfo, reader::Source, store::Store},
+    snapshot::DIRECTORY,
+};
+
+/// The newest right snapshot, and what is wrong with newer ones and with those whose headers cannot be
+/// read.
+pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>), Error> {
+    let durable = store.durable();
+    let (found, mut damaged) = store.snapshots.list()?;
+    for info in found.into_iter().rev() {
+        let sequence = info.position.sequence;
+        if sequence > durable.sequence {
+            // It was taken of durable entries: they are lost.
+            return Err(Error::Damaged(Damage {
+                file: info.path,
+                offset: None,
+                sequence: Some(durable.sequence.saturating_add(1)),
+                through: None,
+                why: format!(
+                    "the ledger ends at sequence {}, but this snapshot was taken of {sequence}",
+                    durable.sequence
+                ),
+            }));
+        }
+        if sequence < store.origin().sequence {
+            continue;
+        }
+        let in_chain = match position(store, sequence) {
+            Err(Error::Damaged(damage)) if store.options.start_with_damage => {
+                damaged.push(Damage {
+                    why: format!("the chain there cannot be read: {damage}"),
+                    file: info.path,
+                    offset: None,
+                    sequence: None,
+                    through: None,
+                });
+                continue;
+            }
+            found => found?,
+        };
+        if in_chain.is_none_or(|found| found != info.position) {
+            damaged.push(Damage {
+                why: format!("the chain does not have its hash at sequence {sequence}"),
+                file: info.path,
+                offset: None,
+                sequence: None,
+                through: None,
+            });
+            continue;
+        }
+        if let Some(damage) = store.snapshots.verify(&info)? {
+            damaged.push(damage);
+            continue;
+        }
+        store.snapshots.sync(&info)?;
+        return Ok((Some(info), damaged));
+    }
+    if store.first_sequence() > 1 {
+        return Err(Error::Damaged(Damage {
+            file: store.directory.join(DIRECTORY),
+            offset: None,
+            sequence: Some(1),
+            through: None,
+            why: format!(
+                "no snapshot can be used, and the entries before {} are not kept",
+                store.first_sequence()
+            ),
+        }));
+    }
+    Ok((None, damaged))
+}
+
+/// The chain at a sequence, if a batch ends there.
+fn position(store: &Store, sequence: u64) -> Result<Option<Durable>, Error> {
+    let known = [store.origin(), store.durable()];
+    if let Some(position) = known.iter().find(|known| known.sequence == sequence) {
+        return Ok(Some(*position));
+    }
+    store.chunk(sequence)?.position_at(sequence)
+}

@@ -1,0 +1,292 @@
+//! The way back from damage: sealed epochs that are damaged or missing are made again from what an archive, a backup or
+//! another copy of the ledger holds. The hash chain decides: only the very batches that were sealed are taken. What was
+//! damaged is not removed, but set aside.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Damage, Durable, Error, Offline,
+    disk::{Disk, parent},
+    epoch::{self, Epoch, Seal},
+    frame::{self, Parsed},
+    log::{self, scan},
+    origin,
+    pauses::Pauses,
+    reader::{Chunk, Source},
+    recovery::LOCK,
+};
+
+/// Where epochs are made, in the data directory.
+const MAKING: &str = "repair";
+
+/// Where damaged epochs are set aside, in the data directory.
+const ASIDE: &str = "damaged";
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repair {
+    /// Epochs that were made again.
+    pub made: Vec<Remade>,
+    /// What could not be made again.
+    pub left: Vec<Damage>,
+}
+
+/// An epoch that was made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remade {
+    /// Sequence of its first entry.
+    pub first_sequence: u64,
+    /// Sequence of its last entry.
+    pub last_sequence: u64,
+    /// What was wrong with it.
+    pub damage: Damage,
+    /// Where its entries were taken from.
+    pub from: PathBuf,
+    /// Where what was in its place is now.
+    pub aside: Vec<PathBuf>,
+}
+
+/// Entries that are to be made readable again.
+struct Hole {
+    before: Durable,
+    last: Durable,
+    damage: Damage,
+    /// What is left of it.
+    epoch: Option<Epoch>,
+}
+
+/// Makes the damaged and missing epochs of a data directory again, each from what it still holds itself, if that is
+/// all, or from `from`: an archive, a backup, or another data directory.
+///
+/// # Errors
+/// [`Error::Locked`] while a daemon runs; [`Error::Damaged`] if it is not known where the ledger begins;
+/// [`Error::Io`].
+pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Result<Repair, Error> {
+    let not_found = || {
+        Error::io(
+            directory,
+            "find a ledger in",
+            std::io::ErrorKind::NotFound.into(),
+        )
+    };
+    let origin = origin::read(disk.as_ref(), directory)?.ok_or_else(not_found)?;
+    let _lock = disk.lock(&directory.join(LOCK))?;
+    let source = match from {
+        Some(from) => Some((from, Offline::open(Arc::clone(&disk), from, None)?)),
+        None => None,
+    };
+    let repairing = Repairing {
+        disk: disk.as_ref(),
+        directory,
+    };
+    disk.remove_directory(&directory.join(MAKING))?;
+    let mut repair = Repair::default();
+    for hole in repairing.holes(&origin.position)? {
+        let own = hole.epoch.as_ref().map(|epoch| OwnEpoch {
+            epoch,
+            disk: repairing.disk,
+        });
+        let own = own
+            .as_ref()
+            .map(|own| (own.epoch.directory(), own as &dyn Source));
+        let other = source
+            .as_ref()
+            .map(|(from, ledger)| (*from, ledger.source()));
+        let mut made = None;
+        for (from, source) in own.into_iter().chain(other) {
+            match repairing.make(&hole, source) {
+                Ok(()) => made = Some(from.to_path_buf()),
+                Err(Error::Damaged(_) | Error::Compacted { .. }) => continue,
+                Err(error) => return Err(error),
+            }
+            break;
+        }
+        if let Some(epoch) = &hole.epoch {
+            epoch.close();
+        }
+        match made {
+            Some(from) => repair.made.push(Remade {
+                first_sequence: hole.before.sequence.saturating_add(1),
+                last_sequence: hole.last.sequence,
+                aside: repairing.place(&hole)?,
+                damage: hole.damage,
+                from,
+            }),
+            None => repair.left.push(hole.damage),
+        }
+    }
+    disk.remove_directory(&directory.join(MAKING))?;
+    disk.sync_directory(directory)?;
+    Ok(repair)
+}
+
+struct Repairing<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+}
+
+impl Repairing<'_> {
+    fn epochs(&self) -> PathBuf {
+        self.directory.join(epoch::DIRECTORY)
+    }
+
+    /// What cannot be read, or might not be the next time: epochs that are not as they were sealed, and gaps between
+    /// what is left.
+    fn holes(&self, origin: &Durable) -> Result<Vec<Hole>, Error> {
+        let directory = self.epochs();
+        let mut holes = Vec::new();
+        let mut end = *origin;
+        for listed in self.disk.list(&directory)? {
+            let Some(first) = epoch::first_of(&listed.name) else {
+                continue;
+            };
+            if first <= origin.sequence {
+                continue;
+            }
+            let seal = match Seal::read(self.disk, &directory.join(&listed.name)) {
+                Ok(Some(seal)) => seal,
+                // Where it ends, what follows says.
+                Ok(None) | Err(Error::Damaged(_)) => continue,
+                Err(error) => return Err(error),
+            };
+            holes.extend(gap(&directory, &end, &seal.before));
+            let epoch = Epoch::sealed(&directory, &seal);
+            if let Some(damage) = self.damage(&epoch, &seal)? {
+                holes.push(Hole {
+                    before: seal.before,
+                    last: seal.last,
+                    damage,
+                    epoch: Some(epoch),
+                });
+            }
+            end = seal.last;
+        }
+        if let Some(before) = self.log_begins_behind(&end)? {
+            holes.extend(gap(&directory, &end, &before));
+        }
+        Ok(holes)
+    }
+
+    fn damage(&self, epoch: &Epoch, seal: &Seal) -> Result<Option<Damage>, Error> {
+        let right = epoch.check(self.disk, seal, |_| {});
+        epoch.close();
+        match right {
+            Err(Error::Damaged(damage)) => Ok(Some(damage)),
+            Ok(()) if epoch.is_copied() => epoch.difference(self.disk),
+            right => right.map(|()| None),
+        }
+    }
+
+    /// Where the first segment of the commit log that is not sealed begins.
+    fn log_begins_behind(&self, end: &Durable) -> Result<Option<Durable>, Error> {
+        let directory = self.directory.join(log::DIRECTORY);
+        for listed in self.disk.list(&directory)? {
+            if log::first_of(&listed.name).is_some_and(|first| first > end.sequence) {
+                let file = self.disk.open(&directory.join(&listed.name))?;
+                return Ok(scan::before(&scan::read(file.as_ref())?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes an epoch beside the others, and seals it.
+    fn make(&self, hole: &Hole, source: &dyn Source) -> Result<(), Error> {
+        let making = self.directory.join(MAKING);
+        self.disk.remove_directory(&making)?;
+        self.disk.create_directory(&making)?;
+        let epoch = Epoch::new(&making, hole.before);
+        self.disk.create_directory(epoch.directory())?;
+        let mut position = hole.before;
+        while position != hole.last {
+            let chunk = source.chunk(position.sequence.saturating_add(1))?;
+            let (frames, _) = chunk.behind(&position)?;
+            let (frames, end) = through(frames, &position, hole.last.sequence);
+            if frames.is_empty() {
+                return Err(hole.damage.clone().into());
+            }
+            epoch.put(self.disk, &position, frames, &Pauses::default())?;
+            position = end;
+        }
+        epoch.seal(self.disk, &position, &Pauses::default())?;
+        epoch.close();
+        Ok(())
+    }
+
+    /// Puts the epoch that was made in its place, and gives where that is now which was there.
+    fn place(&self, hole: &Hole) -> Result<Vec<PathBuf>, Error> {
+        let made = Epoch::new(&self.directory.join(MAKING), hole.before);
+        let place = Epoch::new(&self.epochs(), hole.before);
+        let mut aside = Vec::new();
+        for listed in self.disk.list(&self.epochs())? {
+            let first = epoch::first_of(&listed.name);
+            if first.is_some_and(|first| {
+                (hole.before.sequence < first) && (first <= hole.last.sequence)
+            }) {
+                aside.push(self.set_aside(&listed.name)?);
+            }
+        }
+        self.disk.rename(made.directory(), place.directory())?;
+        self.disk.sync_directory(&self.epochs())?;
+        self.disk.sync_directory(parent(made.directory()))?;
+        Ok(aside)
+    }
+
+    fn set_aside(&self, name: &str) -> Result<PathBuf, Error> {
+        let directory = self.directory.join(ASIDE);
+        self.disk.create_directory(&directory)?;
+        let taken = self.disk.list(&directory)?;
+        let free = (0..).map(|number: u32| match number {
+            0 => name.to_owned(),
+            number => format!("{name}.{number}"),
+        });
+        let mut free = free.filter(|name| !taken.iter().any(|taken| taken.name == *name));
+        let aside = directory.join(free.next().unwrap_or_default());
+        self.disk.rename(&self.epochs().join(name), &aside)?;
+        self.disk.sync_directory(&directory)?;
+        Ok(aside)
+    }
+}
+
+/// What is missing between two positions.
+fn gap(directory: &Path, end: &Durable, next: &Durable) -> Option<Hole> {
+    (next.sequence > end.sequence).then(|| Hole {
+        before: *end,
+        last: *next,
+        damage: Damage {
+            file: directory.to_path_buf(),
+            offset: None,
+            sequence: end.sequence.checked_add(1),
+            through: Some(next.sequence),
+            why: "no epoch with its seal is there".to_owned(),
+        },
+        epoch: None,
+    })
+}
+
+/// The frames up to a sequence, and the chain behind them.
+fn through<'a>(frames: &'a [u8], before: &Durable, last: u64) -> (&'a [u8], Durable) {
+    let (mut at, mut position) = (0, *before);
+    while let Parsed::Complete(frame) = frame::parse(&frames[at..]) {
+        if frame.last_sequence() > last {
+            break;
+        }
+        at = at.saturating_add(frame.bytes.len());
+        position = frame.end();
+    }
+    (&frames[..at], position)
+}
+
+/// An epoch, for what it still holds.
+struct OwnEpoch<'a> {
+    epoch: &'a Epoch,
+    disk: &'a dyn Disk,
+}
+
+impl Source for OwnEpoch<'_> {
+    fn chunk(&self, from: u64) -> Result<Chunk, Error> {
+        self.epoch.chunk(self.disk, from)
+    }
+}

@@ -1,0 +1,263 @@
+//! A disk that exists in memory, for tests: it forgets what was not synced, tears writes, runs full,
+//! fails syncs, and can be crashed at any call. Everything follows from a seed.
+
+mod database;
+mod state;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    Error,
+    disk::{Database, Disk, File, Listed, Lock},
+};
+use database::SimDatabase;
+pub use state::Crash;
+use state::State;
+
+/// A simulated disk. Clones are the same disk.
+#[derive(Clone, Default)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+}
+
+/// What the disk does wrong, besides crashing. Calls are counted from 1 since the faults were set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// The process dies at this call and each one after it.
+    pub crash_at: Option<u64>,
+    /// The first sync at this call or after it fails, once, and what it should have made durable never is,
+    /// although it can be read.
+    pub fail_sync_at: Option<u64>,
+    /// The first write at this call or after it fails, once, and is done in part.
+    pub fail_write_at: Option<u64>,
+    /// Bytes that fit on the disk.
+    pub capacity: Option<u64>,
+    /// Syncs answer without doing anything, as some disks do.
+    pub syncs_lie: bool,
+}
+
+/// How often something went wrong, in the life of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// Calls that were made at all.
+    pub calls: u64,
+    /// Syncs that failed.
+    pub failed_syncs: u64,
+    /// Writes that failed.
+    pub failed_writes: u64,
+    /// Writes that found no room.
+    pub no_space: u64,
+    /// Files of whose writes a power loss took some.
+    pub lost_writes: u64,
+    /// Files where a later write was left and an earlier one lost.
+    pub reordered_writes: u64,
+    /// Changes of names that a power loss took.
+    pub lost_names: u64,
+    /// Puts to a database that were lost.
+    pub lost_pairs: u64,
+    /// Databases that did not open any more.
+    pub broken_databases: u64,
+}
+
+impl SimDisk {
+    /// An empty disk, whose choices follow from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let disk = Self::default();
+        disk.state().seed(seed);
+        disk
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another disk that holds the same, to try something else with.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self {
+            state: Arc::new(Mutex::new(self.state().clone())),
+        }
+    }
+
+    /// Starts again after a crash or a stop, with these faults.
+    pub fn reboot(&self, crash: Crash, faults: Faults) {
+        self.state().reboot(crash, faults);
+    }
+
+    /// Sets what goes wrong from now on.
+    pub fn inject(&self, faults: Faults) {
+        self.state().inject(faults);
+    }
+
+    /// Turns one bit of what is on the disk, in what is read and in what would survive; gives the file and the
+    /// offset in it, or nothing if there are no bytes.
+    pub fn flip(&self) -> Option<(PathBuf, u64)> {
+        self.state().flip()
+    }
+
+    /// Bytes in use.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.state().used()
+    }
+
+    /// What has gone wrong so far.
+    #[must_use]
+    pub fn fired(&self) -> Fired {
+        self.state().fired
+    }
+
+    /// Calls since the faults were set.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state().calls()
+    }
+
+    /// Whether the simulated process has died.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.state().is_dead()
+    }
+
+    /// A hash of everything on the disk: equal seeds give equal hashes.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        self.state().fingerprint()
+    }
+}
+
+fn fail<T>(result: io::Result<T>, path: &Path, operation: &'static str) -> Result<T, Error> {
+    result.map_err(|source| Error::io(path, operation, source))
+}
+
+impl Disk for SimDisk {
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
+        let inode = fail(self.state().create(path), path, "create")?;
+        Ok(self.file(inode, path))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
+        let inode = fail(self.state().open(path), path, "open")?;
+        Ok(self.file(inode, path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
+        fail(self.state().rename(from, to), from, "rename")
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), Error> {
+        fail(self.state().remove(path), path, "remove")
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<(), Error> {
+        fail(self.state().remove_tree(path), path, "remove")
+    }
+
+    fn make_directory(&self, path: &Path) -> Result<(), Error> {
+        let made = self.state().make_directory(path);
+        fail(made, path, "create directory")
+    }
+
+    fn has_directory(&self, path: &Path) -> Result<bool, Error> {
+        let has = self.state().has_directory(path);
+        fail(has, path, "stat")
+    }
+
+    fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
+        fail(self.state().list(directory), directory, "list")
+    }
+
+    fn sync_directory(&self, directory: &Path) -> Result<(), Error> {
+        fail(self.state().sync_directory(directory), directory, "fsync")
+    }
+
+    fn free_space(&self, _: &Path) -> Result<u64, Error> {
+        Ok(self.state().free())
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
+        if fail(self.state().lock(), path, "lock")? {
+            return Ok(Box::new(SimLock(self.clone())));
+        }
+        Err(Error::Locked {
+            directory: super::disk::parent(path).to_path_buf(),
+            holder: None,
+        })
+    }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
+        self.lock(path)
+    }
+
+    fn private_database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
+        // Opening one repairs nothing here.
+        self.database(directory)
+    }
+
+    fn database_files(&self, _: &Path) -> Result<Vec<String>, Error> {
+        // A database here is no files.
+        Ok(Vec::new())
+    }
+
+    fn database(&self, directory: &Path) -> Result<Box<dyn Database>, Error> {
+        SimDatabase::open(self.clone(), directory)
+            .map(|database| Box::new(database) as Box<dyn Database>)
+    }
+}
+
+impl SimDisk {
+    fn file(&self, inode: u64, path: &Path) -> Arc<dyn File> {
+        Arc::new(SimFile {
+            disk: self.clone(),
+            inode,
+            path: path.to_path_buf(),
+        })
+    }
+}
+
+struct SimLock(SimDisk);
+
+impl Lock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.0.state().unlock();
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    inode: u64,
+    path: PathBuf,
+}
+
+impl File for SimFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let read = self.disk.state().read(self.inode, buffer, offset);
+        fail(read, &self.path, "read")
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        let written = self.disk.state().write(self.inode, bytes, offset);
+        fail(written, &self.path, "write")
+    }
+
+    fn sync(&self) -> Result<(), Error> {
+        let synced = self.disk.state().sync(self.inode);
+        fail(synced, &self.path, "fdatasync")
+    }
+
+    fn length(&self) -> Result<u64, Error> {
+        let length = self.disk.state().length(self.inode);
+        fail(length, &self.path, "stat")
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,306 @@
+//! A process that dies at any call, on a disk that forgets: what was acknowledged is there again.
+
+use super::*;
+use crate::{
+    Retention,
+    sim::{Crash, Faults, SimDisk},
+};
+
+/// What the world was told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    acknowledged: u64,
+}
+
+fn directory() -> PathBuf {
+    PathBuf::from("/data")
+}
+
+fn length(sequence: u64) -> usize {
+    usize::try_from(sequence.wrapping_mul(2_654_435_761) % 700).unwrap()
+}
+
+fn options() -> Options {
+    Options {
+        segment_bytes: 2048,
+        epoch_bytes: 3000,
+        archive: Some(PathBuf::from("/archive")),
+        ..small()
+    }
+}
+
+/// Opens, checks what is there, and works until the end or until something fails.
+fn live(disk: &SimDisk, told: &mut Told, rounds: u64) -> Result<(), Error> {
+    let (mut journal, reader, recovery) =
+        FileJournal::open(Arc::new(disk.clone()), &directory(), options())?;
+    let start = recovery.durable.sequence;
+    assert!(start >= told.acknowledged, "{start} {told:?}");
+    told.acknowledged = start;
+    check(&reader, start)?;
+    if let Some(snapshot) = &recovery.snapshot {
+        assert_eq!(reader.snapshots().verify(snapshot)?, None);
+    }
+    assert_eq!(recovery.damaged_snapshots, []);
+    for round in 1..=rounds {
+        let mut next = told.acknowledged + 1;
+        for _ in 0..=round % 3 {
+            journal.append(batch(next, 2, length(next)))?;
+            next += 2;
+        }
+        let durable = journal.sync()?;
+        told.acknowledged = durable.sequence;
+        if round % 2 == 0 {
+            journal.work()?;
+        }
+        if round % 5 == 0 {
+            let mut writer = reader.snapshots().create(durable)?;
+            write!(writer, "state at {}", durable.sequence).unwrap();
+            writer.finish()?;
+        }
+        if round % 7 == 0 {
+            while journal.work()? {}
+            let retention = Retention {
+                max_age: Some(Span::from_seconds(20)),
+                max_bytes: None,
+            };
+            reader.compact(time(durable.sequence), &retention)?;
+        }
+    }
+    check(&reader, told.acknowledged)?;
+    journal.close()?;
+    Ok(())
+}
+
+/// Everything from the beginning (of the archive) to the end is there, and is what was written.
+fn check(reader: &FileReader, last: u64) -> Result<(), Error> {
+    assert_eq!(reader.first_sequence(), 1);
+    let mut next = 1;
+    for stored in reader.read(1) {
+        let stored = stored?.batch;
+        assert_eq!(stored, batch(next, 2, length(next)));
+        next += 2;
+    }
+    assert_eq!(next, last + 1);
+    Ok(())
+}
+
+fn is_simulated(error: &Error) -> bool {
+    matches!(error, Error::Io { .. } | Error::Poisoned { .. })
+}
+
+#[test]
+fn a_crash_at_any_call_loses_nothing_that_was_acknowledged() {
+    let disk = SimDisk::new(0);
+    live(&disk, &mut Told::default(), 40).unwrap();
+    let calls = disk.calls();
+    assert!(calls > 400, "{calls}");
+    for crash in [Crash::Kill, Crash::PowerLoss] {
+        for crash_at in 1..=calls {
+            let disk = SimDisk::new(crash_at);
+            let mut told = Told::default();
+            let faults = |crash_at| Faults {
+                crash_at,
+                ..Faults::default()
+            };
+            disk.reboot(Crash::Kill, faults(Some(crash_at)));
+            let error = live(&disk, &mut told, 40).unwrap_err();
+            assert!(is_simulated(&error), "{crash:?} {crash_at}: {error}");
+            disk.reboot(crash, faults(None));
+            live(&disk, &mut told, 8)
+                .unwrap_or_else(|error| panic!("{crash:?} {crash_at}: {error}"));
+        }
+    }
+}
+
+#[test]
+fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
+    for seed in 0..400u64 {
+        let disk = SimDisk::new(seed);
+        let mut told = Told::default();
+        let mut random = blake3::Hasher::new()
+            .update(&seed.to_le_bytes())
+            .finalize_xof();
+        let mut draw = || {
+            let mut bytes = [0; 8];
+            random.fill(&mut bytes);
+            u64::from_le_bytes(bytes)
+        };
+        for _ in 0..8 {
+            let fails_sync = draw().is_multiple_of(4);
+            // Often soon, while what the life before left is being put right.
+            let soon = draw().is_multiple_of(2);
+            let at = Some(1 + draw() % if soon { 40 } else { 250 });
+            let crash = if draw().is_multiple_of(2) {
+                Crash::Kill
+            } else {
+                Crash::PowerLoss
+            };
+            let faults = Faults {
+                crash_at: at.filter(|_| !fails_sync),
+                fail_sync_at: at.filter(|_| fails_sync),
+                capacity: (draw().is_multiple_of(6)).then(|| 10_000 + draw() % 60_000),
+                ..Faults::default()
+            };
+            disk.reboot(crash, faults);
+            match live(&disk, &mut told, 1 + draw() % 30) {
+                Ok(()) => {}
+                Err(error) if is_simulated(&error) => {}
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+        }
+        disk.reboot(Crash::PowerLoss, Faults::default());
+        live(&disk, &mut told, 5).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}
+
+#[test]
+fn a_compaction_whose_sync_fails_is_finished_or_undone() {
+    let disk = SimDisk::new(3);
+    let mut told = Told::default();
+    live(&disk, &mut told, 13).unwrap();
+    let retention = Retention {
+        max_age: Some(Span::ZERO),
+        max_bytes: None,
+    };
+    let (mut failed, mut removed) = (0, 0);
+    for failing in 1..=30 {
+        let disk = disk.copy();
+        let (journal, reader, _) =
+            FileJournal::open(Arc::new(disk.clone()), &directory(), options()).unwrap();
+        let faults = Faults {
+            fail_sync_at: Some(failing),
+            ..Faults::default()
+        };
+        disk.reboot(Crash::Kill, faults);
+        match reader.compact(time(10_000), &retention) {
+            Ok(done) => removed += done.epochs,
+            Err(error) => {
+                assert!(is_simulated(&error), "{error}");
+                failed += 1;
+            }
+        }
+        drop(journal);
+        for crash_at in 1..=40 {
+            let disk = disk.copy();
+            let faults = Faults {
+                crash_at: Some(crash_at),
+                ..Faults::default()
+            };
+            disk.reboot(Crash::Kill, faults);
+            let mut told = told;
+            let _ = live(&disk, &mut told, 0);
+            disk.reboot(Crash::PowerLoss, Faults::default());
+            live(&disk, &mut told, 0)
+                .unwrap_or_else(|error| panic!("{failing} {crash_at}: {error}"));
+        }
+    }
+    assert!(failed > 3 && removed > 0, "{failed} {removed}");
+}
+
+/// A start that is killed leaves directories whose names nobody has synced; the next one finds them.
+#[test]
+fn directories_of_a_killed_start_are_not_lost_later() {
+    let deep = Path::new("/srv/ledgers/one");
+    for crash_at in 1..=20 {
+        for seed in 0..20 {
+            let disk = SimDisk::new(seed);
+            let faults = Faults {
+                crash_at: Some(crash_at),
+                ..Faults::default()
+            };
+            disk.inject(faults);
+            let _ = FileJournal::open(Arc::new(disk.clone()), deep, small());
+            disk.reboot(Crash::Kill, Faults::default());
+            let (mut journal, _, _) =
+                FileJournal::open(Arc::new(disk.clone()), deep, small()).unwrap();
+            fill(&mut journal, 4, 20);
+            drop(journal);
+            disk.reboot(Crash::PowerLoss, Faults::default());
+            let (_, _, recovery) =
+                FileJournal::open(Arc::new(disk.clone()), deep, small()).unwrap();
+            assert_eq!(recovery.durable.sequence, 4, "{crash_at} {seed}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_disk() {
+    let run = |seed| {
+        let disk = SimDisk::new(seed);
+        let faults = Faults {
+            crash_at: Some(333),
+            ..Faults::default()
+        };
+        disk.reboot(Crash::Kill, faults);
+        assert!(live(&disk, &mut Told::default(), 40).is_err() && disk.is_dead());
+        disk.reboot(Crash::PowerLoss, Faults::default());
+        disk.fingerprint()
+    };
+    assert_eq!(run(5), run(5));
+    let different: std::collections::BTreeSet<String> = (0..20).map(run).collect();
+    assert!(different.len() > 1);
+}
+
+/// The rig has to catch a disk that acknowledges syncs without doing them.
+#[test]
+fn a_disk_that_lies_is_found_out() {
+    let lost = (1..200u64).filter(|seed| {
+        let disk = SimDisk::new(*seed);
+        let faults = Faults {
+            crash_at: Some(100 + seed),
+            syncs_lie: true,
+            ..Faults::default()
+        };
+        disk.reboot(Crash::Kill, faults);
+        let mut told = Told::default();
+        assert!(live(&disk, &mut told, 40).is_err());
+        disk.reboot(Crash::PowerLoss, Faults::default());
+        let opened = FileJournal::open(Arc::new(disk), &directory(), small());
+        match opened {
+            Ok((_, _, recovery)) => recovery.durable.sequence < told.acknowledged,
+            Err(error) => error.is_damage(),
+        }
+    });
+    assert!(lost.count() > 100);
+}
+
+#[test]
+fn a_failed_sync_is_final() {
+    let disk = SimDisk::new(1);
+    let (mut journal, reader, _) =
+        FileJournal::open(Arc::new(disk.clone()), &directory(), small()).unwrap();
+    let durable = fill(&mut journal, 10, 20);
+    let faults = Faults {
+        fail_sync_at: Some(2),
+        ..Faults::default()
+    };
+    disk.reboot(Crash::Kill, faults);
+    journal.append(batch(11, 2, 20)).unwrap();
+    let error = journal.sync().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Io {
+                operation: "fdatasync",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    for _ in 0..3 {
+        let again = journal.sync().unwrap_err().to_string();
+        assert!(again.contains("fdatasync"), "{again}");
+        assert!(matches!(
+            journal.append(batch(11, 2, 20)),
+            Err(Error::Poisoned { .. })
+        ));
+    }
+    assert!(reader.poisoned().is_some());
+    assert_eq!(reader.durable(), durable);
+    drop(journal);
+    disk.reboot(Crash::PowerLoss, Faults::default());
+    let (_journal, reader, recovery) =
+        FileJournal::open(Arc::new(disk), &directory(), small()).unwrap();
+    assert!(recovery.durable.sequence >= 10);
+    assert!(read(&reader, 1).unwrap().len() >= 5);
+}

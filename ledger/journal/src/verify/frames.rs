@@ -1,0 +1,111 @@
+//! The frames of one part of the ledger, each looked at once; several parts at the same time.
+
+use std::{
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::{
+    super::{Damage, Durable, frame::Frame},
+    BatchRef, Watch,
+};
+
+/// What was seen in a part.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) batches: u64,
+    pub(super) entries: u64,
+    pub(super) bytes: u64,
+    /// Sequence of the first entry; 0 if there was none.
+    pub(super) first_sequence: u64,
+    /// The chain at the sequences that were awaited.
+    pub(super) ends: Vec<Durable>,
+    pub(super) damages: Vec<Damage>,
+}
+
+/// Looks at the frames of one file.
+pub(super) struct Frames<'a> {
+    pub(super) file: &'a Path,
+    pub(super) awaited: &'a [(u64, Option<Durable>)],
+    pub(super) watch: &'a dyn Watch,
+    pub(super) seen: Seen,
+}
+
+impl<'a> Frames<'a> {
+    pub(super) fn of(
+        file: &'a Path,
+        awaited: &'a [(u64, Option<Durable>)],
+        watch: &'a dyn Watch,
+    ) -> Self {
+        Self {
+            file,
+            awaited,
+            watch,
+            seen: Seen::default(),
+        }
+    }
+
+    /// Takes in a frame that continues `before`.
+    pub(super) fn take(&mut self, before: &Durable, frame: &Frame<'_>) {
+        let seen = &mut self.seen;
+        seen.batches += 1;
+        seen.entries = seen.entries.saturating_add(u64::from(frame.count));
+        seen.bytes = seen.bytes.saturating_add(frame.bytes.len() as u64);
+        if seen.first_sequence == 0 {
+            seen.first_sequence = frame.first_sequence;
+        }
+        let last = frame.last_sequence();
+        if self.awaited.iter().any(|(awaited, _)| *awaited == last) {
+            seen.ends.push(frame.end());
+        }
+        let right = self.watch.batch(BatchRef {
+            first_sequence: frame.first_sequence,
+            count: frame.count,
+            time: frame.time,
+            payload: frame.payload,
+            hash: frame.hash,
+            previous: before.hash,
+        });
+        if let Err(why) = right {
+            seen.damages.push(Damage {
+                file: self.file.to_path_buf(),
+                offset: None,
+                sequence: Some(frame.first_sequence),
+                through: None,
+                why,
+            });
+        }
+    }
+}
+
+/// Looks at each item, so many at a time; the results are in order.
+pub(super) fn each<T: Sync, R: Send>(
+    items: &[T],
+    jobs: usize,
+    look: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        while let Some((number, item)) = {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            items.get(number).map(|item| (number, item))
+        } {
+            let result = look(item);
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.push((number, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs.min(items.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, result)| result).collect()
+}

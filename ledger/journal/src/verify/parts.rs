@@ -1,0 +1,383 @@
+//! The parts of a ledger, one after the other.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    super::{
+        anchor,
+        archive::{Archive, ArchiveFile},
+        epoch::{self, Epoch, Seal},
+        log::{self as commit_log, scan},
+        origin,
+        pauses::Pauses,
+        snapshot::Snapshots,
+    },
+    Damage, Disk, Durable, Error, Verified, Watch,
+    frames::{self, Frames, Seen},
+};
+
+pub(super) struct Verifier<'a> {
+    disk: &'a dyn Disk,
+    directory: &'a Path,
+    jobs: usize,
+    watch: &'a dyn Watch,
+    found: Verified,
+    total: u64,
+    /// The chain at the sequences that snapshots and files of the archive end at, as far as it has been met.
+    ends: Vec<(u64, Option<Durable>)>,
+}
+
+impl<'a> Verifier<'a> {
+    pub(super) fn new(
+        disk: &'a dyn Disk,
+        directory: &'a Path,
+        jobs: usize,
+        watch: &'a dyn Watch,
+    ) -> Self {
+        Self {
+            disk,
+            directory,
+            jobs,
+            watch,
+            found: Verified::default(),
+            total: 0,
+            ends: Vec::new(),
+        }
+    }
+
+    pub(super) fn finish(self) -> Verified {
+        self.found
+    }
+
+    /// Takes damage into the report; other errors end the check.
+    fn report(&mut self, error: Error) -> Result<(), Error> {
+        match error {
+            Error::Damaged(damage) => {
+                self.found.damages.push(damage);
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+
+    fn damage(&mut self, file: &Path, sequence: Option<u64>, why: String) {
+        self.found.damages.push(Damage {
+            file: file.to_path_buf(),
+            offset: None,
+            sequence,
+            through: None,
+            why,
+        });
+    }
+
+    fn begin(&mut self, part: &str) {
+        self.watch.progress(part, self.found.bytes, self.total);
+    }
+
+    /// Takes in what was seen in a part; parts are taken in in their order.
+    fn take(&mut self, seen: Seen) {
+        let found = &mut self.found;
+        found.batches = found.batches.saturating_add(seen.batches);
+        found.entries = found.entries.saturating_add(seen.entries);
+        found.bytes = found.bytes.saturating_add(seen.bytes);
+        if found.first_sequence == 0 {
+            found.first_sequence = seen.first_sequence;
+        }
+        found.damages.extend(seen.damages);
+        for end in seen.ends {
+            self.meet(&end);
+        }
+    }
+
+    /// Looks at the frames of several files at a time, and tells of each when it is begun.
+    fn each<T: Sync>(
+        &self,
+        items: &[T],
+        file: impl Fn(&T) -> &Path + Sync,
+        look: impl Fn(&T, &mut Frames<'_>) -> Result<(), Error> + Sync,
+    ) -> Vec<(Seen, Result<(), Error>)> {
+        let checked = AtomicU64::new(self.found.bytes);
+        frames::each(items, self.jobs, |item| {
+            let path = file(item);
+            let part = path.display().to_string();
+            self.watch
+                .progress(&part, checked.load(Ordering::Relaxed), self.total);
+            let mut frames = Frames::of(path, &self.ends, self.watch);
+            let right = look(item, &mut frames);
+            checked.fetch_add(frames.seen.bytes, Ordering::Relaxed);
+            (frames.seen, right)
+        })
+    }
+
+    /// The files of an archive, and whether they continue each other.
+    pub(super) fn archive(
+        &mut self,
+        archive: &Archive,
+        files: &[ArchiveFile],
+    ) -> Result<(), Error> {
+        let bytes: u64 = files.iter().map(|file| file.bytes).sum();
+        self.total = self.total.saturating_add(bytes);
+        let ends = Mutex::new(BTreeMap::new());
+        let looked = self.each(
+            files,
+            |file| &file.path,
+            |file, frames| {
+                let found = archive.verify(file, |before, frame| frames.take(before, frame))?;
+                let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+                ends.insert(file.path.clone(), found);
+                Ok(())
+            },
+        );
+        let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        for (file, (seen, right)) in files.iter().zip(looked) {
+            self.take(seen);
+            if let Err(error) = right {
+                self.report(error)?;
+            }
+            if let Some((before, last)) = ends.get(&file.path) {
+                self.continues(&file.path, before);
+                self.found.last = Some(*last);
+            }
+        }
+        Ok(())
+    }
+
+    /// Files of an archive that hold what the data directory, just checked, has as well: the compaction that wrote
+    /// them did not get to remove it.
+    pub(super) fn archived_early(
+        &mut self,
+        archive: &Archive,
+        files: &[ArchiveFile],
+    ) -> Result<(), Error> {
+        for file in files {
+            let path = file.path.display();
+            self.found
+                .notes
+                .push(format!("{path}: archived, and not removed yet"));
+            let last = match archive.verify(file, |_, _| {}) {
+                Ok((_, last)) => last,
+                Err(error) => {
+                    self.report(error)?;
+                    continue;
+                }
+            };
+            if self.end_at(last.sequence) != Some(last) {
+                let sequence = last.sequence;
+                let why = format!("the chain does not have its hash at sequence {sequence}");
+                self.damage(&file.path, Some(sequence), why);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was archived, and is not there.
+    pub(super) fn missing(&mut self, archived: Option<Damage>) {
+        self.found.damages.extend(archived);
+    }
+
+    fn end_at(&self, sequence: u64) -> Option<Durable> {
+        let met = self.ends.iter().find(|(met, _)| *met == sequence);
+        met.and_then(|(_, position)| *position)
+    }
+
+    /// Checks that a part which begins behind `before` continues what was checked so far.
+    fn continues(&mut self, file: &Path, before: &Durable) {
+        let Some(last) = self.found.last.filter(|last| last != before) else {
+            return;
+        };
+        let why = format!(
+            "it continues sequence {} with hash {}, but the ledger before it ends at {} with {}",
+            before.sequence, before.hash, last.sequence, last.hash
+        );
+        self.damage(file, Some(last.sequence.saturating_add(1)), why);
+    }
+
+    /// A data directory. `early`: the files of the archive that hold what it holds.
+    pub(super) fn data(
+        &mut self,
+        disk: &Arc<dyn Disk>,
+        early: &[ArchiveFile],
+    ) -> Result<(), Error> {
+        let snapshots = Snapshots::new(Arc::clone(disk), self.directory, Pauses::default());
+        let (taken, damaged) = snapshots.list()?;
+        self.found.damages.extend(damaged);
+        let of_snapshots = taken.iter().map(|info| info.position.sequence);
+        let of_files = early.iter().map(|file| file.last_sequence);
+        self.ends = of_snapshots
+            .chain(of_files)
+            .map(|end| (end, None))
+            .collect();
+        let origin = match origin::read(self.disk, self.directory) {
+            Ok(origin) => origin,
+            Err(error) => {
+                self.report(error)?;
+                None
+            }
+        };
+        let origin = origin.map(|origin| origin.position);
+        if let Some(origin) = origin {
+            self.continues(&self.directory.join(origin::FILE), &origin);
+            self.found.last = Some(origin);
+            self.meet(&origin);
+        }
+        self.epochs(origin.as_ref())?;
+        self.log()?;
+        let end = self.found.last;
+        let origin = origin.map_or(0, |origin| origin.sequence);
+        for info in taken {
+            let sequence = info.position.sequence;
+            self.begin(&info.path.display().to_string());
+            let in_chain = self.end_at(sequence);
+            if end.is_some_and(|end| end.sequence < sequence) {
+                let why = format!("it was taken of sequence {sequence}, which the ledger lacks");
+                self.damage(&info.path, Some(sequence), why);
+            } else if sequence >= origin && in_chain != Some(info.position) {
+                let why = format!("the chain does not have its hash at sequence {sequence}");
+                self.damage(&info.path, Some(sequence), why);
+            } else if let Some(damage) = snapshots.verify(&info)? {
+                self.found.damages.push(damage);
+            } else {
+                self.found.snapshots += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, position: &Durable) {
+        for (sequence, met) in &mut self.ends {
+            if *sequence == position.sequence {
+                *met = Some(*position);
+            }
+        }
+    }
+
+    /// The sealed epochs, and whether the one being filled agrees with the log.
+    fn epochs(&mut self, origin: Option<&Durable>) -> Result<(), Error> {
+        let directory = self.directory.join(epoch::DIRECTORY);
+        let begin = origin.map_or(0, |origin| origin.sequence);
+        let mut seals = Vec::new();
+        for listed in self.disk.list(&directory)? {
+            let Some(first) = epoch::first_of(&listed.name) else {
+                continue;
+            };
+            let path = directory.join(&listed.name);
+            if first <= begin {
+                self.found
+                    .notes
+                    .push(format!("{}: compacted, to be removed", path.display()));
+                continue;
+            }
+            match Seal::read(self.disk, &path) {
+                Ok(Some(seal)) => {
+                    self.total = self.total.saturating_add(seal.frame_bytes);
+                    seals.push((path, seal));
+                }
+                Ok(None) => self
+                    .found
+                    .notes
+                    .push(format!("{}: not sealed yet", path.display())),
+                Err(error) => self.report(error)?,
+            }
+        }
+        let looked = self.each(
+            &seals,
+            |(path, _)| path,
+            |(_, seal), frames| {
+                let epoch = Epoch::sealed(&directory, seal);
+                frames.seen.damages.extend(epoch.difference(self.disk)?);
+                let mut before = seal.before;
+                let checked = epoch.check(self.disk, seal, |frame| {
+                    frames.take(&before, frame);
+                    before = frame.end();
+                });
+                epoch.close();
+                checked
+            },
+        );
+        for ((path, seal), (seen, right)) in seals.iter().zip(looked) {
+            self.continues(path, &seal.before);
+            self.take(seen);
+            if let Err(error) = right {
+                self.report(error)?;
+            }
+            // What follows was chained to what was sealed, whatever is left of it.
+            self.found.last = Some(seal.last);
+        }
+        Ok(())
+    }
+
+    /// The segments of the commit log, and what was acknowledged.
+    fn log(&mut self) -> Result<(), Error> {
+        let directory = self.directory.join(commit_log::DIRECTORY);
+        let anchor = anchor::read(self.disk, self.directory)?;
+        let noted = anchor.position;
+        if noted.is_none() || anchor.unreadable > 0 {
+            let path = self.directory.join(anchor::FILE);
+            self.found
+                .notes
+                .push(format!("{}: a note cannot be read", path.display()));
+        }
+        let mut listed = self.disk.list(&directory)?;
+        listed.retain(|listed| commit_log::first_of(&listed.name).is_some());
+        let last = listed.last().map(|listed| listed.name.clone());
+        let sealed = self.found.last.unwrap_or(Durable::NOTHING);
+        let mut noted_is_there =
+            noted.is_none_or(|noted| noted.sequence < sealed.sequence || noted == sealed);
+        for listed in listed {
+            let path = directory.join(&listed.name);
+            let end = self.found.last.unwrap_or(Durable::NOTHING);
+            let first = commit_log::first_of(&listed.name).unwrap_or(0);
+            if first <= sealed.sequence {
+                self.found
+                    .notes
+                    .push(format!("{}: sealed, to be removed", path.display()));
+                continue;
+            }
+            self.begin(&path.display().to_string());
+            let file = self.disk.open(&path)?;
+            let bytes = scan::read(file.as_ref())?;
+            let before = scan::before(&bytes).unwrap_or(end);
+            self.continues(&path, &before);
+            let mut at = before;
+            let mut frames = Frames::of(&path, &self.ends, self.watch);
+            let scan = scan::scan(&bytes, &before, |frame| {
+                noted_is_there |= noted == Some(frame.end());
+                frames.take(&at, frame);
+                at = frame.end();
+            });
+            let seen = frames.seen;
+            self.take(seen);
+            let position = scan.extent.last;
+            if let Some(fault) = scan.fault {
+                let acknowledged = noted.is_some_and(|noted| noted.sequence > position.sequence);
+                if fault.was_durable || acknowledged || last.as_deref() != Some(&listed.name) {
+                    self.found
+                        .damages
+                        .push(fault.damage(file.as_ref(), &position));
+                } else {
+                    self.found.notes.push(format!(
+                        "{} at byte {}: a torn write that was never acknowledged, to be erased",
+                        path.display(),
+                        fault.offset
+                    ));
+                }
+            }
+            self.found.last = Some(position);
+        }
+        if let Some(noted) = noted.filter(|_| !noted_is_there) {
+            let why = format!(
+                "sequence {} was acknowledged, and is not in the ledger",
+                noted.sequence
+            );
+            self.damage(&directory, Some(noted.sequence), why);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,355 @@
+//! The decision for one request: may this object be created or grown, and what is it charged?
+//!
+//! This is Kubernetes' ResourceQuota admission for a single request, as a pure function: the
+//! vectors in `tests/vectors/admission.jsonl` hold it to Kubernetes' own outcomes and words. What
+//! Kubernetes does around it (batches, writes that conflict, repeats) is not here: the ledger has
+//! one writer, and its decisions are final.
+//!
+//! In order, and the first that fails decides:
+//! 1. From the configuration's limited resources: which names and scopes some quota has to cover.
+//! 2. Which quotas apply: all their scopes match, and they limit a name of this kind. Such a quota
+//!    may demand that containers specify cpu or memory, and has to know what is used.
+//! 3. No amount may be negative.
+//! 4. The growth: all of it on a create; on an update, for each quota, what exceeds the old version
+//!    if the quota applied to that too, and everything if the object has just moved into the quota.
+//!    Nothing is ever given back here: that takes an event.
+//! 5. If nothing grows, the request is allowed.
+//! 6. All that has to be covered is.
+//! 7. Each quota in turn: what is counted plus the growth is within its limits.
+
+mod charging;
+mod denial;
+mod request;
+
+pub use charging::{Charging, ChargingError, Payer, relieved};
+pub use denial::{Denial, wrap_forbidden};
+pub use request::{Operation, evaluated, name_in_messages};
+
+use std::borrow::Cow;
+
+use crate::{
+    Name,
+    object::{Context, Evaluator, Footprint, GroupResource, Traits},
+    quantity::Quantity,
+    quota::{
+        LimitedResource, Spec,
+        scopes::{self, Scope},
+    },
+    resource::ResourceList,
+};
+
+/// A quota, as a decision looks at it.
+pub trait Limit {
+    /// Its name, for messages.
+    fn name(&self) -> &Name;
+
+    /// Its specification: only the scopes are asked for.
+    fn spec(&self) -> &Spec;
+
+    /// The limits in force.
+    fn hard(&self) -> &ResourceList;
+
+    /// Whether it is known what counts against the limit of a name.
+    fn is_counted(&self, name: &str) -> bool {
+        self.counted(name).is_some()
+    }
+
+    /// What counts against the limit of a name (used and reserved); `None` if that is not known.
+    fn counted(&self, name: &str) -> Option<Quantity>;
+}
+
+/// A request to create or change one object.
+#[derive(Clone, Copy)]
+pub struct Attempt<'a> {
+    /// The kind of the object.
+    pub kind: &'a GroupResource,
+    /// The amounts were given, not computed from the object: every name among them belongs to it,
+    /// and a quota limits those.
+    pub measured: bool,
+    /// What is to be done.
+    pub operation: Operation,
+    /// The part of the object that it is done to; empty for the whole object.
+    pub subresource: &'a str,
+    /// What the object will count for.
+    pub new: &'a Footprint,
+    /// What it counts for now; only for an update.
+    pub old: Option<&'a Footprint>,
+    /// Whether the old object is stored (has a resourceVersion). If not, the update creates it, and
+    /// is charged in full.
+    pub old_has_version: bool,
+    /// What is missing of what a quota on these names demands, in the words of
+    /// [`Object::missing_requirements`](crate::object::Object::missing_requirements).
+    pub requirements: &'a dyn Fn(&[&str]) -> Option<String>,
+    /// Which device classes stand for extended resources;
+    /// [`EveryClass`](crate::object::EveryClass) if the footprints were made with that knowledge.
+    pub context: &'a dyn Context,
+}
+
+/// What one quota is charged for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Which of the limits that were handed in.
+    pub limit: usize,
+    /// The growth, of the names that the quota limits; no zeros, never empty.
+    pub delta: ResourceList,
+}
+
+/// Decides about one request. On success returns what each quota is to be charged; a quota that is
+/// not named is charged nothing. `limits` are the quotas of the namespace: if several fail, the
+/// first one is named.
+///
+/// Asks nothing about the request itself: whether it is to be decided at all says [`evaluated`].
+///
+/// # Errors
+/// The reason why the request is denied.
+pub fn evaluate<L: Limit>(
+    limits: &[L],
+    attempt: &Attempt<'_>,
+    limited: &[LimitedResource],
+) -> Result<Vec<Charge>, Denial> {
+    if limits.is_empty() && limited.is_empty() {
+        return Ok(Vec::new());
+    }
+    // Kubernetes lets a request pass if the configuration has a broken selector.
+    let Ok(demand) = Demand::of(attempt, limited) else {
+        return Ok(Vec::new());
+    };
+    let mut cover = Cover::default();
+    let mut charges = Vec::with_capacity(limits.len());
+    for (index, limit) in limits.iter().enumerate() {
+        if applies(limit, attempt, &mut cover)? {
+            charges.push(Charge {
+                limit: index,
+                delta: ResourceList::new(),
+            });
+        }
+    }
+    refuse_negative(attempt.new)?;
+    let growth = Growth::of(attempt)?;
+    let grows = match charges.as_slice() {
+        [] => !growth.over_old().is_empty(),
+        charges => charges
+            .iter()
+            .any(|charge| !growth.of_limit(&limits[charge.limit]).is_empty()),
+    };
+    if !grows {
+        return Ok(Vec::new());
+    }
+    demand.refuse_uncovered(&cover, attempt)?;
+
+    for charge in &mut charges {
+        let limit = &limits[charge.limit];
+        let growth = growth.of_limit(limit);
+        let of_limit = |name: &Name| Some((name.clone(), growth.get(name)?.clone()));
+        charge.delta = limit.hard().names().filter_map(of_limit).collect();
+        if attempt.subresource != "status" {
+            refuse_excess(limit, &charge.delta)?;
+        }
+    }
+    charges.retain(|charge| !charge.delta.is_empty());
+    Ok(charges)
+}
+
+/// What the quotas of a namespace cover.
+#[derive(Default)]
+struct Cover<'a> {
+    names: Vec<&'a str>,
+    scopes: Vec<&'a str>,
+}
+
+/// Whether the quota applies to the object and limits names of its kind; those are covered then. Its scopes
+/// that match count as covered even if it does not apply.
+fn applies<'l, L: Limit>(
+    limit: &'l L,
+    attempt: &Attempt<'_>,
+    cover: &mut Cover<'l>,
+) -> Result<bool, Denial> {
+    let traits = &attempt.new.traits;
+    let broken = |source| Denial::BrokenSelector {
+        quota: limit.name().clone(),
+        source,
+    };
+    let asked = scopes::scopes_of(limit.spec()).count();
+    let matching = scopes::matching(scopes::scopes_of(limit.spec()), traits).map_err(broken)?;
+    cover.scopes.extend(matching.iter().map(|scope| scope.name));
+    if matching.len() < asked {
+        return Ok(false);
+    }
+    let before = cover.names.len();
+    add_owned(limit, attempt, &mut cover.names);
+    let owned = &cover.names[before..];
+    if owned.is_empty() {
+        return Ok(false);
+    }
+    if let Some(text) = (attempt.requirements)(owned) {
+        return Err(Denial::MustSpecify {
+            quota: limit.name().clone(),
+            text,
+        });
+    }
+    if !owned.iter().all(|name| limit.is_counted(name)) {
+        let resources = owned.iter().map(|name| Name::from(*name)).collect();
+        return Err(Denial::StatusUnknown {
+            quota: limit.name().clone(),
+            resources,
+        });
+    }
+    Ok(true)
+}
+
+/// Adds the names in a quota that belong to the kind; to a charged workload also those of its pods, but for
+/// `count/pods`.
+fn add_owned<'l, L: Limit>(limit: &'l L, attempt: &Attempt<'_>, to: &mut Vec<&'l str>) {
+    let names = || limit.hard().names().map(Name::as_str);
+    if attempt.measured {
+        let given = |name: &&str| attempt.new.resources.get(name).is_some();
+        return to.extend(names().filter(given));
+    }
+    let mut owned = Evaluator::of(attempt.kind).matching(names(), attempt.context);
+    if makes_pods(attempt) {
+        let of_pods = names().filter(|name| *name != "count/pods");
+        owned.extend(Evaluator::Pods.matching(of_pods, attempt.context));
+        owned.sort_unstable();
+    }
+    to.extend(owned);
+}
+
+fn makes_pods(attempt: &Attempt<'_>) -> bool {
+    matches!(attempt.new.traits, Traits::Template { .. })
+}
+
+/// What has to be covered by some quota.
+struct Demand<'a> {
+    names: Vec<&'a str>,
+    scopes: Vec<Scope<'a>>,
+}
+
+impl<'a> Demand<'a> {
+    fn of(
+        attempt: &Attempt<'a>,
+        limited: &'a [LimitedResource],
+    ) -> Result<Self, scopes::BrokenScope> {
+        let all = limited
+            .iter()
+            .flat_map(|entry| &entry.match_scopes)
+            .map(Scope::from);
+        let scopes = scopes::matching(all, &attempt.new.traits)?;
+        let texts: Vec<&Name> = limited
+            .iter()
+            .filter(|entry| {
+                let of_pods = entry.api_group.is_empty() && entry.resource == "pods";
+                attempt.kind.is(&entry.api_group, &entry.resource)
+                    || (of_pods && makes_pods(attempt))
+            })
+            .flat_map(|entry| &entry.match_contains)
+            .collect();
+        let names = attempt
+            .new
+            .resources
+            .iter()
+            .filter(|(_, amount)| amount.is_positive())
+            .map(|(name, _)| name.as_str())
+            .filter(|name| texts.iter().any(|text| name.contains(text.as_str())))
+            .collect();
+        Ok(Self { names, scopes })
+    }
+
+    fn refuse_uncovered(&self, cover: &Cover<'_>, attempt: &Attempt<'_>) -> Result<(), Denial> {
+        let open = self.names.iter().filter(|name| !cover.names.contains(name));
+        let names: Vec<Name> = open.map(|name| Name::from(*name)).collect();
+        if !names.is_empty() {
+            return Err(Denial::InsufficientQuota { names });
+        }
+        let open = scopes::uncovered(&self.scopes, &cover.scopes, &attempt.new.traits);
+        if !open.is_empty() {
+            let scopes = open.iter().map(Scope::to_string).collect();
+            return Err(Denial::UncoveredScopes { scopes });
+        }
+        Ok(())
+    }
+}
+
+/// By how much the object grows; zeros left out.
+struct Growth<'a> {
+    old: Option<&'a Footprint>,
+    full: Cow<'a, ResourceList>,
+    over_old: Option<ResourceList>,
+}
+
+impl<'a> Growth<'a> {
+    fn of(attempt: &Attempt<'a>) -> Result<Self, Denial> {
+        let old = match (attempt.operation, attempt.old) {
+            (Operation::Update, None) => return Err(Denial::NoPreviousVersion),
+            (Operation::Update, Some(old)) if attempt.old_has_version => Some(old),
+            _ => None,
+        };
+        let new = &attempt.new.resources;
+        let over_old = old.map(|old| new.delta_over(&old.resources).without_zeros());
+        let has_zeros = new.iter().any(|(_, amount)| amount.is_zero());
+        Ok(Self {
+            old,
+            full: match has_zeros {
+                true => Cow::Owned(new.without_zeros()),
+                false => Cow::Borrowed(new),
+            },
+            over_old,
+        })
+    }
+
+    fn over_old(&self) -> &ResourceList {
+        self.over_old.as_ref().unwrap_or(&self.full)
+    }
+
+    /// What the quota has to bear: everything, if the object was not in it before.
+    fn of_limit<L: Limit>(&self, limit: &L) -> &ResourceList {
+        match self.old {
+            // A broken selector was found with the new traits already.
+            Some(old) if scopes::matches(limit.spec(), &old.traits) == Ok(true) => self.over_old(),
+            _ => &self.full,
+        }
+    }
+}
+
+fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
+    let negative = new
+        .resources
+        .iter()
+        .filter(|(_, amount)| amount.is_negative());
+    let resources: Vec<Name> = negative.map(|(name, _)| name.clone()).collect();
+    if resources.is_empty() {
+        Ok(())
+    } else {
+        Err(Denial::NegativeUsage { resources })
+    }
+}
+
+/// Compares only names that grow: others may be over their limit.
+///
+/// # Errors
+/// With all names that would pass their limit.
+pub fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result<(), Denial> {
+    let exceeds = |name: &str, growth: &Quantity| {
+        let mut total = limit.counted(name).unwrap_or_default();
+        total.add_assign(growth);
+        limit.hard().get(name).is_some_and(|hard| total > *hard)
+    };
+    if !delta.iter().any(|(name, growth)| exceeds(name, growth)) {
+        return Ok(());
+    }
+    let mut requested = delta.clone();
+    requested.retain(|name, growth| exceeds(name, growth));
+    let used = requested
+        .names()
+        .filter_map(|name| Some((name.clone(), limit.counted(name)?)))
+        .collect();
+    let limited = limit.hard().mask(|name| requested.get(name).is_some());
+    Err(Denial::ExceedsHard {
+        quota: limit.name().clone(),
+        requested,
+        used,
+        limited,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,350 @@
+//! What a quota or group says beyond Kubernetes' and OpenShift's fields: annotations `quota-ledger.io/…`, which
+//! survive clusters that drop fields they do not know.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::selector::LabelSelector;
+use crate::{
+    Name, Timestamp,
+    quota::{FieldError, validation::validate_list},
+    resource::ResourceList,
+};
+
+/// What all keys begin with.
+pub const PREFIX: &str = "quota-ledger.io/";
+/// The group whose members include those of this one.
+pub const PARENT: &str = "quota-ledger.io/parent";
+/// What no sibling can take.
+pub const GUARANTEED: &str = "quota-ledger.io/guaranteed";
+/// Which objects count, by their own labels.
+pub const OBJECTS: &str = "quota-ledger.io/objects";
+/// Whether `hard` holds for each member alone.
+pub const EACH: &str = "quota-ledger.io/each";
+/// Limits that only warn.
+pub const SOFT: &str = "quota-ledger.io/soft";
+/// What becomes of a request that exceeds `hard`.
+pub const ENFORCEMENT: &str = "quota-ledger.io/enforcement";
+/// Other limits, until a time.
+pub const OVERRIDE: &str = "quota-ledger.io/override";
+
+/// The keys of a group.
+const OF_GROUPS: [&str; 7] = [
+    PARENT,
+    GUARANTEED,
+    OBJECTS,
+    EACH,
+    SOFT,
+    ENFORCEMENT,
+    OVERRIDE,
+];
+/// The keys of a ResourceQuota.
+const OF_QUOTAS: [&str; 3] = [SOFT, ENFORCEMENT, OVERRIDE];
+
+/// What carries the annotations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// A group, which may say all of it.
+    Group,
+    /// A ResourceQuota: soft limits, enforcement and overrides only.
+    Quota,
+}
+
+/// The extensions of a quota or group. The default says nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Extensions {
+    /// The group that this one is a part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Name>,
+    /// What no sibling can take.
+    #[serde(skip_serializing_if = "ResourceList::is_empty")]
+    pub guaranteed: ResourceList,
+    /// Which objects of the members count, by their own labels; none: all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<LabelSelector>,
+    /// Whether `hard` holds for each member namespace alone.
+    #[serde(skip_serializing_if = "is_false")]
+    pub each: bool,
+    /// Limits above which a grant comes with a warning.
+    #[serde(skip_serializing_if = "ResourceList::is_empty")]
+    pub soft: ResourceList,
+    /// What becomes of a request that exceeds `hard`.
+    #[serde(skip_serializing_if = "Enforcement::is_default")]
+    pub enforcement: Enforcement,
+    /// Other limits, until a time.
+    #[serde(rename = "override", skip_serializing_if = "Option::is_none")]
+    pub r#override: Option<Override>,
+}
+
+/// What becomes of a request that exceeds `hard`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Enforcement {
+    /// It is denied.
+    #[default]
+    Enforce,
+    /// It is admitted and held; the denial is given as a warning.
+    Warn,
+    /// It is admitted and held; the denial is only counted and left in the audit annotations.
+    Audit,
+}
+
+impl Enforcement {
+    #[allow(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes a reference"
+    )]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Limits in force instead of those in `hard`, until a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Override {
+    /// The limits that change; each has one in `spec` too.
+    pub hard: ResourceList,
+    /// When they end.
+    pub until: Timestamp,
+}
+
+impl Override {
+    /// The limits in force while the override lasts.
+    #[must_use]
+    pub fn over(&self, hard: &ResourceList) -> ResourceList {
+        let mut in_force = hard.clone();
+        for (name, quantity) in self.hard.iter() {
+            in_force.insert(name.clone(), quantity.clone());
+        }
+        in_force
+    }
+}
+
+impl Extensions {
+    /// Whether they say nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Reads annotations, and says what is wrong with them. Other keys than `quota-ledger.io/…` are passed over.
+    #[must_use]
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+        carrier: Carrier,
+    ) -> (Self, Vec<FieldError>) {
+        let mut extensions = Self::default();
+        let mut errors = Vec::new();
+        let ours = annotations
+            .iter()
+            .filter(|(key, _)| key.starts_with(PREFIX));
+        for (key, text) in ours {
+            let allowed: &[&str] = match carrier {
+                Carrier::Group => &OF_GROUPS,
+                Carrier::Quota => &OF_QUOTAS,
+            };
+            let field = field_of(key);
+            if !allowed.contains(&key.as_str()) {
+                let detail = format!("not supported here; supported: {}", allowed.join(", "));
+                errors.push(FieldError::forbidden(field, detail));
+            } else if let Err(detail) = extensions.set(key, text) {
+                errors.push(FieldError::invalid_text(field, text, detail));
+            }
+        }
+        (extensions, errors)
+    }
+
+    fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+        match key {
+            PARENT => self.parent = Some(text.into()),
+            GUARANTEED => self.guaranteed = list(text)?,
+            OBJECTS => self.objects = Some(json(text, "a label selector as JSON")?),
+            EACH => {
+                self.each = match text {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err("must be \"true\" or \"false\"".to_owned()),
+                };
+            }
+            SOFT => self.soft = list(text)?,
+            ENFORCEMENT => {
+                self.enforcement = match text {
+                    "enforce" => Enforcement::Enforce,
+                    "warn" => Enforcement::Warn,
+                    "audit" => Enforcement::Audit,
+                    _ => return Err("must be enforce, warn or audit".to_owned()),
+                };
+            }
+            _ => {
+                let what = "an object as JSON with \"hard\" (quantities by resource name) and \"until\" (a time)";
+                let mut limits: Override = json(text, what)?;
+                limits.hard.round_up_to_thousandths();
+                self.r#override = Some(limits);
+            }
+        }
+        Ok(())
+    }
+
+    /// The annotations that say the same.
+    #[must_use]
+    pub fn to_annotations(&self) -> BTreeMap<String, String> {
+        let list = |list: &ResourceList| (!list.is_empty()).then(|| text(list));
+        let enforcement = match self.enforcement {
+            Enforcement::Enforce => None,
+            Enforcement::Warn => Some("warn".to_owned()),
+            Enforcement::Audit => Some("audit".to_owned()),
+        };
+        let values = [
+            (PARENT, self.parent.as_deref().map(str::to_owned)),
+            (GUARANTEED, list(&self.guaranteed)),
+            (OBJECTS, self.objects.as_ref().map(text)),
+            (EACH, self.each.then(|| "true".to_owned())),
+            (SOFT, list(&self.soft)),
+            (ENFORCEMENT, enforcement),
+            (OVERRIDE, self.r#override.as_ref().map(text)),
+        ];
+        let given = |(key, value): (&str, Option<String>)| Some((key.to_owned(), value?));
+        values.into_iter().filter_map(given).collect()
+    }
+
+    /// What is wrong with limits that are given beside `hard`.
+    #[must_use]
+    pub fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        for (key, what, list) in [
+            (GUARANTEED, "guarantee", &self.guaranteed),
+            (SOFT, "soft limit", &self.soft),
+        ] {
+            let field = field_of(key);
+            errors.extend(validate_list(&field, list));
+            for name in list.exceeding(hard) {
+                let detail = format!("the {what} must not be above the group's own hard limit");
+                let value = list.get(&name);
+                errors.push(FieldError::invalid(
+                    format!("{field}[{name}]"),
+                    &value,
+                    detail,
+                ));
+            }
+        }
+        if let Some(limits) = &self.r#override {
+            let field = format!("{}.hard", field_of(OVERRIDE));
+            errors.extend(validate_list(&field, &limits.hard));
+            if limits.hard.is_empty() {
+                errors.push(FieldError::required(field.clone(), "no limit is given"));
+            }
+            for (name, value) in limits.hard.iter() {
+                if hard.get(name).is_none() {
+                    let detail = "only limits that are in spec can be overridden";
+                    errors.push(FieldError::invalid(
+                        format!("{field}[{name}]"),
+                        value,
+                        detail,
+                    ));
+                }
+            }
+        }
+        errors
+    }
+}
+
+/// The path of an annotation.
+#[must_use]
+pub fn field_of(key: &str) -> String {
+    format!("metadata.annotations[{key}]")
+}
+
+fn list(text: &str) -> Result<ResourceList, String> {
+    let mut list: ResourceList = json(text, "an object of quantities by resource name as JSON")?;
+    list.round_up_to_thousandths();
+    Ok(list)
+}
+
+fn json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Result<T, String> {
+    // Serde reads a struct from an array too; Kubernetes does not.
+    if !text.trim_start().starts_with('{') {
+        return Err(format!("must be {what}"));
+    }
+    serde_json::from_str(text).map_err(|error| format!("must be {what}: {error}"))
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)], carrier: Carrier) -> (Extensions, Vec<String>) {
+        let annotations = pairs
+            .iter()
+            .map(|(key, value)| (format!("{PREFIX}{key}"), (*value).to_owned()));
+        let (extensions, errors) = Extensions::from_annotations(&annotations.collect(), carrier);
+        (extensions, errors.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn annotations_are_read_and_written_alike() {
+        let (extensions, errors) = read(
+            &[
+                ("parent", "company"),
+                ("guaranteed", r#"{"pods":"3"}"#),
+                ("objects", r#"{"matchLabels":{"app":"web"}}"#),
+                ("each", "true"),
+                ("soft", r#"{"pods":"8"}"#),
+                ("enforcement", "warn"),
+                (
+                    "override",
+                    r#"{"hard":{"pods":"20"},"until":"2027-01-01T00:00:00Z"}"#,
+                ),
+            ],
+            Carrier::Group,
+        );
+        assert_eq!(errors, Vec::<String>::new());
+        let (again, _) = Extensions::from_annotations(&extensions.to_annotations(), Carrier::Group);
+        assert_eq!(again, extensions);
+        assert_eq!(extensions.to_annotations().len(), 7);
+        assert!(Extensions::default().to_annotations().is_empty());
+    }
+
+    #[test]
+    fn every_error_names_its_annotation() {
+        let (_, errors) = read(
+            &[
+                ("guarantied", "{}"),
+                ("guaranteed", r#"["pods"]"#),
+                ("each", "yes"),
+                ("enforcement", "Warn"),
+                ("override", r#"{"hard":{"pods":"20"},"until":"tomorrow"}"#),
+                ("soft", r#"{"pods":"many"}"#),
+            ],
+            Carrier::Group,
+        );
+        for (error, key) in errors.iter().zip([
+            "each",
+            "enforcement",
+            "guaranteed",
+            "guarantied",
+            "override",
+            "soft",
+        ]) {
+            let field = format!("metadata.annotations[quota-ledger.io/{key}]: ");
+            assert!(error.starts_with(&field), "{error}");
+        }
+        assert_eq!(errors.len(), 6);
+        let (_, errors) = read(&[("parent", "p"), ("soft", "{}")], Carrier::Quota);
+        assert_eq!(errors.len(), 1, "{errors:?}");
+    }
+}

@@ -1,0 +1,102 @@
+//! ClusterResourceQuota as an API object.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    extension::{Carrier, Extensions},
+    selector::Selector,
+    spec::Spec,
+};
+use crate::quota::{
+    self, FieldError,
+    manifest::{DecodeError, Metadata},
+    shape,
+    spec::null_as_default,
+};
+
+/// The API version of ClusterResourceQuota.
+pub const API_VERSION: &str = "quota.openshift.io/v1";
+/// The kind of ClusterResourceQuota.
+pub const KIND: &str = "ClusterResourceQuota";
+
+/// Where a manifest has objects.
+const OBJECTS: [&str; 9] = [
+    "",
+    "metadata",
+    "metadata/ownerReferences/*",
+    "spec",
+    "spec/selector",
+    "spec/selector/labels",
+    "spec/quota",
+    "spec/quota/scopeSelector",
+    "spec/quota/scopeSelector/matchExpressions/*",
+];
+
+/// A `quota.openshift.io/v1` ClusterResourceQuota. Fields that it does not know are passed over when it is read, and
+/// so is the status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Manifest {
+    /// `quota.openshift.io/v1`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub api_version: String,
+    /// `ClusterResourceQuota`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub kind: String,
+    /// Name, labels, and the extensions as annotations.
+    #[serde(deserialize_with = "null_as_default")]
+    pub metadata: Metadata,
+    /// What the group says.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: ManifestSpec,
+}
+
+/// What stands in `spec`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ManifestSpec {
+    /// The namespaces.
+    #[serde(deserialize_with = "null_as_default")]
+    pub selector: Selector,
+    /// Limits and scopes.
+    #[serde(deserialize_with = "null_as_default")]
+    pub quota: quota::Spec,
+}
+
+impl Manifest {
+    /// Reads a manifest as the API server does: apiVersion and kind may be missing, and quantities are rounded up to
+    /// thousandths.
+    ///
+    /// # Errors
+    /// If it is not the JSON of a ClusterResourceQuota.
+    pub fn from_json(json: &[u8]) -> Result<Self, DecodeError> {
+        let mut manifest: Self = serde_json::from_slice(json)?;
+        shape::has_objects_at(&serde_json::from_slice::<Value>(json)?, &OBJECTS)?;
+        let says = |text: &str, expected: &str| text.is_empty() || text == expected;
+        if !says(&manifest.api_version, API_VERSION) || !says(&manifest.kind, KIND) {
+            return Err(DecodeError::OtherKind {
+                api_version: manifest.api_version,
+                kind: manifest.kind,
+                expected: "quota.openshift.io/v1, Kind=ClusterResourceQuota",
+            });
+        }
+        API_VERSION.clone_into(&mut manifest.api_version);
+        KIND.clone_into(&mut manifest.kind);
+        manifest.spec.quota.hard.round_up_to_thousandths();
+        Ok(manifest)
+    }
+
+    /// What the group says, extensions included, and what is wrong with those.
+    #[must_use]
+    pub fn spec(&self) -> (Spec, Vec<FieldError>) {
+        let (extensions, errors) =
+            Extensions::from_annotations(&self.metadata.annotations, Carrier::Group);
+        let spec = Spec {
+            selector: self.spec.selector.clone(),
+            quota: self.spec.quota.clone(),
+            extensions,
+        };
+        (spec, errors)
+    }
+}

@@ -1,0 +1,18 @@
+//! Groups: one quota over many namespaces, as OpenShift's ClusterResourceQuota, and trees of them.
+//!
+//! A group counts an object if its own selectors match, or if one of its children counts it; once, however many
+//! children do. `hard` is a ceiling, always. What a child is guaranteed counts as taken for everybody else.
+
+pub mod extension;
+pub mod load;
+pub mod manifest;
+pub mod selector;
+pub mod spec;
+pub mod tree;
+pub mod validation;
+
+pub use extension::{Enforcement, Extensions, Override};
+pub use load::{Load, Loads, Sum};
+pub use manifest::Manifest;
+pub use selector::{LabelSelector, Requirement, Selector};
+pub use spec::Spec;

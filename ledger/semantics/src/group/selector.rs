@@ -1,0 +1,312 @@
+//! Which namespaces a group is for: selectors over their labels and annotations.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Name,
+    quota::{
+        field::{FieldError, quoted},
+        requirement,
+        spec::null_as_default,
+        syntax,
+    },
+};
+
+/// The label that Kubernetes gives every namespace: its name. So it is known of a namespace that was never seen.
+pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// Labels or annotations: values by key.
+pub type Labels = BTreeMap<Name, Name>;
+
+/// Kubernetes' label selector. An empty one matches everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LabelSelector {
+    /// Labels that must have these values.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub match_labels: Labels,
+    /// Requirements that must all hold as well.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub match_expressions: Vec<Requirement>,
+}
+
+/// One requirement on a label.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Requirement {
+    /// The label's key.
+    #[serde(deserialize_with = "null_as_default")]
+    pub key: Name,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub operator: Name,
+    /// The values that `In` and `NotIn` ask for.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub values: Vec<Name>,
+}
+
+/// A selector of namespaces: both parts must match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Selector {
+    /// Over their labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<LabelSelector>,
+    /// Annotations that must have these values.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub annotations: Labels,
+}
+
+/// What is known of a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Label<'a> {
+    /// Whether it exists is not known.
+    Unknown,
+    /// It does not exist.
+    Absent,
+    /// Its value.
+    Value(&'a str),
+}
+
+impl<'a> From<Option<&'a Name>> for Label<'a> {
+    fn from(value: Option<&'a Name>) -> Self {
+        value.map_or(Self::Absent, |value| Self::Value(value))
+    }
+}
+
+/// A selector that cannot be evaluated, in the words of Kubernetes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BrokenSelector(String);
+
+/// "And" over answers of which some may not be known.
+fn all(answers: impl IntoIterator<Item = Option<bool>>) -> Option<bool> {
+    let mut known = Some(true);
+    for answer in answers {
+        match answer {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => known = None,
+        }
+    }
+    known
+}
+
+impl Requirement {
+    fn holds(&self, label: Label<'_>) -> Option<bool> {
+        let value = match label {
+            Label::Unknown => return None,
+            Label::Absent => None,
+            Label::Value(value) => Some(value),
+        };
+        let listed = value.is_some_and(|value| self.values.iter().any(|other| *other == *value));
+        Some(match self.operator.as_str() {
+            "In" => listed,
+            "NotIn" => !listed,
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        })
+    }
+
+    fn check(&self) -> Result<(), BrokenSelector> {
+        let Self {
+            key,
+            operator,
+            values,
+        } = self;
+        if !matches!(
+            operator.as_str(),
+            "In" | "NotIn" | "Exists" | "DoesNotExist"
+        ) {
+            let text = format!(
+                "{} is not a valid label selector operator",
+                quoted(operator)
+            );
+            return Err(BrokenSelector(text));
+        }
+        let wrong = syntax::qualified_name(key);
+        let key_error =
+            (!wrong.is_empty()).then(|| FieldError::invalid_text("key", key, wrong.join("; ")));
+        let values = requirement::value_errors(key, operator, values);
+        requirement::aggregate(key_error.into_iter().chain(values)).map_err(BrokenSelector)
+    }
+}
+
+impl LabelSelector {
+    /// Whether it asks for nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// Whether labels match; `None`: that cannot be decided without a label that is not known.
+    pub fn matches<'l>(&self, label: impl Fn(&str) -> Label<'l>) -> Option<bool> {
+        let equal = self
+            .match_labels
+            .iter()
+            .map(|(key, value)| match label(key) {
+                Label::Unknown => None,
+                known => Some(known == Label::Value(value)),
+            });
+        let requirements = self.match_expressions.iter();
+        all(equal.chain(requirements.map(|it| it.holds(label(&it.key)))))
+    }
+
+    /// The keys that it asks about.
+    pub fn keys(&self) -> impl Iterator<Item = &Name> {
+        let expressions = self.match_expressions.iter().map(|it| &it.key);
+        self.match_labels.keys().chain(expressions)
+    }
+
+    /// Kubernetes' conversion of a selector: the first requirement that cannot be evaluated.
+    ///
+    /// # Errors
+    /// That requirement's errors.
+    pub fn check(&self) -> Result<(), BrokenSelector> {
+        let equal = self.match_labels.iter().map(|(key, value)| Requirement {
+            key: key.clone(),
+            operator: "In".into(),
+            values: vec![value.clone()],
+        });
+        equal
+            .chain(self.match_expressions.iter().cloned())
+            .try_for_each(|it| it.check())
+    }
+
+    /// What is wrong with a selector in a manifest.
+    pub(super) fn validate(&self, field: &str) -> Vec<FieldError> {
+        let mut errors = syntax::labels(&format!("{field}.matchLabels"), &self.match_labels);
+        for (place, requirement) in self.match_expressions.iter().enumerate() {
+            errors.extend(requirement.validate(&format!("{field}.matchExpressions[{place}]")));
+        }
+        errors
+    }
+}
+
+impl Requirement {
+    fn validate(&self, field: &str) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        match self.operator.as_str() {
+            "In" | "NotIn" if self.values.is_empty() => errors.push(FieldError::required(
+                format!("{field}.values"),
+                "must be specified when `operator` is 'In' or 'NotIn'",
+            )),
+            "Exists" | "DoesNotExist" if !self.values.is_empty() => {
+                errors.push(FieldError::forbidden(
+                    format!("{field}.values"),
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                ));
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => errors.push(FieldError::invalid(
+                format!("{field}.operator"),
+                &self.operator,
+                "not a valid selector operator",
+            )),
+        }
+        let key = syntax::qualified_name(&self.key).into_iter();
+        errors.extend(
+            key.map(|detail| FieldError::invalid_text(format!("{field}.key"), &self.key, detail)),
+        );
+        for (place, value) in self.values.iter().enumerate() {
+            let wrong = syntax::label_value(value).into_iter();
+            errors.extend(wrong.map(|detail| {
+                FieldError::invalid_text(format!("{field}.values[{place}]"), value, detail)
+            }));
+        }
+        errors
+    }
+}
+
+impl Selector {
+    /// Whether it asks for nothing. It then selects no namespace.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.labels.as_ref().is_none_or(LabelSelector::is_empty) && self.annotations.is_empty()
+    }
+
+    /// Whether a namespace matches, given its labels and annotations if they are known; `None`: that cannot be
+    /// decided without them. What asks for nothing matches everything.
+    #[must_use]
+    pub fn matches(&self, namespace: &str, known: Option<(&Labels, &Labels)>) -> Option<bool> {
+        let label = |key: &str| match known {
+            _ if key == NAME_LABEL => Label::Value(namespace),
+            None => Label::Unknown,
+            Some((labels, _)) => Label::from(labels.get(key)),
+        };
+        let labels = match &self.labels {
+            None => Some(true),
+            Some(selector) => selector.matches(label),
+        };
+        let annotations = self
+            .annotations
+            .iter()
+            .map(|(key, value)| known.map(|(_, annotations)| annotations.get(key) == Some(value)));
+        all(std::iter::once(labels).chain(annotations))
+    }
+
+    /// As [`LabelSelector::check`].
+    ///
+    /// # Errors
+    /// The errors of the first requirement that cannot be evaluated.
+    pub fn check(&self) -> Result<(), BrokenSelector> {
+        self.labels.iter().try_for_each(LabelSelector::check)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn selector(json: &str) -> Selector {
+        serde_json::from_str(json).unwrap()
+    }
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        let name = |&(key, value): &(&str, &str)| (key.into(), value.into());
+        pairs.iter().map(name).collect()
+    }
+
+    #[test]
+    fn a_list_of_namespaces_is_decided_by_their_names() {
+        let listed = selector(
+            r#"{"labels":{"matchExpressions":[
+                {"key":"kubernetes.io/metadata.name","operator":"In","values":["a","b"]}]}}"#,
+        );
+        assert_eq!(listed.matches("a", None), Some(true));
+        assert_eq!(listed.matches("c", None), Some(false));
+        let all = selector(
+            r#"{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"Exists"}]}}"#,
+        );
+        assert_eq!(all.matches("c", None), Some(true));
+    }
+
+    #[test]
+    fn what_is_not_known_decides_nothing_unless_something_known_does() {
+        let both = selector(
+            r#"{"labels":{"matchLabels":{"team":"a","kubernetes.io/metadata.name":"n"}},"annotations":{"who":"x"}}"#,
+        );
+        assert_eq!(both.matches("n", None), None);
+        assert_eq!(both.matches("other", None), Some(false));
+        let none = labels(&[]);
+        let (team, who) = (labels(&[("team", "a")]), labels(&[("who", "x")]));
+        assert_eq!(both.matches("n", Some((&team, &who))), Some(true));
+        assert_eq!(both.matches("n", Some((&team, &none))), Some(false));
+        assert_eq!(both.matches("n", Some((&none, &who))), Some(false));
+    }
+}

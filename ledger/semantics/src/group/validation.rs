@@ -1,0 +1,126 @@
+//! Validation of groups, with OpenShift's rules and words for what is OpenShift's. What depends on other groups is in
+//! [`tree`](super::tree).
+
+use super::{
+    extension::{GUARANTEED, OBJECTS, PARENT, field_of},
+    manifest::Manifest,
+    spec::Spec,
+};
+use crate::{
+    Name,
+    quota::{
+        self, FieldError,
+        metadata::{self, Scope},
+        syntax,
+        validation::validate_spec,
+    },
+};
+
+/// What is wrong with a new group. `object_labels` are the labels of objects that are recorded.
+#[must_use]
+pub fn validate_create(manifest: &Manifest, object_labels: &[Name]) -> Vec<FieldError> {
+    let mut errors = metadata::validate(&manifest.metadata, Scope::Cluster);
+    errors.extend(validate(manifest, object_labels));
+    errors
+}
+
+/// What is wrong with a changed group.
+#[must_use]
+pub fn validate_update(new: &Manifest, old: &Manifest, object_labels: &[Name]) -> Vec<FieldError> {
+    let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
+    errors.extend(validate(new, object_labels));
+    errors
+}
+
+fn validate(manifest: &Manifest, object_labels: &[Name]) -> Vec<FieldError> {
+    let (spec, mut errors) = manifest.spec();
+    errors.extend(validate_selector(&spec));
+    errors.extend(validate_quota(&spec));
+    errors.extend(spec.extensions.validate_limits(&spec.quota.hard));
+    errors.extend(validate_extensions(&spec, object_labels));
+    errors
+}
+
+fn validate_selector(spec: &Spec) -> Vec<FieldError> {
+    let field = "spec.selector";
+    let mut errors = Vec::new();
+    if let Some(labels) = &spec.selector.labels {
+        let field = format!("{field}.labels");
+        errors.extend(labels.validate(&field));
+        // Alone it is the tree's to say: a group with children needs no selector.
+        if labels.is_empty() && !spec.selector.annotations.is_empty() {
+            let detail = "must restrict the selected projects";
+            errors.push(FieldError::invalid(field, labels, detail));
+        }
+    }
+    let annotations = &spec.selector.annotations;
+    errors.extend(syntax::annotations(
+        &format!("{field}.annotations"),
+        annotations,
+    ));
+    errors
+}
+
+/// Those of a ResourceQuota's spec, at their place here.
+fn validate_quota(spec: &Spec) -> Vec<FieldError> {
+    let mut quota = quota::Manifest::default();
+    quota.spec.clone_from(&spec.quota);
+    let mut errors = validate_spec(&quota);
+    for error in &mut errors {
+        if let Some(rest) = error.field.strip_prefix("spec.") {
+            error.field = format!("spec.quota.{rest}");
+        }
+    }
+    errors
+}
+
+fn validate_extensions(spec: &Spec, object_labels: &[Name]) -> Vec<FieldError> {
+    let extensions = &spec.extensions;
+    let mut errors = Vec::new();
+    if let Some(parent) = &extensions.parent {
+        let field = field_of(PARENT);
+        errors.extend(syntax::texts(&field, parent, syntax::subdomain(parent)));
+    }
+    if let Some(objects) = &extensions.objects {
+        let field = field_of(OBJECTS);
+        errors.extend(objects.validate(&field));
+        if objects.is_empty() {
+            errors.push(FieldError::required(
+                field.clone(),
+                "must select some objects",
+            ));
+        }
+        for key in objects.keys().filter(|key| !object_labels.contains(key)) {
+            let detail =
+                "the labels of objects that are recorded are those in groups.object_labels";
+            errors.push(FieldError::invalid_text(field.clone(), key, detail));
+        }
+    }
+    if extensions.each {
+        let conflict = |key: &str| {
+            let detail = "a group that limits each member alone has no place in a tree";
+            FieldError::forbidden(field_of(key), detail)
+        };
+        errors.extend(extensions.parent.iter().map(|_| conflict(PARENT)));
+        errors.extend((!extensions.guaranteed.is_empty()).then(|| conflict(GUARANTEED)));
+    }
+    errors
+}
+
+/// The field of an error as it is called where the extensions are fields: in `/v1`.
+#[must_use]
+pub fn typed_field(field: &str) -> String {
+    let annotation = field.strip_prefix("metadata.annotations[quota-ledger.io/");
+    if let Some((key, rest)) = annotation.and_then(|field| field.split_once(']')) {
+        return format!("{key}{rest}");
+    }
+    for prefix in ["spec.quota.", "spec."] {
+        if let Some(rest) = field.strip_prefix(prefix) {
+            return rest.to_owned();
+        }
+    }
+    field.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

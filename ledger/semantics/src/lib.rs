@@ -1,0 +1,16 @@
+//! The rules of Kubernetes' quotas: quantities, what an object counts for, scopes, and what is admitted.
+//!
+//! Pure: plain data in, plain data out, no clock, no disk, no network, no randomness.
+
+pub mod admission;
+pub mod group;
+pub mod name;
+pub mod object;
+pub mod quantity;
+pub mod quota;
+pub mod resource;
+pub mod time;
+pub mod uid;
+
+pub use name::Name;
+pub use time::{Span, Timestamp};

@@ -1,0 +1,275 @@
+//! What every Kubernetes object says about itself, as far as it is of use here.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
+
+use crate::{Name, Timestamp};
+
+/// The type of an object, as its JSON says it: enough to know how to read the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TypeMeta {
+    /// `v1`, or group and version such as `apps/v1`; empty if the object does not say.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub api_version: Name,
+    /// Such as `Deployment`; empty if the object does not say.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub kind: Name,
+}
+
+impl TypeMeta {
+    /// The API group: what stands before the slash of the apiVersion; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+}
+
+/// The metadata of an object, as far as it is of use here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    /// The name; empty while only `generate_name` is known.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub name: Name,
+    /// The prefix that a name is made from.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub generate_name: Name,
+    /// The namespace; empty for objects of the cluster.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub namespace: Name,
+    /// The identity of this object in time and space.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub uid: Name,
+    /// The version; empty for an object that is not stored yet.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub resource_version: Name,
+    /// When it was created.
+    #[serde(
+        default,
+        deserialize_with = "time",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub creation_timestamp: Option<Timestamp>,
+    /// When it is to be gone; set once its deletion was asked for.
+    #[serde(
+        default,
+        deserialize_with = "time",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub deletion_timestamp: Option<Timestamp>,
+    /// How long it was given to go, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_grace_period_seconds: Option<i64>,
+    /// The objects that it belongs to.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub owner_references: Vec<OwnerReference>,
+    /// The annotations that quota rules look at.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub annotations: Annotations,
+    /// The labels that charging looks at.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub labels: Labels,
+}
+
+impl Metadata {
+    /// The owner that controls this object, if any.
+    #[must_use]
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|owner| owner.controller)
+    }
+}
+
+/// An object that another one belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerReference {
+    /// Its apiVersion.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub api_version: Name,
+    /// Its kind.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub kind: Name,
+    /// Its name, in the same namespace.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub name: Name,
+    /// Its uid.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub uid: Name,
+    /// Whether it is the one that manages the object.
+    #[serde(
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    pub controller: bool,
+}
+
+/// The annotations that are looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Annotations {
+    /// The storage class of a volume claim in its oldest spelling; wins over the field.
+    #[serde(
+        default,
+        rename = "volume.beta.kubernetes.io/storage-class",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub storage_class: Option<Name>,
+    /// `true` on a claim that Kubernetes made for a pod's extended resources.
+    #[serde(
+        default,
+        rename = "resource.kubernetes.io/extended-resource-claim",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub extended_resource_claim: Option<Name>,
+    /// `true` on the bookmark that ends the list at the begin of a watch.
+    #[serde(
+        default,
+        rename = "k8s.io/initial-events-end",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub initial_events_end: Option<Name>,
+}
+
+/// The labels that charging looks at.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Labels {
+    /// On pods and replica sets of a deployment: which template they were made from.
+    #[serde(
+        default,
+        rename = "pod-template-hash",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub pod_template_hash: Option<Name>,
+}
+
+/// Reads `null` as the empty value, as Kubernetes does everywhere.
+pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Whether a field need not be written.
+pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Something that counts only by being there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Present;
+
+impl Serialize for Present {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_map(Some(0))?.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        de::IgnoredAny::deserialize(deserializer).map(|_| Self)
+    }
+}
+
+/// Reads a time. One beyond the year 2262 is held there: it only has to be far away.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    let Some(text) = Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let time = text
+        .parse::<jiff::Timestamp>()
+        .map_err(|_| de::Error::custom(format_args!("not an RFC 3339 time: {text:?}")))?;
+    let nanoseconds = time
+        .as_nanosecond()
+        .clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+    Ok(Some(
+        i64::try_from(nanoseconds).map_or(Timestamp::MAX, Timestamp::from_nanoseconds),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nulls_and_unknown_fields_are_read_as_kubernetes_reads_them() {
+        let metadata: Metadata = serde_json::from_str(
+            r#"{"name":"p","creationTimestamp":null,"annotations":null,"labels":{"a":"b"},
+                "ownerReferences":null,"deletionTimestamp":"9999-01-01T00:00:00Z"}"#,
+        )
+        .unwrap();
+        assert_eq!(metadata.name, "p");
+        assert_eq!(metadata.creation_timestamp, None);
+        assert_eq!(metadata.deletion_timestamp, Some(Timestamp::MAX));
+        assert!(serde_json::from_str::<Metadata>(r#"{"deletionTimestamp":"soon"}"#).is_err());
+    }
+
+    #[test]
+    fn the_group_is_what_stands_before_the_slash() {
+        let read = |text| serde_json::from_str::<TypeMeta>(text).unwrap();
+        assert_eq!(
+            read(r#"{"apiVersion":"apps/v1","kind":"Deployment"}"#).group(),
+            "apps"
+        );
+        assert_eq!(read(r#"{"apiVersion":"v1","kind":"Pod"}"#).group(), "");
+    }
+}

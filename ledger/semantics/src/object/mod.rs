@@ -1,0 +1,252 @@
+//! The footprint of an object: what it counts for, and what quota scopes can ask about it.
+//!
+//! The rules are those of Kubernetes 1.36, feature gates at their defaults; the vectors under
+//! `tests/vectors` hold every one of them to the outputs of Kubernetes' own code.
+//!
+//! | kind | counts as |
+//! |---|---|
+//! | every kind | `count/<resource>[.<group>]` = 1; config maps, secrets, replication controllers and resource quotas also under their plain name |
+//! | [`Pod`] | until it ends: `pods` = 1, its total requests as `cpu`, `memory`, `ephemeral-storage` with and without `requests.`, its total limits as `limits.…`, huge pages with and without `requests.`, extended resources as `requests.<name>`; a name that nothing mentions is absent |
+//! | [`Service`] | `services` = 1, `services.loadbalancers`, `services.nodeports` |
+//! | [`VolumeClaim`] | `persistentvolumeclaims` = 1, `requests.storage` (what is asked for or allotted, in whole bytes), both also by storage class |
+//! | [`ResourceClaim`] | devices by class, at most |
+//! | [`Workload`] | if the operator wants it charged: replicas times what a pod of its template counts for, but for `count/pods` |
+//!
+//! A pod has ended when its phase is Succeeded or Failed, or when it should have been deleted one
+//! grace period ago and is still there ([`Object::lapse`]). Then only `count/pods` counts.
+//!
+//! The total of a pod is the largest of all containers and sidecars together and of each step of
+//! its start; pod-level resources replace it name by name; the overhead comes on top. While a
+//! container is resized in place, the largest of what is asked for, allotted and running counts.
+//!
+//! Objects arrive as JSON and are read into types that know only the fields that count; written again as JSON, they are
+//! pruned to these, and count the same. Whoever
+//! wants a footprint hands in the time and what is known of other objects ([`Context`]).
+
+mod context;
+mod count;
+mod defaults;
+mod evaluator;
+mod footprint;
+mod group_resource;
+mod metadata;
+pub(crate) mod names;
+mod plural;
+mod pod;
+mod resource_claim;
+mod service;
+mod volume_claim;
+mod workload;
+
+pub use self::{
+    context::{Context, NoContext, OwningPod},
+    count::plain_count_name,
+    evaluator::{
+        Evaluator, EveryClass, is_countable_by_anyone, is_ignored, matching_resources, owns,
+    },
+    footprint::{Footprint, PodTraits, Traits},
+    group_resource::{GroupResource, ParseGroupResourceError},
+    metadata::{Annotations, Labels, Metadata, OwnerReference, TypeMeta},
+    plural::plural,
+    pod::Pod,
+    resource_claim::ResourceClaim,
+    service::Service,
+    volume_claim::VolumeClaim,
+    workload::Workload,
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use crate::Timestamp;
+
+/// An object, read as far as its footprint needs.
+#[derive(Clone, Debug)]
+pub enum Object {
+    /// A pod.
+    Pod(Box<Pod>),
+    /// A service.
+    Service(Box<Service>),
+    /// A persistent volume claim.
+    VolumeClaim(Box<VolumeClaim>),
+    /// A resource claim.
+    ResourceClaim(Box<ResourceClaim>),
+    /// A workload that is charged for its pods; see [`Charging`](crate::admission::Charging).
+    Workload(Box<Workload>),
+    /// Any other kind: it counts as one, whatever it holds.
+    Other(Box<Metadata>),
+}
+
+/// An object as JSON, pruned to the fields that count; without its apiVersion and kind.
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Any<'a> {
+            metadata: &'a Metadata,
+        }
+        match self {
+            Self::Pod(pod) => pod.serialize(serializer),
+            Self::Service(service) => service.serialize(serializer),
+            Self::VolumeClaim(claim) => claim.serialize(serializer),
+            Self::ResourceClaim(claim) => claim.serialize(serializer),
+            Self::Workload(workload) => workload.serialize(serializer),
+            Self::Other(metadata) => Any { metadata }.serialize(serializer),
+        }
+    }
+}
+
+/// JSON that cannot be read as an object of its kind; the text is fit for a client.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {kind}: {source}")]
+pub struct Error {
+    kind: GroupResource,
+    source: serde_json::Error,
+}
+
+impl Object {
+    /// Reads an object of a known kind. Fields that do not count are skipped unread, and not
+    /// checked.
+    ///
+    /// # Errors
+    /// When the text is not JSON, or a field that counts has the wrong type.
+    pub fn from_json(kind: &GroupResource, json: &[u8]) -> Result<Self, Error> {
+        let read = || {
+            let text = std::str::from_utf8(json).map_err(serde_json::Error::custom)?;
+            let mut deserializer = serde_json::Deserializer::from_str(text);
+            let object = Self::deserialize(kind, &mut deserializer)?;
+            deserializer.end().map(|()| object)
+        };
+        read().map_err(|source| Error {
+            kind: kind.clone(),
+            source,
+        })
+    }
+
+    /// As [`Object::from_json`], from the fields of a larger whole.
+    ///
+    /// # Errors
+    /// When a field that counts has the wrong type.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        kind: &GroupResource,
+        deserializer: D,
+    ) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Any {
+            #[serde(deserialize_with = "metadata::nullable")]
+            metadata: Metadata,
+        }
+        match Evaluator::of(kind) {
+            Evaluator::Pods => Deserialize::deserialize(deserializer).map(Self::Pod),
+            Evaluator::Services => Deserialize::deserialize(deserializer).map(Self::Service),
+            Evaluator::VolumeClaims => {
+                Deserialize::deserialize(deserializer).map(Self::VolumeClaim)
+            }
+            Evaluator::ResourceClaims => {
+                Deserialize::deserialize(deserializer).map(Self::ResourceClaim)
+            }
+            Evaluator::Count(_) => {
+                Any::deserialize(deserializer).map(|any| Self::Other(Box::new(any.metadata)))
+            }
+        }
+    }
+
+    /// Reads an object of a kind that is charged as a workload.
+    ///
+    /// # Errors
+    /// As [`Object::from_json`].
+    pub fn workload_from_json(kind: &GroupResource, json: &[u8]) -> Result<Self, Error> {
+        let read = serde_json::from_slice(json).map(Self::Workload);
+        read.map_err(|source| Error {
+            kind: kind.clone(),
+            source,
+        })
+    }
+
+    /// What the object says about itself.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        match self {
+            Self::Pod(pod) => &pod.metadata,
+            Self::Service(service) => &service.metadata,
+            Self::VolumeClaim(claim) => &claim.metadata,
+            Self::ResourceClaim(claim) => &claim.metadata,
+            Self::Workload(workload) => &workload.metadata,
+            Self::Other(metadata) => metadata,
+        }
+    }
+
+    /// What the object counts for at `now`, and what scopes can ask about it. `kind` is the kind
+    /// that it was read as.
+    #[must_use]
+    pub fn footprint(
+        &self,
+        kind: &GroupResource,
+        now: Timestamp,
+        context: &dyn Context,
+    ) -> Footprint {
+        let resources = match self {
+            Self::Pod(pod) => pod.resources(now),
+            Self::Service(service) => service.resources(),
+            Self::VolumeClaim(claim) => claim.resources(),
+            Self::ResourceClaim(claim) => claim.resources(context),
+            Self::Workload(workload) => return workload.footprint(kind),
+            Self::Other(_) => count::resources(kind),
+        };
+        Footprint {
+            resources,
+            traits: self.traits(),
+        }
+    }
+
+    /// What scopes can ask about the object.
+    #[must_use]
+    pub fn traits(&self) -> Traits {
+        match self {
+            Self::Workload(workload) => workload.traits(),
+            Self::Pod(pod) => Traits::Pod(pod.traits()),
+            Self::VolumeClaim(claim) => Traits::VolumeClaim {
+                attributes_classes: claim.attributes_classes(),
+            },
+            Self::Service(_) | Self::ResourceClaim(_) | Self::Other(_) => Traits::Plain,
+        }
+    }
+
+    /// The time after which, strictly, a pod that is being deleted counts only as `count/pods`;
+    /// `None` for anything else. No event comes at that time: whoever keeps the footprint has to
+    /// look at the clock.
+    #[must_use]
+    pub fn lapse(&self) -> Option<Timestamp> {
+        match self {
+            Self::Pod(pod) => pod.lapse(),
+            _ => None,
+        }
+    }
+
+    /// What a quota on the `required` names demands of the object and what is missing, in
+    /// Kubernetes' words: `must specify cpu for: a,b; limits.cpu for: a`. Only pods miss anything.
+    #[must_use]
+    pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
+        match self {
+            Self::Pod(pod) => pod.missing_requirements(required),
+            Self::Workload(workload) => workload.missing_requirements(required),
+            _ => None,
+        }
+    }
+
+    /// The object as the API server completes it before admission: requests filled in from
+    /// limits, pod-level requests, amounts rounded up to thousandths. For objects that come
+    /// straight from a client; one that was stored is complete.
+    #[must_use]
+    pub fn with_api_defaults(mut self) -> Self {
+        match &mut self {
+            Self::Pod(pod) => pod.set_api_defaults(),
+            Self::VolumeClaim(claim) => claim.set_api_defaults(),
+            Self::ResourceClaim(claim) => claim.set_api_defaults(),
+            Self::Service(_) | Self::Workload(_) | Self::Other(_) => {}
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

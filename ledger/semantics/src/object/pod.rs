@@ -1,0 +1,305 @@
+//! Pods: what their containers may use, while they live.
+
+mod lifetime;
+mod quality;
+mod resize;
+mod totals;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    footprint::PodTraits,
+    metadata::{Metadata, Present, is_default, nullable},
+    names::{
+        COUNT_PODS, CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, LIMITS_CPU,
+        LIMITS_EPHEMERAL_STORAGE, LIMITS_MEMORY, MEMORY, PODS, REQUESTS_CPU,
+        REQUESTS_EPHEMERAL_STORAGE, REQUESTS_MEMORY, REQUESTS_PREFIX, is_extended, is_pod_level,
+    },
+};
+use crate::{Name, Timestamp, quantity::Quantity, resource::ResourceList};
+
+pub(super) use totals::{total_limits_in_spec, total_requests_in_spec};
+
+/// A pod, as far as quota rules look at it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    /// Its metadata.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub(super) spec: Spec,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Spec {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub(super) containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub(super) init_containers: Vec<Container>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub(super) overhead: ResourceList,
+    /// The resources of the pod as a whole; there, even if empty, it alone decides the QoS class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) resources: Option<Requirements>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    active_deadline_seconds: Option<i64>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    priority_class_name: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    affinity: Affinity,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Container {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    name: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub(super) resources: Requirements,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    restart_policy: Name,
+}
+
+impl Container {
+    /// Whether, as an init container, it keeps running next to the others (a sidecar).
+    fn is_restartable(&self) -> bool {
+        self.restart_policy == "Always"
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Requirements {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub(super) requests: ResourceList,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub(super) limits: ResourceList,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Status {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    phase: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    qos_class: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    conditions: Vec<Condition>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    container_statuses: Vec<ContainerStatus>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    init_container_statuses: Vec<ContainerStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(
+        rename = "type",
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    kind: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    reason: Name,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ContainerStatus {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    name: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    allocated_resources: ResourceList,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<Requirements>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct ExtendedResourceClaimStatus {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    resource_claim_name: Name,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Affinity {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pod_affinity: AffinityTerms,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pod_anti_affinity: AffinityTerms,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AffinityTerms {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    required_during_scheduling_ignored_during_execution: Vec<AffinityTerm>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    preferred_during_scheduling_ignored_during_execution: Vec<WeightedAffinityTerm>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct WeightedAffinityTerm {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pod_affinity_term: AffinityTerm,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AffinityTerm {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    namespaces: Vec<Present>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace_selector: Option<Present>,
+}
+
+impl AffinityTerms {
+    fn look_elsewhere(&self) -> bool {
+        let preferred = &self.preferred_during_scheduling_ignored_during_execution;
+        self.required_during_scheduling_ignored_during_execution
+            .iter()
+            .chain(preferred.iter().map(|weighted| &weighted.pod_affinity_term))
+            .any(|term| !term.namespaces.is_empty() || term.namespace_selector.is_some())
+    }
+}
+
+impl Pod {
+    /// What the pod counts for at `now`: only `count/pods` once it has come to its end.
+    #[must_use]
+    pub fn resources(&self, now: Timestamp) -> ResourceList {
+        let mut counted = ResourceList::new();
+        counted.insert(COUNT_PODS.clone(), Quantity::from_units(1));
+        if self.has_ended(now) {
+            return counted;
+        }
+        counted.insert(PODS.clone(), Quantity::from_units(1));
+        count_compute(&mut counted, &self.total_requests(), &self.total_limits());
+        counted
+    }
+
+    /// What scopes can ask about it.
+    #[must_use]
+    pub fn traits(&self) -> PodTraits {
+        let affinity = &self.spec.affinity;
+        PodTraits {
+            best_effort: self.is_best_effort(),
+            terminating: self
+                .spec
+                .active_deadline_seconds
+                .is_some_and(|seconds| seconds >= 0),
+            priority_class: self.spec.priority_class_name.clone(),
+            cross_namespace_affinity: affinity.pod_affinity.look_elsewhere()
+                || affinity.pod_anti_affinity.look_elsewhere(),
+        }
+    }
+
+    /// The claim that was made for its extended resources, once its status says which.
+    #[must_use]
+    pub fn extended_resource_claim(&self) -> Option<&Name> {
+        let status = self.status.extended_resource_claim_status.as_ref();
+        status.map(|status| &status.resource_claim_name)
+    }
+
+    /// What a quota on cpu or memory demands of every container and what is missing, in
+    /// Kubernetes' words (`must specify cpu for: a,b; limits.cpu for: a`). Zero is enough.
+    /// Nothing is demanded if the pod has resources of its own.
+    ///
+    /// Kubernetes calls this rule a mistake and keeps it to these six names.
+    #[must_use]
+    pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
+        if self
+            .spec
+            .resources
+            .as_ref()
+            .is_some_and(Requirements::is_pod_level)
+        {
+            return None;
+        }
+        let mut required = required.to_vec();
+        required.sort_unstable();
+        required.dedup();
+        let missing: Vec<String> = required
+            .into_iter()
+            .filter_map(|name| self.missing_for(name))
+            .collect();
+        (!missing.is_empty()).then(|| format!("must specify {}", missing.join("; ")))
+    }
+
+    fn missing_for(&self, name: &str) -> Option<String> {
+        type Asked = fn(&Requirements) -> &ResourceList;
+        let (asked, resource): (Asked, &str) = match name {
+            "cpu" | "requests.cpu" => (|it| &it.requests, "cpu"),
+            "memory" | "requests.memory" => (|it| &it.requests, "memory"),
+            "limits.cpu" => (|it| &it.limits, "cpu"),
+            "limits.memory" => (|it| &it.limits, "memory"),
+            _ => return None,
+        };
+        let mut silent: Vec<&str> = self
+            .containers()
+            .filter(|container| asked(&container.resources).get(resource).is_none())
+            .map(|container| container.name.as_str())
+            .collect();
+        silent.sort_unstable();
+        silent.dedup();
+        (!silent.is_empty()).then(|| format!("{name} for: {}", silent.join(",")))
+    }
+
+    fn containers(&self) -> impl Iterator<Item = &Container> {
+        self.spec
+            .containers
+            .iter()
+            .chain(&self.spec.init_containers)
+    }
+}
+
+impl Requirements {
+    fn is_pod_level(&self) -> bool {
+        self.requests
+            .names()
+            .chain(self.limits.names())
+            .any(|name| is_pod_level(name))
+    }
+}
+
+/// Counts total requests and limits under the names that quotas know.
+fn count_compute(counted: &mut ResourceList, requests: &ResourceList, limits: &ResourceList) {
+    for (resource, plain, requested, limited) in [
+        ("cpu", &CPU, &REQUESTS_CPU, &LIMITS_CPU),
+        ("memory", &MEMORY, &REQUESTS_MEMORY, &LIMITS_MEMORY),
+        (
+            "ephemeral-storage",
+            &EPHEMERAL_STORAGE,
+            &REQUESTS_EPHEMERAL_STORAGE,
+            &LIMITS_EPHEMERAL_STORAGE,
+        ),
+    ] {
+        if let Some(request) = requests.get(resource) {
+            counted.insert(Name::clone(plain), request.clone());
+            counted.insert(Name::clone(requested), request.clone());
+        }
+        if let Some(limit) = limits.get(resource) {
+            counted.insert(Name::clone(limited), limit.clone());
+        }
+    }
+    for (name, request) in requests.iter() {
+        let huge_pages = name.starts_with(HUGE_PAGES_PREFIX);
+        if huge_pages {
+            counted.insert(name.clone(), request.clone());
+        }
+        if huge_pages || name.starts_with(DEVICE_CLASS_PREFIX) || is_extended(name) {
+            counted.insert(format!("{REQUESTS_PREFIX}{name}").into(), request.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

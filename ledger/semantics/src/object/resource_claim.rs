@@ -1,0 +1,184 @@
+//! Resource claims (devices): how many devices of each class at most.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    context::Context,
+    metadata::{Metadata, is_default, nullable},
+    names::{COUNT_RESOURCE_CLAIMS, DEVICES_SUFFIX, REQUESTS_DEVICE_CLASS_PREFIX, REQUESTS_PREFIX},
+};
+use crate::{Name, Timestamp, quantity::Quantity, resource::ResourceList};
+
+/// What a request for all devices of a class counts for: an allocation holds no more.
+const ALL_DEVICES: i64 = 32;
+
+/// A resource claim, as far as quota rules look at it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ResourceClaim {
+    /// Its metadata.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    spec: Spec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Spec {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    devices: Devices,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Devices {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    requests: Vec<Request>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Request {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exactly: Option<DeviceRequest>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    first_available: Vec<DeviceRequest>,
+    /// Up to `v1beta1` the request itself says what `exactly` says later.
+    #[serde(flatten)]
+    itself: DeviceRequest,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct DeviceRequest {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    device_class_name: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    allocation_mode: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    count: i64,
+}
+
+impl DeviceRequest {
+    /// How many devices it can get; none in a mode that is not known.
+    fn devices(&self) -> i64 {
+        match self.allocation_mode.as_str() {
+            "ExactCount" => self.count,
+            "All" => ALL_DEVICES,
+            _ => 0,
+        }
+    }
+}
+
+impl ResourceClaim {
+    /// What the claim counts for. What its pod already counts under the same name is left out,
+    /// if the claim was made for that pod's extended resources.
+    #[must_use]
+    pub fn resources(&self, context: &dyn Context) -> ResourceList {
+        let paid_by_pod = self.paid_by_pod(context);
+        let mut counted = ResourceList::new();
+        counted.insert(COUNT_RESOURCE_CLAIMS.clone(), Quantity::from_units(1));
+        for (class, devices) in self.devices_by_class() {
+            let devices = Quantity::from_units(devices);
+            counted.insert(format!("{class}{DEVICES_SUFFIX}").into(), devices.clone());
+            if class.is_empty() {
+                continue;
+            }
+            let by_class = Name::from(format!("{REQUESTS_DEVICE_CLASS_PREFIX}{class}"));
+            let by_resource = context
+                .extended_resource(class)
+                .map(|resource| Name::from(format!("{REQUESTS_PREFIX}{resource}")));
+            for name in std::iter::once(by_class).chain(by_resource) {
+                let mut rest = devices.clone();
+                if let Some(paid) = paid_by_pod.as_ref().and_then(|paid| paid.get(&name)) {
+                    rest.sub_assign(paid);
+                }
+                if rest.is_positive() {
+                    counted.insert(name, rest);
+                }
+            }
+        }
+        counted
+    }
+
+    /// Fills in what the API server fills in: one device, exactly.
+    pub(super) fn set_api_defaults(&mut self) {
+        for request in &mut self.spec.devices.requests {
+            let Request {
+                exactly,
+                first_available,
+                itself,
+            } = request;
+            for request in exactly.iter_mut().chain(first_available).chain([itself]) {
+                if request.allocation_mode.is_empty() {
+                    request.allocation_mode = Name::from("ExactCount");
+                }
+                if request.allocation_mode == "ExactCount" && request.count == 0 {
+                    request.count = 1;
+                }
+            }
+        }
+    }
+
+    /// Devices by class. Of alternatives only one is taken, so each class counts with its largest;
+    /// a class that none of them needs is not named.
+    fn devices_by_class(&self) -> BTreeMap<&str, i64> {
+        let mut devices = BTreeMap::new();
+        let mut count = |class, more: i64| {
+            let total: &mut i64 = devices.entry(class).or_default();
+            *total = total.saturating_add(more);
+        };
+        for request in &self.spec.devices.requests {
+            if request.first_available.is_empty() {
+                let itself = Some(&request.itself).filter(|it| !it.device_class_name.is_empty());
+                if let Some(exactly) = request.exactly.as_ref().or(itself) {
+                    count(exactly.device_class_name.as_str(), exactly.devices());
+                }
+                continue;
+            }
+            let mut largest = BTreeMap::<&str, i64>::new();
+            for alternative in &request.first_available {
+                let most = largest.entry(&alternative.device_class_name).or_default();
+                *most = alternative.devices().max(*most);
+            }
+            for (class, most) in largest.into_iter().filter(|(_, most)| *most > 0) {
+                count(class, most);
+            }
+        }
+        devices
+    }
+
+    /// What the pod counts that this claim was made for, if pod and claim agree on that: by the
+    /// pod's status or, before there is one, if this is the oldest such claim of the pod.
+    fn paid_by_pod(&self, context: &dyn Context) -> Option<ResourceList> {
+        let uid = self.metadata.made_for_pod()?;
+        let owner = self.metadata.controller()?;
+        let pod = context.pod(&self.metadata.namespace, &owner.name)?;
+        if pod.uid != *uid {
+            return None;
+        }
+        let agreed = match &pod.extended_resource_claim {
+            Some(claim) => *claim == self.metadata.name,
+            None => {
+                let since = self.metadata.creation_timestamp.unwrap_or(Timestamp::EPOCH);
+                let this = (since, self.metadata.name.as_str());
+                !context.has_older_claim(&self.metadata.namespace, uid, this)
+            }
+        };
+        agreed.then_some(pod.resources)
+    }
+}
+
+impl Metadata {
+    /// The uid of the pod for whose extended resources Kubernetes made this claim.
+    #[must_use]
+    pub fn made_for_pod(&self) -> Option<&Name> {
+        let marked = self.annotations.extended_resource_claim.as_ref()?;
+        let owner = self.controller()?;
+        let by_pod = owner.kind == "Pod" && owner.api_version == "v1";
+        (*marked == "true" && by_pod).then_some(&owner.uid)
+    }
+}

@@ -1,0 +1,72 @@
+//! Services: load balancers and node ports.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    metadata::{Metadata, is_default, nullable},
+    names::{COUNT_SERVICES, SERVICES, SERVICES_LOAD_BALANCERS, SERVICES_NODE_PORTS},
+};
+use crate::{Name, quantity::Quantity, resource::ResourceList};
+
+/// A service, as far as quota rules look at it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    /// Its metadata.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    spec: Spec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Spec {
+    #[serde(
+        rename = "type",
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    kind: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    ports: Vec<Port>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allocate_load_balancer_node_ports: Option<bool>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Port {
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    node_port: i32,
+}
+
+impl Service {
+    /// What the service counts for; load balancers and node ports are named even if it has none.
+    #[must_use]
+    pub fn resources(&self) -> ResourceList {
+        let one = || Quantity::from_units(1);
+        let (load_balancers, node_ports) = match self.spec.kind.as_str() {
+            "NodePort" => (Quantity::ZERO, self.spec.ports.len()),
+            "LoadBalancer" => (one(), self.load_balancer_node_ports()),
+            _ => (Quantity::ZERO, 0),
+        };
+        let node_ports = Quantity::from_units(i64::try_from(node_ports).unwrap_or(i64::MAX));
+        ResourceList::from_iter([
+            (COUNT_SERVICES.clone(), one()),
+            (SERVICES.clone(), one()),
+            (SERVICES_LOAD_BALANCERS.clone(), load_balancers),
+            (SERVICES_NODE_PORTS.clone(), node_ports),
+        ])
+    }
+
+    /// Without automatic node ports only those count that were asked for by number.
+    fn load_balancer_node_ports(&self) -> usize {
+        let ports = &self.spec.ports;
+        if self.spec.allocate_load_balancer_node_ports == Some(false) {
+            ports.iter().filter(|port| port.node_port != 0).count()
+        } else {
+            ports.len()
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Workloads: objects that make pods from a template, charged for all of them at once.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+
+use super::{
+    Footprint, GroupResource, Traits, count,
+    metadata::{Metadata, is_default, nullable},
+    names::COUNT_PODS,
+    pod::Pod,
+};
+use crate::{Name, Timestamp, resource::ResourceList};
+
+/// A workload, as far as quota rules look at it: its template, and how many pods it makes of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Workload {
+    /// Its metadata.
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    pub metadata: Metadata,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    spec: Spec,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    status: Status,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Spec {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replicas: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallelism: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    completions: Option<i64>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    suspend: bool,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    template: Pod,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Status {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    succeeded: Option<i64>,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    conditions: Vec<Condition>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Condition {
+    #[serde(
+        rename = "type",
+        deserialize_with = "nullable",
+        skip_serializing_if = "is_default"
+    )]
+    kind: Name,
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
+    status: Name,
+}
+
+impl Workload {
+    /// A workload from the JSON of its parts.
+    ///
+    /// # Errors
+    /// When a field that counts has the wrong type.
+    pub fn from_parts(
+        metadata: Metadata,
+        spec: Option<&RawValue>,
+        status: Option<&RawValue>,
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self {
+            metadata,
+            spec: read(spec)?,
+            status: read(status)?,
+        })
+    }
+
+    /// What the workload counts for: itself, and its replicas times what a pod of its template counts for.
+    ///
+    /// `count/pods` is left out: the pods count there by themselves. So is what a roll-out adds for a moment.
+    #[must_use]
+    pub fn footprint(&self, kind: &GroupResource) -> Footprint {
+        let itself = Footprint {
+            resources: count::resources(kind),
+            traits: self.traits(),
+        };
+        itself.scaled(self.replicas(kind)).unwrap_or(itself)
+    }
+
+    /// What scopes can ask about its pods, and what one of them counts for.
+    #[must_use]
+    pub fn traits(&self) -> Traits {
+        let pod = self.pod();
+        let mut replica = pod.resources(Timestamp::EPOCH);
+        replica.remove(&COUNT_PODS);
+        Traits::Template {
+            pod: pod.traits(),
+            replica,
+        }
+    }
+
+    /// What quotas on cpu or memory demand of the template's containers and what is missing.
+    #[must_use]
+    pub fn missing_requirements(&self, required: &[&str]) -> Option<String> {
+        self.pod().missing_requirements(required)
+    }
+
+    /// A pod of the template, as the API server completes it when it is created.
+    fn pod(&self) -> Pod {
+        let mut pod = self.spec.template.clone();
+        pod.set_api_defaults();
+        pod
+    }
+
+    /// How many pods the workload keeps alive. A job keeps as many as it may run at once, and no more than it
+    /// still has to complete.
+    fn replicas(&self, kind: &GroupResource) -> u64 {
+        let Spec {
+            replicas,
+            parallelism,
+            completions,
+            suspend,
+            ..
+        } = &self.spec;
+        let replicas = if kind.is("batch", "jobs") {
+            let open = completions.map_or(i64::MAX, |completions| {
+                completions.saturating_sub(self.status.succeeded.unwrap_or(0))
+            });
+            let at_rest = *suspend || self.is_finished();
+            if at_rest {
+                0
+            } else {
+                parallelism.unwrap_or(1).min(open)
+            }
+        } else {
+            replicas.unwrap_or(1)
+        };
+        u64::try_from(replicas).unwrap_or(0)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.status.conditions.iter().any(|condition| {
+            condition.status == "True"
+                && (condition.kind == "Complete" || condition.kind == "Failed")
+        })
+    }
+}
+
+/// `null` and nothing at all are the empty value.
+fn read<T: DeserializeOwned + Default>(json: Option<&RawValue>) -> Result<T, serde_json::Error> {
+    let read = json.map(|json| serde_json::from_str::<Option<T>>(json.get()));
+    Ok(read.transpose()?.flatten().unwrap_or_default())
+}
+
+impl Footprint {
+    /// The footprint of the same workload with another number of replicas; `None` if it is not a workload's.
+    #[must_use]
+    pub fn scaled(&self, replicas: u64) -> Option<Self> {
+        let Traits::Template { replica, .. } = &self.traits else {
+            return None;
+        };
+        let mut resources: ResourceList = self.resources.mask(|name| replica.get(name).is_none());
+        let times = |(name, amount): (&Name, &crate::quantity::Quantity)| {
+            (name.clone(), amount.times(replicas))
+        };
+        resources.add(&replica.iter().map(times).collect());
+        Some(Self {
+            resources,
+            traits: self.traits.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn footprint(kind: &GroupResource, json: &str) -> String {
+        let workload: Workload = serde_json::from_str(json).unwrap();
+        workload.footprint(kind).resources.pretty()
+    }
+
+    const TEMPLATE: &str = r#""template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[
+        {"name":"c","resources":{"requests":{"cpu":"250m"},"limits":{"memory":"1Gi"}}}]}}"#;
+
+    #[test]
+    fn a_deployment_counts_for_itself_and_its_replicas() {
+        let kind = GroupResource::new("apps", "deployments");
+        let of =
+            |replicas: &str| footprint(&kind, &format!(r#"{{"spec":{{{replicas}{TEMPLATE}}}}}"#));
+        let four = "count/deployments.apps=1,cpu=1,limits.memory=4Gi,memory=4Gi,pods=4,\
+                    requests.cpu=1,requests.memory=4Gi";
+        assert_eq!(of(r#""replicas":4,"#), four);
+        assert!(of("").contains("pods=1"), "one replica is the default");
+        assert!(of(r#""replicas":0,"#).contains("pods=0"));
+    }
+
+    #[test]
+    fn a_job_counts_for_what_it_still_runs() {
+        let kind = GroupResource::new("batch", "jobs");
+        let pods = |spec: &str, status: &str| {
+            let json = format!(r#"{{"spec":{{{spec},{TEMPLATE}}},"status":{{{status}}}}}"#);
+            let all = footprint(&kind, &json);
+            all.split(',')
+                .find(|part| part.starts_with("pods="))
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(pods(r#""parallelism":3"#, ""), "pods=3");
+        assert_eq!(pods(r#""parallelism":3,"completions":2"#, ""), "pods=2");
+        assert_eq!(
+            pods(r#""parallelism":3,"completions":4"#, r#""succeeded":3"#),
+            "pods=1"
+        );
+        assert_eq!(pods(r#""parallelism":3,"suspend":true"#, ""), "pods=0");
+        let finished = r#""conditions":[{"type":"Complete","status":"True"}]"#;
+        assert_eq!(pods(r#""parallelism":3"#, finished), "pods=0");
+    }
+
+    #[test]
+    fn scaling_is_what_another_number_of_replicas_counts_for() {
+        let kind = GroupResource::new("apps", "deployments");
+        let of = |replicas: u64| {
+            let json = format!(r#"{{"spec":{{"replicas":{replicas},{TEMPLATE}}}}}"#);
+            serde_json::from_str::<Workload>(&json)
+                .unwrap()
+                .footprint(&kind)
+        };
+        for (from, to) in [(0, 5), (5, 0), (3, 7)] {
+            assert_eq!(of(from).scaled(to), Some(of(to)));
+        }
+        assert_eq!(Footprint::default().scaled(2), None);
+    }
+}

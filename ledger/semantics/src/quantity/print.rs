@@ -1,0 +1,159 @@
+//! The canonical text of a quantity: no fraction, and the largest suffix that needs none.
+
+use std::fmt::{self, Write};
+
+use num_bigint::BigInt;
+
+use super::{
+    Format, NANOS, Quantity,
+    number::{self, Number},
+};
+
+/// The decimal suffixes from 10^-9 on, each a thousand times the one before.
+pub(super) const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+
+/// The binary suffixes from 1 on, each 1024 times the one before.
+pub(super) const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/// As Kubernetes prints it, in its messages: where there is no suffix large enough, it prints none, and 1000E comes out
+/// as 1. [`Quantity::exact`] does not.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.spelling() {
+            Some(spelling) => f.write_str(spelling),
+            None => write(f, &self.number(), self.format(), Past::WithoutSuffix),
+        }
+    }
+}
+
+impl Quantity {
+    /// A text that reads back as this quantity, whatever its size.
+    pub fn exact(&self) -> impl fmt::Display + '_ {
+        Exact(self)
+    }
+}
+
+struct Exact<'a>(&'a Quantity);
+
+impl fmt::Display for Exact<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.spelling() {
+            Some(spelling) => f.write_str(spelling),
+            None => write(f, &self.0.number(), self.0.format(), Past::LargestSuffix),
+        }
+    }
+}
+
+/// How a number is written for which there is no suffix large enough.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Past {
+    WithoutSuffix,
+    LargestSuffix,
+}
+
+/// Whether `text` is what the quantity prints as by itself.
+pub(super) fn is_canonical(text: &str, number: &Number<'_>, format: Format) -> bool {
+    let mut rest = Expected(text);
+    write(&mut rest, number, format, Past::WithoutSuffix).is_ok() && rest.0.is_empty()
+}
+
+/// Fails at the first character that is not the expected one, so that comparing needs no memory.
+struct Expected<'a>(&'a str);
+
+impl Write for Expected<'_> {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        self.0 = self.0.strip_prefix(piece).ok_or(fmt::Error)?;
+        Ok(())
+    }
+}
+
+fn write(out: &mut impl Write, value: &Number<'_>, format: Format, past: Past) -> fmt::Result {
+    let most = |suffixes: usize| match past {
+        Past::WithoutSuffix => usize::MAX,
+        Past::LargestSuffix => suffixes - 1,
+    };
+    let binary = most(BINARY_SUFFIXES.len());
+    let decimal = match format {
+        // An exponent can be of any size.
+        Format::DecimalExponent | Format::Unset => usize::MAX,
+        _ => most(DECIMAL_SUFFIXES.len()),
+    };
+    match value {
+        Number::Small(0) => out.write_str("0"),
+        Number::Small(nanos) if format == Format::BinarySI && is_binary_whole(*nanos) => {
+            let units = nanos / NANOS;
+            let steps = (units.trailing_zeros() as usize / 10).min(binary);
+            write_integer(out, units >> (steps * 10))?;
+            write_binary_suffix(out, steps)
+        }
+        Number::Small(nanos) => {
+            let (mut mantissa, mut thousands) = number::without_thousands(*nanos);
+            while thousands > decimal {
+                mantissa *= 1000;
+                thousands -= 1;
+            }
+            write_integer(out, mantissa)?;
+            write_decimal_suffix(out, thousands, format)
+        }
+        Number::Large(large)
+            if format == Format::BinarySI && (large.as_ref() % NANOS) == BigInt::ZERO =>
+        {
+            let units = large.as_ref() / NANOS;
+            let steps = units.trailing_zeros().unwrap_or(0) / 10;
+            let steps = usize::try_from(steps).unwrap_or(usize::MAX).min(binary);
+            write!(out, "{}", units >> (steps * 10))?;
+            write_binary_suffix(out, steps)
+        }
+        Number::Large(large) => {
+            let digits = large.to_string();
+            let zeros = digits
+                .bytes()
+                .rev()
+                .take_while(|digit| *digit == b'0')
+                .count();
+            let thousands = (zeros / 3).min(decimal);
+            out.write_str(&digits[..digits.len() - thousands * 3])?;
+            write_decimal_suffix(out, thousands, format)
+        }
+    }
+}
+
+/// Binary suffixes are only for whole numbers from 1024 on; anything else prints in the decimal
+/// family.
+fn is_binary_whole(nanos: i128) -> bool {
+    nanos % NANOS == 0 && !(-1023..=1023).contains(&(nanos / NANOS))
+}
+
+/// Nearly all numbers are small, and most of what a formatter can do is not needed for them.
+fn write_integer(out: &mut impl Write, number: i128) -> fmt::Result {
+    let Ok(mut rest) = u64::try_from(number) else {
+        return write!(out, "{number}");
+    };
+    let mut digits = [0; 20];
+    let mut begin = digits.len();
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.write_str(str::from_utf8(&digits[begin..]).map_err(|_| fmt::Error)?)
+}
+
+fn write_binary_suffix(out: &mut impl Write, steps: usize) -> fmt::Result {
+    // Past the last suffix Kubernetes prints none at all, as for decimals.
+    out.write_str(BINARY_SUFFIXES.get(steps).unwrap_or(&""))
+}
+
+fn write_decimal_suffix(out: &mut impl Write, thousands: usize, format: Format) -> fmt::Result {
+    match (format, thousands) {
+        (_, 3) => Ok(()),
+        (Format::DecimalExponent | Format::Unset, _) => {
+            write!(out, "e{}", thousands as i64 * 3 - 9)
+        }
+        // Kubernetes has no suffix past E and then prints none: 1000E comes out as 1.
+        _ => out.write_str(DECIMAL_SUFFIXES.get(thousands).unwrap_or(&"")),
+    }
+}

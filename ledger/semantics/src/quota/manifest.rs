@@ -1,0 +1,258 @@
+//! ResourceQuota as an API object: the manifest that people write and read.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::{
+    shape::{self, ArrayForObject},
+    spec::{Spec, null_as_default},
+};
+use crate::{Name, Timestamp, resource::ResourceList};
+
+/// The API version of ResourceQuota.
+pub const API_VERSION: &str = "v1";
+/// The kind of ResourceQuota.
+pub const KIND: &str = "ResourceQuota";
+
+/// Where a manifest has objects.
+const OBJECTS: [&str; 7] = [
+    "",
+    "metadata",
+    "metadata/ownerReferences/*",
+    "spec",
+    "spec/scopeSelector",
+    "spec/scopeSelector/matchExpressions/*",
+    "status",
+];
+
+/// A v1 ResourceQuota. Fields that it does not know are passed over when it is read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Manifest {
+    /// `v1`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub api_version: String,
+    /// `ResourceQuota`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub kind: String,
+    /// Name, labels and the like.
+    #[serde(deserialize_with = "null_as_default")]
+    pub metadata: Metadata,
+    /// What the quota says.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: Spec,
+    /// What is in force, and what is used.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Status::is_empty"
+    )]
+    pub status: Status,
+    /// Whether `spec.scopes` was written out as an empty list: messages tell that from no list.
+    #[serde(skip)]
+    pub(super) lists_no_scopes: bool,
+}
+
+/// The metadata of a quota; times have whole seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[allow(
+    missing_docs,
+    reason = "the fields of Kubernetes' ObjectMeta, documented there"
+)]
+pub struct Metadata {
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "str_is_empty"
+    )]
+    pub name: Name,
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub generate_name: String,
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "str_is_empty"
+    )]
+    pub namespace: Name,
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub uid: String,
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "String::is_empty"
+    )]
+    pub resource_version: String,
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    pub generation: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_grace_period_seconds: Option<i64>,
+    #[serde(
+        deserialize_with = "text_map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub labels: BTreeMap<String, String>,
+    #[serde(
+        deserialize_with = "text_map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
+    pub annotations: BTreeMap<String, String>,
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub owner_references: Vec<OwnerReference>,
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub finalizers: Vec<String>,
+    /// Kept as it is: who manages which field is decided where patches are applied.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub managed_fields: Vec<Value>,
+}
+
+/// An owner of the quota.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[allow(
+    missing_docs,
+    reason = "the fields of Kubernetes' OwnerReference, documented there"
+)]
+pub struct OwnerReference {
+    #[serde(deserialize_with = "null_as_default")]
+    pub api_version: String,
+    #[serde(deserialize_with = "null_as_default")]
+    pub kind: String,
+    #[serde(deserialize_with = "null_as_default")]
+    pub name: String,
+    #[serde(deserialize_with = "null_as_default")]
+    pub uid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
+}
+
+/// The status of a quota. That a list is missing means that nothing has been counted yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// The limits in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hard: Option<ResourceList>,
+    /// What is used of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub used: Option<ResourceList>,
+}
+
+impl Status {
+    /// Whether there is neither list.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.hard.is_none() && self.used.is_none()
+    }
+}
+
+/// Why a text cannot be read as a ResourceQuota.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// It is not the JSON of one: a quantity that does not parse, a list instead of a text.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// It has an array where an object belongs.
+    #[error(transparent)]
+    Shape(#[from] ArrayForObject),
+    /// It says that it is something else.
+    #[error("the kind in the data ({api_version}, Kind={kind}) is not {expected}")]
+    OtherKind {
+        /// The API version in the data.
+        api_version: String,
+        /// The kind in the data.
+        kind: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+}
+
+impl Manifest {
+    /// Reads a manifest as the API server does: apiVersion and kind may be missing, and quantities
+    /// are rounded up to thousandths (v1 defaulting).
+    ///
+    /// # Errors
+    /// If it is not the JSON of a ResourceQuota.
+    pub fn from_json(json: &[u8]) -> Result<Self, DecodeError> {
+        let mut manifest: Self = serde_json::from_slice(json)?;
+        let value: Value = serde_json::from_slice(json)?;
+        shape::has_objects_at(&value, &OBJECTS)?;
+        let says = |text: &str, expected: &str| text.is_empty() || text == expected;
+        if !says(&manifest.api_version, API_VERSION) || !says(&manifest.kind, KIND) {
+            return Err(DecodeError::OtherKind {
+                api_version: manifest.api_version,
+                kind: manifest.kind,
+                expected: "v1, Kind=ResourceQuota",
+            });
+        }
+        API_VERSION.clone_into(&mut manifest.api_version);
+        KIND.clone_into(&mut manifest.kind);
+        manifest.spec.hard.round_up_to_thousandths();
+        for list in [&mut manifest.status.hard, &mut manifest.status.used]
+            .into_iter()
+            .flatten()
+        {
+            list.round_up_to_thousandths();
+        }
+        manifest.lists_no_scopes = manifest.spec.scopes.is_empty()
+            && value.pointer("/spec/scopes").is_some_and(Value::is_array);
+        Ok(manifest)
+    }
+
+    /// Takes over from the stored object what an update cannot change or may leave out: uid, times,
+    /// resourceVersion, status.
+    pub fn inherit(&mut self, stored: &Self) {
+        let (metadata, stored_metadata) = (&mut self.metadata, &stored.metadata);
+        if metadata.uid.is_empty() {
+            metadata.uid.clone_from(&stored_metadata.uid);
+        }
+        if metadata.resource_version.is_empty() {
+            metadata
+                .resource_version
+                .clone_from(&stored_metadata.resource_version);
+        }
+        metadata.creation_timestamp = stored_metadata.creation_timestamp;
+        metadata.deletion_timestamp = stored_metadata.deletion_timestamp;
+        metadata.deletion_grace_period_seconds = stored_metadata.deletion_grace_period_seconds;
+        self.status.clone_from(&stored.status);
+    }
+}
+
+/// A map of texts, in which `null` is the empty text.
+fn text_map<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
+    let map =
+        Option::<BTreeMap<String, Option<String>>>::deserialize(deserializer)?.unwrap_or_default();
+    Ok(map
+        .into_iter()
+        .map(|(key, value)| (key, value.unwrap_or_default()))
+        .collect())
+}
+
+fn str_is_empty(name: &Name) -> bool {
+    name.is_empty()
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}

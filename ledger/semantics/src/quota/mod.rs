@@ -1,0 +1,19 @@
+//! ResourceQuota: hard limits, scopes, validation.
+
+pub mod field;
+pub mod limited;
+pub mod manifest;
+pub(crate) mod metadata;
+mod names;
+pub mod recount;
+pub(crate) mod requirement;
+pub mod scopes;
+pub mod shape;
+pub mod spec;
+pub mod syntax;
+pub mod validation;
+
+pub use field::FieldError;
+pub use limited::LimitedResource;
+pub use manifest::Manifest;
+pub use spec::{ScopeExpression, ScopeSelector, Spec};

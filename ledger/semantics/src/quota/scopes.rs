@@ -1,0 +1,193 @@
+//! Which objects a quota is for: scopes and scope expressions against the traits of an object.
+
+use std::fmt;
+
+use super::{ScopeExpression, Spec, field::quoted, requirement};
+use crate::{
+    Name,
+    object::{PodTraits, Traits},
+};
+
+/// One thing that a quota asks of an object: an entry of `scopes` or of the scope selector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope<'s> {
+    /// The name of the scope, such as `PriorityClass`.
+    pub name: &'s str,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or something that is none of them.
+    pub operator: &'s str,
+    /// The values that `In` and `NotIn` look among.
+    pub values: &'s [Name],
+}
+
+impl<'s> From<&'s ScopeExpression> for Scope<'s> {
+    fn from(expression: &'s ScopeExpression) -> Self {
+        let ScopeExpression {
+            scope_name,
+            operator,
+            values,
+        } = expression;
+        Self {
+            name: scope_name,
+            operator,
+            values,
+        }
+    }
+}
+
+/// As Kubernetes' messages show it: `{PriorityClass In [high low]}`.
+impl fmt::Display for Scope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{{{} {} [{}]}}",
+            self.name,
+            self.operator,
+            self.values.join(" ")
+        )
+    }
+}
+
+/// A selector that cannot be evaluated; validation lets some of them through.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("failed to parse and convert selector: {0}")]
+pub struct BrokenSelector(String);
+
+/// A broken selector, and the scope that it is in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("error on matching scope {scope}: {source}")]
+pub struct BrokenScope {
+    scope: String,
+    source: BrokenSelector,
+}
+
+impl Spec {
+    /// Whether the quota is for some objects of its namespace only.
+    #[must_use]
+    pub fn is_scoped(&self) -> bool {
+        scopes_of(self).next().is_some()
+    }
+}
+
+/// All that a quota asks of an object: `scopes` first, each as `Exists`, then the selector.
+pub fn scopes_of(spec: &Spec) -> impl Iterator<Item = Scope<'_>> {
+    let plain = spec.scopes.iter().map(|name| Scope {
+        name,
+        operator: "Exists",
+        values: &[],
+    });
+    let selector = spec
+        .selector
+        .iter()
+        .flat_map(|selector| &selector.match_expressions);
+    plain.chain(selector.map(Scope::from))
+}
+
+/// Whether a quota is for objects with these traits: all its scopes match.
+///
+/// # Errors
+/// When any of its selectors is broken, even if another one does not match.
+pub fn matches(spec: &Spec, traits: &Traits) -> Result<bool, BrokenSelector> {
+    let mut all = true;
+    for scope in scopes_of(spec) {
+        all &= scope.matches(traits)?;
+    }
+    Ok(all)
+}
+
+/// Those of `scopes` that match, in order.
+///
+/// # Errors
+/// When any of them is broken. Kinds without traits match nothing, also nothing broken.
+pub fn matching<'s>(
+    scopes: impl IntoIterator<Item = Scope<'s>>,
+    traits: &Traits,
+) -> Result<Vec<Scope<'s>>, BrokenScope> {
+    let mut matching = Vec::new();
+    for scope in scopes {
+        let matches = scope.matches(traits);
+        let matches = matches.map_err(|source| BrokenScope {
+            scope: scope.to_string(),
+            source,
+        })?;
+        if matches {
+            matching.push(scope);
+        }
+    }
+    Ok(matching)
+}
+
+/// Those of the limited scopes that no quota covers. Only the name is compared: a quota for
+/// priority class `low` covers a limit on class `high`. Kinds without traits need no cover.
+#[must_use]
+pub fn uncovered<'s>(limited: &[Scope<'s>], covered: &[&str], traits: &Traits) -> Vec<Scope<'s>> {
+    if *traits == Traits::Plain {
+        return Vec::new();
+    }
+    let open = limited
+        .iter()
+        .filter(|scope| !covered.contains(&scope.name));
+    open.copied().collect()
+}
+
+impl Scope<'_> {
+    /// Whether an object with these traits matches.
+    ///
+    /// The operator only means something for the two scopes that have values. For the others
+    /// validation allows `Exists` alone, and nothing else is ever asked.
+    ///
+    /// # Errors
+    /// When the selector of a scope with values is broken.
+    pub fn matches(&self, traits: &Traits) -> Result<bool, BrokenSelector> {
+        match traits {
+            Traits::Plain => Ok(false),
+            Traits::Pod(pod) | Traits::Template { pod, .. } => self.matches_pod(pod),
+            Traits::VolumeClaim { attributes_classes } => match self.name {
+                "VolumeAttributesClass" => self.matches_any_of(attributes_classes),
+                _ => Ok(false),
+            },
+        }
+    }
+
+    fn matches_pod(&self, pod: &PodTraits) -> Result<bool, BrokenSelector> {
+        Ok(match self.name {
+            "Terminating" => pod.terminating,
+            "NotTerminating" => !pod.terminating,
+            "BestEffort" => pod.best_effort,
+            "NotBestEffort" => !pod.best_effort,
+            "CrossNamespacePodAffinity" => pod.cross_namespace_affinity,
+            "PriorityClass" if pod.priority_class.is_empty() => self.matches_any_of(&[])?,
+            "PriorityClass" => self.matches_any_of(std::slice::from_ref(&pod.priority_class))?,
+            _ => false,
+        })
+    }
+
+    /// Kubernetes' label selector rules, with one label for each value that the object has: `In`
+    /// and `NotIn` match if they do for any of them, and an object without a value is `NotIn`.
+    fn matches_any_of(&self, present: &[Name]) -> Result<bool, BrokenSelector> {
+        if self.operator == "Exists" {
+            return Ok(!present.is_empty());
+        }
+        self.check()?;
+        Ok(match self.operator {
+            "In" => present.iter().any(|value| self.values.contains(value)),
+            "NotIn" => {
+                present.is_empty() || present.iter().any(|value| !self.values.contains(value))
+            }
+            _ => present.is_empty(),
+        })
+    }
+
+    /// Kubernetes' checks of a label selector, with its words.
+    fn check(&self) -> Result<(), BrokenSelector> {
+        if !matches!(self.operator, "In" | "NotIn" | "DoesNotExist") {
+            let operator = quoted(self.operator);
+            let text = format!("{operator} is not a valid scope selector operator");
+            return Err(BrokenSelector(text));
+        }
+        let errors = requirement::value_errors(self.name, self.operator, self.values);
+        requirement::aggregate(errors).map_err(BrokenSelector)
+    }
+}
+
+#[cfg(test)]
+mod tests;

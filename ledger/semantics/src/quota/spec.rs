@@ -1,0 +1,66 @@
+//! What a quota says: limits, and which objects they are for.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Name, resource::ResourceList};
+
+/// The specification of a ResourceQuota, as it is written in `spec` of its manifest.
+///
+/// It is kept as it was given: also with scopes and operators that nothing can match, because what
+/// those do is decided where scopes are matched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spec {
+    /// The limit of each resource.
+    #[serde(skip_serializing_if = "ResourceList::is_empty")]
+    pub hard: ResourceList,
+    /// Scopes that an object must all match.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub scopes: Vec<Name>,
+    /// Scope expressions that an object must all match as well.
+    #[serde(rename = "scopeSelector", skip_serializing_if = "Option::is_none")]
+    pub selector: Option<ScopeSelector>,
+}
+
+/// Scope expressions, joined by "and".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ScopeSelector {
+    /// The expressions.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub match_expressions: Vec<ScopeExpression>,
+}
+
+/// One scope expression: a scope, an operator and values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ScopeExpression {
+    /// The scope, such as `PriorityClass`.
+    #[serde(deserialize_with = "null_as_default")]
+    pub scope_name: Name,
+    /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or anything else: a broken operator makes a broken
+    /// quota, and has to be kept to be one.
+    #[serde(deserialize_with = "null_as_default")]
+    pub operator: Name,
+    /// The values that `In` and `NotIn` ask for.
+    #[serde(
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub values: Vec<Name>,
+}
+
+/// In Kubernetes' JSON, `null` means that the field is absent.
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

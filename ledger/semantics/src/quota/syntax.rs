@@ -1,0 +1,150 @@
+//! The syntax of names and labels: each function lists what is wrong with a text, in Kubernetes'
+//! words; an empty list means that it is fine.
+
+use std::{borrow::Borrow, collections::BTreeMap};
+
+use super::FieldError;
+use crate::object::names::is_label_like;
+
+/// All keys and values of the annotations together: at most 256 KiB.
+const MAX_ANNOTATIONS: usize = 256 << 10;
+
+/// A name within a qualified name, a label value, a DNS label: at most this many bytes.
+const MAX_LABEL: usize = 63;
+/// A DNS subdomain: at most this many bytes.
+const MAX_SUBDOMAIN: usize = 253;
+
+const QUALIFIED_NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with \
+    an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
+    '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+    '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const DNS_LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+    must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+    '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
+    used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+/// `[dns.subdomain/]name`, as for labels and resources.
+#[must_use]
+pub fn qualified_name(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let (prefix, name) = match text.split_once('/') {
+        None => (None, text),
+        Some((_, name)) if name.contains('/') => {
+            return vec![format!(
+                "a valid label key {QUALIFIED_NAME} with an optional DNS subdomain prefix and '/' (e.g. \
+                 'example.com/MyName')"
+            )];
+        }
+        Some((prefix, name)) => (Some(prefix), name),
+    };
+    match prefix {
+        Some("") => wrong.push("prefix part must be non-empty".to_owned()),
+        Some(prefix) => wrong.extend(
+            subdomain(prefix)
+                .into_iter()
+                .map(|what| format!("prefix part {what}")),
+        ),
+        None => {}
+    }
+    if name.is_empty() {
+        wrong.push("name part must be non-empty".to_owned());
+    } else if name.len() > MAX_LABEL {
+        wrong.push(format!("name part {}", too_long(MAX_LABEL)));
+    }
+    if !is_label_like(name) {
+        wrong.push(format!("name part {QUALIFIED_NAME}"));
+    }
+    wrong
+}
+
+/// A DNS subdomain in lower case, as for names of objects.
+#[must_use]
+pub fn subdomain(text: &str) -> Vec<String> {
+    let long = (text.len() > MAX_SUBDOMAIN).then(|| too_long(MAX_SUBDOMAIN));
+    let bad = !text.split('.').all(is_dns_label);
+    long.into_iter()
+        .chain(bad.then(|| SUBDOMAIN.to_owned()))
+        .collect()
+}
+
+/// A DNS label in lower case, as for namespaces.
+#[must_use]
+pub fn dns_label(text: &str) -> Vec<String> {
+    let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
+    let bad = !is_dns_label(text);
+    long.into_iter()
+        .chain(bad.then(|| DNS_LABEL.to_owned()))
+        .collect()
+}
+
+/// The value of a label.
+#[must_use]
+pub fn label_value(text: &str) -> Vec<String> {
+    let long = (text.len() > MAX_LABEL).then(|| too_long(MAX_LABEL));
+    let bad = !text.is_empty() && !is_label_like(text);
+    long.into_iter()
+        .chain(bad.then(|| LABEL_VALUE.to_owned()))
+        .collect()
+}
+
+/// What is wrong with labels.
+pub(crate) fn labels<T: Borrow<str> + Ord>(
+    field: &str,
+    labels: &BTreeMap<T, T>,
+) -> Vec<FieldError> {
+    let wrong = |(key, value): (&T, &T)| {
+        let (key, value) = (key.borrow(), value.borrow());
+        let mut errors = texts(field, key, qualified_name(key));
+        errors.extend(texts(field, value, label_value(value)));
+        errors
+    };
+    labels.iter().flat_map(wrong).collect()
+}
+
+/// What is wrong with annotations.
+pub(crate) fn annotations<T: Borrow<str> + Ord>(
+    field: &str,
+    annotations: &BTreeMap<T, T>,
+) -> Vec<FieldError> {
+    // Unlike elsewhere, capital letters are fine in the domain.
+    let wrong = |key: &T| {
+        texts(
+            field,
+            key.borrow(),
+            qualified_name(&key.borrow().to_lowercase()),
+        )
+    };
+    let mut errors: Vec<_> = annotations.keys().flat_map(wrong).collect();
+    let size: usize = annotations
+        .iter()
+        .map(|(key, value)| key.borrow().len() + value.borrow().len())
+        .sum();
+    if size > MAX_ANNOTATIONS {
+        errors.push(FieldError::too_long(field, MAX_ANNOTATIONS));
+    }
+    errors
+}
+
+/// An error of a field for each thing that is wrong with its text.
+pub(crate) fn texts(field: &str, value: &str, wrong: Vec<String>) -> Vec<FieldError> {
+    wrong
+        .into_iter()
+        .map(|detail| FieldError::invalid_text(field, value, detail))
+        .collect()
+}
+
+fn too_long(bytes: usize) -> String {
+    format!("must be no more than {bytes} bytes")
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let solid = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = text.as_bytes();
+    bytes.first().is_some_and(solid)
+        && bytes.last().is_some_and(solid)
+        && bytes.iter().all(|byte| solid(byte) || *byte == b'-')
+}

@@ -1,0 +1,287 @@
+//! Validation of ResourceQuota objects, with Kubernetes' rules and words
+//! (`pkg/apis/core/validation`, `pkg/registry/core/resourcequota`).
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::{
+    field::FieldError,
+    manifest::Manifest,
+    metadata, names,
+    spec::{ScopeExpression, Spec},
+    syntax,
+};
+use crate::{Name, quantity::Quantity, resource::ResourceList};
+
+const IMMUTABLE: &str = "field is immutable";
+const NOT_FOR_SCOPE: &str = "unsupported scope applied to resource";
+/// Scopes that exclude each other.
+const OPPOSITES: [[&str; 2]; 2] = [
+    ["BestEffort", "NotBestEffort"],
+    ["Terminating", "NotTerminating"],
+];
+
+/// What is wrong with a new quota. Its status is not looked at.
+#[must_use]
+pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
+    let mut errors = metadata::validate(&manifest.metadata, metadata::Scope::Namespaced);
+    errors.extend(validate_spec(manifest));
+    errors
+}
+
+/// What is wrong with a changed quota. Its status is not looked at.
+#[must_use]
+pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
+    let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
+    errors.extend(validate_spec(new));
+    let set = |manifest: &Manifest| {
+        manifest
+            .spec
+            .scopes
+            .iter()
+            .cloned()
+            .collect::<BTreeSet<Name>>()
+    };
+    if set(new) != set(old) {
+        errors.push(FieldError::invalid(
+            "spec.scopes",
+            &shown_scopes(new),
+            IMMUTABLE,
+        ));
+    }
+    errors
+}
+
+/// What is wrong with a changed status. The spec is not looked at.
+#[must_use]
+pub fn validate_status_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
+    let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
+    if new.metadata.resource_version.is_empty() {
+        errors.push(FieldError::required("resourceVersion", ""));
+    }
+    for (field, list) in [
+        ("status.hard", &new.status.hard),
+        ("status.used", &new.status.used),
+    ] {
+        errors.extend(list.iter().flat_map(|list| validate_list(field, list)));
+    }
+    errors
+}
+
+/// What is odd, though allowed, about a new quota: requests that may be higher than limits.
+#[must_use]
+pub fn warnings(spec: &Spec) -> Vec<String> {
+    let warning = |resource: &str| {
+        let plain = matches!(resource, "cpu" | "memory").then(|| resource.to_owned());
+        let (request_name, request) = [Some(format!("requests.{resource}")), plain]
+            .into_iter()
+            .flatten()
+            .find_map(|name| {
+                spec.hard
+                    .get(&name)
+                    .map(|quantity| (name.clone(), quantity))
+            })?;
+        let limit_name = format!("limits.{resource}");
+        let limit = spec.hard.get(&limit_name)?;
+        (request > limit).then(|| {
+            format!("ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})")
+        })
+    };
+    ["cpu", "memory", "storage", "ephemeral-storage"]
+        .into_iter()
+        .filter_map(warning)
+        .collect()
+}
+
+/// What is wrong with the specification alone.
+pub(crate) fn validate_spec(manifest: &Manifest) -> Vec<FieldError> {
+    let mut errors = validate_list("spec.hard", &manifest.spec.hard);
+    errors.extend(validate_scopes(manifest));
+    errors.extend(validate_selector(manifest));
+    errors
+}
+
+/// What is wrong with a resource list of a quota.
+pub(crate) fn validate_list(field: &str, list: &ResourceList) -> Vec<FieldError> {
+    let entry = |(name, quantity): (&Name, &Quantity)| {
+        let field = format!("{field}[{name}]");
+        let mut errors = validate_name(&field, name);
+        errors.extend(validate_quantity(&field, name, quantity));
+        errors
+    };
+    list.iter().flat_map(entry).collect()
+}
+
+fn validate_name(field: &str, name: &str) -> Vec<FieldError> {
+    let mut wrong = syntax::qualified_name(name);
+    if !name.contains('/') {
+        if wrong.is_empty() && !names::is_standard(name) {
+            wrong.push("must be a standard resource type or fully qualified".to_owned());
+        }
+        if !names::is_standard_for_quota(name) {
+            wrong.push("must be a standard resource for quota".to_owned());
+        }
+    }
+    wrong
+        .into_iter()
+        .map(|detail| FieldError::invalid_text(field, name, detail))
+        .collect()
+}
+
+fn validate_quantity(field: &str, name: &str, quantity: &Quantity) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if quantity.is_negative() {
+        errors.push(FieldError::invalid(
+            field,
+            quantity,
+            "must be greater than or equal to 0",
+        ));
+    }
+    if names::is_integer(name) && !quantity.passes_integer_check() {
+        errors.push(FieldError::invalid(field, quantity, "must be an integer"));
+    }
+    errors
+}
+
+/// The standard names in `hard` that a quota with this scope cannot have.
+fn misplaced<'a>(spec: &'a Spec, scope: &'a str) -> impl Iterator<Item = &'a Name> {
+    let misplaced = move |name: &&Name| {
+        names::is_standard_for_quota(name) && !names::may_have_scope(name, scope)
+    };
+    spec.hard.names().filter(misplaced)
+}
+
+fn validate_scopes(manifest: &Manifest) -> Vec<FieldError> {
+    let spec = &manifest.spec;
+    let error = |detail: &str| FieldError::invalid("spec.scopes", &shown_scopes(manifest), detail);
+    let mut errors = Vec::new();
+    for scope in &spec.scopes {
+        if !names::SCOPES.contains(&scope.as_str()) {
+            errors.push(error("unsupported scope"));
+        }
+        errors.extend(misplaced(spec, scope).map(|_| error(NOT_FOR_SCOPE)));
+    }
+    errors.extend(opposites(&spec.scopes.iter().collect()).map(|()| error("conflicting scopes")));
+    errors
+}
+
+fn validate_selector(manifest: &Manifest) -> Vec<FieldError> {
+    let Some(selector) = &manifest.spec.selector else {
+        return Vec::new();
+    };
+    let field = "spec.scopeSelector.matchExpressions";
+    let mut errors = Vec::new();
+    for expression in &selector.match_expressions {
+        errors.extend(misplaced(&manifest.spec, &expression.scope_name).map(|_| {
+            FieldError::invalid(
+                field,
+                &ShownSelector::new(&selector.match_expressions),
+                NOT_FOR_SCOPE,
+            )
+        }));
+        errors.extend(validate_expression(field, expression));
+    }
+    let scopes = selector
+        .match_expressions
+        .iter()
+        .map(|expression| &expression.scope_name)
+        .collect();
+    // Kubernetes shows spec.scopes here, not the selector.
+    let conflict = |()| FieldError::invalid(field, &shown_scopes(manifest), "conflicting scopes");
+    errors.extend(opposites(&scopes).map(conflict));
+    errors
+}
+
+fn validate_expression(field: &str, expression: &ScopeExpression) -> Vec<FieldError> {
+    let ScopeExpression {
+        scope_name,
+        operator,
+        values,
+    } = expression;
+    let mut errors = Vec::new();
+    if !names::SCOPES.contains(&scope_name.as_str()) {
+        errors.push(FieldError::invalid(
+            format!("{field}.scopeName"),
+            scope_name,
+            "unsupported scope",
+        ));
+    }
+    let is_value_scope = matches!(
+        scope_name.as_str(),
+        "PriorityClass" | "VolumeAttributesClass"
+    );
+    if names::SCOPES.contains(&scope_name.as_str()) && !is_value_scope && *operator != "Exists" {
+        errors.push(FieldError::invalid(
+            format!("{field}.operator"),
+            operator,
+            "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+             ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or \
+             ResourceQuotaScopeCrossNamespacePodAffinity",
+        ));
+    }
+    match operator.as_str() {
+        "In" | "NotIn" if values.is_empty() => errors.push(FieldError::required(
+            format!("{field}.values"),
+            "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+        )),
+        "Exists" | "DoesNotExist" if !values.is_empty() => errors.push(FieldError::invalid(
+            format!("{field}.values"),
+            values,
+            "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+        )),
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        _ => errors.push(FieldError::invalid(
+            format!("{field}.operator"),
+            operator,
+            "not a valid selector operator",
+        )),
+    }
+    errors
+}
+
+/// One item for each pair of opposites among the scopes.
+fn opposites(scopes: &BTreeSet<&Name>) -> impl Iterator<Item = ()> {
+    let held = |pair: &[&str; 2]| {
+        pair.iter()
+            .all(|scope| scopes.contains(&Name::from(*scope)))
+    };
+    vec![(); OPPOSITES.iter().filter(|pair| held(pair)).count()].into_iter()
+}
+
+/// `spec.scopes` as messages show it: `null` if it was not given.
+fn shown_scopes(manifest: &Manifest) -> Option<&[Name]> {
+    let scopes = &manifest.spec.scopes;
+    (!scopes.is_empty() || manifest.lists_no_scopes).then_some(scopes)
+}
+
+/// A selector as messages show it: with the field names of Kubernetes' internal type.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct ShownSelector<'a> {
+    match_expressions: Vec<ShownExpression<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct ShownExpression<'a> {
+    scope_name: &'a Name,
+    operator: &'a Name,
+    values: Option<&'a [Name]>,
+}
+
+impl<'a> ShownSelector<'a> {
+    fn new(expressions: &'a [ScopeExpression]) -> Self {
+        let shown = |expression: &'a ScopeExpression| ShownExpression {
+            scope_name: &expression.scope_name,
+            operator: &expression.operator,
+            values: (!expression.values.is_empty()).then_some(&expression.values),
+        };
+        Self {
+            match_expressions: expressions.iter().map(shown).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

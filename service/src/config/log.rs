@@ -1,0 +1,34 @@
+//! `log.*`: logging.
+
+use serde::{Deserialize, Serialize};
+
+/// `log.*`: logging.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// A level, or a filter such as `info,quotad::intake=debug`; `RUST_LOG` goes before it.
+    pub level: String,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: "info".to_owned(),
+            format: LogFormat::Auto,
+        }
+    }
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Pretty on a terminal, JSON elsewhere.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// For people.
+    Pretty,
+}

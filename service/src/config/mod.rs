@@ -1,0 +1,24 @@
+//! Configuration: built-in defaults, then a file, then the environment, then flags.
+//!
+//! A program's [`Schema`] says which keys there are, its shipped file what they mean. Everything else is derived from
+//! those two: flags, environment names, help, suggestions.
+
+mod flags;
+mod layers;
+mod log;
+mod problem;
+mod reference;
+mod schema;
+mod sources;
+mod text;
+mod units;
+
+pub use flags::{Invocation, Task, parse};
+pub use layers::{Effective, leaves_of_defaults, load};
+pub use log::{Log, LogFormat};
+pub use problem::{Origin, Problem, Problems};
+pub use reference::{Entry, entries};
+pub use schema::{Finding, Schema};
+pub use sources::Sources;
+pub use text::{Printed, blank, redact};
+pub use units::{ParsePeriodError, ParseSizeError, Period, Size};

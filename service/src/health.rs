@@ -1,0 +1,273 @@
+//! Health and metrics, on a listener of their own: probes must not depend on certificates, nor on
+//! how busy the API is.
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Path, RawQuery, State},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::{StatusCode, header};
+use parking_lot::RwLock;
+
+/// What writes all metrics in the Prometheus text format. It may take its time.
+pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// What must hold before requests are answered. Clones share it.
+#[derive(Clone, Default)]
+pub struct Readiness(Arc<RwLock<BTreeMap<&'static str, Asked>>>);
+
+/// How a check stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// It holds.
+    Passed,
+    /// It holds as far as requests are answered, but somebody should look, for this reason.
+    Lagging(String),
+    /// It does not hold, for this reason.
+    Failed(String),
+}
+
+/// Where the health of a check comes from.
+enum Asked {
+    Told(Health),
+    Ask(Box<dyn Fn() -> Health + Send + Sync>),
+}
+
+impl Asked {
+    fn health(&self) -> Health {
+        match self {
+            Self::Told(health) => health.clone(),
+            Self::Ask(ask) => ask(),
+        }
+    }
+}
+
+/// One thing that must hold. It does not until it is said to.
+#[derive(Clone)]
+pub struct Check {
+    name: &'static str,
+    readiness: Readiness,
+}
+
+impl Readiness {
+    /// Adds a check that does not hold yet, for this reason.
+    #[must_use]
+    pub fn register(&self, name: &'static str, reason: &str) -> Check {
+        let check = Check {
+            name,
+            readiness: self.clone(),
+        };
+        check.fail(reason);
+        check
+    }
+
+    /// Adds a check whose health is asked for each time.
+    pub fn ask(&self, name: &'static str, health: impl Fn() -> Health + Send + Sync + 'static) {
+        let asked = Asked::Ask(Box::new(health));
+        self.0.write().insert(name, asked);
+    }
+
+    fn checks(&self) -> Checks {
+        let all = self.0.read();
+        all.iter()
+            .map(|(name, asked)| (*name, asked.health()))
+            .collect()
+    }
+}
+
+type Checks = BTreeMap<&'static str, Health>;
+
+impl Check {
+    /// It holds.
+    pub fn pass(&self) {
+        self.tell(Health::Passed);
+    }
+
+    /// It does not hold, for this reason.
+    pub fn fail(&self, reason: &str) {
+        self.tell(Health::Failed(reason.to_owned()));
+    }
+
+    fn tell(&self, health: Health) {
+        let mut checks = self.readiness.0.write();
+        checks.insert(self.name, Asked::Told(health));
+    }
+}
+
+/// `/metrics`, `/livez`, `/readyz` and `/healthz`.
+pub fn router(metrics: Render, readiness: Readiness) -> Router {
+    let live = |name| {
+        move |path: Option<Path<String>>, RawQuery(query): RawQuery| async move {
+            // That this is answered is the check.
+            let checks = BTreeMap::from([("ping", Health::Passed)]);
+            report(
+                name,
+                &checks,
+                path.as_deref().map(String::as_str),
+                query.as_deref(),
+            )
+        }
+    };
+    let ready = |State(readiness): State<Readiness>,
+                 path: Option<Path<String>>,
+                 RawQuery(query): RawQuery| async move {
+        let path = path.as_deref().map(String::as_str);
+        report("readyz", &readiness.checks(), path, query.as_deref())
+    };
+    Router::new()
+        .route("/livez", get(live("livez")))
+        .route("/livez/{check}", get(live("livez")))
+        .route("/healthz", get(live("healthz")))
+        .route("/healthz/{check}", get(live("healthz")))
+        .route("/readyz", get(ready))
+        .route("/readyz/{check}", get(ready))
+        .with_state(readiness)
+        .route("/metrics", get(show_metrics).with_state(metrics))
+}
+
+async fn show_metrics(State(metrics): State<Render>) -> Response {
+    match tokio::task::spawn_blocking(move || metrics()).await {
+        Ok(text) => {
+            let content_type = "text/plain; version=0.0.4; charset=utf-8";
+            ([(header::CONTENT_TYPE, content_type)], text).into_response()
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+/// In the form of Kubernetes' own health endpoints, but 503 on failure, as load balancers expect. What lags is told
+/// without being asked for.
+fn report(endpoint: &str, checks: &Checks, only: Option<&str>, query: Option<&str>) -> Response {
+    let parameters = query
+        .unwrap_or_default()
+        .split('&')
+        .map(|parameter| parameter.split_once('=').unwrap_or((parameter, "")));
+    let mut verbose = false;
+    let mut excluded = Vec::new();
+    for (key, value) in parameters {
+        match key {
+            "verbose" => verbose = true,
+            "exclude" => excluded.push(value),
+            _ => {}
+        }
+    }
+    let chosen: Vec<_> = checks
+        .iter()
+        .filter(|(name, _)| only.is_none_or(|only| only == **name))
+        .collect();
+    if chosen.is_empty() && only.is_some() {
+        return (StatusCode::NOT_FOUND, "no such check\n").into_response();
+    }
+    let mut text = String::new();
+    let mut passed = true;
+    for (name, health) in chosen {
+        let _ = match health {
+            _ if excluded.contains(name) => writeln!(text, "[+]{name} excluded: ok"),
+            Health::Passed => writeln!(text, "[+]{name} ok"),
+            Health::Lagging(reason) => {
+                verbose = true;
+                writeln!(text, "[+]{name} ok, lagging: {reason}")
+            }
+            Health::Failed(reason) => {
+                passed = false;
+                writeln!(text, "[-]{name} failed: {reason}")
+            }
+        };
+    }
+    for name in excluded.iter().filter(|name| !checks.contains_key(**name)) {
+        let _ = writeln!(text, "warn: no check to exclude is called {name:?}");
+    }
+    if passed && !verbose {
+        return "ok".into_response();
+    }
+    let (status, word) = if passed {
+        (StatusCode::OK, "passed")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "failed")
+    };
+    let _ = writeln!(text, "{endpoint} check {word}");
+    (status, text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use http::Request;
+    use http_body_util::BodyExt as _;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn ask(readiness: &Readiness, path: &str) -> (u16, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let router = router(
+            Arc::new(|| "process_start_time_seconds 1\n".to_owned()),
+            readiness.clone(),
+        );
+        let response = router.oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn readiness_needs_every_check() {
+        let readiness = Readiness::default();
+        let ledger = readiness.register("ledger", "not recovered yet");
+        let stream = readiness.register("stream", "not caught up yet");
+        ledger.pass();
+        let failed = "[+]ledger ok\n[-]stream failed: not caught up yet\nreadyz check failed\n";
+        assert_eq!(ask(&readiness, "/readyz").await, (503, failed.to_owned()));
+        assert_eq!(
+            ask(&readiness, "/readyz?exclude=stream").await,
+            (200, "ok".to_owned())
+        );
+        assert_eq!(
+            ask(&readiness, "/readyz/ledger").await,
+            (200, "ok".to_owned())
+        );
+        assert_eq!(ask(&readiness, "/readyz/stream").await.0, 503);
+        assert_eq!(ask(&readiness, "/readyz/nothing").await.0, 404);
+        stream.pass();
+        assert_eq!(ask(&readiness, "/readyz").await, (200, "ok".to_owned()));
+        let passed = "[+]ledger excluded: ok\n[+]stream ok\n\
+                      warn: no check to exclude is called \"x\"\nreadyz check passed\n";
+        let query = "/readyz?verbose&exclude=ledger&exclude=x";
+        assert_eq!(ask(&readiness, query).await, (200, passed.to_owned()));
+        stream.fail("draining");
+        assert_eq!(ask(&readiness, "/readyz").await.0, 503);
+    }
+
+    #[tokio::test]
+    async fn what_lags_is_ready_and_says_so() {
+        let readiness = Readiness::default();
+        readiness.ask("stream", || Health::Lagging("no server".to_owned()));
+        let lagging = "[+]stream ok, lagging: no server\nreadyz check passed\n";
+        assert_eq!(ask(&readiness, "/readyz").await, (200, lagging.to_owned()));
+        readiness.ask("stream", || Health::Passed);
+        assert_eq!(ask(&readiness, "/readyz").await, (200, "ok".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn liveness_needs_nothing() {
+        let readiness = Readiness::default();
+        let _ = readiness.register("ledger", "not recovered yet");
+        assert_eq!(ask(&readiness, "/livez").await, (200, "ok".to_owned()));
+        assert_eq!(
+            ask(&readiness, "/healthz/ping").await,
+            (200, "ok".to_owned())
+        );
+        let verbose = "[+]ping ok\nhealthz check passed\n".to_owned();
+        assert_eq!(ask(&readiness, "/healthz?verbose=1").await, (200, verbose));
+    }
+
+    #[tokio::test]
+    async fn metrics_are_text() {
+        let (status, text) = ask(&Readiness::default(), "/metrics").await;
+        assert_eq!(status, 200);
+        assert!(text.contains("process_start_time_seconds "), "{text}");
+    }
+}

@@ -1,0 +1,10 @@
+//! What the programs of Quota Ledger have in common, so that an operator meets one way to configure them, one form of
+//! log lines, one meaning of exit codes, and the same health endpoints.
+
+pub mod config;
+pub mod exit;
+pub mod health;
+pub mod nats;
+pub mod program;
+pub mod shutdown;
+pub mod telemetry;

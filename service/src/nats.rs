@@ -1,0 +1,194 @@
+//! The connection to NATS: addresses, credentials, certificates, and how often to try again.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    io,
+    path::Path,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
+
+/// How long a request to the server may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// First wait between two attempts to connect; doubled up to [`Connection::max_backoff`].
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+
+/// How a program connects, from its configuration. The names are those of the keys below `nats`.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection<'a> {
+    /// Servers, separated by commas.
+    pub url: &'a str,
+    /// User name, together with `password_file`.
+    pub user: Option<&'a str>,
+    /// File that holds the user's password.
+    pub password_file: Option<&'a Path>,
+    /// File that holds a token.
+    pub token_file: Option<&'a Path>,
+    /// File that holds an nkey seed.
+    pub nkey_seed_file: Option<&'a Path>,
+    /// A `.creds` file: JWT and nkey seed.
+    pub credentials_file: Option<&'a Path>,
+    /// CA certificates (PEM) to trust instead of the system's.
+    pub tls_ca: Option<&'a Path>,
+    /// Client certificate (PEM).
+    pub tls_cert: Option<&'a Path>,
+    /// The client certificate's key (PEM).
+    pub tls_key: Option<&'a Path>,
+    /// How long one attempt to connect may take.
+    pub connect_timeout: Duration,
+    /// Longest wait between two attempts to connect.
+    pub max_backoff: Duration,
+}
+
+/// Why a connection cannot even be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Not an address.
+    #[error("nats.url: {0:?} is no address of a NATS server")]
+    Address(String),
+    /// A file with a secret cannot be read.
+    #[error("{key}: cannot read {path}: {source}")]
+    File {
+        /// The key that names it.
+        key: &'static str,
+        /// The file.
+        path: String,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The client refuses the options, such as a certificate.
+    #[error("nats: {0}")]
+    Options(#[from] async_nats::ConnectError),
+}
+
+impl Connection<'_> {
+    /// Options of a client by this name, that begins to connect and goes on until it succeeds, now and after each loss.
+    ///
+    /// # Errors
+    /// A file with a secret cannot be read.
+    pub async fn options(&self, name: &str) -> Result<ConnectOptions, SetupError> {
+        let longest = self.max_backoff;
+        let options = ConnectOptions::new()
+            .name(name)
+            .retry_on_initial_connect()
+            .connection_timeout(self.connect_timeout)
+            .request_timeout(Some(REQUEST_TIMEOUT))
+            .reconnect_delay_callback(move |attempts| delay(attempts, longest));
+        let options = self.authenticate(in_turn(options)).await?;
+        Ok(self.secure(options))
+    }
+
+    /// The servers.
+    ///
+    /// # Errors
+    /// One of them is no address.
+    pub fn addresses(&self) -> Result<Vec<ServerAddr>, SetupError> {
+        let urls = self.url.split(',').map(str::trim);
+        urls.map(|url| url.parse().map_err(|_| SetupError::Address(url.to_owned())))
+            .collect()
+    }
+
+    async fn authenticate(&self, options: ConnectOptions) -> Result<ConnectOptions, SetupError> {
+        if let (Some(user), Some(file)) = (self.user, self.password_file) {
+            let password = secret("nats.password_file", file).await?;
+            return Ok(options.user_and_password(user.to_owned(), password));
+        }
+        if let Some(file) = self.token_file {
+            return Ok(options.token(secret("nats.token_file", file).await?));
+        }
+        if let Some(file) = self.nkey_seed_file {
+            return Ok(options.nkey(secret("nats.nkey_seed_file", file).await?));
+        }
+        let Some(file) = self.credentials_file else {
+            return Ok(options);
+        };
+        let read = options.credentials_file(file).await;
+        read.map_err(|source| unreadable("nats.credentials_file", file, source))
+    }
+
+    fn secure(&self, mut options: ConnectOptions) -> ConnectOptions {
+        if let Some(authority) = self.tls_ca {
+            options = options
+                .add_root_certificates(authority.to_owned())
+                .require_tls(true);
+        }
+        match (self.tls_cert, self.tls_key) {
+            (Some(certificate), Some(key)) => options
+                .add_client_certificate(certificate.to_owned(), key.to_owned())
+                .require_tls(true),
+            _ => options,
+        }
+    }
+}
+
+/// Has the servers tried one after the other, beginning with any. By itself the client prefers those that failed least
+/// often, and would for ever come back to one that takes connections and is cut off from the others.
+fn in_turn(options: ConnectOptions) -> ConnectOptions {
+    let [first, ..] = RandomState::new().hash_one(()).to_le_bytes();
+    let turns = AtomicUsize::new(first.into());
+    options.reconnect_to_server_callback(move |servers, _| {
+        let turn = turns.fetch_add(1, Ordering::Relaxed);
+        let server = servers.iter().cycle().nth(turn % servers.len().max(1));
+        std::future::ready(server.map(|server| ReconnectToServer {
+            addr: server.addr.clone(),
+            delay: None,
+        }))
+    })
+}
+
+/// A file's only line.
+async fn secret(key: &'static str, file: &Path) -> Result<String, SetupError> {
+    let text = tokio::fs::read_to_string(file)
+        .await
+        .map_err(|source| unreadable(key, file, source))?;
+    Ok(text.trim().to_owned())
+}
+
+fn unreadable(key: &'static str, file: &Path, source: io::Error) -> SetupError {
+    SetupError::File {
+        key,
+        path: file.display().to_string(),
+        source,
+    }
+}
+
+fn delay(attempts: usize, longest: Duration) -> Duration {
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+    let factor = 2_u32.checked_pow(doublings).unwrap_or(u32::MAX);
+    FIRST_WAIT.saturating_mul(factor).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_and_are_bounded() {
+        let waits =
+            [1, 2, 3, 7, 8, 9, 1_000_000].map(|n| delay(n, Duration::from_secs(5)).as_millis());
+        assert_eq!(waits, [50, 100, 200, 3200, 5000, 5000, 5000]);
+    }
+
+    #[test]
+    fn addresses_are_separated_by_commas() {
+        let connection = |url| Connection {
+            url,
+            user: None,
+            password_file: None,
+            token_file: None,
+            nkey_seed_file: None,
+            credentials_file: None,
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
+            connect_timeout: Duration::ZERO,
+            max_backoff: Duration::ZERO,
+        };
+        let several = connection("nats://a:4222, b:4223");
+        assert_eq!(several.addresses().unwrap().len(), 2);
+        assert!(connection("nats://a:4222,http://[").addresses().is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! A program from its command line to its exit code.
+
+use std::io::Write as _;
+
+use crate::{
+    config::{self, Effective, Log, Schema, Sources, Task},
+    exit::{Exit, Failure, OrExit as _},
+    telemetry,
+};
+
+/// Reads the command line and the configuration, starts logging, runs the program, and says how it ended. `log` finds
+/// the part of the configuration that logging needs.
+#[must_use]
+pub fn main<S: Schema>(
+    log: impl FnOnce(&S) -> &Log,
+    run: impl FnOnce(S) -> Result<(), Failure>,
+) -> Exit {
+    let invocation = match config::parse::<S>(std::env::args_os()) {
+        Ok(invocation) => invocation,
+        Err(error) => {
+            let asked_for = !error.use_stderr();
+            let printed = error.print().is_ok();
+            return if asked_for && printed {
+                Exit::Clean
+            } else {
+                Exit::Usage
+            };
+        }
+    };
+    let sources = Sources {
+        file: invocation.file,
+        environment: std::env::vars_os().collect(),
+        flags: invocation.overrides,
+    };
+    let effective = match config::load::<S>(&sources) {
+        Ok(effective) => effective,
+        Err(problems) => {
+            let _ = writeln!(std::io::stderr(), "{problems}");
+            return Exit::Configuration;
+        }
+    };
+    match invocation.task {
+        Task::CheckConfig => match write!(std::io::stdout(), "{}", effective.to_toml()) {
+            Ok(()) => Exit::Clean,
+            Err(_) => Exit::Failure,
+        },
+        Task::Run => match start(log, run, effective) {
+            Ok(()) => Exit::Clean,
+            Err(failure) => {
+                tracing::error!(exit_code = failure.exit.code(), "stopped: {failure}");
+                failure.exit
+            }
+        },
+    }
+}
+
+fn start<S: Schema>(
+    log: impl FnOnce(&S) -> &Log,
+    run: impl FnOnce(S) -> Result<(), Failure>,
+    effective: Effective<S>,
+) -> Result<(), Failure> {
+    telemetry::install(log(&effective.config)).or_exit(Exit::Failure)?;
+    let settings = effective.overridden().join("; ");
+    tracing::info!(version = S::VERSION, settings, "starting");
+    run(effective.config)
+}

@@ -1,0 +1,196 @@
+"""Folds entries by the table "What entries do" of docs/storage-format.md, and sums up by "What counts"."""
+
+import re
+from fractions import Fraction
+
+from layout import Wrong
+
+LABEL = re.compile(r"(|[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]{0,61}[A-Za-z0-9])")
+ZERO = Fraction(0)
+
+
+class Broken(Exception):
+    """A selector that means nothing."""
+
+
+def uid(value):
+    """A uid as text."""
+    if value["one"] == "Text":
+        return value["is"]
+    digits = value["is"].hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def amount(quantity):
+    """A quantity as a number."""
+    mantissa = quantity["mantissa"]
+    if mantissa["one"] == "Scaled":
+        return mantissa["digits"] * Fraction(10) ** mantissa["power"]
+    return Fraction(int.from_bytes(bytes(mantissa["is"]), "little", signed=True), 10 ** 9)
+
+
+def amounts(footprint):
+    return {name: amount(quantity) for name, quantity in footprint["resources"].items()}
+
+
+class Ledger:
+    """Everything that the entries so far amount to."""
+
+    def __init__(self):
+        self.quotas, self.objects, self.pending, self.sources = {}, {}, {}, {}
+        self.tags = set()
+
+    def apply(self, entry):
+        event = entry["event"]
+        self.tags.add(event["tag"])
+        meaning = getattr(self, f"on_{event['one']}", None)
+        if meaning is None:
+            raise Wrong(f"tests/auditor/fold.py does not know what tag {event['tag']}, {event['one']}, does")
+        meaning(event.get("is", event))
+
+    def on_QuotaSet(self, quota):
+        self.quotas[quota["namespace"], quota["name"]] = quota
+
+    def on_QuotaDeleted(self, event):
+        self.quotas.pop((event["namespace"], event["name"]), None)
+
+    def on_ObjectObserved(self, observed):
+        self.objects[uid(observed["uid"])] = dict(observed)
+        if observed["ends_reservation"]:
+            self.pending.pop(uid(observed["uid"]), None)
+
+    def on_ObjectRefreshed(self, event):
+        if known := self.objects.get(uid(event["uid"])):
+            known["version"] = event["version"]
+            if event["ends_reservation"]:
+                self.pending.pop(uid(event["uid"]), None)
+
+    def on_ObjectLapsed(self, event):
+        if known := self.objects.get(uid(event["uid"])):
+            known.update(footprint=event["footprint"], lapse=None)
+
+    def on_ObjectDeleted(self, event):
+        self.objects.pop(uid(event["uid"]), None)
+        self.pending.pop(uid(event["uid"]), None)
+
+    def on_ReservationGranted(self, reservation):
+        self.pending[uid(reservation["uid"])] = dict(reservation)
+
+    def on_ReservationGrown(self, event):
+        if pending := self.pending.get(uid(event["uid"])):
+            pending.update(footprint=event["footprint"], expiration=event["expiration"])
+
+    def on_ReservationExtended(self, event):
+        if pending := self.pending.get(uid(event["uid"])):
+            pending["expiration"] = event["expiration"]
+
+    def on_ReservationCommitted(self, event):
+        pending = self.pending.pop(uid(event["uid"]), None)
+        if pending is None:
+            return
+        footprint = {"resources": event["resources"], "traits": pending["footprint"]["traits"]}
+        if known := self.objects.get(uid(event["uid"])):
+            known["footprint"] = footprint
+        else:
+            kept = {name: pending[name] for name in ("uid", "namespace", "resource", "name")}
+            self.objects[uid(event["uid"])] = {**kept, "version": 0, "footprint": footprint, "lapse": None}
+
+    def end(self, event):
+        self.pending.pop(uid(event["uid"]), None)
+
+    on_ReservationReleased = on_ReservationExpired = on_ReservationSuperseded = end
+
+    def on_SourceAdvanced(self, event):
+        self.sources[event["source"]] = dict(event["cursor"])
+
+    def on_SourceReset(self, event):
+        self.sources[event["source"]] = {"incarnation": event["incarnation"], "position": 0}
+
+    def on_SourceGapped(self, event):
+        self.sources.setdefault(event["source"], {"incarnation": ""})["position"] = event["last"]
+
+    def on_ObjectCorrected(self, correction):
+        self.on_ObjectObserved(correction["object"])
+
+    on_ObjectEnded = on_ObjectDeleted
+
+    def nothing(self, _):
+        pass
+
+    on_MessageRejected = on_RelistBegan = on_ObjectsListed = on_RelistClosed = on_RelistEnded = nothing
+
+    def namespaces(self):
+        """Those that have anything."""
+        named = [item["namespace"] for item in (*self.objects.values(), *self.pending.values())]
+        return {*named, *(namespace for namespace, _ in self.quotas)}
+
+    def usage(self, namespace):
+        """Sums and quotas of a namespace: used and reserved of each resource."""
+        objects = {key: item["footprint"] for key, item in self.objects.items() if item["namespace"] == namespace}
+        pending = {key: item["footprint"] for key, item in self.pending.items() if item["namespace"] == namespace}
+        names = {name for footprint in (*objects.values(), *pending.values()) for name in footprint["resources"]}
+        sums = count(objects, pending, lambda _: True)
+        quotas = {}
+        for (place, name), quota in self.quotas.items():
+            if place == namespace:
+                counted = count(objects, pending, lambda footprint, spec=quota["spec"]: counts(spec, footprint))
+                hard = {resource: amount(limit) for resource, limit in quota["spec"]["hard"].items()}
+                quotas[name] = {resource: (limit, *counted(resource)) for resource, limit in hard.items()}
+        resources = {name: sums(name) for name in names}
+        return {"resources": {name: sum for name, sum in resources.items() if any(sum)}, "quotas": quotas}
+
+
+def count(objects, pending, matches):
+    """What is used and reserved of a resource, of those footprints that match."""
+    def of(resource):
+        used = sum((amounts(item).get(resource, ZERO) for item in objects.values() if matches(item)), ZERO)
+        reserved = ZERO
+        for key, wanted in pending.items():
+            if matches(wanted):
+                seen = objects.get(key)
+                there = amounts(seen).get(resource, ZERO) if seen is not None and matches(seen) else ZERO
+                held = amounts(wanted).get(resource, ZERO)
+                reserved += held if seen is None or not matches(seen) else max(held - there, ZERO)
+        return used, reserved
+    return of
+
+
+def counts(spec, footprint):
+    """Whether a footprint counts for a quota."""
+    scopes = [(name, "Exists", []) for name in spec["scopes"]]
+    for expression in (spec["selector"] or {}).get("match_expressions", []):
+        scopes.append((expression["scope_name"], expression["operator"], expression["values"]))
+    try:
+        # All of them: one that is broken makes the quota count nothing.
+        return all([matches(*scope, footprint["traits"]) for scope in scopes])
+    except Broken:
+        return False
+
+
+def matches(scope, operator, values, traits):
+    kind = traits["one"]
+    if kind == "VolumeClaim":
+        return scope == "VolumeAttributesClass" and present(operator, values, traits["attributes_classes"])
+    if kind == "Plain":
+        return False
+    pod = traits["is"] if kind == "Pod" else traits["pod"]
+    if scope == "PriorityClass":
+        return present(operator, values, [pod["priority_class"]] if pod["priority_class"] else [])
+    return {
+        "Terminating": pod["terminating"], "NotTerminating": not pod["terminating"],
+        "BestEffort": pod["best_effort"], "NotBestEffort": not pod["best_effort"],
+        "CrossNamespacePodAffinity": pod["cross_namespace_affinity"],
+    }.get(scope, False)
+
+
+def present(operator, values, there):
+    if operator == "Exists":
+        return bool(there)
+    wrong = {"In": not values, "NotIn": not values, "DoesNotExist": bool(values)}
+    if wrong.get(operator, True) or not all(LABEL.fullmatch(value) for value in values):
+        raise Broken
+    if operator == "In":
+        return any(value in values for value in there)
+    if operator == "NotIn":
+        return not there or any(value not in values for value in there)
+    return not there

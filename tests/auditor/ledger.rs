@@ -1,0 +1,386 @@
+//! A ledger with every kind of entry in it, of which the beginning is in the archive.
+
+use std::{path::Path, sync::Arc};
+
+use quota_core::{
+    codec::encode_entries,
+    event::{
+        Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, Observed, QuotaRecord,
+        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation,
+    },
+    state::State,
+};
+use quota_journal::{Batch, FileJournal, Journal as _, Options, Retention, disk::RealDisk};
+use quota_semantics::{
+    Name, Span, Timestamp,
+    object::{Footprint, PodTraits, Traits},
+    quota::spec::{ScopeExpression, ScopeSelector, Spec},
+    resource::ResourceList,
+    uid::Uid,
+};
+
+use super::support::random::Random;
+
+/// Where everything happens.
+pub(super) const NAMESPACES: [&str; 3] = ["team-a", "team-b", "team-c"];
+
+const ENTRIES: u64 = 900;
+const BATCH: usize = 3;
+
+/// Amounts in every form that the codec has.
+const AMOUNTS: [&str; 12] = [
+    "1",
+    "2",
+    "250m",
+    "1Gi",
+    "1536Mi",
+    "1e3",
+    "010",
+    "0",
+    "1n",
+    "1000E",
+    "123456789012345678901234567890",
+    "0.1",
+];
+
+const CLASSES: [&str; 3] = ["", "high", "low"];
+
+struct Writer {
+    random: Random,
+    sequence: u64,
+    state: State,
+}
+
+/// Writes it into `data` and `archive` in a directory; gives its last sequence.
+pub(super) fn write(home: &Path) -> u64 {
+    let options = Options {
+        segment_bytes: 4096,
+        epoch_bytes: 6000,
+        background: false,
+        archive: Some(home.join("archive")),
+        ..Options::default()
+    };
+    let (mut journal, reader, _) =
+        FileJournal::open(Arc::new(RealDisk), &home.join("data"), options).unwrap();
+    let mut writer = Writer {
+        random: Random::new(13, "auditor"),
+        sequence: 0,
+        state: State::default(),
+    };
+    let mut last_time = Timestamp::EPOCH;
+    while writer.sequence < ENTRIES {
+        let entries: Vec<Entry> = (0..BATCH).map(|_| writer.entry()).collect();
+        last_time = entries[BATCH - 1].time;
+        let batch = Batch {
+            first_sequence: entries[0].sequence,
+            count: u32::try_from(BATCH).unwrap(),
+            time: last_time,
+            payload: encode_entries(&entries),
+        };
+        journal.append(batch).unwrap();
+        let durable = journal.sync().unwrap();
+        while journal.work().unwrap() {}
+        if [ENTRIES / 2, ENTRIES * 2 / 3].contains(&writer.sequence) {
+            let mut output = reader.snapshots().create(durable).unwrap();
+            writer.state.image().write(&mut output).unwrap();
+            output.finish().unwrap();
+        }
+    }
+    let retention = Retention {
+        max_age: Some(Span::from_seconds(1)),
+        max_bytes: None,
+    };
+    let compacted = reader.compact(last_time, &retention).unwrap();
+    assert!(compacted.archived > 1, "{compacted:?}");
+    journal.close().unwrap();
+    writer.sequence
+}
+
+impl Writer {
+    fn entry(&mut self) -> Entry {
+        self.sequence += 1;
+        let seconds = 1_770_000_000 + i64::try_from(self.sequence).unwrap();
+        let actor = match self.random.below(3) {
+            0 => Arc::new(Actor {
+                principal: "admin".into(),
+                user: Some("alice".into()),
+                request_id: Some(format!("r-{}", self.sequence).into()),
+                traceparent: None,
+                reason: Some("because".into()),
+            }),
+            _ => Actor::named("stream/OBJECTS"),
+        };
+        let entry = Entry {
+            sequence: self.sequence,
+            time: Timestamp::EPOCH.plus(Span::from_seconds(seconds)),
+            actor,
+            // Each kind in turn.
+            event: self.event(self.sequence % 23 + 1),
+        };
+        self.state.apply(&entry);
+        entry
+    }
+
+    /// A uid without a pending reservation: nothing is granted twice.
+    fn free_uid(&mut self) -> Uid {
+        let state = &self.state;
+        let pending = NAMESPACES.map(|namespace| state.pending(namespace));
+        let taken: Vec<Uid> = pending
+            .into_iter()
+            .flatten()
+            .map(|view| view.reservation.uid.clone())
+            .collect();
+        let mut uid = self.uid();
+        for number in 0.. {
+            if !taken.contains(&uid) {
+                break;
+            }
+            uid = Uid::new(&format!("object-{number}")).unwrap();
+        }
+        uid
+    }
+
+    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.random.index(items.len())]
+    }
+
+    fn uid(&mut self) -> Uid {
+        match self.random.below(16) {
+            text @ 0..8 => Uid::new(&format!("object-{text}")).unwrap(),
+            uuid => Uid::from_uuid([u8::try_from(uuid).unwrap(); 16]),
+        }
+    }
+
+    fn namespace(&mut self) -> Name {
+        self.pick(&NAMESPACES).into()
+    }
+
+    fn resources(&mut self) -> ResourceList {
+        let names = [
+            "pods",
+            "requests.cpu",
+            "requests.memory",
+            "requests.storage",
+        ];
+        let count = 1 + self.random.below(4);
+        (0..count)
+            .map(|_| {
+                let name = Name::from(self.pick(&names));
+                (name, self.pick(&AMOUNTS).parse().unwrap())
+            })
+            .collect()
+    }
+
+    fn pod(&mut self) -> PodTraits {
+        PodTraits {
+            best_effort: self.random.below(2) == 0,
+            terminating: self.random.below(2) == 0,
+            priority_class: self.pick(&CLASSES).into(),
+            cross_namespace_affinity: self.random.below(4) == 0,
+        }
+    }
+
+    fn footprint(&mut self) -> Footprint {
+        let traits = match self.random.below(5) {
+            0 => Traits::Plain,
+            1 => Traits::VolumeClaim {
+                attributes_classes: vec![self.pick(&["gold", "high"]).into()],
+            },
+            2 => Traits::Template {
+                pod: self.pod(),
+                replica: self.resources(),
+            },
+            _ => Traits::Pod(self.pod()),
+        };
+        Footprint {
+            resources: self.resources(),
+            traits,
+        }
+    }
+
+    /// Also one that is broken.
+    fn spec(&mut self) -> Spec {
+        let mut spec = Spec {
+            hard: self.resources(),
+            ..Spec::default()
+        };
+        if self.random.below(3) == 0 {
+            let scopes = [
+                "Terminating",
+                "NotTerminating",
+                "BestEffort",
+                "NotBestEffort",
+            ];
+            spec.scopes.push(self.pick(&scopes).into());
+        }
+        if self.random.below(2) == 0 {
+            let operator = self.pick(&["In", "NotIn", "Exists", "DoesNotExist", "Near"]);
+            let values = match operator {
+                "In" | "NotIn" => vec!["high".into(), "gold".into()],
+                _ => Vec::new(),
+            };
+            let scope = self.pick(&["PriorityClass", "VolumeAttributesClass", "PriorityClass"]);
+            spec.selector = Some(ScopeSelector {
+                match_expressions: vec![ScopeExpression {
+                    scope_name: scope.into(),
+                    operator: operator.into(),
+                    values,
+                }],
+            });
+        }
+        spec
+    }
+
+    fn observed(&mut self) -> Observed {
+        Observed {
+            uid: self.uid(),
+            namespace: self.namespace(),
+            resource: "pods".into(),
+            name: format!("web-{}", self.sequence).into(),
+            version: self.sequence * 1000,
+            footprint: self.footprint(),
+            lapse: (self.random.below(2) == 0).then_some(Timestamp::MAX),
+            ends_reservation: self.random.below(2) == 0,
+        }
+    }
+
+    fn far(&mut self) -> Timestamp {
+        let more = i64::try_from(self.random.below(9)).unwrap();
+        Timestamp::from_nanoseconds(4_000_000_000_000_000_000 + more)
+    }
+
+    fn scope(&mut self) -> RelistScope {
+        RelistScope {
+            resource: "pods".into(),
+            namespace: (self.random.below(2) == 0).then(|| "team-a".into()),
+            source: "stream/OBJECTS".into(),
+        }
+    }
+
+    fn event(&mut self, tag: u64) -> Event {
+        let (uid, namespace) = (self.uid(), self.namespace());
+        let quota = Name::from(self.pick(&["q1", "q2", "q3", "q4"]));
+        match tag {
+            1 => Event::QuotaSet(Arc::new(QuotaRecord {
+                namespace,
+                name: quota,
+                uid,
+                created: Timestamp::EPOCH,
+                spec: self.spec(),
+                metadata: r#"{"labels":{"a":"b"}}"#.into(),
+            })),
+            2 => Event::QuotaDeleted {
+                namespace,
+                name: quota,
+            },
+            4 => Event::ObjectRefreshed {
+                uid,
+                namespace,
+                version: self.sequence * 1000,
+                ends_reservation: self.random.below(2) == 0,
+            },
+            5 => Event::ObjectLapsed {
+                uid,
+                namespace,
+                footprint: self.footprint(),
+            },
+            6 => Event::ObjectDeleted { uid, namespace },
+            7 => Event::ReservationGranted(Arc::new(Reservation {
+                uid: self.free_uid(),
+                namespace,
+                resource: "pods".into(),
+                name: format!("r-{}", self.sequence).into(),
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+                footprint: self.footprint(),
+                created: Timestamp::EPOCH,
+                expiration: self.far(),
+                after_version: 0,
+                request: [7; 16],
+            })),
+            8 => Event::ReservationGrown {
+                uid,
+                namespace,
+                footprint: self.footprint(),
+                expiration: self.far(),
+            },
+            9 => Event::ReservationExtended {
+                uid,
+                namespace,
+                expiration: self.far(),
+            },
+            10 => Event::ReservationCommitted {
+                uid,
+                namespace,
+                resources: self.resources(),
+            },
+            11 => Event::ReservationReleased { uid, namespace },
+            12 => Event::ReservationExpired { uid, namespace },
+            13 => Event::ReservationSuperseded {
+                uid,
+                namespace,
+                by: self.uid(),
+            },
+            14 => Event::SourceAdvanced {
+                source: "OBJECTS".into(),
+                cursor: Cursor {
+                    incarnation: "one".into(),
+                    position: self.sequence,
+                    time: Timestamp::EPOCH,
+                    checksum: 7,
+                },
+            },
+            15 => Event::SourceReset {
+                source: "OBJECTS".into(),
+                incarnation: "two".into(),
+            },
+            16 => Event::SourceGapped {
+                source: "OBJECTS".into(),
+                first: 3,
+                last: 300,
+            },
+            17 => Event::MessageRejected(Box::new(DeadLetter {
+                source: "OBJECTS".into(),
+                position: self.sequence,
+                reason: "no".into(),
+                payload: "x".repeat(300).into(),
+            })),
+            18 => Event::ObjectCorrected(Box::new(Correction {
+                object: self.observed(),
+                was: None,
+            })),
+            19 => Event::ObjectEnded(Box::new(Ending {
+                uid,
+                namespace,
+                resource: "pods".into(),
+                name: "web".into(),
+                footprint: self.footprint(),
+                cause: match self.random.below(2) {
+                    0 => Cause::Drift,
+                    _ => Cause::Relist { began: 20 },
+                },
+            })),
+            20 => Event::RelistBegan(Box::new(RelistBegin {
+                scope: self.scope(),
+                id: None,
+                allow_empty: true,
+            })),
+            21 => Event::ObjectsListed {
+                source: "stream/OBJECTS".into(),
+                uids: vec![uid, self.uid()],
+            },
+            22 => Event::RelistClosed(Box::new(RelistClose {
+                scope: self.scope(),
+                version: 5,
+            })),
+            23 => Event::RelistEnded(Box::new(RelistEnd {
+                scope: self.scope(),
+                began: 20,
+                outcome: RelistOutcome::Complete,
+                listed: 2,
+                ended: 1,
+            })),
+            _ => Event::ObjectObserved(Box::new(self.observed())),
+        }
+    }
+}

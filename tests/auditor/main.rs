@@ -1,0 +1,114 @@
+//! A second reader of the ledger, in Python, written from docs/storage-format.md alone: it decodes every entry that the
+//! codec writes, folds a ledger with every kind of entry, and has to agree with the daemon.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod ledger;
+mod page;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use support::quotad::{Quotad, REQUEST, agent};
+
+/// Where the page, the program and its Python are.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs the second reader.
+fn audit(arguments: &[&str], input: &[u8]) -> Result<Value, String> {
+    let python = std::env::var_os("QUOTAD_AUDITOR_PYTHON")
+        .map_or_else(|| root().join("target/auditor/bin/python"), PathBuf::from);
+    assert!(
+        python.exists(),
+        "{} is missing: tests/run makes it, or QUOTAD_AUDITOR_PYTHON names a Python with blake3",
+        python.display()
+    );
+    let (command, arguments) = arguments.split_first().unwrap();
+    let mut child = Command::new(python)
+        .arg("-B")
+        .arg(root().join("tests/auditor/audit.py"))
+        .arg(command)
+        .arg(root().join(page::PATH))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It may end before it has read everything.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    match output.status.success() {
+        true => Ok(serde_json::from_slice(&output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+fn tags(audited: &Value) -> BTreeSet<u64> {
+    let tags = audited["tags"].as_array().unwrap().iter();
+    tags.map(|tag| tag.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn the_page_says_what_the_code_does() {
+    page::check();
+}
+
+#[test]
+fn an_auditor_who_knows_the_page_alone_agrees_with_the_daemon() {
+    let home = tempfile::tempdir().unwrap();
+    let last = ledger::write(home.path());
+    let archive = home.path().join("archive");
+    let arguments = [format!("--retention.archive_dir={}", archive.display())];
+    let quotad = Quotad::start(home.path(), &arguments);
+    let mut answers = Vec::new();
+    let instants = (1..=last).step_by(usize::try_from(last / 15).unwrap());
+    for namespace in ledger::NAMESPACES {
+        for sequence in instants.clone() {
+            let path = format!("/v1/namespaces/{namespace}/usage?sequence={sequence}");
+            writeln!(answers, "{}", quotad.get(&path)).unwrap();
+        }
+        let now = format!("/v1/namespaces/{namespace}/usage");
+        writeln!(answers, "{}", quotad.get(&now)).unwrap();
+    }
+    let backup = home.path().join("backup");
+    let mut response = agent(REQUEST)
+        .get(format!("{}/v1/backup", quotad.api))
+        .call()
+        .unwrap();
+    fs::write(&backup, response.body_mut().read_to_vec().unwrap()).unwrap();
+    assert!(quotad.stop().success());
+    let files = [&archive, &backup].map(|path| path.to_str().unwrap());
+    let audited = audit(&["answers", files[0], files[1]], &answers).unwrap();
+    assert!(audited["entries"].as_u64() >= Some(last), "{audited}");
+    assert!(audited["figures"].as_u64() > Some(500), "{audited}");
+    let unfolded: Vec<_> = page::tags().difference(&tags(&audited)).copied().collect();
+    assert!(
+        unfolded.is_empty(),
+        "tests/auditor/ledger.rs writes no entry of the tags {unfolded:?}"
+    );
+
+    // It does notice: a wrong figure, and a changed byte.
+    let text = String::from_utf8(answers).unwrap();
+    let wrong = text.replacen(r#""used":"1"#, r#""used":"2"#, 1);
+    assert_ne!(wrong, text);
+    let error = audit(&["answers", files[0], files[1]], wrong.as_bytes()).unwrap_err();
+    assert!(error.contains("wrong: usage of"), "{error}");
+    let mut bytes = fs::read(&backup).unwrap();
+    let middle = bytes.len() / 4;
+    bytes[middle] ^= 1;
+    fs::write(&backup, bytes).unwrap();
+    let error = audit(&["answers", files[0], files[1]], text.as_bytes()).unwrap_err();
+    assert!(error.contains("wrong:"), "{error}");
+}

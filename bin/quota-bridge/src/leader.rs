@@ -117,7 +117,7 @@ impl Leader {
             let mut tasks = JoinSet::new();
             tasks.spawn(kinds.run());
             tasks.spawn(listen(self.nats.clone(), self.control_subject(), registry));
-            self.tell(&queue, &watermarks, &instance).await;
+            self.tell(&queue, &watermarks, &instance, &status).await;
         };
         tokio::select! {
             ended = publisher.run(lines) => ended,
@@ -170,11 +170,16 @@ impl Leader {
     }
 
     /// Publishes up to when kinds are known, behind what was queued before.
-    async fn tell(&self, queue: &Queue, watermarks: &Watermarks, instance: &str) {
+    async fn tell(&self, queue: &Queue, watermarks: &Watermarks, instance: &str, status: &Status) {
         let every = self.config.watermark.every.get();
         loop {
             let progress = watermarks.progress();
             let missing = watermarks.missing();
+            let all_known = missing.is_empty() && !watermarks.is_empty();
+            // The lists were queued before their watermarks; what is no longer queued precedes the next message.
+            if all_known && queue.is_empty() {
+                status.listed();
+            }
             let unknown = match missing.first() {
                 _ if watermarks.is_empty() => {
                     Some("it is not known which kinds there are".to_owned())
@@ -196,7 +201,7 @@ impl Leader {
                 return;
             }
             // Until all is known, news is worth more.
-            let wait = match missing.is_empty() && !watermarks.is_empty() {
+            let wait = match all_known {
                 true => every,
                 false => every.min(Duration::from_millis(500)),
             };

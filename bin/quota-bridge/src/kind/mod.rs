@@ -109,6 +109,9 @@ pub fn start(
     tasks: &mut JoinSet<()>,
 ) -> mpsc::UnboundedSender<Relist> {
     let (ask, asked) = mpsc::unbounded_channel();
+    if shared.publisher.adopts() {
+        let _ = ask.send(Relist { reset: true });
+    }
     let (show, shown) = watch::channel(None);
     let task = task::Task::new(shared.clone(), served, scope.clone(), asked, show);
     tasks.spawn(task.run());

@@ -78,6 +78,19 @@ struct Inner {
     /// By how much this clock is ahead of that of the servers, in nanoseconds.
     ahead: i64,
     took_over: bool,
+    adoption: Adoption,
+}
+
+/// How far the objects of another cluster have been replaced by those of this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Adoption {
+    /// The subject held no other cluster's objects.
+    #[default]
+    None,
+    /// Not every kind was listed yet.
+    Listing,
+    /// Every kind was listed, and the lists are published.
+    Complete,
 }
 
 impl Status {
@@ -100,6 +113,21 @@ impl Status {
         match ahead.abs() > CLOCK_TOLERANCE {
             true => time.minus(Span::from_nanoseconds(ahead)),
             false => time,
+        }
+    }
+
+    /// Whether the subject held the objects of another cluster when it was taken over. Their versions say nothing of ours,
+    /// so each kind has to be listed with a reset.
+    #[must_use]
+    pub fn adopts(&self) -> bool {
+        self.inner.lock().adoption != Adoption::None
+    }
+
+    /// Every kind was listed, and the lists are published.
+    pub fn listed(&self) {
+        let mut inner = self.inner.lock();
+        if inner.adoption == Adoption::Listing {
+            inner.adoption = Adoption::Complete;
         }
     }
 
@@ -134,6 +162,9 @@ pub struct Publisher {
     /// The sequence of the last message of the subject.
     expected: u64,
     clock_compared: Option<Instant>,
+    /// The cluster that is being replaced. Messages name it until every kind was listed: whoever takes over before that
+    /// has to begin again.
+    replaced: Option<String>,
     /// Has everything listed again.
     relist: Box<dyn Fn() + Send + Sync>,
 }
@@ -153,6 +184,7 @@ impl Publisher {
             number: 0,
             expected: 0,
             clock_compared: None,
+            replaced: None,
             relist: Box::new(relist),
         }
     }
@@ -204,16 +236,11 @@ impl Publisher {
                 Ok(last) => last,
                 Err(unfit) => return Err(unfit.into()),
             };
-            if let Some(theirs) = last.as_ref().and_then(|found| found.cluster_uid.clone())
-                && theirs != self.identity.cluster_uid
-                && !self.identity.adopt_cluster
-            {
-                return Err(Ended::OtherCluster {
-                    subject: self.stream.subject().to_owned(),
-                    theirs,
-                    ours: self.identity.cluster_uid.clone(),
-                });
-            }
+            self.replaced = self.other_cluster(last.as_ref())?;
+            self.status.inner.lock().adoption = match self.replaced {
+                Some(_) => Adoption::Listing,
+                None => Adoption::None,
+            };
             self.expected = last.map_or(0, |found| found.last.sequence);
             let none = BTreeMap::new();
             let hello = line::bookmark(&self.identity.cluster_uid, &self.identity.instance, &none);
@@ -221,6 +248,20 @@ impl Publisher {
                 Err(Ended::Deposed(_)) if begun.elapsed() < CONTEST => {}
                 result => return result,
             }
+        }
+    }
+
+    /// The cluster whose objects the subject holds, if it is another one and may be replaced.
+    fn other_cluster(&self, last: Option<&Found>) -> Result<Option<String>, Ended> {
+        let ours = &self.identity.cluster_uid;
+        let theirs = last.and_then(|found| found.cluster_uid.clone());
+        match theirs.filter(|theirs| theirs != ours) {
+            Some(theirs) if !self.identity.adopt_cluster => Err(Ended::OtherCluster {
+                subject: self.stream.subject().to_owned(),
+                theirs,
+                ours: ours.clone(),
+            }),
+            other => Ok(other),
         }
     }
 
@@ -232,15 +273,16 @@ impl Publisher {
             number: self.number,
         };
         let payload = bytes::Bytes::from(message);
+        if self.status.inner.lock().adoption == Adoption::Complete {
+            self.replaced = None;
+        }
+        let cluster_uid = self.replaced.as_ref().unwrap_or(&self.identity.cluster_uid);
         let mut waits = Waits::new();
         let begun = Instant::now();
         loop {
-            let answer = self.stream.publish(
-                &id,
-                self.expected,
-                &self.identity.cluster_uid,
-                payload.clone(),
-            );
+            let answer = self
+                .stream
+                .publish(&id, self.expected, cluster_uid, payload.clone());
             match answer.await {
                 Answer::Stored(sequence) => {
                     self.expected = sequence;

@@ -28,6 +28,19 @@ fn behind(scene: &Scene) -> (Proxy, Program) {
     (proxy, bridge)
 }
 
+/// The cluster that the subject's last message is of.
+fn last_cluster(scene: &Scene) -> String {
+    stream(scene, async |_, stream| {
+        let last = stream.get_last_raw_message_by_subject("quota.objects.test");
+        let message = last.await.unwrap();
+        message
+            .headers
+            .get("Quota-Cluster-Uid")
+            .unwrap()
+            .to_string()
+    })
+}
+
 #[test]
 fn nats_that_is_away_is_waited_for() {
     let scene = Scene::new();
@@ -196,10 +209,31 @@ fn objects_of_another_cluster_are_not_mixed_in() {
     assert_eq!(refused.ended().code(), Some(3), "{}", refused.log());
     assert!(refused.log().contains("adopt_cluster"), "{}", refused.log());
     scene.settle();
+    // One that ends before everything was listed leaves the rest to the next one.
+    let mut adopting = Program::start(command().arg("--adopt-cluster=true"));
+    until("the subject is taken over", || {
+        adopting
+            .log()
+            .contains("took over the subject")
+            .then_some(())
+    });
+    adopting.kill();
     let adopting = Program::start(command().arg("--adopt-cluster=true"));
     until_ready(&adopting);
     scene.until_used("team-z", "pods", "1");
-    scene.until_used("team-a", "pods", "0");
+    // Nothing of the other cluster is left, though its versions were higher; its quota went as well.
+    until("nothing is used in team-a", || {
+        scene.used("team-a", "pods").is_none().then_some(())
+    });
+    // From then on the subject is this cluster's.
+    let namespaces = other.list("namespaces");
+    let system = namespaces
+        .iter()
+        .find(|it| it["metadata"]["name"] == "kube-system")
+        .unwrap();
+    until("the adoption is complete", || {
+        (system["metadata"]["uid"] == last_cluster(&scene)).then_some(())
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist run bench fuzz metrics-doc
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist run bench fuzz metrics-doc manifests
 
 verify: fmt-check lint test doc deny
 
@@ -71,3 +71,7 @@ fuzz:
 # Writes docs/metrics.md anew after a change of src/metrics/table.rs.
 metrics-doc:
 	UPDATE_DOCS=1 cargo test --locked --lib metrics
+
+# Writes deploy/manifests anew after a change of the chart.
+manifests:
+	UPDATE_MANIFESTS=1 tests/deploy/run -k test_they_are_the_rendered_chart

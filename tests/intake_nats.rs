@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "intake_nats/asking.rs"]
+mod asking;
 #[path = "intake_nats/connections.rs"]
 mod connections;
 #[path = "intake_nats/messages.rs"]

@@ -27,13 +27,19 @@ mod past;
 mod precondition;
 pub mod problem;
 mod quotas;
+mod relist;
 pub mod render;
 mod reservations;
 mod usage;
 mod watch;
 mod wish;
 
-use std::{collections::BTreeMap, ops::Deref, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Deref,
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Json, Router,
@@ -41,6 +47,7 @@ use axum::{
 };
 use quota_core::decide::Policy;
 use quota_journal::{FileReader, Reader};
+use quota_semantics::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +65,20 @@ pub trait Sources: Send + Sync {
 
     /// Whether one of them is known to be behind now.
     fn lag(&self) -> bool;
+
+    /// Asks whoever publishes to list these kinds again, or all if there are none. None: there is nobody to be asked.
+    fn ask_for_relist(&self, _kinds: BTreeSet<Name>) -> Option<Asked> {
+        None
+    }
+}
+
+/// Who is asked for a relist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The clusters whose publishers are asked; none: it is not known yet which there are, and nobody is asked.
+    pub clusters: Vec<Name>,
+    /// How long that waits, since they were asked a short while ago.
+    pub wait: Duration,
 }
 
 /// Events come by HTTP only: there is nothing to lag behind.
@@ -197,7 +218,7 @@ impl Deref for App {
 }
 
 /// Where things are.
-const PATHS: [&str; 21] = [
+const PATHS: [&str; 22] = [
     "/v1/quotas",
     "/v1/namespaces/{namespace}/quotas",
     "/v1/namespaces/{namespace}/quotas/{name}",
@@ -214,6 +235,7 @@ const PATHS: [&str; 21] = [
     "/v1/objects",
     "/v1/drift",
     "/v1/corrections",
+    "/v1/relist",
     "/v1/entries",
     "/v1/denials",
     "/v1/dead-letters",
@@ -225,7 +247,7 @@ const PATHS: [&str; 21] = [
 struct Index {
     name: &'static str,
     version: &'static str,
-    paths: [&'static str; 21],
+    paths: [&'static str; 22],
 }
 
 async fn index() -> Json<Index> {
@@ -278,6 +300,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/objects", get(objects::list_all))
         .route("/v1/drift", post(drift::compare))
         .route("/v1/corrections", post(corrections::correct))
+        .route("/v1/relist", post(relist::ask))
         .route("/v1/events", post(events::accept))
         .route("/v1/entries", get(entries::list))
         .route("/v1/dead-letters", get(entries::dead_letters))

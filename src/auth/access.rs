@@ -153,6 +153,8 @@ pub const RULES: &[Rule] = &[
     rule("POST", "/v1/drift", &[Read], Scope::Everywhere),
     // They put the record of the facts right, whatever its sources told.
     rule("POST", "/v1/corrections", &[Admin], Scope::Everywhere),
+    // They cost the cluster's API server something.
+    rule("POST", "/v1/relist", &[Admin], Scope::Everywhere),
     rule("GET", "/v1/entries", &[Read], Scope::Query),
     rule("GET", "/v1/watch", &[Read], Scope::Query),
     // They hold whatever was sent, so nobody else is to see them.

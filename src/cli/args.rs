@@ -177,6 +177,12 @@ pub(crate) enum Online {
     /// Compare the ledger with a listing of what is there, and name the objects that differ. Changes nothing, unless
     /// `--correct` is given.
     Drift(Drift),
+    /// Have publishers list again what there is.
+    Relist {
+        /// Only these resources, as in `pods` or `deployments.apps` [default: all].
+        #[arg(long, value_name = "RESOURCE", value_delimiter = ',')]
+        resource: Vec<String>,
+    },
     /// Take a consistent copy of the ledger from the daemon, while it serves.
     Backup {
         /// The directory to make, on this machine; it must not exist, or be empty.

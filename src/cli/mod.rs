@@ -23,6 +23,7 @@ mod namespaces;
 mod output;
 mod problem;
 mod push;
+mod relist;
 mod reservation;
 mod session;
 mod sse;
@@ -142,6 +143,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Release { uid } => reservation::release(session, uid),
         Online::Drift(args) => drift::run(session, args),
         Online::Push { file } => push::run(session, file),
+        Online::Relist { resource } => relist::run(session, resource),
         Online::Watch { from } => watch::run(session, *from),
     }
 }

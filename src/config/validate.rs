@@ -95,6 +95,22 @@ fn nats(config: &Config, findings: &mut Vec<Finding>) {
         word(&nats.subject),
         "must be one subject, as quota.objects.>",
     );
+    let plain = |text: &str| word(text) && !text.contains(['*', '>']);
+    check(
+        findings,
+        "nats.cluster",
+        nats.cluster
+            .as_deref()
+            .is_none_or(|name| plain(name) && !name.contains('.')),
+        "must be a word without any of . * >",
+    );
+    let prefix = &nats.control_prefix;
+    check(
+        findings,
+        "nats.control_prefix",
+        plain(prefix) && prefix.split('.').all(|word| !word.is_empty()),
+        "must be the begin of a subject, as quota.control",
+    );
     for resource in &nats.watermark_resources {
         let complaints = syntax::subdomain(resource);
         let holds = complaints.is_empty();
@@ -106,11 +122,12 @@ fn nats(config: &Config, findings: &mut Vec<Finding>) {
 fn periods(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
     let reservations = &config.reservations;
-    let positive: [(&'static str, Period); 13] = [
+    let positive: [(&'static str, Period); 14] = [
         ("nats.connect_timeout", config.nats.connect_timeout),
         ("nats.max_backoff", config.nats.max_backoff),
         ("nats.poll_interval", config.nats.poll_interval),
         ("nats.max_watermark_age", config.nats.max_watermark_age),
+        ("nats.relist_interval", config.nats.relist_interval),
         ("reservations.default_ttl", reservations.default_ttl),
         ("reservations.max_ttl", reservations.max_ttl),
         ("snapshot.every", config.snapshot.every),

@@ -1,6 +1,6 @@
 //! From events to entries: each in one batch with how far its source was consumed.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use quota_core::{
@@ -129,6 +129,15 @@ impl Chunk {
     }
 }
 
+/// What became of a chunk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// How many of which.
+    pub recorded: Recorded,
+    /// The kinds of relists that ended without consequence, since something was lost or not understood meanwhile.
+    pub incomplete: BTreeSet<Name>,
+}
+
 /// Makes a chunk entries, in one batch; answers when they are durable.
 ///
 /// # Errors
@@ -140,7 +149,8 @@ pub async fn record(
     chunk: Chunk,
 ) -> Result<Recorded, Unavailable> {
     let handed_in = HandedIn::new(chunk, None);
-    record_handed_in(ledger, actor, from, handed_in).await
+    let done = record_handed_in(ledger, actor, from, handed_in).await?;
+    Ok(done.recorded)
 }
 
 /// As [`record`], in one batch with how far a source is consumed; if it is known to be consumed as far already,
@@ -155,7 +165,7 @@ pub async fn record_patiently(
     from: Source,
     chunk: Chunk,
     consumed: Option<Consumed>,
-) -> Result<Recorded, Unavailable> {
+) -> Result<Done, Unavailable> {
     let handed_in = HandedIn::new(chunk, consumed);
     patiently(|| record_handed_in(ledger, actor, from, handed_in.clone())).await
 }
@@ -247,11 +257,11 @@ async fn record_handed_in(
     actor: &Arc<Actor>,
     from: Source,
     handed_in: HandedIn,
-) -> Result<Recorded, Unavailable> {
+) -> Result<Done, Unavailable> {
     let by = actor.clone();
     let decision = move |sitting: &mut Sitting<'_>| handed_in.record(sitting, &by);
     let (recorded, relisted) = ledger.decide(decision).await?;
-    relist::follow(ledger, &actor.principal, &relisted).await?;
+    let incomplete = relist::follow(ledger, &actor.principal, &relisted).await?;
     let Recorded {
         accepted,
         ignored,
@@ -263,7 +273,10 @@ async fn record_handed_in(
         let source = &actor.principal;
         tracing::warn!(%source, rejected, "events were not understood; they are kept as dead letters");
     }
-    Ok(recorded)
+    Ok(Done {
+        recorded,
+        incomplete,
+    })
 }
 
 #[cfg(test)]

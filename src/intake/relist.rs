@@ -1,5 +1,7 @@
 //! The end of relists: what was not listed is ended, some objects at a time, so that nobody has to wait for it.
 
+use std::collections::BTreeSet;
+
 use quota_core::{
     decide::{self, Relist},
     event::{Actor, Event, RelistOutcome},
@@ -20,12 +22,13 @@ const PLACES: u32 = 16_384;
 /// How many objects are ended by one decision.
 const ENDED: usize = 500;
 
-/// Tells what became of relists, and finishes those that were closed.
+/// Tells what became of relists, and finishes those that were closed. Answers the kinds of those that ended without
+/// consequence, since something was lost or not understood meanwhile.
 pub(super) async fn follow(
     ledger: &Ledger,
     source: &Name,
     relisted: &source::Relisted,
-) -> Result<(), Unavailable> {
+) -> Result<BTreeSet<Name>, Unavailable> {
     for relist in &relisted.passed_over {
         tracing::warn!(%source, ?relist, "a relist was passed over: too many are open, or its begin is not known");
         metrics::relists(match relist {
@@ -41,10 +44,16 @@ pub(super) async fn follow(
     }
     relisted.decided.iter().for_each(tell);
     let is_closed = |event: &Event| matches!(event, Event::RelistClosed(_));
-    match relisted.decided.iter().any(is_closed) {
-        true => finish(ledger).await,
-        false => Ok(()),
+    if relisted.decided.iter().any(is_closed) {
+        finish(ledger).await?;
     }
+    let incomplete = relisted.decided.iter().filter_map(|event| match event {
+        Event::RelistEnded(end) if end.outcome == RelistOutcome::Incomplete => {
+            Some(end.scope.resource.clone())
+        }
+        _ => None,
+    });
+    Ok(incomplete.collect())
 }
 
 /// Ends what closed relists have not listed, and the relists. Answers when all of it is durable.

@@ -99,6 +99,14 @@ labels! {
         Outdated = "outdated",
     }
 
+    /// What became of asking publishers for a relist.
+    RelistAsked "outcome" {
+        /// Somebody listens.
+        Heard = "heard",
+        /// Nobody listens; they are asked again.
+        Unheard = "unheard",
+    }
+
     /// Reservations that stand.
     Standing "state" {
         /// Not yet observed, committed, released or expired.

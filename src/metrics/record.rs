@@ -7,7 +7,7 @@ use ::metrics::{counter, gauge, histogram};
 use super::{
     labels::{
         AuthRefusal, Correction, CorrectionCause, Label, Limit, Listener, Outcome, Part, Rejection,
-        Relisted, Source, Standing,
+        RelistAsked, Relisted, Source, Standing,
     },
     table,
 };
@@ -68,6 +68,11 @@ pub fn drift_corrected(correction: Correction, cause: CorrectionCause, count: u6
 /// Counts relists.
 pub fn relists(relisted: Relisted) {
     counter!(table::DRIFT_RELISTS.name, &[pair(relisted)]).increment(1);
+}
+
+/// Counts that a publisher was asked for a relist.
+pub fn relists_asked(asked: RelistAsked) {
+    counter!(table::RELISTS_ASKED.name, &[pair(asked)]).increment(1);
 }
 
 /// How many relists are not over.

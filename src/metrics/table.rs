@@ -2,7 +2,7 @@
 
 use super::labels::{
     AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener, Operation, Outcome,
-    Part, Rejection, Relisted, Source, Standing,
+    Part, Rejection, RelistAsked, Relisted, Source, Standing,
 };
 use crate::reason::Reason;
 
@@ -113,6 +113,8 @@ table! {
         "Relists, by what became of them."
     DRIFT_RELISTS_OPEN Gauge "quota_ledger_drift_relists_open" []
         "Relists that have begun and are not over; one that stays open was cut off."
+    RELISTS_ASKED Counter "quota_ledger_relists_asked_total" [closed::<RelistAsked>()]
+        "Times that publishers were asked to list again what may have been lost."
     STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages" []
         "Messages in the stream that are not consumed yet."
     STREAM_LAG Gauge "quota_ledger_stream_lag_seconds" []

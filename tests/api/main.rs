@@ -12,6 +12,7 @@ mod problems;
 mod quotas;
 mod races;
 mod reading;
+mod relists;
 mod reservations;
 mod watching;
 mod world;

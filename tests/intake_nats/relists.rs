@@ -254,3 +254,109 @@ async fn a_relist_that_is_read_again_after_the_stream_went_back_ends_nothing() {
     );
     daemon.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_understood_of_one_kind_spoils_no_relist_of_another() {
+    let scene = Scene::new();
+    scene.first_contact().await;
+    let context = scene.server.jetstream().await;
+    let daemon = scene.daemon().await;
+    let gadgets = |event: &str| event.replace("widgets.", "gadgets.");
+    publish(&context, widgets(0..2)).await;
+    publish(&context, [gadgets(&widget("ADDED", 8, 1))]).await;
+    publish(&context, [gadgets(&widget("ADDED", 9, 1))]).await;
+    let bad = widget("ADDED", 1, 2).replace(r#"":"2""#, r#"":"2 pieces""#);
+    let list = [
+        BEGIN.to_owned(),
+        gadgets(BEGIN),
+        widget("ADDED", 0, 1),
+        gadgets(&widget("ADDED", 8, 1)),
+        bad,
+        END.to_owned(),
+        gadgets(END),
+    ];
+    publish(&context, list).await;
+    daemon
+        .until("the relists are over", |state| {
+            position(state) == 11 && state.relist_count() == 0
+        })
+        .await;
+    let outcomes = daemon.recorded(outcome).await;
+    let expected = [
+        (RelistOutcome::Incomplete, 1, 0),
+        (RelistOutcome::Complete, 1, 1),
+    ];
+    assert_eq!(outcomes, expected);
+    daemon.ledger.peek(|state| {
+        let alive: Vec<_> = (0..10).filter(|n| is_alive(state, *n)).collect();
+        assert_eq!(alive, [0, 1, 8]);
+    });
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn versions_that_went_back_are_replaced_by_what_is_listed() {
+    let scene = Scene::new();
+    scene.first_contact().await;
+    let context = scene.server.jetstream().await;
+    // What the cluster had before it was replaced, or before its etcd was restored.
+    let before = (0..5).map(|number| widget("ADDED", number, 1000));
+    publish(&context, before.chain([widget("DELETED", 3, 1001)])).await;
+    let reset = BEGIN.replace('}', r#","versions":"reset"}"#);
+    let end = END.replace('}', r#","resourceVersion":"10"}"#);
+    // The first attempt does not come to its end, and the daemon is cut off in the middle of the second.
+    let first = [reset, widget("ADDED", 0, 5), "garbage".into(), end.clone()];
+    publish(&context, first).await;
+    publish(&context, [BEGIN.to_owned(), widget("ADDED", 0, 5)]).await;
+    let daemon = scene.daemon().await;
+    daemon
+        .until("the begin is consumed", |state| position(state) == 12)
+        .await;
+    daemon.ledger.peek(|state| {
+        assert!(!is_alive(state, 3) && is_alive(state, 4));
+    });
+    daemon.abort().await;
+    let rest = [
+        widget("ADDED", 3, 6),
+        // A change in the new order of versions, and one that comes again.
+        widget("MODIFIED", 0, 7).replace(r#"":"2""#, r#"":"9""#),
+        widget("ADDED", 0, 5),
+        end,
+    ];
+    publish(&context, rest).await;
+    let daemon = scene.daemon().await;
+    daemon
+        .until("the relist is over", |state| {
+            position(state) == 16 && state.relist_count() == 0
+        })
+        .await;
+    daemon.ledger.peek(|state| {
+        let alive: Vec<_> = (0..5).filter(|n| is_alive(state, *n)).collect();
+        assert_eq!(
+            alive,
+            [0, 3],
+            "the others have higher versions than the list"
+        );
+        assert_eq!(units(state), 9 + 2);
+        assert!(state.version_resets().is_empty());
+    });
+    daemon.stop().await;
+
+    // From here on versions are what they were: the next list ends nothing that is newer than it.
+    let later = [
+        BEGIN.to_owned(),
+        widget("ADDED", 0, 7),
+        widget("ADDED", 3, 6),
+        END.replace('}', r#","resourceVersion":"10"}"#),
+    ];
+    publish(&context, [widget("ADDED", 4, 11)]).await;
+    publish(&context, later).await;
+    let daemon = scene.daemon().await;
+    daemon
+        .until("the relist is over", |state| {
+            position(state) == 21 && state.relist_count() == 0
+        })
+        .await;
+    daemon.ledger.peek(|state| assert!(is_alive(state, 4)));
+    daemon.stop().await;
+}

@@ -362,3 +362,28 @@ fn quotas_are_deleted_by_name_or_manifest() {
         ]
     );
 }
+
+#[test]
+fn publishers_are_asked_to_list_again() {
+    let answer = json!({"clusters": ["prod", "dev"], "resources": ["pods"], "waitSeconds": 7});
+    let stub = Stub::always(202, answer);
+    let some = run(&stub.url, "relist --resource pods,services");
+    assert_eq!(some.code, 0, "{some:?}");
+    assert_eq!(
+        some.out.lines().collect::<Vec<_>>(),
+        [
+            "prod is asked to list pods, services in 7s, since it was asked a short while ago",
+            "dev is asked to list pods, services in 7s, since it was asked a short while ago",
+        ]
+    );
+    assert_eq!(stub.asked()[0].line, "POST /v1/relist");
+    let body: Value = serde_json::from_str(&stub.asked()[0].body).unwrap();
+    assert_eq!(body, json!({"resources": ["pods", "services"]}));
+    let all = Stub::always(202, json!({"clusters": ["prod"], "waitSeconds": 0}));
+    assert_eq!(
+        run(&all.url, "relist").out,
+        "prod is asked to list everything now\n"
+    );
+    let none = Stub::always(404, problem("NotFound", "there is no stream"));
+    assert_eq!(run(&none.url, "relist").code, 11);
+}

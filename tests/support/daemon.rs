@@ -11,13 +11,13 @@ use quota_core::{
 };
 use quota_journal::{FileJournal, Pauses};
 use quotad::{
-    config::Config,
+    config::{Config, WatermarkSource},
     intake::{
         nats::{self, Running, Status},
         payload::Reader,
     },
     recovery::{Recovered, recover},
-    writer::{self, Ledger, Threads, Watermark},
+    writer::{self, Ledger, Required, Threads, Watermark},
 };
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,7 @@ impl Opened {
             queue: config.limits.queue.get(),
             max_batch_entries: config.journal.max_batch_entries.get(),
         };
-        let watermark = Arc::new(Watermark::unknown());
+        let watermark = Arc::new(watermark(&config));
         let failed = |error: &quota_journal::Error| panic!("{error}");
         let (ledger, threads) =
             writer::start(state, journal, durable, watermark, options, failed).unwrap();
@@ -153,6 +153,21 @@ impl Daemon {
     /// As [`Opened::recorded`].
     pub(crate) async fn recorded<T>(&self, tell: impl Fn(&Event) -> Option<T>) -> Vec<T> {
         self.opened.recorded(tell).await
+    }
+}
+
+fn watermark(config: &Config) -> Watermark {
+    match config.nats.watermark {
+        WatermarkSource::Poll => Watermark::unknown(),
+        WatermarkSource::Bridge => Watermark::published(Required {
+            source: nats::principal(&config.nats).into(),
+            resources: config
+                .watermark_resources()
+                .into_iter()
+                .map(Into::into)
+                .collect(),
+            since: writer::now(),
+        }),
     }
 }
 

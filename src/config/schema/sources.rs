@@ -55,6 +55,13 @@ pub struct Nats {
     pub max_backoff: Period,
     /// How often an idle consumer asks how far the stream has got.
     pub poll_interval: Period,
+    /// The cluster whose publisher is asked for relists; none: those that the subjects of the stream's messages name.
+    #[serde(with = "blank")]
+    pub cluster: Option<String>,
+    /// What the subject begins with on which publishers are asked for relists.
+    pub control_prefix: String,
+    /// Least wait between two times that they are asked.
+    pub relist_interval: Period,
     /// Who says up to when everything has been seen.
     pub watermark: WatermarkSource,
     /// The kinds whose watermarks are waited for; none: those that the webhook is asked about.
@@ -118,6 +125,9 @@ impl Default for Nats {
             connect_timeout: Period::from_secs(5),
             max_backoff: Period::from_secs(10),
             poll_interval: Period::from_secs(1),
+            cluster: None,
+            control_prefix: "quota.control".to_owned(),
+            relist_interval: Period::from_secs(10),
             watermark: WatermarkSource::Poll,
             watermark_resources: Vec::new(),
             max_watermark_age: Period::from_secs(90),

@@ -26,6 +26,8 @@ pub(super) struct Gather<'a> {
     intake: &'a Intake,
     incarnation: Name,
     follower: Follower,
+    /// That of the last message.
+    subject: String,
     /// The message that is being read.
     reading: Option<Reading>,
     chunk: Chunk,
@@ -57,6 +59,7 @@ impl<'a> Gather<'a> {
             intake,
             incarnation,
             follower: Follower::new(gapless, position),
+            subject: String::new(),
             reading: None,
             chunk: Chunk::default(),
             last: None,
@@ -135,7 +138,9 @@ impl<'a> Gather<'a> {
         if let Some(gap) = gap {
             tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
             self.chunk.add_gap(&self.intake.source, gap);
+            self.intake.asking.want_all();
         }
+        self.meet(&message.subject);
         let events = self.events(&message, now).peekable();
         let payload = message.message.payload;
         self.reading = Some(Reading {
@@ -143,6 +148,13 @@ impl<'a> Gather<'a> {
             message: Read { place, payload },
         });
         Ok(())
+    }
+
+    fn meet(&mut self, subject: &str) {
+        if self.subject != subject {
+            self.intake.asking.meet(subject);
+            subject.clone_into(&mut self.subject);
+        }
     }
 
     fn events(&mut self, message: &Message, now: Timestamp) -> Events {

@@ -9,6 +9,7 @@
 //! message consumed), and that no message was removed before it was consumed. A stream that began anew is read
 //! from its beginning, and a gap is recorded; both are safe, since events are told apart by uid and version.
 
+mod asking;
 mod connect;
 mod gather;
 mod identity;
@@ -30,6 +31,7 @@ pub(crate) use connect::plain;
 pub use gather::events;
 pub use status::{Standing, Status};
 
+use self::asking::Asking;
 use super::payload::Reader;
 use crate::{
     config,
@@ -62,8 +64,11 @@ pub async fn start(
     ledger: Ledger,
     stop: CancellationToken,
 ) -> Result<Running, SetupError> {
-    let status = Status::new(settings, ledger.clone());
+    let asking = Asking::new(settings);
+    let status = Status::new(settings, ledger.clone(), asking.clone());
     let (client, connected) = connect::connect(settings, &status).await?;
+    let relists = asking.clone();
+    tokio::spawn(relists.run(client.clone(), connected.clone(), stop.clone()));
     let intake = Intake {
         source: Name::from(settings.stream.as_str()),
         actor: Actor::named(&principal(settings)),
@@ -72,6 +77,7 @@ pub async fn start(
         reader,
         ledger,
         status: status.clone(),
+        asking,
         client,
         connected,
         stop,
@@ -95,6 +101,7 @@ struct Intake {
     reader: Arc<Reader>,
     ledger: Ledger,
     status: Status,
+    asking: Asking,
     client: Client,
     connected: watch::Receiver<bool>,
     stop: CancellationToken,

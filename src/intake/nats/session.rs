@@ -7,7 +7,7 @@ use async_nats::jetstream::{
     stream::{RawMessageErrorKind, Stream},
 };
 use futures::future::{BoxFuture, OptionFuture};
-use quota_core::{decide, source::Identity};
+use quota_core::{decide, event::RelistScope, source::Identity};
 use quota_semantics::{Name, Timestamp};
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -89,6 +89,7 @@ impl<'a> Session<'a> {
             silent_since: None,
         };
         session.take_up(identity).await?;
+        session.meet_publisher().await;
         let messages = session.messages().await?;
         tracing::info!(stream = %source, position = session.position, "consuming");
         Ok((session, messages))
@@ -113,6 +114,9 @@ impl<'a> Session<'a> {
             reset(ledger, actor, source, &self.incarnation).await?;
             self.position = 0;
         }
+        if matches!(identity, Identity::Renewed(_)) {
+            self.intake.asking.want_all();
+        }
         let first = self.stream.cached_info().state.first_sequence;
         if first > self.position.saturating_add(1) {
             self.lose(first - 1).await?;
@@ -132,8 +136,24 @@ impl<'a> Session<'a> {
         let first = self.position + 1;
         tracing::warn!(stream = %source, first, last, "messages were removed before they were consumed");
         note(ledger, actor, decide::gap(source, first, last)).await?;
+        self.intake.asking.want_all();
         self.position = last;
         Ok(())
+    }
+
+    /// Learns from the last message whom to ask for relists. If there is none, the first that comes will tell.
+    async fn meet_publisher(&self) {
+        let Intake {
+            asking, settings, ..
+        } = self.intake;
+        if asking.knows_nobody()
+            && let Ok(last) = self
+                .stream
+                .get_last_raw_message_by_subject(&settings.subject)
+                .await
+        {
+            asking.meet(&last.subject);
+        }
     }
 
     async fn messages(&self) -> Result<pull::Stream, Ended> {
@@ -220,10 +240,17 @@ impl<'a> Session<'a> {
     }
 
     fn record(&self, piece: Piece) -> Recording<'a> {
-        let Intake { ledger, actor, .. } = self.intake;
+        let Intake {
+            ledger,
+            actor,
+            asking,
+            ..
+        } = self.intake;
         Box::pin(async move {
             let Piece { chunk, consumed } = piece;
-            record_patiently(ledger, actor, Source::Nats, chunk, consumed.clone()).await?;
+            let from = Source::Nats;
+            let done = record_patiently(ledger, actor, from, chunk, consumed.clone()).await?;
+            asking.want_kinds(done.incomplete);
             Ok(consumed)
         })
     }
@@ -249,7 +276,35 @@ impl<'a> Session<'a> {
             status.set_caught_up(asked);
             self.target = None;
             self.silent_since = None;
+            self.ask_for_unlisted();
         }
+    }
+
+    /// What a watermark is waited for, and has not been listed, has to be: whoever was asked may not have heard it, or
+    /// the daemon may have ended before it asked.
+    fn ask_for_unlisted(&self) {
+        let Intake { ledger, asking, .. } = self.intake;
+        let Some(required) = ledger.watermark().required() else {
+            return;
+        };
+        if !asking.may_ask() {
+            return;
+        }
+        let unlisted = ledger.peek(|state| {
+            let is_begun = |kind: &Name| {
+                let scope = RelistScope {
+                    resource: kind.clone(),
+                    namespace: None,
+                    source: required.source.clone(),
+                };
+                state.relist(&scope).is_some()
+            };
+            let kinds = required.resources.iter();
+            let unlisted =
+                kinds.filter(|kind| !state.is_listed(&required.source, kind) && !is_begun(kind));
+            unlisted.cloned().collect()
+        });
+        asking.want_kinds(unlisted);
     }
 
     /// Asks how far the stream has got, and whether it is still the same. `is_idle`: nothing that was delivered

@@ -1,13 +1,14 @@
 //! How the consumption of the stream stands.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use quota_semantics::{Name, Span, Timestamp};
 use quota_service::health::Health;
 use tokio::sync::watch;
 
+use super::asking::Asking;
 use crate::{
-    api::Sources,
+    api::{Asked, Sources},
     config::Nats,
     metrics,
     writer::{Ledger, now},
@@ -21,6 +22,7 @@ const POLLS: u32 = 3;
 pub struct Status {
     standing: Arc<watch::Sender<Standing>>,
     ledger: Ledger,
+    asking: Asking,
     max_watermark_age: Span,
 }
 
@@ -92,16 +94,21 @@ impl Sources for Status {
         let now = now();
         self.standing.borrow().is_lagging(now) || self.has_old_watermark(now)
     }
+
+    fn ask_for_relist(&self, kinds: BTreeSet<Name>) -> Option<Asked> {
+        Some(self.asking.ask(kinds))
+    }
 }
 
 impl Status {
-    pub(super) fn new(settings: &Nats, ledger: Ledger) -> Self {
+    pub(super) fn new(settings: &Nats, ledger: Ledger, asking: Asking) -> Self {
         Self {
             standing: Arc::new(watch::Sender::new(Standing::new(
                 settings.poll_interval.get(),
                 now(),
             ))),
             ledger,
+            asking,
             max_watermark_age: settings.max_watermark_age.span(),
         }
     }

@@ -1,0 +1,90 @@
+//! Asking publishers for a relist.
+
+use std::collections::BTreeSet;
+
+use axum::{extract::State, response::Response};
+use http::StatusCode;
+use quota_semantics::{Name, quota::syntax};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    App, Caller, answer,
+    body::JsonText,
+    problem::{Cause, Problem, Reason},
+};
+
+/// Most kinds that can be asked for by name.
+const KINDS_MAX: usize = 256;
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Wish {
+    resources: Vec<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Accepted {
+    clusters: Vec<Name>,
+    resources: BTreeSet<Name>,
+    wait_seconds: u64,
+}
+
+/// `POST /v1/relist`: publishers are asked to list these kinds again, or all.
+pub(super) async fn ask(
+    State(app): State<App>,
+    Caller(actor): Caller,
+    text: JsonText,
+) -> Result<Response, Problem> {
+    let wish: Wish = match text.is_empty() {
+        true => Wish::default(),
+        false => text.read()?,
+    };
+    let resources = kinds(&wish)?;
+    let Some(asked) = app.sources.ask_for_relist(resources.clone()) else {
+        let detail = "there is no stream, so no publisher that could be asked: nats.url is not set";
+        return Err(Problem::new(Reason::NotFound, detail));
+    };
+    if asked.clusters.is_empty() {
+        let detail = "no message of the stream has been seen that names a cluster to be asked: \
+                      set nats.cluster";
+        return Err(Problem::new(Reason::NotReady, detail));
+    }
+    let principal = &*actor.principal;
+    tracing::info!(principal, ?resources, "a relist is wanted");
+    Ok(answer::json(
+        StatusCode::ACCEPTED,
+        &Accepted {
+            clusters: asked.clusters,
+            resources,
+            wait_seconds: asked
+                .wait
+                .as_millis()
+                .div_ceil(1000)
+                .try_into()
+                .unwrap_or(0),
+        },
+    ))
+}
+
+fn kinds(wish: &Wish) -> Result<BTreeSet<Name>, Problem> {
+    let complaint = |(place, kind): (usize, &String)| {
+        let complaints = syntax::subdomain(kind);
+        let field = format!("resources[{place}]");
+        (!complaints.is_empty()).then(|| Cause::invalid(field, kind, &complaints.join("; ")))
+    };
+    let kinds = wish.resources.iter().enumerate();
+    let mut errors: Vec<_> = kinds.filter_map(complaint).collect();
+    if wish.resources.len() > KINDS_MAX {
+        let (field, why) = ("resources", format!("at most {KINDS_MAX}; none means all"));
+        errors = vec![Cause::forbidden(field, &why)];
+    }
+    match errors.is_empty() {
+        true => Ok(wish
+            .resources
+            .iter()
+            .map(|kind| kind.as_str().into())
+            .collect()),
+        false => Err(Problem::invalid(errors)),
+    }
+}

@@ -1,0 +1,358 @@
+//! Asking publishers to list again what may have been lost.
+//!
+//! On core NATS, so nothing of it is kept: whoever does not listen now lists by itself when it starts. If nobody
+//! listens, they are asked again later.
+
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_nats::{Client, Request, RequestErrorKind};
+use parking_lot::Mutex;
+use quota_semantics::Name;
+use serde::Serialize;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{api::Asked, config, metrics};
+
+/// Most kinds that are named; of more, all are asked for.
+const KINDS_MAX: usize = 256;
+
+/// Most clusters that are asked; the stream's subjects name them.
+const CLUSTERS_MAX: usize = 64;
+
+/// While there is reason to ask again and again, the wait grows to so many times `nats.relist_interval`.
+const LONGEST_WAIT: u32 = 60;
+
+/// Publishers do not answer, but the server says at once if nobody listens.
+const NOBODY_WITHIN: Duration = Duration::from_secs(1);
+
+/// What is to be asked for. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Asking(Arc<Shared>);
+
+struct Shared {
+    wanted: Mutex<Wanted>,
+    news: Notify,
+    /// The subjects that are consumed.
+    pattern: String,
+    /// What the subject that publishers listen to begins with.
+    prefix: String,
+    /// The clusters' name is configured.
+    is_named: bool,
+}
+
+struct Wanted {
+    kinds: Kinds,
+    clusters: BTreeSet<Name>,
+    throttle: Throttle,
+}
+
+/// Kinds to be listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Kinds {
+    #[default]
+    None,
+    Some(BTreeSet<Name>),
+    All,
+}
+
+impl Kinds {
+    fn add(&mut self, more: Self) {
+        *self = match (std::mem::take(self), more) {
+            (Self::All, _) | (_, Self::All) => Self::All,
+            (Self::None, kinds) | (kinds, Self::None) => kinds,
+            (Self::Some(mut some), Self::Some(more)) => {
+                some.extend(more);
+                match some.len() > KINDS_MAX {
+                    true => Self::All,
+                    false => Self::Some(some),
+                }
+            }
+        };
+    }
+
+    /// As publishers read it: none means all.
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Some(some) => some.iter().map(|name| &**name).collect(),
+            Self::None | Self::All => Vec::new(),
+        }
+    }
+}
+
+/// Keeps whoever is asked from listing all the time.
+#[derive(Debug)]
+struct Throttle {
+    interval: Duration,
+    wait: Duration,
+    not_before: Option<Instant>,
+}
+
+impl Throttle {
+    fn due_in(&self, now: Instant) -> Duration {
+        let not_before = self.not_before.unwrap_or(now);
+        not_before.saturating_duration_since(now)
+    }
+
+    fn asked(&mut self, now: Instant) {
+        let longest = self.interval * LONGEST_WAIT;
+        let was_quiet = self.not_before.is_none_or(|time| now >= time + longest);
+        self.wait = match was_quiet {
+            true => self.interval,
+            false => (self.wait * 2).min(longest),
+        };
+        self.not_before = Some(now + self.wait);
+    }
+}
+
+impl Asking {
+    pub(super) fn new(settings: &config::Nats) -> Self {
+        let interval = settings.relist_interval.get();
+        let wanted = Wanted {
+            kinds: Kinds::None,
+            clusters: settings
+                .cluster
+                .as_deref()
+                .map(Name::from)
+                .into_iter()
+                .collect(),
+            throttle: Throttle {
+                interval,
+                wait: interval,
+                not_before: None,
+            },
+        };
+        Self(Arc::new(Shared {
+            is_named: !wanted.clusters.is_empty(),
+            wanted: Mutex::new(wanted),
+            news: Notify::new(),
+            pattern: settings.subject.clone(),
+            prefix: settings.control_prefix.clone(),
+        }))
+    }
+
+    /// Whether it is not known whom to ask.
+    pub(super) fn knows_nobody(&self) -> bool {
+        self.0.wanted.lock().clusters.is_empty()
+    }
+
+    /// Takes note of a message's subject, which names a cluster.
+    pub(super) fn meet(&self, subject: &str) {
+        if self.0.is_named {
+            return;
+        }
+        let Some(cluster) = cluster_of(&self.0.pattern, subject) else {
+            return;
+        };
+        let mut wanted = self.0.wanted.lock();
+        if wanted.clusters.len() < CLUSTERS_MAX && !wanted.clusters.contains(cluster) {
+            wanted.clusters.insert(cluster.into());
+            self.0.news.notify_one();
+        }
+    }
+
+    /// Something of any kind may have been lost.
+    pub(super) fn want_all(&self) {
+        self.want(Kinds::All);
+    }
+
+    /// These kinds have to be listed.
+    pub(super) fn want_kinds(&self, kinds: BTreeSet<Name>) {
+        if !kinds.is_empty() {
+            self.want(Kinds::Some(kinds));
+        }
+    }
+
+    /// Whether whatever is wanted now is asked for at once.
+    pub(super) fn may_ask(&self) -> bool {
+        let wanted = self.0.wanted.lock();
+        wanted.throttle.due_in(Instant::now()).is_zero()
+    }
+
+    fn want(&self, kinds: Kinds) {
+        self.0.wanted.lock().kinds.add(kinds);
+        self.0.news.notify_one();
+    }
+
+    /// Somebody wants these kinds to be listed, or all if there are none.
+    pub(super) fn ask(&self, kinds: BTreeSet<Name>) -> Asked {
+        let (clusters, wait) = {
+            let wanted = self.0.wanted.lock();
+            (
+                wanted.clusters.iter().cloned().collect(),
+                wanted.throttle.due_in(Instant::now()),
+            )
+        };
+        let asked = Asked { clusters, wait };
+        if !asked.clusters.is_empty() {
+            match kinds.is_empty() {
+                true => self.want_all(),
+                false => self.want_kinds(kinds),
+            }
+        }
+        asked
+    }
+
+    /// Asks for what is wanted, until `stop`.
+    pub(super) async fn run(
+        self,
+        client: Client,
+        mut connected: watch::Receiver<bool>,
+        stop: CancellationToken,
+    ) {
+        let asking = async {
+            loop {
+                let (kinds, clusters) = self.next().await;
+                // What is sent without a connection cannot be told from what is heard.
+                if connected.wait_for(|connected| *connected).await.is_err() {
+                    return;
+                }
+                let mut is_heard = true;
+                for cluster in clusters {
+                    is_heard &= self.tell(&client, &cluster, &kinds).await;
+                }
+                self.0.wanted.lock().throttle.asked(Instant::now());
+                if !is_heard {
+                    self.want(kinds);
+                }
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = asking => {}
+        }
+    }
+
+    /// Waits until somebody is to be asked for something, and may be.
+    async fn next(&self) -> (Kinds, Vec<Name>) {
+        loop {
+            let news = self.0.news.notified();
+            let wait = {
+                let mut wanted = self.0.wanted.lock();
+                let is_possible = wanted.kinds != Kinds::None && !wanted.clusters.is_empty();
+                match is_possible.then(|| wanted.throttle.due_in(Instant::now())) {
+                    Some(Duration::ZERO) => {
+                        let clusters = wanted.clusters.iter().cloned().collect();
+                        return (std::mem::take(&mut wanted.kinds), clusters);
+                    }
+                    wait => wait,
+                }
+            };
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => news.await,
+            }
+        }
+    }
+
+    /// Asks one cluster's publisher. Answers whether anybody listens.
+    async fn tell(&self, client: &Client, cluster: &str, kinds: &Kinds) -> bool {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            resources: Vec<&'a str>,
+        }
+        let subject = format!("{}.{cluster}.relist", self.0.prefix);
+        let resources = kinds.names();
+        let body = serde_json::to_vec(&Body { resources }).unwrap_or_default();
+        let request = Request::new()
+            .payload(body.into())
+            .timeout(Some(NOBODY_WITHIN));
+        let is_heard = match client.send_request(subject.clone(), request).await {
+            Ok(_) => true,
+            Err(error) => error.kind() == RequestErrorKind::TimedOut,
+        };
+        let resources = match kinds {
+            Kinds::Some(_) => kinds.names().join(","),
+            _ => "all".to_owned(),
+        };
+        match is_heard {
+            true => tracing::info!(subject, resources, "asked for a relist"),
+            false => {
+                tracing::warn!(
+                    subject,
+                    resources,
+                    "nobody listens who could relist; asking again later"
+                );
+            }
+        }
+        metrics::relists_asked(match is_heard {
+            true => metrics::RelistAsked::Heard,
+            false => metrics::RelistAsked::Unheard,
+        });
+        is_heard
+    }
+}
+
+/// The cluster that a subject names: the first word that the pattern leaves open, or the last if it leaves none.
+fn cluster_of<'a>(pattern: &str, subject: &'a str) -> Option<&'a str> {
+    let open = pattern
+        .split('.')
+        .position(|word| word == "*" || word == ">");
+    match open {
+        Some(place) => subject.split('.').nth(place),
+        None => subject.rsplit('.').next(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(kinds: &[&str]) -> Kinds {
+        Kinds::Some(kinds.iter().map(|kind| Name::from(*kind)).collect())
+    }
+
+    #[test]
+    fn what_is_wanted_adds_up_to_all() {
+        let mut kinds = Kinds::None;
+        kinds.add(some(&["pods"]));
+        kinds.add(some(&["services", "pods"]));
+        assert_eq!(kinds.names(), ["pods", "services"]);
+        let mut many = kinds.clone();
+        let more: Vec<_> = (0..KINDS_MAX).map(|number| format!("k{number}")).collect();
+        many.add(some(&more.iter().map(String::as_str).collect::<Vec<_>>()));
+        assert_eq!(many, Kinds::All);
+        kinds.add(Kinds::All);
+        kinds.add(some(&["pods"]));
+        assert!(kinds == Kinds::All && kinds.names().is_empty());
+    }
+
+    #[test]
+    fn whoever_is_asked_again_and_again_is_asked_more_and_more_rarely() {
+        let interval = Duration::from_secs(10);
+        let mut throttle = Throttle {
+            interval,
+            wait: interval,
+            not_before: None,
+        };
+        let mut now = Instant::now();
+        assert_eq!(throttle.due_in(now), Duration::ZERO);
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            throttle.asked(now);
+            let wait = throttle.due_in(now);
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
+        throttle.asked(now + interval * LONGEST_WAIT);
+        assert_eq!(throttle.wait, interval, "it was quiet for a while");
+    }
+
+    #[test]
+    fn the_subject_names_the_cluster() {
+        for (pattern, subject, cluster) in [
+            ("quota.objects.>", "quota.objects.prod", "prod"),
+            ("quota.objects.>", "quota.objects.prod.team-a.pods", "prod"),
+            ("*.objects.>", "prod.objects.x", "prod"),
+            ("quota.objects.prod", "quota.objects.prod", "prod"),
+        ] {
+            assert_eq!(cluster_of(pattern, subject), Some(cluster), "{pattern}");
+        }
+        assert_eq!(cluster_of("a.b.c.>", "a.b"), None);
+    }
+}

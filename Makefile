@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist run bench fuzz metrics-doc manifests
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages run bench fuzz metrics-doc manifests
 
 verify: fmt-check lint test doc deny
 
@@ -45,7 +45,22 @@ build:
 
 # What packages and images hold.
 dist:
-	cargo build --profile dist --locked
+	cargo build --profile dist --locked --workspace --bins
+
+# The same as static programs, which run on any Linux of this machine's kind. Needs musl-tools, as Debian packages them.
+STATIC := $(shell uname -m)-unknown-linux-musl
+static:
+	rustup target add $(STATIC)
+	cargo build --profile dist --locked --workspace --bins --target $(STATIC)
+
+# The OCI image, in target/image.
+image: static
+	rm -rf target/image
+	deploy/image/build target/image $(addprefix target/$(STATIC)/dist/,quotad quotactl quota-bridge)
+
+# The Debian packages, in target/debian.
+packages: static
+	deploy/debian/build target/$(STATIC)/dist target/debian
 
 run:
 	cargo run --release --locked

@@ -10,7 +10,10 @@ use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use quota_service::health::{self, Health, Readiness};
+use quota_service::{
+    health::{self, Health, Readiness},
+    systemd,
+};
 
 use crate::{
     admission::{self, Hook},
@@ -85,6 +88,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     draining.pass();
     let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
     tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
+    systemd::ready();
 
     stop.cancelled().await;
     draining.fail("the daemon stops");

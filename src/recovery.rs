@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use quota_core::state::State;
+use quota_core::{event::Sequence, state::State};
 use quota_journal::{Durable, FileJournal, FileReader, Pauses, disk::RealDisk};
 use quota_ledger::replay;
+use quota_service::systemd;
 
 use crate::{config::Config, space};
 
@@ -74,7 +75,14 @@ fn open(
     options: &quota_journal::Options,
     directory: &Path,
 ) -> Result<replay::Recovered, replay::Error> {
-    let open = || replay::recover(Arc::new(RealDisk), directory, options.clone());
+    let open = || {
+        replay::recover(
+            Arc::new(RealDisk),
+            directory,
+            options.clone(),
+            tell_progress,
+        )
+    };
     match open() {
         Err(replay::Error::Journal(error)) if error.is_disk_full() => {
             match space::release_ballast(directory) {
@@ -86,6 +94,15 @@ fn open(
             }
         }
         opened => opened,
+    }
+}
+
+/// Tells systemd of one entry in so many that are replayed: a few times per second.
+const TOLD: Sequence = 1 << 18;
+
+fn tell_progress(sequence: Sequence, last: Sequence) {
+    if sequence == last || sequence.is_multiple_of(TOLD) {
+        systemd::status(&format!("replaying the ledger: entry {sequence} of {last}"));
     }
 }
 

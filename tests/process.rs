@@ -7,11 +7,12 @@ mod support;
 use std::{
     io::Write as _,
     net::TcpStream,
+    os::unix::net::UnixDatagram,
     process::{Command, Output},
 };
 
 use rustix::process::{Signal, kill_process};
-use support::quotad::{Quotad, command};
+use support::quotad::{Quotad, REQUEST, agent, command};
 use tempfile::TempDir;
 
 /// Where its health and metrics are.
@@ -43,6 +44,41 @@ fn it_starts_tells_how_it_is_and_stops() {
         kill_process(daemon.pid(), signal).unwrap();
         assert_eq!(daemon.wait().code(), Some(0));
     }
+}
+
+#[test]
+fn systemd_is_told_of_replay_start_and_stop() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("notify");
+    let systemd = UnixDatagram::bind(&file).unwrap();
+    systemd.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    let told = || {
+        let mut message = [0; 256];
+        let length = systemd.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let start = || {
+        let mut command = command(directory.path());
+        Quotad::try_start(directory.path(), command.env("NOTIFY_SOCKET", &file)).unwrap()
+    };
+    let serving = "READY=1\nSTATUS=ready";
+
+    let daemon = start();
+    assert_eq!(told(), serving, "an empty ledger has nothing to replay");
+    for pods in ["1", "2"] {
+        let quota = serde_json::json!({ "spec": { "hard": { "pods": pods } } });
+        let path = format!("{}/v1/namespaces/demo/quotas/compute", daemon.api);
+        let answer = agent(REQUEST).put(path).send_json(quota).unwrap();
+        assert!(answer.status().is_success(), "{answer:?}");
+    }
+    // Without the snapshot of an orderly end there is something to replay.
+    daemon.kill();
+    let daemon = start();
+    assert_eq!(told(), "STATUS=replaying the ledger: entry 2 of 2");
+    assert_eq!(told(), serving);
+    kill_process(daemon.pid(), Signal::TERM).unwrap();
+    assert_eq!(told(), "STOPPING=1\nSTATUS=stopping");
+    assert_eq!(daemon.wait().code(), Some(0));
 }
 
 #[test]

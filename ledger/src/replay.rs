@@ -77,7 +77,7 @@ pub struct Recovered {
 }
 
 /// From a data directory to a state: opens the journal, or begins one, loads the newest snapshot, replays what
-/// follows.
+/// follows. `progress` is called with each entry that is replayed and the last one that will be.
 ///
 /// A snapshot is only a short cut: if it cannot be read, the state is folded from the beginning, as long as the
 /// beginning is kept.
@@ -88,6 +88,7 @@ pub fn recover(
     disk: Arc<dyn Disk>,
     directory: &Path,
     options: Options,
+    mut progress: impl FnMut(Sequence, Sequence),
 ) -> Result<Recovered, Error> {
     let (journal, reader, recovery) = FileJournal::open(disk, directory, options)?;
     let mut unusable = None;
@@ -103,7 +104,9 @@ pub fn recover(
     };
     let loaded = state.head().sequence;
     let mut batches = reader.batches(loaded.saturating_add(1));
-    replay(&mut state, &mut batches, Until::End, |_| {})?;
+    let last = recovery.durable.sequence;
+    let seen = |entry: &Entry| progress(entry.sequence, last);
+    replay(&mut state, &mut batches, Until::End, seen)?;
     Ok(Recovered {
         state,
         journal,

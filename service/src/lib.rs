@@ -7,4 +7,5 @@ pub mod health;
 pub mod nats;
 pub mod program;
 pub mod shutdown;
+pub mod systemd;
 pub mod telemetry;

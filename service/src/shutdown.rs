@@ -8,6 +8,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::systemd;
+
 /// What signals ask for.
 #[derive(Clone, Debug)]
 pub struct Signals {
@@ -35,6 +37,7 @@ pub fn listen() -> io::Result<Signals> {
 async fn stop_on(mut terminate: Signal, mut interrupt: Signal, stop: CancellationToken) {
     let number = next(&mut terminate, &mut interrupt).await;
     tracing::info!(signal = number, "stopping");
+    systemd::stopping();
     stop.cancel();
     let number = next(&mut terminate, &mut interrupt).await;
     tracing::warn!(

@@ -7,7 +7,7 @@ use async_nats::{Client as Nats, Event};
 use quota_service::{
     exit::{Exit, Failure, OrExit as _},
     health::{self, Check, Readiness},
-    program, shutdown,
+    program, shutdown, systemd,
 };
 use serde::Deserialize;
 use tokio::{net::TcpListener, sync::watch};
@@ -66,6 +66,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
         nats = quota_service::config::redact(&config.nats.url),
         "ready"
     );
+    systemd::ready();
     let work = async {
         let (cluster_uid, version) = greet(&client).await;
         api_check.pass();

@@ -130,7 +130,7 @@ impl Daemon {
     ) -> Result<(Self, Recovery), replay::Error> {
         let disk = Arc::new(disk.clone());
         let options = settings.options.clone();
-        let recovered = replay::recover(disk, Path::new(DIRECTORY), options)?;
+        let recovered = replay::recover(disk, Path::new(DIRECTORY), options, |_, _| {})?;
         let daemon = Self {
             durable: recovered.recovery.durable.sequence,
             state: recovered.state,

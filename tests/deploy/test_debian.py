@@ -1,0 +1,156 @@
+"""The Debian packages and the units in them: what is unpacked starts, as systemd would start it."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+import urllib.request
+from pathlib import Path
+
+from support import DEPLOY, PROGRAMS
+
+NAMES = ("quotad", "quotactl", "quota-bridge")
+SERVICES = ("quotad", "quota-bridge")
+PATIENCE = 60
+
+
+def run(*command, **options):
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(out):
+    # What is tested is not the compression.
+    environment = {"PATH": os.environ["PATH"], "COMPRESSION": "none"}
+    run(DEPLOY / "debian/build", PROGRAMS, out, env=environment)
+    return {path.name.split("_")[0]: path for path in out.iterdir()}
+
+
+def unit(path):
+    """The settings of a unit: each with all its values."""
+    settings = {}
+    for line in path.read_text().splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, value = line.split("=", 1)
+            settings.setdefault(key, []).append(value)
+    return settings
+
+
+class Packages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.directory.cleanup)
+        cls.work = Path(cls.directory.name)
+        cls.packages = build(cls.work / "packages")
+        cls.root = cls.work / "root"
+        for package in cls.packages.values():
+            run("dpkg-deb", "--extract", package, cls.root)
+
+    def unit_path(self, name):
+        return self.root / "lib/systemd/system" / f"{name}.service"
+
+    def field(self, name, field):
+        return run("dpkg-deb", "--field", self.packages[name], field).strip()
+
+    def test_there_is_one_for_each_program(self):
+        self.assertEqual(set(self.packages), set(NAMES))
+        for name in NAMES:
+            self.assertEqual(self.field(name, "Package"), name)
+            self.assertTrue(os.access(self.root / "usr/bin" / name, os.X_OK))
+            self.assertTrue((self.root / "usr/share/doc" / name / "copyright").exists())
+            # The programs of a test are not static.
+            self.assertRegex(self.field(name, "Depends"), r"libc6 \(>= 2\.\d+\)")
+
+    def test_the_same_programs_make_the_same_packages(self):
+        again = build(self.work / "again")
+        for name, package in self.packages.items():
+            self.assertEqual(again[name].read_bytes(), package.read_bytes(), name)
+
+    def test_what_is_configured_is_kept_and_what_is_secret_is_not_readable(self):
+        for name, file in (("quotad", "config.toml"), ("quota-bridge", "bridge.toml")):
+            control = self.work / f"control-{name}"
+            run("dpkg-deb", "--control", self.packages[name], control)
+            self.assertEqual((control / "conffiles").read_text(), f"/etc/{name}/{file}\n")
+            secrets = self.root / "etc" / name / "secrets"
+            self.assertEqual(secrets.stat().st_mode & 0o777, 0o700)
+            for script in ("postinst", "prerm", "postrm"):
+                run("sh", "-n", control / script)
+                self.assertNotIn("@", (control / script).read_text())
+
+    def test_the_units_name_what_is_there(self):
+        for name in SERVICES:
+            settings = unit(self.unit_path(name))
+            named = re.findall(r"(?<![\w.])/(?:usr|etc)/[\w./-]+", self.unit_path(name).read_text())
+            self.assertIn(f"/usr/bin/{name}", named)
+            for path in named:
+                # /etc/NAME/secrets stands in a comment with a word behind it.
+                self.assertTrue((self.root / path.rstrip(".,").lstrip("/")).exists(), path)
+            (environment,) = settings["Environment"]
+            if name == "quotad":
+                self.assertTrue(environment.startswith(f"QUOTAD_DATA_DIR=/var/lib/{settings['StateDirectory'][0]}/"))
+
+    def test_systemd_takes_the_units(self):
+        for name in SERVICES:
+            copy = self.work / f"{name}.service"
+            text = self.unit_path(name).read_text()
+            copy.write_text(text.replace("ExecStart=/", f"ExecStart={self.root}/"))
+            done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
+            about = [line for line in done.stderr.splitlines() if name in line]
+            self.assertEqual(about, [])
+            copy.write_text(text.replace("ProtectHome=", "ProtectHouse="))
+            done = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True)
+            self.assertIn("ProtectHouse", done.stderr)
+
+    def test_the_units_leave_little_to_attack(self):
+        for name in SERVICES:
+            run("systemd-analyze", "security", "--offline=true", "--threshold=20", self.unit_path(name))
+            bare = self.work / "bare.service"
+            bare.write_text("[Service]\nExecStart=/usr/bin/true\n")
+            done = subprocess.run(
+                ["systemd-analyze", "security", "--offline=true", "--threshold=20", bare], capture_output=True
+            )
+            self.assertNotEqual(done.returncode, 0)
+
+    def test_the_configurations_are_taken(self):
+        for name, file in (("quotad", "config.toml"), ("quota-bridge", "bridge.toml")):
+            for path in (self.root / "etc" / name / file, self.root / "usr/share/doc" / name / file):
+                run(self.root / "usr/bin" / name, "check-config", "--config", path, env={})
+
+    def test_quotad_starts_as_the_unit_says(self):
+        settings = unit(self.unit_path("quotad"))
+        self.assertEqual(settings["Type"], ["notify"])
+        variable, data = settings["Environment"][0].split("=")
+        notify = self.work / "notify"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+            systemd.bind(str(notify))
+            systemd.settimeout(PATIENCE)
+            command = [part.replace("/usr", f"{self.root}/usr", 1).replace("=/etc", f"={self.root}/etc", 1) for part in shlex.split(settings["ExecStart"][0])]
+            free = ["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--log.format=json"]
+            environment = {variable: f"{self.root}{data}", "NOTIFY_SOCKET": str(notify)}
+            with (self.work / "log").open("w") as log:
+                daemon = subprocess.Popen([*command, *free], env=environment, stderr=log, cwd="/")
+            self.addCleanup(daemon.wait)
+            self.addCleanup(daemon.kill)
+
+            def told(what):
+                while what not in systemd.recv(4096).decode().splitlines():
+                    pass
+
+            told("READY=1")
+            log = (self.work / "log").read_text()
+            api = re.search(r'"api":"([^"]+)"', log)[1]
+            admin = re.search(r'"admin":"([^"]+)"', log)[1]
+            with urllib.request.urlopen(f"http://{admin}/readyz", timeout=PATIENCE) as answer:
+                self.assertEqual(answer.status, 200)
+            quotas = run(self.root / "usr/bin/quotactl", f"--server=http://{api}", "get", "quota", "-A", "-o", "json", env={})
+            self.assertIn("[]", quotas)
+            self.assertTrue((Path(f"{self.root}{data}") / "LOCK").exists())
+            daemon.send_signal(signal.SIGTERM)
+            told("STOPPING=1")
+            self.assertEqual(daemon.wait(PATIENCE), 0)

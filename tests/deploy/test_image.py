@@ -1,0 +1,120 @@
+"""The image: made of static programs only, the same each time, and what it says it is."""
+
+import gzip
+import hashlib
+import json
+import os
+import subprocess
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+from support import DEPLOY, PROGRAMS, Rendered
+
+BUILD = DEPLOY / "image/build"
+NAMES = ("quotad", "quotactl", "quota-bridge")
+# Stands in for a program that takes minutes to be built static.
+SOURCE = '#include <stdio.h>\nint main(void) { return puts("%s") < 0; }\n'
+
+
+def build(out, programs, **options):
+    return subprocess.run([BUILD, out, *programs], capture_output=True, text=True, **options)
+
+
+class Image(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.directory.cleanup)
+        cls.work = Path(cls.directory.name)
+        cls.programs = [cls.work / name for name in NAMES]
+        for path in cls.programs:
+            command = ["cc", "-static", "-x", "c", "-", "-o", path]
+            subprocess.run(command, input=SOURCE % path.name, text=True, check=True)
+        done = build(cls.work / "image", cls.programs)
+        assert done.returncode == 0, done.stderr
+        cls.digest = done.stdout.strip()
+
+    def blob(self, descriptor, layout="image"):
+        content = (self.work / layout / "blobs" / descriptor["digest"].replace(":", "/")).read_bytes()
+        self.assertEqual("sha256:" + hashlib.sha256(content).hexdigest(), descriptor["digest"])
+        self.assertEqual(len(content), descriptor["size"])
+        return content
+
+    def read(self):
+        """Manifest, configuration and files, each checked against what names it."""
+        layout = json.loads((self.work / "image/oci-layout").read_text())
+        self.assertEqual(layout, {"imageLayoutVersion": "1.0.0"})
+        (named,) = json.loads((self.work / "image/index.json").read_text())["manifests"]
+        self.assertEqual(named["digest"], self.digest)
+        manifest = json.loads(self.blob(named))
+        config = json.loads(self.blob(manifest["config"]))
+        (layer,) = manifest["layers"]
+        tar = gzip.decompress(self.blob(layer))
+        self.assertEqual(config["rootfs"]["diff_ids"], ["sha256:" + hashlib.sha256(tar).hexdigest()])
+        root = self.work / "root"
+        root.mkdir(exist_ok=True)
+        (self.work / "layer.tar").write_bytes(tar)
+        with tarfile.open(self.work / "layer.tar") as opened:
+            members = {member.name: member for member in opened}
+            opened.extractall(root, filter="fully_trusted" if os.getuid() == 0 else "data")
+        return config, members, root
+
+    def test_the_same_programs_make_the_same_digest(self):
+        copies = self.work / "elsewhere"
+        copies.mkdir()
+        again = []
+        for path in reversed(self.programs[1:]):
+            copy = copies / path.name
+            copy.write_bytes(path.read_bytes())
+            copy.chmod(0o500)
+            os.utime(copy, (1, 1))
+            again.append(copy)
+        done = build(self.work / "again", [self.programs[0], *again], umask=0o077, cwd=copies, env={"TZ": "Asia/Tokyo", "PATH": os.environ["PATH"]})
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, self.digest), done.stderr)
+        changed = copies / "changed" / NAMES[2]
+        changed.parent.mkdir()
+        changed.write_bytes(self.programs[2].read_bytes() + b"\0")
+        changed = build(self.work / "changed", [*self.programs[:2], changed])
+        self.assertNotEqual(changed.stdout.strip(), self.digest)
+
+    def test_it_holds_the_programs_and_nothing_else(self):
+        config, members, root = self.read()
+        self.assertEqual(set(members), {"data", "etc", "etc/group", "etc/passwd", *NAMES})
+        for name in NAMES:
+            self.assertEqual((root / name).read_bytes(), (self.work / name).read_bytes())
+            self.assertEqual((members[name].mode, members[name].uid), (0o755, 0))
+            done = subprocess.run([root / name], capture_output=True, text=True)
+            self.assertEqual(done.stdout, f"{name}\n")
+        self.assertEqual((members["data"].uid, members["data"].mode), (65532, 0o700))
+        self.assertEqual(config["config"]["User"], "65532:65532")
+        self.assertEqual(config["config"]["Cmd"], ["/quotad"])
+        self.assertEqual(config["os"], "linux")
+        machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+        self.assertEqual(config["architecture"], machine)
+
+    def test_it_holds_what_the_chart_starts(self):
+        _, members, _ = self.read()
+        rendered = Rendered()
+        for workload in rendered.workloads():
+            pod = workload["spec"]["template"]["spec"]
+            (container,) = pod["containers"]
+            self.assertIn(container["command"][0].lstrip("/"), members)
+            self.assertEqual(pod["securityContext"]["runAsUser"], members["data"].uid)
+
+    def test_what_could_not_run_is_refused(self):
+        text = self.work / "text"
+        text.write_text("#!/bin/sh\n")
+        for programs, why in [
+            ([PROGRAMS / "quotactl"], "is not static"),
+            ([text], "is no 64-bit program"),
+            ([self.programs[0], self.programs[0]], "same name"),
+        ]:
+            with self.subTest(why=why):
+                out = self.work / "refused"
+                done = build(out, programs)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(why, done.stderr)
+                self.assertFalse(out.exists())
+        self.assertIn("exists already", build(self.work / "image", self.programs).stderr)

@@ -145,12 +145,11 @@ fn lookout(config: &Config, ledger: &Ledger, readiness: &Readiness) -> Result<Lo
 /// How the API is served.
 fn options(config: &Config) -> Options {
     let events = config.limits.events_body_bytes.bytes();
-    Options::new(Listener::Api, config)
+    let options = Options::new(Listener::Api, config)
         .with_route_body_bytes("/v1/events", events)
         .with_route_body_bytes("/v1/drift", events)
-        .with_route_body_bytes("/v1/corrections", events)
-        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64)
-        .never_repeating(admission::ROUTE)
+        .with_route_body_bytes("/v1/corrections", events);
+    admission::bounded(options).never_repeating(admission::ROUTE)
 }
 
 /// The configuration, with as many connections as there are file descriptors for.
@@ -199,8 +198,7 @@ fn review(
     tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
     let bound = bind("admission.listen", address)?;
     let address = bound.address();
-    let options = Options::new(Listener::Admission, config)
-        .with_route_body_bytes(admission::ROUTE, admission::BODY_BYTES_MAX as u64);
+    let options = admission::bounded(Options::new(Listener::Admission, config));
     let served = bound.serve(
         admission::router(hook),
         options,

@@ -21,6 +21,7 @@ mod reload;
 pub mod run;
 pub mod server;
 pub mod space;
+mod throttle;
 pub mod upkeep;
 pub mod writer;
 

@@ -17,6 +17,11 @@ pub fn run(data: &[u8]) {
             return;
         }
         let answer: Value = serde_json::from_slice(&answer).unwrap();
+        if review.is_null() {
+            // It breaks off behind the uid.
+            assert_eq!(world.head(), before, "what is no review wrote something");
+            return;
+        }
         for field in ["apiVersion", "kind"] {
             assert_eq!(answer[field], review[field]);
         }

@@ -11,12 +11,14 @@ use quota_core::decide::{Admitted, Denied, Looked, LookedAt, Refusal};
 use quota_semantics::{admission::wrap_forbidden, object::GroupResource};
 
 use super::{
-    Decided, Rules, cut,
+    Decided, Fault, Rules,
     wire::{self, Answer, Details, Request, Status},
 };
 use crate::{
+    denials,
     metrics::{self, Decision},
     reason::Reason,
+    throttle::{Throttle, cut, shortened},
 };
 
 /// Most limits that one answer warns about; clients print every warning.
@@ -27,6 +29,9 @@ const WARNING_BYTES_MAX: usize = 256;
 
 /// Longest list of quotas in an audit annotation, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 4096;
+
+/// Denials that are logged in a second.
+static DENIED: Throttle = Throttle::new(10);
 
 /// What else an answer says.
 pub(super) struct Standing {
@@ -44,6 +49,32 @@ pub(super) fn pass(request: &Request<'_>) -> Response {
         status: None,
         warnings: Vec::new(),
         audit_annotations: BTreeMap::new(),
+    })
+}
+
+/// The answer to a review that cannot be decided: denied, whatever the webhook's `failurePolicy`.
+pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
+    let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
+    let why = format!(
+        "it cannot be checked against quotas: {}",
+        shortened(&fault.detail)
+    );
+    let (code, reason) = match fault.reason {
+        Reason::TooLarge => (413, "RequestEntityTooLarge"),
+        _ => (400, "BadRequest"),
+    };
+    send(&Answer {
+        uid: &request.uid,
+        allowed: false,
+        status: Some(Status {
+            status: "Failure",
+            code,
+            reason,
+            message: wrap_forbidden(&kind, &request.name, &why),
+            details: details(request, &request.name),
+        }),
+        warnings: Vec::new(),
+        audit_annotations: BTreeMap::from([("reason", fault.reason.as_str().to_owned())]),
     })
 }
 
@@ -184,11 +215,15 @@ fn status<'a>(request: &'a Request<'_>, name: &'a str, refusal: &Refusal) -> Sta
         code,
         reason,
         message,
-        details: Details {
-            name,
-            group: &request.resource.group,
-            kind: &request.resource.resource,
-        },
+        details: details(request, name),
+    }
+}
+
+fn details<'a>(request: &'a Request<'_>, name: &'a str) -> Details<'a> {
+    Details {
+        name,
+        group: &request.resource.group,
+        kind: &request.resource.resource,
     }
 }
 
@@ -201,7 +236,13 @@ fn log(request: &Request<'_>, standing: &Standing, decided: &Decided) {
             tracing::debug!(namespace, resource, name, sequence, entries, "admitted");
         }
         Err(refusal) => {
-            tracing::info!(namespace, resource, name, sequence, %refusal, "denied");
+            let denied = denials::Denied {
+                namespace,
+                resource,
+                name,
+                sequence,
+            };
+            denied.log(&DENIED, refusal);
         }
     }
 }

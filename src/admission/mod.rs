@@ -3,11 +3,16 @@
 //! A review is read as far as quotas go, decided by the writer, and answered with the same uid. What does not count
 //! (deletions, status, kinds that are ignored, namespaces without quotas) is allowed without asking the writer.
 //!
+//! A review that cannot be decided, since it is too large or is not understood, is denied where quotas limit anything:
+//! an error would let it in wherever the webhook's `failurePolicy` is `Ignore`, and its author chooses what stands in
+//! it. Only what names no review to answer is an error.
+//!
 //! When there can be no decision (the ledger is behind, its queue is full, time is up) the answer is 503 without
 //! `Retry-After`: the API server then goes by the webhook's `failurePolicy` at once, instead of calling again.
 
 mod answer;
 mod question;
+mod skeleton;
 mod wire;
 
 use std::{
@@ -17,12 +22,13 @@ use std::{
 
 use axum::{
     Router,
+    body::Body,
     extract::{Query, Request, State},
     response::Response,
     routing::post,
 };
 use http::{HeaderMap, header, request::Parts};
-use http_body_util::{BodyExt as _, Limited};
+use http_body_util::BodyExt as _;
 use quota_core::{
     decide::{self, Admitted, Policy, Refusal, Review},
     event::{Actor, Sequence},
@@ -32,7 +38,8 @@ use serde::Deserialize;
 
 use self::{
     answer::Standing,
-    question::{Asked, Question},
+    question::{Asked, Fault, Question},
+    skeleton::Skeleton,
 };
 use crate::{
     api,
@@ -40,15 +47,22 @@ use crate::{
     config::Period,
     metrics::{self, Decision, Operation},
     reason::Reason,
-    server::problem,
+    server::{Options, problem},
+    throttle::{Throttle, cut, shortened},
     writer::{Ledger, Sitting, Unavailable, now},
 };
 
 /// Where reviews are posted to.
 pub const ROUTE: &str = "/admit";
 
-/// Largest review. An API server takes objects of 3 MiB, and a review of an update holds two.
+/// Largest review that is decided. An API server takes objects of 3 MiB, and a review of an update holds two.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Largest review that is answered. What has 3 MiB in an API server's own encoding can have six times that as JSON.
+pub const ANSWERED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Reviews without a decision that are logged in a second.
+static UNDECIDED: Throttle = Throttle::new(10);
 
 /// Kept back of the time that the API server gives, so that the answer arrives in it. Of short times, half.
 const MARGIN: Duration = Duration::from_millis(250);
@@ -88,7 +102,16 @@ impl Hook {
     }
 }
 
-/// The webhook's only path. Its bodies need a bound of [`BODY_BYTES_MAX`].
+/// The bounds of a listener that has the webhook's path.
+#[must_use]
+pub fn bounded(options: Options) -> Options {
+    let dropped = ANSWERED_BYTES_MAX - BODY_BYTES_MAX;
+    options
+        .with_route_body_bytes(ROUTE, BODY_BYTES_MAX as u64)
+        .with_route_dropped_bytes(ROUTE, dropped as u64)
+}
+
+/// The webhook's only path. Its listener needs the bounds of [`bounded`].
 pub fn router(hook: Hook) -> Router {
     Router::new().route(ROUTE, post(admit)).with_state(hook)
 }
@@ -113,7 +136,7 @@ async fn admit(
 
 /// Why a review gets no decision.
 enum Failure {
-    /// It cannot be read, or is none.
+    /// It is none, or not even its uid can be read.
     Malformed(String),
     /// It is not sent as JSON. Pages of other origins cannot send JSON without being asked first.
     NotJson,
@@ -148,12 +171,20 @@ impl Failure {
             Self::Unavailable(unavailable) => (unavailable.into(), unavailable.to_string()),
         };
         metrics::decisions(Decision::Error, Some(reason));
+        log_undecided(reason, &detail);
+        problem(reason, shortened(&detail))
+    }
+}
+
+fn log_undecided(reason: Reason, detail: &str) {
+    if let Some(held_back) = UNDECIDED.pass(Instant::now()) {
+        let (reason, detail) = (reason.as_str(), shortened(detail));
         tracing::warn!(
-            reason = reason.as_str(),
+            reason,
             detail,
+            held_back,
             "an admission review was not decided"
         );
-        problem(reason, &detail)
     }
 }
 
@@ -177,25 +208,60 @@ impl Hook {
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);
         }
-        // Of one that is too large or too slow, the listener tells.
-        let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| Failure::Malformed(error.to_string()))?;
-        let body = body.to_bytes();
-        let review = wire::read(&body).map_err(Failure::Malformed)?;
-        let question = question::of(&review, &self.0.rules.charging, now());
-        let asked = match question.map_err(Failure::Malformed)? {
-            Question::None => return Ok(answer::pass(&review)),
-            Question::Asked(asked) => asked,
+        let (body, is_whole) = gather(body).await?;
+        let understood = match is_whole {
+            true => self.understand(&body),
+            false => Err(Fault::too_large("the review", BODY_BYTES_MAX)),
         };
-        let behind = !self.0.ledger.watermark().is_known();
-        if behind && !self.0.rules.allow_when_behind {
-            return Err(Failure::Behind);
-        }
+        let (review, asked) = match understood {
+            Ok((review, Question::None)) => return Ok(answer::pass(&review)),
+            Ok((review, Question::Asked(asked))) => (review, asked),
+            Err(fault) => return self.undecidable(&body, fault).await,
+        };
+        let behind = self.is_behind()?;
         let actor = actor(&parts, review.user())?;
         let Asked { review: wish, name } = *asked;
         let standing = Standing { behind, name };
         let decided = self.decide(&actor, wish, deadline).await?;
         Ok(answer::decided(&review, &decided, &standing, &self.0.rules))
+    }
+
+    fn understand<'a>(&self, body: &'a [u8]) -> Result<(wire::Request<'a>, Question), Fault> {
+        let review = wire::read(body)?;
+        let question = question::of(&review, &self.0.rules.charging, now())?;
+        Ok((review, question))
+    }
+
+    /// Whether the sources have not been caught up with, if that is to be passed over.
+    fn is_behind(&self) -> Result<bool, Failure> {
+        let behind = !self.0.ledger.watermark().is_known();
+        match behind && !self.0.rules.allow_when_behind {
+            true => Err(Failure::Behind),
+            false => Ok(behind),
+        }
+    }
+
+    /// The answer to a review that cannot be decided, as far as it says what it is about.
+    async fn undecidable(&self, body: &[u8], fault: Fault) -> Result<Response, Failure> {
+        let Some(review) = wire::head(body) else {
+            return Err(Failure::Malformed(fault.detail));
+        };
+        let Shared { ledger, rules } = &*self.0;
+        if question::is_none_of_ours(&review, &rules.charging) {
+            return Ok(answer::pass(&review));
+        }
+        self.is_behind()?;
+        let (unlimited, sequence) = ledger.peek(|state| {
+            let unlimited = decide::is_unlimited(state, &review.namespace, &rules.policy);
+            (unlimited, state.head().sequence)
+        });
+        ledger.wait_durable(sequence).await?;
+        if unlimited && !review.namespace.is_empty() {
+            return Ok(answer::pass(&review));
+        }
+        metrics::decisions(Decision::Denied, Some(fault.reason));
+        log_undecided(fault.reason, &fault.detail);
+        Ok(answer::undecidable(&review, &fault))
     }
 
     async fn decide(
@@ -235,6 +301,30 @@ impl Hook {
     }
 }
 
+/// The body, and whether it is all of it: of one of more than [`BODY_BYTES_MAX`] only the skeleton is kept.
+async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
+    let mut whole = Vec::new();
+    let mut too_large = None;
+    while let Some(frame) = body.frame().await {
+        // Of one that is too slow, or far too large, the listener tells.
+        let frame = frame.map_err(|error| Failure::Malformed(error.to_string()))?;
+        let Ok(bytes) = frame.into_data() else {
+            continue;
+        };
+        if too_large.is_none() && whole.len() + bytes.len() <= BODY_BYTES_MAX {
+            whole.extend_from_slice(&bytes);
+            continue;
+        }
+        let skeleton = too_large.get_or_insert_with(Skeleton::default);
+        skeleton.push(&std::mem::take(&mut whole));
+        skeleton.push(&bytes);
+    }
+    Ok(match too_large {
+        None => (whole, true),
+        Some(skeleton) => (skeleton.into_json(), false),
+    })
+}
+
 /// The API server, and on whose behalf it acts.
 fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Failure> {
     let caller = api::actor(&parts.headers, Principal::actor_of(&parts.extensions))
@@ -244,15 +334,6 @@ fn actor(parts: &Parts, user: &str) -> Result<Arc<Actor>, Failure> {
         user: Some(user).filter(|user| !user.is_empty()),
         ..(*caller).clone()
     }))
-}
-
-/// The beginning of a text, at most so many bytes.
-fn cut(text: &str, most: usize) -> &str {
-    let mut end = text.len().min(most);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

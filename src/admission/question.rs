@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::wire;
+use crate::reason::Reason;
 
 /// Longest name of an object, in bytes, as in Kubernetes.
 const NAME_BYTES_MAX: usize = 253;
@@ -35,12 +36,46 @@ pub(super) struct Asked {
     pub(super) name: String,
 }
 
+/// Why a review cannot be decided.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) reason: Reason,
+    pub(super) detail: String,
+}
+
+impl Fault {
+    pub(super) fn too_large(what: &str, most: usize) -> Self {
+        Self {
+            reason: Reason::TooLarge,
+            detail: format!("{what} has more than {most} bytes"),
+        }
+    }
+}
+
+/// What is wrong with a review.
+impl<T: Into<String>> From<T> for Fault {
+    fn from(detail: T) -> Self {
+        Self {
+            reason: Reason::Malformed,
+            detail: detail.into(),
+        }
+    }
+}
+
+/// Whether a review that cannot be read is known to ask nothing.
+pub(super) fn is_none_of_ours(request: &wire::Request<'_>, charging: &Charging) -> bool {
+    let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
+    let operation = request.operation.parse::<Operation>();
+    let may_count = |operation| may_count(operation, request, &kind, charging);
+    !request.namespace.is_empty() && operation.is_ok_and(|operation| !may_count(operation))
+}
+
 /// What a review asks; or what is wrong with it.
 pub(super) fn of(
     request: &wire::Request<'_>,
     charging: &Charging,
     now: Timestamp,
-) -> Result<Question, String> {
+) -> Result<Question, Fault> {
     let operation = request.operation.parse::<Operation>();
     let operation = operation.map_err(|error| error.to_string())?;
     let kind = GroupResource::new(&request.resource.group, &request.resource.resource);
@@ -136,7 +171,7 @@ struct Replicas {
     replicas: i64,
 }
 
-fn scale(request: &wire::Request<'_>, kind: GroupResource) -> Result<Question, String> {
+fn scale(request: &wire::Request<'_>, kind: GroupResource) -> Result<Question, Fault> {
     let read = |json: Option<&RawValue>| {
         let json = json.ok_or("the review's request lacks an object or the old object")?;
         serde_json::from_str::<Scale>(json.get())
@@ -212,7 +247,7 @@ impl Subject {
         name: String,
         measure: Measure,
         complete: impl FnOnce(Request) -> Request,
-    ) -> Result<Question, String> {
+    ) -> Result<Question, Fault> {
         let request = complete(self.wish);
         let size: usize = request
             .footprint
@@ -221,9 +256,8 @@ impl Subject {
             .map(|name| name.len())
             .sum();
         if size > FOOTPRINT_BYTES_MAX {
-            return Err(format!(
-                "the names of what the object counts for have {size} bytes, more than {FOOTPRINT_BYTES_MAX}"
-            ));
+            let names = "the list of what the object counts for";
+            return Err(Fault::too_large(names, FOOTPRINT_BYTES_MAX));
         }
         let review = Review {
             request: request.into(),

@@ -1,9 +1,11 @@
 //! `AdmissionReview` as it goes over the wire.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::value::RawValue;
 
 /// The version that is spoken.
@@ -11,7 +13,7 @@ const API_VERSION: &str = "admission.k8s.io/v1";
 const KIND: &str = "AdmissionReview";
 
 /// A request to the Kubernetes API, as far as it is of interest. Objects are not read yet.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Request<'a> {
     /// New with every call.
@@ -40,7 +42,7 @@ pub(super) struct Request<'a> {
     pub(super) dry_run: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Kind<'a> {
     #[serde(default, borrow)]
     pub(super) group: Cow<'a, str>,
@@ -50,7 +52,7 @@ pub(super) struct Kind<'a> {
     pub(super) kind: Cow<'a, str>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub(super) struct Resource<'a> {
     #[serde(default, borrow)]
     pub(super) group: Cow<'a, str>,
@@ -100,6 +102,74 @@ pub(super) fn read(body: &[u8]) -> Result<Request<'_>, String> {
         return Err("the review's request has no uid or no resource".to_owned());
     }
     Ok(request)
+}
+
+/// What a review that cannot be read says of its request before the place where it makes no sense, if that is enough
+/// to answer.
+pub(super) fn head(body: &[u8]) -> Option<Request<'_>> {
+    let mut head = Head::default();
+    let whole = Part {
+        head: &mut head,
+        of_request: false,
+    };
+    // It fails where reading the review failed; what comes before that is kept.
+    let _ = whole.deserialize(&mut serde_json::Deserializer::from_slice(body));
+    let is_review = head.kind == KIND && head.api_version == API_VERSION;
+    (is_review && !head.request.uid.is_empty()).then_some(head.request)
+}
+
+#[derive(Default)]
+struct Head<'a> {
+    api_version: Cow<'a, str>,
+    kind: Cow<'a, str>,
+    request: Request<'a>,
+}
+
+/// Reads the fields of a review, or those of its request, one by one.
+struct Part<'h, 'a> {
+    head: &'h mut Head<'a>,
+    of_request: bool,
+}
+
+impl<'a> DeserializeSeed<'a> for Part<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Part<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+            let head = &mut *self.head;
+            match (self.of_request, &*key) {
+                (false, "apiVersion") => head.api_version = map.next_value()?,
+                (false, "kind") => head.kind = map.next_value()?,
+                (false, "request") => map.next_value_seed(Part {
+                    head,
+                    of_request: true,
+                })?,
+                (true, "uid") => head.request.uid = map.next_value()?,
+                (true, "kind") => head.request.kind = map.next_value()?,
+                (true, "resource") => head.request.resource = map.next_value()?,
+                (true, "subResource") => head.request.sub_resource = map.next_value()?,
+                (true, "name") => head.request.name = map.next_value()?,
+                (true, "namespace") => head.request.namespace = map.next_value()?,
+                (true, "operation") => head.request.operation = map.next_value()?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The answer to a review.

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::{
     App, Caller, answer,
     body::JsonText,
-    measure::{Operation, decided, measured},
+    measure::{Operation, decided, log_denied, measured},
     problem::{Cause, Problem, Reason},
     reservations::{Granted, LAGGING, Shown, grant, remembered, write_head},
     wish::{SharedNames, Wish},
@@ -122,7 +122,13 @@ async fn one_by_one(
         let results = decided.iter().map(decide_one).collect();
         (results, sitting.desk.state().head())
     });
-    Ok(decision.await?)
+    let (results, head): (Results, Head) = decision.await?;
+    for (request, result) in requests.iter().zip(&results) {
+        if let (Ok(request), Err(problem)) = (request, result) {
+            log_denied(request, problem, head.sequence);
+        }
+    }
+    Ok((results, head))
 }
 
 async fn together(
@@ -138,9 +144,15 @@ async fn together(
         (results, sitting.desk.state().head())
     });
     let (results, head) = decision.await?;
-    results
-        .map(|results| (results, head))
-        .map_err(|problem| problem.as_of(head))
+    match results {
+        Ok(results) => Ok((results, head)),
+        Err((index, problem)) => {
+            if let Some(request) = requests.get(index) {
+                log_denied(request, &problem, head.sequence);
+            }
+            Err(problem.at(index).as_of(head))
+        }
+    }
 }
 
 fn all_or_none(
@@ -148,14 +160,14 @@ fn all_or_none(
     actor: &Arc<Actor>,
     requests: &[Filed],
     denials: Option<&Denials>,
-) -> Result<Results, Problem> {
+) -> Result<Results, (usize, Problem)> {
     let desk = &mut sitting.desk;
     let all = decide::reserve_all(desk.state(), desk.now(), requests, sitting.policy);
     let all = all.map_err(|(index, refusal)| {
         if let (Some(denials), Some(request)) = (denials, requests.get(index)) {
             denials.note(actor, request, &refusal, desk.state().head());
         }
-        Problem::from(refusal).at(index)
+        (index, Problem::from(refusal))
     })?;
     let mut replayed = Vec::with_capacity(all.len());
     for reserved in all {

@@ -2,10 +2,19 @@
 
 use std::{future::Future, time::Instant};
 
+use quota_core::{decide::Request, event::Sequence};
+
 pub(super) use crate::metrics::Operation;
 
 use super::problem::{Problem, Reason};
-use crate::metrics::{self, Decision};
+use crate::{
+    denials::Denied,
+    metrics::{self, Decision},
+    throttle::Throttle,
+};
+
+/// Denials that are logged in a second.
+static DENIED: Throttle = Throttle::new(10);
 
 /// Carries out an operation; records how long it took.
 pub(super) async fn measured<T>(
@@ -32,4 +41,18 @@ pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
     if let Some(limit) = problem.and_then(Problem::limit) {
         metrics::limit_reached(limit);
     }
+}
+
+/// Logs that a wish was denied, if it was, as the webhook does.
+pub(super) fn log_denied(wish: &Request, problem: &Problem, sequence: Sequence) {
+    if !problem.is_refusal() {
+        return;
+    }
+    let denied = Denied {
+        namespace: &wish.namespace,
+        resource: &wish.resource.resource,
+        name: &wish.name,
+        sequence,
+    };
+    denied.log(&DENIED, &problem.detail());
 }

@@ -19,7 +19,7 @@ use quota_semantics::uid::Uid;
 use super::{
     App, Caller, answer,
     body::JsonText,
-    measure::{Operation, decided, measured},
+    measure::{Operation, decided, log_denied, measured},
     page::{Page, PageQuery, Params, Target, token},
     problem::{Problem, Reason},
     wish::Wish,
@@ -106,9 +106,13 @@ pub(super) async fn reserve(
             (granted, sitting.desk.state().head())
         });
         let (granted, head) = decision.await?;
-        granted
-            .map(|granted| (granted, head))
-            .map_err(|problem| problem.as_of(head))
+        match granted {
+            Ok(granted) => Ok((granted, head)),
+            Err(problem) => {
+                log_denied(&request, &problem, head.sequence);
+                Err(problem.as_of(head))
+            }
+        }
     });
     let granted = granted.await;
     match &granted {

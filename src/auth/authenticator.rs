@@ -10,8 +10,8 @@ use std::{
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{File, FileError, register::Register, throttle::Throttle};
-use crate::{config::schema, metrics, reload::follow};
+use super::{File, FileError, register::Register};
+use crate::{config::schema, metrics, reload::follow, throttle::Throttle};
 
 /// A larger file is refused.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -80,7 +80,7 @@ impl Authenticator {
     fn with(register: Option<watch::Sender<Arc<Register>>>) -> Self {
         Self(Arc::new(Shared {
             register,
-            refusals: Throttle::default(),
+            refusals: Throttle::new(1),
         }))
     }
 

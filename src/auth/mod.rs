@@ -14,7 +14,6 @@ mod principal;
 mod refusal;
 mod register;
 mod secret;
-mod throttle;
 mod token;
 
 #[cfg(test)]

@@ -9,7 +9,13 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
+use std::{
+    fmt,
+    path::Path,
+    sync::Arc,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use crossbeam_channel::{Sender, TrySendError};
 use quota_core::{
@@ -21,7 +27,10 @@ use quota_semantics::Name;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 
-use crate::metrics;
+use crate::{
+    metrics,
+    throttle::{Throttle, shortened},
+};
 use keeper::Keeper;
 use record::Noted;
 
@@ -61,6 +70,36 @@ pub struct Query {
     pub before: Option<u64>,
     /// At most so many.
     pub limit: usize,
+}
+
+/// A denial, as the log tells it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Denied<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) name: &'a str,
+    /// Where the ledger stood.
+    pub(crate) sequence: Sequence,
+}
+
+impl Denied<'_> {
+    /// Logs it, if the throttle lets it pass.
+    pub(crate) fn log(&self, throttle: &Throttle, refusal: &dyn fmt::Display) {
+        let Some(held_back) = throttle.pass(Instant::now()) else {
+            return;
+        };
+        let Self {
+            namespace,
+            resource,
+            name,
+            sequence,
+        } = *self;
+        let refusal = refusal.to_string();
+        let refusal = shortened(&refusal);
+        tracing::info!(
+            namespace, resource, name, sequence, refusal, held_back, "denied"
+        );
+    }
 }
 
 enum Message {

@@ -59,10 +59,17 @@ impl Progress {
     }
 }
 
+/// How many bytes of a request's body are read, and of those how many are kept: these take room.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lengths {
+    pub(super) most: u64,
+    pub(super) kept: u64,
+}
+
 /// A request's body that fails when it is too large, pauses for too long, or finds no room.
 pub(super) struct Bounded<B> {
     body: B,
-    bytes_left: u64,
+    left: Lengths,
     pause: Duration,
     /// Set while nothing arrives.
     waiting: Option<Pin<Box<Sleep>>>,
@@ -70,7 +77,7 @@ pub(super) struct Bounded<B> {
 }
 
 impl<B: HttpBody> Bounded<B> {
-    pub(super) fn new(body: B, bytes: u64, pause: Duration, room: &Room) -> (Self, Progress) {
+    pub(super) fn new(body: B, lengths: Lengths, pause: Duration, room: &Room) -> (Self, Progress) {
         let state = if body.is_end_stream() {
             COMPLETE
         } else {
@@ -82,7 +89,7 @@ impl<B: HttpBody> Bounded<B> {
         }));
         let bounded = Self {
             body,
-            bytes_left: bytes,
+            left: lengths,
             pause,
             waiting: None,
             progress: progress.clone(),
@@ -135,15 +142,17 @@ where
             Ok(frame) => frame,
             Err(error) => return Poll::Ready(Some(Err(error.into()))),
         };
-        let length = frame.data_ref().map_or(0, Bytes::len);
-        match self.bytes_left.checked_sub(length as u64) {
-            Some(left) => self.bytes_left = left,
+        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        match self.left.most.checked_sub(length) {
+            Some(left) => self.left.most = left,
             None => {
                 self.progress.set(TOO_LARGE);
                 return Poll::Ready(Some(Err(TooLarge.into())));
             }
         }
-        if !self.progress.0.share.grow(length as u64) {
+        let kept = length.min(self.left.kept);
+        self.left.kept -= kept;
+        if !self.progress.0.share.grow(kept) {
             self.progress.set(CROWDED_OUT);
             return Poll::Ready(Some(Err(CrowdedOut.into())));
         }

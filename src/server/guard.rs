@@ -23,7 +23,7 @@ use uuid::Uuid;
 
 use super::{
     Options,
-    body::{Bounded, Progress},
+    body::{Bounded, Lengths, Progress},
     problem::{last_problem, problem},
     room::{Room, house},
     timed::Clock,
@@ -128,14 +128,16 @@ fn admit<B, F>(
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    let most = options.body_bytes_of(route);
+    let kept = options.body_bytes_of(route);
+    let most = kept.saturating_add(options.dropped_bytes_of(route));
     // A length that was announced is refused before a byte is read, and before a caller that waits
     // for 100 Continue sends one.
     if request.body().size_hint().lower() > most {
         return Err(Box::new(too_large(most)));
     }
     let (parts, body) = request.into_parts();
-    let (body, progress) = Bounded::new(body, most, options.body_timeout, &options.room);
+    let lengths = Lengths { most, kept };
+    let (body, progress) = Bounded::new(body, lengths, options.body_timeout, &options.room);
     let request = Request::from_parts(parts, Body::new(body));
     let answered = catch_unwind(AssertUnwindSafe(|| answer(request)));
     let answered = answered.map_err(|_| Box::new(panicked()))?;
@@ -154,7 +156,9 @@ async fn bounded<F: Future<Output = Response>>(
     };
     let answered = AssertUnwindSafe(answered).catch_unwind();
     match clock.within(began.into(), answered).await {
-        Some(Ok(_)) if progress.is_too_large() => too_large(options.body_bytes_of(route)),
+        Some(Ok(_)) if progress.is_too_large() => {
+            too_large(options.body_bytes_of(route) + options.dropped_bytes_of(route))
+        }
         Some(Ok(_)) if progress.has_stalled() => body_timed_out(),
         Some(Ok(_)) if progress.is_crowded_out() => {
             metrics::limit_reached(Limit::BodiesBytes);

@@ -61,6 +61,9 @@ pub struct Options {
     pub body_bytes: u64,
     /// Bytes of a request's body, for routes that differ.
     pub route_body_bytes: Vec<(&'static str, u64)>,
+    /// Further bytes of a request's body that the handlers of some routes read and drop, so that the caller gets to
+    /// read their answer. They take no room.
+    pub route_dropped_bytes: Vec<(&'static str, u64)>,
     /// For the bodies of all requests and answers at once.
     pub room: Room,
     /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
@@ -85,6 +88,7 @@ impl Options {
             grace: config.shutdown.grace.get(),
             body_bytes: limits.request_body_bytes.bytes(),
             route_body_bytes: Vec::new(),
+            route_dropped_bytes: Vec::new(),
             room: Room::new(limits.bodies_bytes.bytes()),
             retry_after: !matches!(listener, Listener::Admission),
             never_repeated: Vec::new(),
@@ -95,6 +99,13 @@ impl Options {
     #[must_use]
     pub fn with_route_body_bytes(mut self, route: &'static str, bytes: u64) -> Self {
         self.route_body_bytes.push((route, bytes));
+        self
+    }
+
+    /// With further bytes that the handler of a route reads and drops.
+    #[must_use]
+    pub fn with_route_dropped_bytes(mut self, route: &'static str, bytes: u64) -> Self {
+        self.route_dropped_bytes.push((route, bytes));
         self
     }
 
@@ -115,6 +126,12 @@ impl Options {
             .iter()
             .find(|(known, _)| *known == route);
         own.map_or(self.body_bytes, |(_, bytes)| *bytes)
+    }
+
+    fn dropped_bytes_of(&self, route: &str) -> u64 {
+        let mut dropped = self.route_dropped_bytes.iter();
+        let own = dropped.find(|(known, _)| *known == route);
+        own.map_or(0, |(_, bytes)| *bytes)
     }
 }
 

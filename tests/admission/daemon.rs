@@ -16,11 +16,15 @@ use super::{
 };
 
 fn put(address: &str, path: &str, body: &str) -> String {
+    send("PUT", address, path, body)
+}
+
+fn send(method: &str, address: &str, path: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     let length = body.len();
     write!(
         stream,
-        "PUT {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\
          content-type: application/json\r\n\r\n{body}"
     )
     .unwrap();
@@ -59,4 +63,84 @@ async fn a_daemon_serves_its_webhook() {
     kill_process(daemon.pid(), Signal::TERM).unwrap();
     drop(stream);
     assert!(daemon.wait().success());
+}
+
+#[tokio::test]
+async fn what_callers_send_is_logged_in_short_and_not_line_by_line() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let api = daemon.ready["api"].as_str().unwrap();
+
+    let mut bad = recorded("pod-create");
+    bad["request"]["uid"] = json!("");
+    bad["request"]["operation"] = json!({ "x".repeat(1 << 20): 1 });
+    for _ in 0..50 {
+        let answer = send("POST", api, "/admit", &bad.to_string());
+        assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+        assert!(answer.len() < 4096);
+    }
+    bad = json!({"apiVersion": "x".repeat(1 << 20)});
+    send("POST", api, "/admit", &bad.to_string());
+    daemon.logged("an admission review was not decided");
+    let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
+    let lines = log.lines().filter(|line| line.contains("not decided"));
+    assert!(lines.clone().count() <= 40, "{}", lines.count());
+    assert!(log.lines().all(|line| line.len() < 4096));
+}
+
+#[tokio::test]
+async fn denials_by_http_are_logged_as_the_webhooks_are() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let api = daemon.ready["api"].as_str().unwrap();
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+        "spec": {"hard": {"pods": "0"}}});
+    let path = "/v1/namespaces/team-a/quotas/q";
+    assert!(put(api, path, &quota.to_string()).starts_with("HTTP/1.1 201"));
+    let wish = |name: &str| {
+        json!({"namespace": "team-a", "reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name},
+            "reserved": {"pods": "1"}})
+    };
+    let logged = |name: &str| {
+        let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
+        let lines: Vec<serde_json::Value> = log
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
+        lines
+            .into_iter()
+            .find(|line| line["message"] == "denied" && line["name"] == name)
+    };
+    let until =
+        |name: &'static str| super::support::until("a line about a denial", move || logged(name));
+
+    let denied = send(
+        "POST",
+        api,
+        "/v1/namespaces/team-a/reservations",
+        &wish("alone").to_string(),
+    );
+    assert!(denied.starts_with("HTTP/1.1 403"), "{denied}");
+    let line = until("alone").await;
+    assert_eq!(line["namespace"], "team-a");
+    assert_eq!(line["resource"], "pods");
+    assert!(
+        line["refusal"]
+            .as_str()
+            .unwrap()
+            .contains("exceeded quota: q"),
+        "{line}"
+    );
+
+    for (name, atomic) in [("first", false), ("second", true)] {
+        let batch = json!({"atomic": atomic, "items": [wish(name)]});
+        send("POST", api, "/v1/reservations:batch", &batch.to_string());
+        assert_eq!(until(name).await["namespace"], "team-a");
+    }
+    send("POST", api, "/admit", &recorded("pod-create").to_string());
+    let name = recorded("pod-create")["request"]["name"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(until(name.leak()).await["resource"], "pods");
 }

@@ -5,13 +5,14 @@ use quotad::{
     admission::{BODY_BYTES_MAX, Rules},
     writer::Watermark,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::harness::{Answered, SPACIOUS, World, pod, recorded, rules};
 
 #[tokio::test]
 async fn what_is_no_review_is_refused() {
     let world = World::new();
+    world.set_quota("q", &[("pods", "9")]).await;
     let post = async |media_type, body: String| world.post("/admit", media_type, body).await;
     let review = recorded("pod-create");
 
@@ -37,18 +38,7 @@ async fn what_is_no_review_is_refused() {
     for (path, value) in [
         ("/request", json!(null)),
         ("/request/uid", json!("")),
-        ("/request/operation", json!("PATCH")),
-        ("/request/object", json!(null)),
-        ("/request/object/spec/containers", json!(7)),
-        (
-            "/request/object/spec/containers/0/resources/requests/cpu",
-            json!("1e999999x"),
-        ),
-        ("/request/object/metadata/uid", json!("a b")),
-        ("/request/namespace", json!("../etc")),
-        ("/request/name", json!("a\nb")),
-        ("/request/name", json!("x".repeat(254))),
-        ("/request/resource/resource", json!("po ds")),
+        ("/request/uid", json!(7)),
     ] {
         let mut bad = review.clone();
         *bad.pointer_mut(path).unwrap() = value;
@@ -66,14 +56,121 @@ async fn what_is_no_review_is_refused() {
 }
 
 #[tokio::test]
+async fn what_is_not_understood_is_denied_where_anything_is_limited() {
+    let world = World::new();
+    world.set_quota("q", &[("pods", "9")]).await;
+    let review = recorded("pod-create");
+    let before = world.sequence();
+    for (path, value) in [
+        ("/request/operation", json!("PATCH")),
+        ("/request/object", json!(null)),
+        ("/request/object/spec/containers", json!(7)),
+        (
+            "/request/object/spec/containers/0/resources/requests/cpu",
+            json!("1e999999x"),
+        ),
+        ("/request/object/metadata/uid", json!("a b")),
+        ("/request/name", json!("a\nb")),
+        ("/request/name", json!("x".repeat(254))),
+        ("/request/resource/resource", json!("po ds")),
+    ] {
+        let mut bad = review.clone();
+        *bad.pointer_mut(path).unwrap() = value;
+        let answer = world.send(&bad).await;
+        assert!(!answer.allowed(), "{path}");
+        assert_eq!(answer.code(), 400, "{path}");
+        assert_eq!(answer.body["response"]["uid"], review["request"]["uid"]);
+        assert!(answer.message().contains("cannot be checked"), "{path}");
+        assert_eq!(answer.annotation("reason"), Some("Malformed"), "{path}");
+        // Where there is no quota, nothing is asked.
+        bad["request"]["namespace"] = json!("elsewhere");
+        assert!(world.send(&bad).await.allowed(), "{path}");
+    }
+    // The rest of it never came.
+    let cut = review.to_string();
+    let cut = cut.rsplit_once("\"userInfo\"").unwrap().0.to_owned();
+    let answer = world.post("/admit", "application/json", cut).await;
+    assert_eq!(answer.code(), 400, "{answer:?}");
+    assert_eq!(world.sequence(), before);
+}
+
+fn extended(domain: &str) -> String {
+    format!("{domain}.example.com/{}", "g".repeat(50))
+}
+
+/// A pod that asks for so many extended resources with names of this length.
+fn with_extended(resources: usize, length: usize) -> Value {
+    let digits = length - extended("").len();
+    let named = |number| {
+        let name = extended(&format!("{number:0>digits$}"));
+        (name, json!("1"))
+    };
+    let amounts: serde_json::Map<_, _> = (0..resources).map(named).collect();
+    let mut review = pod("large");
+    let container = &mut review["request"]["object"]["spec"]["containers"][0];
+    container["resources"] = json!({ "requests": amounts, "limits": amounts });
+    review
+}
+
+#[tokio::test]
+async fn a_large_pod_is_decided_or_denied_but_never_let_in_by_an_error() {
+    let world = World::new();
+    let large = with_extended(1060, 280);
+    assert!(world.send(&large).await.allowed(), "nothing is limited");
+
+    let known = format!("requests.{}", extended(&format!("{:0>37}", 7)));
+    world.set_quota("q", &[(&known, "1"), ("pods", "9")]).await;
+    let small = with_extended(1060, 100);
+    assert!(world.send(&small).await.allowed());
+    assert_eq!(world.counted("q", &known), "0+1");
+    let mut second = small.clone();
+    second["request"]["object"]["metadata"]["uid"] = json!("second");
+    second["request"]["name"] = json!("second");
+    assert_eq!(world.send(&second).await.code(), 403);
+
+    let before = world.sequence();
+    let denied = world.send(&large).await;
+    assert!(!denied.allowed());
+    assert_eq!(denied.code(), 413);
+    assert_eq!(denied.body["response"]["uid"], large["request"]["uid"]);
+    assert_eq!(world.sequence(), before);
+}
+
+#[tokio::test]
+async fn the_namespace_of_a_review_is_that_of_its_request() {
+    let world = World::new();
+    world.set_quota("q", &[("pods", "1")]).await;
+    let mut elsewhere = pod("a");
+    elsewhere["request"]["object"]["metadata"]["namespace"] = json!("team-b");
+    assert!(world.send(&elsewhere).await.allowed());
+    assert_eq!(world.counted("q", "pods"), "0+1");
+    let mut second = pod("b");
+    second["request"]["object"]["metadata"]["namespace"] = json!("team-b");
+    assert_eq!(world.send(&second).await.code(), 403);
+    // The other way round, no quota is there.
+    let mut inside = pod("c");
+    inside["request"]["namespace"] = json!("team-b");
+    assert!(world.send(&inside).await.allowed());
+    assert_eq!(world.counted("q", "pods"), "0+1");
+}
+
+#[tokio::test]
 async fn a_body_is_bounded_here_as_well() {
     let world = World::new();
+    world.set_quota("q", &[("pods", "9")]).await;
     let mut large = recorded("pod-create");
     large["request"]["object"]["metadata"]["annotations"] = json!({ "a": "x".repeat(3 << 20) });
     large["request"]["oldObject"] = large["request"]["object"].clone();
     assert!(world.send(&large).await.allowed(), "two objects of 3 MiB");
     large["request"]["options"] = json!("x".repeat(BODY_BYTES_MAX));
-    assert_eq!(world.send(&large).await.status, StatusCode::BAD_REQUEST);
+    let denied = world.send(&large).await;
+    assert_eq!(denied.code(), 413);
+    assert_eq!(denied.body["response"]["uid"], large["request"]["uid"]);
+    large["request"]["namespace"] = json!("elsewhere");
+    assert!(world.send(&large).await.allowed(), "nothing is limited");
+    large["request"]["uid"] = json!("x".repeat(2000));
+    let refused = world.send(&large).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST, "no uid to answer");
 }
 
 fn assert_shed(answer: &Answered, reason: &str) {

@@ -5,7 +5,7 @@ use std::{fs, net::SocketAddr, path::Path, process::Command, sync::Arc};
 use http::StatusCode;
 use quota_core::event::Event;
 use quotad::{
-    admission::{BODY_BYTES_MAX, ROUTE},
+    admission::{self, ANSWERED_BYTES_MAX, BODY_BYTES_MAX},
     config::{Config, schema},
     metrics::Listener,
     server::{Bound, Options, tls::Tls},
@@ -73,8 +73,8 @@ impl Served {
         tokio::spawn(follower.run(asked, stop.clone()));
         let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address();
-        let options = Options::new(Listener::Admission, &Config::default())
-            .with_route_body_bytes(ROUTE, BODY_BYTES_MAX as u64);
+        let options = Options::new(Listener::Admission, &Config::default());
+        let options = admission::bounded(options);
         let router = world.router.clone();
         let serving = tokio::spawn(bound.serve(router, options, Some(tls), stop.clone()));
         Self {
@@ -290,16 +290,21 @@ async fn a_connection_that_is_cut_leaves_nothing_half_done() {
     );
     assert_eq!(served.world.counted("q", "pods"), "0+1");
 
-    let (status, _) = {
-        let mut large = pod("b");
-        large["request"]["options"] = json!("x".repeat(BODY_BYTES_MAX));
-        let mut stream = connect(served.address, &client).await.unwrap();
-        let body = large.to_string();
-        stream.write_all(head(body.len()).as_bytes()).await.unwrap();
-        let mut received = [0; 12];
-        stream.read_exact(&mut received).await.unwrap();
-        (String::from_utf8(received.to_vec()).unwrap(), body)
-    };
-    assert_eq!(status, "HTTP/1.1 413");
+    // An error would let it in, if the API server is told to ignore errors.
+    let mut large = pod("b");
+    large["request"]["options"] = json!("x".repeat(3 * BODY_BYTES_MAX));
+    let (status, answer) = review(&mut stream, &large).await.unwrap();
+    assert_eq!(
+        (status, &answer["response"]["status"]["code"]),
+        (StatusCode::OK, &json!(413))
+    );
+    // No API server can send as much.
+    stream
+        .write_all(head(ANSWERED_BYTES_MAX + 1).as_bytes())
+        .await
+        .unwrap();
+    let mut received = [0; 12];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"HTTP/1.1 413");
     served.stopped().await;
 }

@@ -2,7 +2,7 @@
 //! configuration file of Kubernetes' ResourceQuota admission plugin.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     field::FieldError,
@@ -55,6 +55,9 @@ pub enum LoadError {
     /// It has an array where an object belongs.
     #[error("cannot read the configuration: {0}")]
     Shape(#[from] ArrayForObject),
+    /// It has fields that no such configuration has.
+    #[error("strict decoding error: {0}")]
+    Strict(String),
     /// It is the configuration of something else.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     OtherKind {
@@ -75,7 +78,8 @@ pub enum LoadError {
 
 /// Reads limited resources from the JSON form of a `ResourceQuotaConfiguration`
 /// (`apiserver.config.k8s.io/v1`, or the older `Configuration`), or of an `AdmissionConfiguration`
-/// that has one. A file without any has no limited resources. Unknown fields are passed over.
+/// that has one. A file without any has no limited resources. As in Kubernetes, fields of the plugin's own
+/// configuration that are not known are an error.
 ///
 /// # Errors
 /// If the file is no such configuration. Whether its content makes sense is for [`validate`].
@@ -91,12 +95,54 @@ pub fn load(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
         | (
             "resourcequota.admission.k8s.io/v1beta1" | "resourcequota.admission.k8s.io/v1alpha1",
             "Configuration",
-        ) => Ok(serde_json::from_str::<Configuration>(json)?.limited_resources),
+        ) => load_own(json),
         _ => Err(LoadError::OtherKind {
             api_version: header.api_version,
             kind: header.kind,
         }),
     }
+}
+
+fn load_own(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
+    let configuration: Configuration = serde_json::from_str(json)?;
+    let unknown = unknown_fields(&serde_json::from_str(json)?);
+    match unknown.is_empty() {
+        true => Ok(configuration.limited_resources),
+        false => Err(LoadError::Strict(unknown.join(", "))),
+    }
+}
+
+/// Fields that the plugin's configuration does not have, in Kubernetes' words.
+fn unknown_fields(configuration: &Value) -> Vec<String> {
+    const TOP: [&str; 3] = ["apiVersion", "kind", "limitedResources"];
+    const LIMITED: [&str; 4] = ["apiGroup", "resource", "matchContains", "matchScopes"];
+    const SCOPE: [&str; 3] = ["scopeName", "operator", "values"];
+    let mut unknown = strange("", configuration, &TOP);
+    for (at, limited) in items(configuration, "limitedResources") {
+        let place = format!("limitedResources[{at}].");
+        unknown.extend(strange(&place, limited, &LIMITED));
+        for (at, scope) in items(limited, "matchScopes") {
+            unknown.extend(strange(
+                &format!("{place}matchScopes[{at}]."),
+                scope,
+                &SCOPE,
+            ));
+        }
+    }
+    unknown
+}
+
+fn strange(place: &str, value: &Value, known: &[&str]) -> Vec<String> {
+    let fields = value.as_object().into_iter().flatten();
+    let strange = fields.filter(|(field, _)| !known.contains(&field.as_str()));
+    strange
+        .map(|(field, _)| format!("unknown field {:?}", format!("{place}{field}")))
+        .collect()
+}
+
+fn items<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = (usize, &'a Value)> {
+    let items = value.get(field).and_then(Value::as_array);
+    items.into_iter().flatten().enumerate()
 }
 
 fn load_admission(json: &str) -> Result<Vec<LimitedResource>, LoadError> {
@@ -166,7 +212,7 @@ mod tests {
     use super::*;
 
     const QUOTA: &str = r#"{"apiVersion":"apiserver.config.k8s.io/v1","kind":"ResourceQuotaConfiguration",
-        "limitedResources":[{"resource":"pods","matchContains":["cpu"],"unknown":1,"matchScopes":
+        "limitedResources":[{"resource":"pods","matchContains":["cpu"],"matchScopes":
         [{"scopeName":"PriorityClass","operator":"In","values":["high"]}]},{"apiGroup":"apps","resource":null}]}"#;
 
     #[test]
@@ -192,6 +238,26 @@ mod tests {
         assert_eq!(around(r#"{"name":"More"}"#).unwrap(), []);
         let elsewhere = around(r#"{"name":"ResourceQuota","path":"quota.yaml"}"#).unwrap_err();
         assert!(matches!(elsewhere, LoadError::Path { plugin: 1 }));
+    }
+
+    #[test]
+    fn it_refuses_unknown_fields() {
+        let json = QUOTA
+            .replace(
+                r#""resource":"pods""#,
+                r#""resource":"pods","matchContain":[]"#,
+            )
+            .replace(r#""operator":"#, r#""op":1,"operator":"#)
+            .replace(r#""kind":"#, r#""Kind":"x","kind":"#);
+        let words = "strict decoding error: unknown field \"Kind\", \
+            unknown field \"limitedResources[0].matchContain\", \
+            unknown field \"limitedResources[0].matchScopes[0].op\"";
+        assert_eq!(load(&json).unwrap_err().to_string(), words);
+        let around = format!(
+            r#"{{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[
+            {{"name":"ResourceQuota","configuration":{json}}}]}}"#
+        );
+        assert_eq!(load(&around).unwrap_err().to_string(), words);
     }
 
     #[test]

@@ -24,5 +24,6 @@ pub mod space;
 mod throttle;
 pub mod upkeep;
 pub mod writer;
+mod yaml;
 
 pub use quota_service::{exit, shutdown};

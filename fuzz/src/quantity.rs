@@ -16,6 +16,7 @@ pub fn run(data: &[u8]) {
         assert_eq!(Quantity::from_parts(quantity.to_parts()), quantity);
         reads_back(&quantity);
         sum.add_assign(&quantity);
+        reads_back(&sum);
         expected += &nanos;
         assert_eq!(self::nanos(&sum), expected, "sum with {text}");
         let mut rest = sum.clone();
@@ -33,11 +34,13 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// What is printed means the same. But beyond 64 bits Kubernetes prints the decimal family without a suffix.
+/// What is written means the same. What is printed, too; but beyond 64 bits Kubernetes prints the decimal family without
+/// a suffix.
 fn reads_back(quantity: &Quantity) {
-    let printed = quantity.to_string();
     let json = serde_json::to_string(quantity).unwrap();
-    assert_eq!(serde_json::from_str::<String>(&json).unwrap(), printed);
+    let read: Quantity = serde_json::from_str(&json).unwrap();
+    assert_eq!(&read, quantity, "{json}");
+    let printed = quantity.to_string();
     let bound = BigInt::from(i64::MAX) * 1_000_000_000;
     let small = (-&bound..=bound).contains(&nanos(quantity));
     if small || quantity.format() == Format::DecimalExponent {

@@ -1,13 +1,17 @@
 //! Reading ResourceQuota manifests, in JSON or YAML.
 
 use bytes::Bytes;
-use quota_semantics::{quantity::Quantity, quota::Manifest};
+use quota_semantics::{
+    quantity::{Quantity, exact_numbers},
+    quota::Manifest,
+};
 use serde_json::Value;
 
 use super::{
     body::ManifestText,
     problem::{Cause, Problem, Reason},
 };
+use crate::yaml::Object;
 
 /// A manifest, and what it says that nobody understands.
 pub(super) struct Read {
@@ -25,7 +29,8 @@ pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
         false => text.text.clone(),
         true => from_yaml(&text.text)?,
     };
-    let value: Value = serde_json::from_slice(&json).map_err(|error| malformed(&error))?;
+    let value: Value =
+        serde_json::from_slice(&exact_numbers(&json)).map_err(|error| malformed(&error))?;
     let causes = unreadable(&value);
     if !causes.is_empty() {
         return Err(Problem::invalid(causes));
@@ -42,7 +47,7 @@ fn malformed(error: &dyn std::fmt::Display) -> Problem {
 
 fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
     let text = std::str::from_utf8(text).map_err(|error| malformed(&error))?;
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
+    let Object(value) = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
     Ok(value.to_string().into())
 }
 

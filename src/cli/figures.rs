@@ -99,11 +99,11 @@ pub(crate) fn looked_at(quotas: &Value) -> Option<Table> {
             table.row([
                 quota.name.clone(),
                 figure.resource.clone(),
-                figure.requested.to_string(),
-                figure.used.to_string(),
-                figure.reserved.to_string(),
-                figure.hard.to_string(),
-                figure.available().to_string(),
+                figure.requested.exact().to_string(),
+                figure.used.exact().to_string(),
+                figure.reserved.exact().to_string(),
+                figure.hard.exact().to_string(),
+                figure.available().exact().to_string(),
             ]);
         }
     }
@@ -135,16 +135,19 @@ pub(crate) fn usage_table(usages: &[Usage], all: bool) -> Table {
                 add([
                     quota.name.clone(),
                     figure.resource.clone(),
-                    figure.hard.to_string(),
-                    figure.used.to_string(),
-                    figure.reserved.to_string(),
-                    figure.available().to_string(),
+                    figure.hard.exact().to_string(),
+                    figure.used.exact().to_string(),
+                    figure.reserved.exact().to_string(),
+                    figure.available().exact().to_string(),
                     figure.share(),
                 ]);
             }
         }
         for sum in &usage.resources {
-            let (used, reserved) = (sum.used.to_string(), sum.reserved.to_string());
+            let (used, reserved) = (
+                sum.used.exact().to_string(),
+                sum.reserved.exact().to_string(),
+            );
             let none = || "-".to_owned();
             add([
                 none(),

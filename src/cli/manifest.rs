@@ -6,9 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use quota_semantics::quantity::exact_numbers;
 use serde_json::Value;
 
 use super::failure::{Failure, Outcome};
+use crate::yaml::Object;
 
 /// Most bytes of one file that are read.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -93,20 +95,24 @@ fn read(file: &Path) -> Outcome<String> {
 /// JSON is read as JSON, so that its numbers stay exact and its errors name JSON's places.
 fn parse(text: &str) -> Outcome<Vec<Value>> {
     if text.trim_start().starts_with('{') {
-        let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_str(text)
+        let exact = exact_numbers(text.as_bytes());
+        let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&exact)
             .into_iter()
             .collect();
         match json {
             Ok(values) => return Ok(values),
             // It may still be YAML in flow style; if it is not, JSON's error says more.
             Err(error) => {
-                return serde_saphyr::from_multiple(text)
-                    .map_err(|_| Failure::general(format!("not JSON: {error}")));
+                return yaml(text).map_err(|_| Failure::general(format!("not JSON: {error}")));
             }
         }
     }
-    serde_saphyr::from_multiple(text)
-        .map_err(|error| Failure::general(format!("not YAML: {}", error.without_snippet())))
+    yaml(text).map_err(|error| Failure::general(format!("not YAML: {}", error.without_snippet())))
+}
+
+fn yaml(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
+    let objects = serde_saphyr::from_multiple::<Object>(text)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
 /// The objects of a Kubernetes list, or the one object; nothing for an empty document.
@@ -141,7 +147,7 @@ mod tests {
             values,
             [
                 json!({"kind": "A"}),
-                json!({"kind": "B", "spec": {"hard": {"cpu": "500m", "pods": 2}}})
+                json!({"kind": "B", "spec": {"hard": {"cpu": "500m", "pods": "2"}}})
             ]
         );
         assert_eq!(

@@ -5,6 +5,7 @@ use std::{collections::HashSet, fmt};
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use quota_semantics::quantity::exact_numbers;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -15,6 +16,7 @@ use super::{
     protobuf,
     status::{Failure, Result},
 };
+use crate::yaml::Object;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const YAML: &str = "application/yaml";
@@ -120,7 +122,8 @@ impl Sent {
     /// Reads JSON, and notes what is given twice.
     pub(super) fn json(text: &[u8]) -> Result<Self> {
         let mut odd = Vec::new();
-        let mut deserializer = serde_json::Deserializer::from_slice(text);
+        let text = exact_numbers(text);
+        let mut deserializer = serde_json::Deserializer::from_slice(&text);
         let json = Noting {
             path: String::new(),
             twice: &mut odd,
@@ -134,7 +137,7 @@ impl Sent {
     /// Reads YAML, in which nothing may be given twice.
     pub(super) fn yaml(text: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(text).map_err(|error| undecodable(&error))?;
-        let json =
+        let Object(json) =
             serde_saphyr::from_str(text).map_err(|error| undecodable(&error.without_snippet()))?;
         Ok(Self::of(json))
     }

@@ -67,7 +67,8 @@ pub(super) fn row(
     let is_limit = |figure: &&Figure| figure.resource.starts_with("limits.");
     let share = |figure: &Figure| {
         let used = figure.used.clone().unwrap_or(Quantity::ZERO);
-        format!("{}: {used}/{}", figure.resource, figure.hard)
+        let (used, hard) = (used.exact(), figure.hard.exact());
+        format!("{}: {used}/{hard}", figure.resource)
     };
     let requests: Vec<_> = object
         .figures()
@@ -78,7 +79,7 @@ pub(super) fn row(
     let reserved: Vec<_> = object
         .figures()
         .filter(|figure| !figure.reserved.is_zero())
-        .map(|figure| format!("{}: {}", figure.resource, figure.reserved))
+        .map(|figure| format!("{}: {}", figure.resource, figure.reserved.exact()))
         .collect();
     let created = object.manifest.metadata.creation_timestamp;
     let age = created.map_or_else(|| "<unknown>".to_owned(), |created| age(now.since(created)));

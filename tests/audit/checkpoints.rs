@@ -92,6 +92,31 @@ fn a_ledger_is_proven_to_extend_its_checkpoints() {
 }
 
 #[test]
+fn who_asks_for_a_proof_and_has_no_whole_checkpoints_is_told_so() {
+    let directory = signed();
+    let file = directory.path().join("checkpoints");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let told = |what: &str| {
+        let (code, said) = verify(directory.path(), "data");
+        assert_eq!(code, Some(4), "{what}: {said}");
+        assert!(said.contains("checkpoints: "), "{what}: {said}");
+        said
+    };
+    for cut in [3, 10, whole.len() / 2] {
+        std::fs::write(&file, &whole[..whole.len() - cut]).unwrap();
+        assert!(told("cut").contains("cut off"));
+    }
+    std::fs::write(&file, &whole[..20]).unwrap();
+    assert!(told("the first is cut").contains("cut off"));
+    std::fs::write(&file, "").unwrap();
+    assert!(told("empty").contains("it holds no checkpoint"));
+    std::fs::remove_file(&file).unwrap();
+    assert!(told("missing").contains("No such file"));
+    std::fs::create_dir(&file).unwrap();
+    told("a directory");
+}
+
+#[test]
 fn a_ledger_that_was_rolled_back_is_reported_and_not_served() {
     let directory = signed();
     let path = directory.path();

@@ -123,8 +123,12 @@ pub(crate) fn same_text(what: &str, ours: &str, theirs: &Value) -> Result<(), St
     same(what, &ours, &theirs.as_str().unwrap_or_default())
 }
 
-/// Fails unless our list is the expected one, spelling included; a list that is absent is `null`.
+/// Fails unless our list is the expected one, spelling included; a list that is absent is `null`. Kubernetes prints
+/// `1000E` as `1`, also in JSON; here JSON is exact, so what is compared is what we print.
 pub(crate) fn same_list(what: &str, ours: &ResourceList, theirs: &Value) -> Result<(), String> {
-    let ours = serde_json::to_value(ours).map_err(|error| error.to_string())?;
+    let printed = ours
+        .iter()
+        .map(|(name, amount)| (name.to_string(), amount.to_string().into()));
+    let ours = Value::Object(printed.collect());
     same(what, &ours, theirs)
 }

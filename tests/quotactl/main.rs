@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
+mod amounts;
 mod bench;
 mod compacted;
 mod daemon;
@@ -288,7 +289,7 @@ fn apply_tells_what_it_did() {
         assert_eq!(put.line, "PUT /v1/namespaces/team-a/quotas/q");
         assert_eq!(
             serde_json::from_str::<Value>(&put.body).unwrap()["spec"]["hard"]["pods"],
-            10
+            "10"
         );
         run.out
     };

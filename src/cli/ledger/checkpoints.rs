@@ -15,6 +15,7 @@ use super::super::{
     output::{Output, note},
 };
 use crate::checkpoint::{
+    Stored,
     key::{PrivateKey, PublicKey},
     note as signed, read_all,
 };
@@ -34,29 +35,16 @@ impl Claims {
         let key = std::fs::read_to_string(public_key);
         let key = key.map_err(|error| unusable(public_key, &error))?;
         let key: PublicKey = key.parse().map_err(|error| unusable(public_key, &error))?;
-        let stored = read_all(file).map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => {
-                Failure::new(Exit::Damaged, error.to_string()).about(file.display())
-            }
-            _ => unusable(file, &error),
-        })?;
-        if stored.is_cut_off {
-            note(format!(
-                "warning: {}: the last checkpoint is cut off",
-                file.display()
-            ));
-        }
-        if stored.notes.is_empty() {
-            return Err(unusable(file, &"it holds no checkpoint"));
-        }
+        let stored = stored(file)?;
         let mut claims = Self {
             file: file.to_path_buf(),
             ..Self::default()
         };
+        if stored.is_cut_off {
+            claims.find(None, "its last checkpoint is cut off".to_owned());
+        }
         for text in stored.notes {
-            let checkpoint = signed::verify(&text, &key).map_err(|error| {
-                Failure::new(Exit::Damaged, error.to_string()).about(file.display())
-            })?;
+            let checkpoint = signed::verify(&text, &key).map_err(|error| no_proof(file, &error))?;
             let (sequence, hash) = (checkpoint.sequence, checkpoint.hash);
             let before = claims.open.insert(sequence, hash);
             if before.is_some_and(|before| before != hash) {
@@ -107,14 +95,42 @@ impl Claims {
     }
 
     fn refute(&mut self, sequence: u64, why: String) {
+        let why = format!("the ledger does not extend the checkpoint: {why}");
+        self.find(Some(sequence), why);
+    }
+
+    fn find(&mut self, sequence: Option<u64>, why: String) {
         self.wrong.push(Damage {
             file: self.file.clone(),
             offset: None,
-            sequence: Some(sequence),
+            sequence,
             through: None,
-            why: format!("the ledger does not extend the checkpoint: {why}"),
+            why,
         });
     }
+}
+
+/// The notes of a file. Who asks for a proof has none if the file is missing, empty or no such file.
+fn stored(file: &Path) -> Outcome<Stored> {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotFound};
+    match read_all(file) {
+        Ok(stored) if stored.notes.is_empty() => Err(no_proof(
+            file,
+            &match stored.is_cut_off {
+                true => "its only checkpoint is cut off",
+                false => "it holds no checkpoint",
+            },
+        )),
+        Ok(stored) => Ok(stored),
+        Err(error) if matches!(error.kind(), InvalidData | IsADirectory | NotFound) => {
+            Err(no_proof(file, &error))
+        }
+        Err(error) => Err(unusable(file, &error)),
+    }
+}
+
+fn no_proof(file: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Damaged, why.to_string()).about(file.display())
 }
 
 fn unusable(file: &Path, why: &dyn std::fmt::Display) -> Failure {

@@ -3,6 +3,7 @@
 mod strategic;
 
 use json_patch::PatchOperation;
+use quota_semantics::quantity::exact_numbers;
 use serde_json::Value;
 
 use super::{
@@ -52,7 +53,7 @@ impl Patch {
 }
 
 fn object(text: &[u8]) -> Result<Value> {
-    let patch: Value = serde_json::from_slice(text)
+    let patch: Value = serde_json::from_slice(&exact_numbers(text))
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
     if !patch.is_object() {
         return Err(Failure::bad_request(
@@ -63,7 +64,7 @@ fn object(text: &[u8]) -> Result<Value> {
 }
 
 fn operations(text: &[u8]) -> Result<Vec<PatchOperation>> {
-    let operations: Vec<PatchOperation> = serde_json::from_slice(text)
+    let operations: Vec<PatchOperation> = serde_json::from_slice(&exact_numbers(text))
         .map_err(|error| Failure::bad_request(format!("error decoding patch: {error}")))?;
     if operations.len() > OPERATIONS_MAX {
         let many = operations.len();

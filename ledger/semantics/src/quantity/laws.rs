@@ -53,7 +53,7 @@ fn what_has_no_suffix_is_exact_in_json() {
     for (text, json) in [
         ("1000E", "\"1000E\""),
         ("1000000000000000000000", "\"1000E\""),
-        ("1024Ei", "\"1024Ei\""),
+        ("1024Ei", "\"9223372036854775807\""),
         ("1e21", "\"1e21\""),
         ("-1000000E", "\"-1000000E\""),
         ("500m", "\"500m\""),
@@ -67,10 +67,31 @@ fn what_has_no_suffix_is_exact_in_json() {
     }
 }
 
+/// With a binary suffix no more than 2^63 - 1 can be written.
+#[test]
+fn binary_sums_of_any_size_are_exact_in_json() {
+    for (part, times, json) in [
+        ("4Ei", 2, "\"9223372036854775808\""),
+        ("-4Ei", 3, "\"-13835058055282163712\""),
+        ("1Ei", 1 << 40, "\"1267650600228229401496703205376\""),
+        (
+            "1Ei",
+            u64::MAX,
+            "\"21267647932558653965307991459878666240\"",
+        ),
+        ("1Ei", 7, "\"7Ei\""),
+    ] {
+        let sum = quantity(part).times(times);
+        assert_eq!(serde_json::to_string(&sum).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Quantity>(json).unwrap(), sum);
+    }
+}
+
 proptest! {
     #[test]
-    fn json_is_exact(quantity in any_quantity(), other in any_quantity()) {
-        for quantity in [plus(&quantity, &other), minus(&quantity, &other), quantity] {
+    fn json_is_exact(quantity in any_quantity(), other in any_quantity(), n in 0..64_u32) {
+        let times = quantity.times(1 << n);
+        for quantity in [plus(&quantity, &other), minus(&quantity, &other), times, quantity] {
             let text = serde_json::to_string(&quantity).unwrap();
             let read: Quantity = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(&read, &quantity, "{}", text);

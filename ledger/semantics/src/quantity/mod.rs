@@ -5,6 +5,7 @@
 //! a big decimal; here the number is an `i128` of billionths, and a big integer only beyond that, so
 //! that equal numbers are equal values and addition is plain addition.
 
+mod exact;
 mod number;
 mod parse;
 mod parts;
@@ -15,6 +16,7 @@ use std::{cmp::Ordering, fmt, hash, sync::Arc};
 
 use num_bigint::BigInt;
 
+pub use exact::exact_numbers;
 pub use parse::ParseError;
 pub use parts::{Mantissa, Parts};
 

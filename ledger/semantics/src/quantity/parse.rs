@@ -97,14 +97,16 @@ fn general(text: &str) -> Result<Quantity, ParseError> {
     ))
 }
 
+/// The most that can be written with a binary suffix, in billionths.
+pub(super) const BINARY_CAP: i128 = i64::MAX as i128 * NANOS;
+
 /// Kubernetes caps what has a binary suffix at `i64::MAX` units, and shows what is below one unit in
 /// the decimal family.
 fn cap_binary(number: Number<'static>) -> (Number<'static>, Format) {
-    const CAP: i128 = i64::MAX as i128 * NANOS;
     match number {
         Number::Small(nanos @ 1..NANOS) => (Number::Small(nanos), Format::DecimalSI),
-        Number::Small(nanos) => (Number::Small(nanos.min(CAP)), Format::BinarySI),
-        Number::Large(_) => (Number::Small(CAP), Format::BinarySI),
+        Number::Small(nanos) => (Number::Small(nanos.min(BINARY_CAP)), Format::BinarySI),
+        Number::Large(_) => (Number::Small(BINARY_CAP), Format::BinarySI),
     }
 }
 

@@ -7,6 +7,7 @@ use num_bigint::BigInt;
 use super::{
     Format, NANOS, Quantity,
     number::{self, Number},
+    parse::BINARY_CAP,
 };
 
 /// The decimal suffixes from 10^-9 on, each a thousand times the one before.
@@ -68,21 +69,20 @@ impl Write for Expected<'_> {
 }
 
 fn write(out: &mut impl Write, value: &Number<'_>, format: Format, past: Past) -> fmt::Result {
-    let most = |suffixes: usize| match past {
-        Past::WithoutSuffix => usize::MAX,
-        Past::LargestSuffix => suffixes - 1,
-    };
-    let binary = most(BINARY_SUFFIXES.len());
-    let decimal = match format {
+    let decimal = match (format, past) {
         // An exponent can be of any size.
-        Format::DecimalExponent | Format::Unset => usize::MAX,
-        _ => most(DECIMAL_SUFFIXES.len()),
+        (Format::DecimalExponent | Format::Unset, _) | (_, Past::WithoutSuffix) => usize::MAX,
+        _ => DECIMAL_SUFFIXES.len() - 1,
     };
     match value {
         Number::Small(0) => out.write_str("0"),
-        Number::Small(nanos) if format == Format::BinarySI && is_binary_whole(*nanos) => {
+        Number::Small(nanos)
+            if format == Format::BinarySI
+                && is_binary_whole(*nanos)
+                && !(past == Past::LargestSuffix && is_capped(*nanos)) =>
+        {
             let units = nanos / NANOS;
-            let steps = (units.trailing_zeros() as usize / 10).min(binary);
+            let steps = units.trailing_zeros() as usize / 10;
             write_integer(out, units >> (steps * 10))?;
             write_binary_suffix(out, steps)
         }
@@ -96,11 +96,13 @@ fn write(out: &mut impl Write, value: &Number<'_>, format: Format, past: Past) -
             write_decimal_suffix(out, thousands, format)
         }
         Number::Large(large)
-            if format == Format::BinarySI && (large.as_ref() % NANOS) == BigInt::ZERO =>
+            if format == Format::BinarySI
+                && past == Past::WithoutSuffix
+                && (large.as_ref() % NANOS) == BigInt::ZERO =>
         {
             let units = large.as_ref() / NANOS;
             let steps = units.trailing_zeros().unwrap_or(0) / 10;
-            let steps = usize::try_from(steps).unwrap_or(usize::MAX).min(binary);
+            let steps = usize::try_from(steps).unwrap_or(usize::MAX);
             write!(out, "{}", units >> (steps * 10))?;
             write_binary_suffix(out, steps)
         }
@@ -122,6 +124,11 @@ fn write(out: &mut impl Write, value: &Number<'_>, format: Format, past: Past) -
 /// family.
 fn is_binary_whole(nanos: i128) -> bool {
     nanos % NANOS == 0 && !(-1023..=1023).contains(&(nanos / NANOS))
+}
+
+/// Whether less would be read back if it had a binary suffix. A large number always is.
+fn is_capped(nanos: i128) -> bool {
+    nanos.unsigned_abs() > BINARY_CAP.unsigned_abs()
 }
 
 /// Nearly all numbers are small, and most of what a formatter can do is not needed for them.

@@ -79,6 +79,8 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         stop.clone(),
     ));
     let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
+    let neighbour = hook.clone();
+    readiness.ask("quota-plugin", move || neighbour.plugin_health());
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
     let express = api::Express::new(app.clone(), authenticator.clone());
     let router = auth::guarded(routes(app, hook.clone(), kube), authenticator);

@@ -12,6 +12,7 @@ use quota_semantics::{admission::wrap_forbidden, object::GroupResource};
 
 use super::{
     Decided, Fault, Rules,
+    audit::{self, Seal},
     wire::{self, Answer, Details, Request, Status},
 };
 use crate::{
@@ -84,6 +85,7 @@ pub(super) fn decided(
     decided: &Decided,
     standing: &Standing,
     rules: &Rules,
+    seal: &Seal,
 ) -> Response {
     let mut annotations = BTreeMap::from([("sequence", decided.sequence.to_string())]);
     let mut warnings = Vec::new();
@@ -96,6 +98,9 @@ pub(super) fn decided(
             count(admitted);
             if let Some(sequence) = admitted.replayed {
                 annotations.insert("sequence", sequence.to_string());
+            }
+            if let Some(hold) = &decided.hold {
+                annotations.insert(audit::ANNOTATION, seal.close(hold));
             }
             annotate(&mut annotations, &admitted.charged);
             warnings.extend(about_admitted(admitted, rules.warn_ratio));

@@ -11,6 +11,7 @@
 //! `Retry-After`: the API server then goes by the webhook's `failurePolicy` at once, instead of calling again.
 
 mod answer;
+pub mod audit;
 mod question;
 mod skeleton;
 mod wire;
@@ -30,14 +31,16 @@ use axum::{
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
-    decide::{self, Admitted, Policy, Refusal, Review},
+    decide::{self, Admitted, Basis, Filed, Policy, Refusal, Review},
     event::{Actor, Sequence},
+    state::State as LedgerState,
 };
 use quota_semantics::{Name, admission::Charging};
 use serde::Deserialize;
 
 use self::{
     answer::Standing,
+    audit::{Hold, Plugin, Seal},
     question::{Asked, Fault, Question},
     skeleton::Skeleton,
 };
@@ -92,28 +95,39 @@ pub struct Hook(Arc<Shared>);
 struct Shared {
     ledger: Ledger,
     rules: Rules,
+    seal: Seal,
+    plugin: Plugin,
 }
 
 impl Hook {
     /// A webhook that decides by these rules.
     #[must_use]
     pub fn new(ledger: Ledger, rules: Rules) -> Self {
-        Self(Arc::new(Shared { ledger, rules }))
+        Self(Arc::new(Shared {
+            ledger,
+            rules,
+            seal: Seal::new(),
+            plugin: Plugin::default(),
+        }))
     }
 }
 
-/// The bounds of a listener that has the webhook's path.
+/// The bounds of a listener that has the webhook's paths.
 #[must_use]
 pub fn bounded(options: Options) -> Options {
     let dropped = ANSWERED_BYTES_MAX - BODY_BYTES_MAX;
     options
         .with_route_body_bytes(ROUTE, BODY_BYTES_MAX as u64)
+        .with_route_body_bytes(audit::ROUTE, BODY_BYTES_MAX as u64)
         .with_route_dropped_bytes(ROUTE, dropped as u64)
 }
 
-/// The webhook's only path. Its listener needs the bounds of [`bounded`].
+/// The webhook's paths. Their listener needs the bounds of [`bounded`].
 pub fn router(hook: Hook) -> Router {
-    Router::new().route(ROUTE, post(admit)).with_state(hook)
+    Router::new()
+        .route(ROUTE, post(admit))
+        .route(audit::ROUTE, post(audit::audit))
+        .with_state(hook)
 }
 
 #[derive(Deserialize)]
@@ -157,10 +171,17 @@ impl From<Unavailable> for Failure {
 impl Failure {
     /// Never with `Retry-After`.
     fn response(self) -> Response {
+        let (reason, detail) = self.problem();
+        metrics::decisions(Decision::Error, Some(reason));
+        log_undecided(reason, &detail);
+        problem(reason, shortened(&detail))
+    }
+
+    fn problem(self) -> (Reason, String) {
         let behind = "the sources of events have not been caught up with";
         let late = "there was no time left to decide";
-        let not_json = "a review is sent as application/json";
-        let (reason, detail) = match self {
+        let not_json = "reviews and audit events are sent as application/json";
+        match self {
             Self::Malformed(detail) => (Reason::Malformed, detail),
             Self::NotJson => (Reason::UnsupportedMediaType, not_json.to_owned()),
             Self::Behind => (Reason::NotReady, behind.to_owned()),
@@ -169,10 +190,7 @@ impl Failure {
                 (Reason::Timeout, late.to_owned())
             }
             Self::Unavailable(unavailable) => (unavailable.into(), unavailable.to_string()),
-        };
-        metrics::decisions(Decision::Error, Some(reason));
-        log_undecided(reason, &detail);
-        problem(reason, shortened(&detail))
+        }
     }
 }
 
@@ -193,6 +211,8 @@ struct Decided {
     outcome: Result<Admitted, Refusal>,
     /// Where the ledger stood, with the entries of the decision.
     sequence: Sequence,
+    /// What is held for an object that is created.
+    hold: Option<Hold>,
 }
 
 impl Hook {
@@ -223,7 +243,8 @@ impl Hook {
         let Asked { review: wish, name } = *asked;
         let standing = Standing { behind, name };
         let decided = self.decide(&actor, wish, deadline).await?;
-        Ok(answer::decided(&review, &decided, &standing, &self.0.rules))
+        let Shared { rules, seal, .. } = &*self.0;
+        Ok(answer::decided(&review, &decided, &standing, rules, seal))
     }
 
     fn understand<'a>(&self, body: &'a [u8]) -> Result<(wire::Request<'a>, Question), Fault> {
@@ -246,7 +267,7 @@ impl Hook {
         let Some(review) = wire::head(body) else {
             return Err(Failure::Malformed(fault.detail));
         };
-        let Shared { ledger, rules } = &*self.0;
+        let Shared { ledger, rules, .. } = &*self.0;
         if question::is_none_of_ours(&review, &rules.charging) {
             return Ok(answer::pass(&review));
         }
@@ -270,7 +291,7 @@ impl Hook {
         review: Review,
         deadline: Instant,
     ) -> Result<Decided, Failure> {
-        let Shared { ledger, rules } = &*self.0;
+        let Shared { ledger, rules, .. } = &*self.0;
         let (unlimited, sequence) = ledger.peek(|state| {
             let namespace = &review.request.namespace;
             let unlimited = decide::is_unlimited(state, namespace, &rules.policy);
@@ -279,7 +300,11 @@ impl Hook {
         if unlimited {
             ledger.wait_durable(sequence).await?;
             let outcome = Ok(Admitted::default());
-            return Ok(Decided { outcome, sequence });
+            return Ok(Decided {
+                outcome,
+                sequence,
+                hold: None,
+            });
         }
         let actor = actor.clone();
         let denials = ledger.denials().cloned();
@@ -295,7 +320,15 @@ impl Hook {
                 denials.note(&actor, &review.request, refusal, desk.state().head());
             }
             let sequence = desk.record(&actor, events.unwrap_or_default());
-            Some(Decided { outcome, sequence })
+            let is_held = outcome.is_ok() && review.holds;
+            let hold = is_held
+                .then(|| held(desk.state(), &review.request))
+                .flatten();
+            Some(Decided {
+                outcome,
+                sequence,
+                hold,
+            })
         };
         ledger.decide(decision).await?.ok_or(Failure::Late)
     }
@@ -322,6 +355,19 @@ async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
     Ok(match too_large {
         None => (whole, true),
         Some(skeleton) => (skeleton.into_json(), false),
+    })
+}
+
+/// What is held for the creation of an object. No other request relies on it, since each creation has a uid of its own.
+fn held(state: &LedgerState, request: &Filed) -> Option<Hold> {
+    if request.basis != Basis::Create {
+        return None;
+    }
+    let entry = state.pending_entry(&request.namespace, &request.uid)?;
+    Some(Hold {
+        namespace: request.namespace.clone(),
+        uid: request.uid.clone(),
+        entry,
     })
 }
 

@@ -164,6 +164,8 @@ pub const RULES: &[Rule] = &[
     rule("POST", "/v1/events", &[Ingest], Scope::Everywhere),
     // A review names its namespace in the body, and one API server sends those of all namespaces.
     rule("POST", "/admit", &[Reserve], Scope::Everywhere),
+    // It can give back what `/admit` has reserved, and nothing else.
+    rule("POST", "/audit", &[Reserve], Scope::Everywhere),
     // The Kubernetes-style API.
     rule("GET", "/version", &[], Scope::None),
     rule("GET", "/api", &[], Scope::None),

@@ -99,6 +99,22 @@ labels! {
         Outdated = "outdated",
     }
 
+    /// What became of an audit event of the API server.
+    AuditEvent "outcome" {
+        /// The request failed, and what was held for its object was given back.
+        Released = "released",
+        /// The request failed, but what was held had ended already, as when the event comes again.
+        Ended = "ended",
+        /// The request did not fail, or it is not certain that it did.
+        Kept = "kept",
+        /// What it says was not sealed by this daemon since its start.
+        Foreign = "foreign",
+        /// It says nothing of a reservation.
+        Unconcerned = "unconcerned",
+        /// It cannot be read.
+        Unreadable = "unreadable",
+    }
+
     /// What became of asking publishers for a relist.
     RelistAsked "outcome" {
         /// Somebody listens.

@@ -6,8 +6,8 @@ use ::metrics::{counter, gauge, histogram};
 
 use super::{
     labels::{
-        AuthRefusal, Correction, CorrectionCause, Label, Limit, Listener, Outcome, Part, Rejection,
-        RelistAsked, Relisted, Source, Standing,
+        AuditEvent, AuthRefusal, Correction, CorrectionCause, Label, Limit, Listener, Outcome,
+        Part, Rejection, RelistAsked, Relisted, Source, Standing,
     },
     table,
 };
@@ -40,6 +40,16 @@ pub fn oldest_reservation_age(age: Duration) {
 /// Counts reservations that ended.
 pub fn reservation_outcomes(outcome: Outcome, count: u64) {
     counter!(table::RESERVATION_OUTCOMES.name, &[pair(outcome)]).increment(count);
+}
+
+/// Counts audit events of API servers.
+pub fn audit_events(became: AuditEvent, count: usize) {
+    counter!(table::AUDIT_EVENTS.name, &[pair(became)]).increment(count as u64);
+}
+
+/// Counts a creation that the API server's own quota plugin refused.
+pub fn plugin_denied() {
+    counter!(table::PLUGIN_DENIALS.name).increment(1);
 }
 
 /// The sequence of the last durable entry.

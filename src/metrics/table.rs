@@ -1,8 +1,8 @@
 //! Every metric: its name, kind, labels and help. `docs/metrics.md` is made from this table.
 
 use super::labels::{
-    AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener, Operation, Outcome,
-    Part, Rejection, RelistAsked, Relisted, Source, Standing,
+    AuditEvent, AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener,
+    Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
 };
 use crate::reason::Reason;
 
@@ -90,6 +90,10 @@ table! {
         "Age of the oldest pending reservation; 0 if there is none."
     RESERVATION_OUTCOMES Counter "quota_ledger_reservation_outcomes_total" [closed::<Outcome>()]
         "Reservations that ended; many expired ones mean that objects are not created or not seen."
+    AUDIT_EVENTS Counter "quota_ledger_audit_events_total" [closed::<AuditEvent>()]
+        "Audit events of API servers, by what became of them."
+    PLUGIN_DENIALS Counter "quota_ledger_plugin_denials_total" []
+        "Creations that were admitted here and refused by the API server's own quota plugin, by its audit events."
     LEDGER_LAST_SEQUENCE Gauge "quota_ledger_ledger_last_sequence" []
         "Sequence of the last durable entry."
     LEDGER_BYTES Gauge "quota_ledger_ledger_bytes" [closed::<Part>()]

@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::{
     harness::recorded,
-    support::quotad::Quotad,
-    tls::{client, connect, make_certificates, review},
+    support::quotad::{Quotad, REQUEST, agent},
+    tls::{client, connect, make_certificates, post, review},
 };
 
 fn put(address: &str, path: &str, body: &str) -> String {
@@ -31,6 +31,13 @@ fn send(method: &str, address: &str, path: &str, body: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+fn get(daemon: &Quotad, path: &str) -> (u16, String) {
+    let agent = agent(REQUEST);
+    let mut answer = agent.get(format!("{}{path}", daemon.admin)).call().unwrap();
+    let text = answer.body_mut().read_to_string().unwrap();
+    (answer.status().as_u16(), text)
 }
 
 #[tokio::test]
@@ -59,6 +66,26 @@ async fn a_daemon_serves_its_webhook() {
         .await
         .unwrap();
     assert_eq!(denied["response"]["status"]["code"], 403, "{denied}");
+
+    // What the API server's own quota plugin refuses is free again, and told of.
+    let hold = &admitted["response"]["auditAnnotations"]["hold"];
+    let message = "deployments.apps \"web\" is forbidden: exceeded quota: q, requested: pods=1, \
+        used: pods=4, limited: pods=4";
+    let failed = json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "items": [{
+        "stage": "ResponseComplete", "verb": "create", "objectRef": {"namespace": "team-a"},
+        "responseStatus": {"code": 403, "message": message},
+        "annotations": {"admission.quota-ledger.local/hold": hold}
+    }]});
+    let (status, answer) = post(&mut stream, "/audit", &failed).await.unwrap();
+    assert_eq!((status.as_u16(), &answer["released"]), (200, &json!(1)));
+    let (status, readiness) = get(&daemon, "/readyz");
+    assert!(
+        status == 200 && readiness.contains("quota plugin has refused 1 creations"),
+        "{readiness}"
+    );
+    let (_, metrics) = get(&daemon, "/metrics");
+    assert!(metrics.contains("quota_ledger_plugin_denials_total 1"));
+    assert!(metrics.contains("quota_ledger_audit_events_total{outcome=\"released\"} 1"));
 
     kill_process(daemon.pid(), Signal::TERM).unwrap();
     drop(stream);

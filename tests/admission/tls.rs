@@ -126,9 +126,11 @@ pub(crate) async fn connect(
         .await
 }
 
-fn head(length: usize) -> String {
+const ADMIT: &str = "/admit?timeout=10s";
+
+fn head(path: &str, length: usize) -> String {
     format!(
-        "POST /admit?timeout=10s HTTP/1.1\r\nHost: quotad.ns.svc\r\nUser-Agent: kube-apiserver-admission\r\n\
+        "POST {path} HTTP/1.1\r\nHost: quotad.ns.svc\r\nUser-Agent: kube-apiserver-admission\r\n\
          Content-Length: {length}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n\
          Accept-Encoding: gzip\r\n\r\n"
     )
@@ -138,8 +140,17 @@ pub(crate) async fn review(
     stream: &mut TlsStream<TcpStream>,
     review: &Value,
 ) -> std::io::Result<(StatusCode, Value)> {
-    let body = review.to_string();
-    stream.write_all(head(body.len()).as_bytes()).await?;
+    post(stream, ADMIT, review).await
+}
+
+pub(crate) async fn post(
+    stream: &mut TlsStream<TcpStream>,
+    path: &str,
+    body: &Value,
+) -> std::io::Result<(StatusCode, Value)> {
+    let body = body.to_string();
+    let head = head(path, body.len());
+    stream.write_all(head.as_bytes()).await?;
     stream.write_all(body.as_bytes()).await?;
     let mut received = Vec::new();
     while !received.ends_with(b"\r\n\r\n") {
@@ -265,7 +276,10 @@ async fn a_connection_that_is_cut_leaves_nothing_half_done() {
 
     // In the middle of the body: there was no review.
     let mut stream = connect(served.address, &client).await.unwrap();
-    stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+    stream
+        .write_all(head(ADMIT, body.len()).as_bytes())
+        .await
+        .unwrap();
     stream
         .write_all(&body.as_bytes()[..body.len() / 2])
         .await
@@ -277,7 +291,10 @@ async fn a_connection_that_is_cut_leaves_nothing_half_done() {
     // After it: the decision may stand, and the next call finds it.
     for _ in 0..20 {
         let mut stream = connect(served.address, &client).await.unwrap();
-        stream.write_all(head(body.len()).as_bytes()).await.unwrap();
+        stream
+            .write_all(head(ADMIT, body.len()).as_bytes())
+            .await
+            .unwrap();
         stream.write_all(body.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
         drop(stream);
@@ -300,7 +317,7 @@ async fn a_connection_that_is_cut_leaves_nothing_half_done() {
     );
     // No API server can send as much.
     stream
-        .write_all(head(ANSWERED_BYTES_MAX + 1).as_bytes())
+        .write_all(head(ADMIT, ANSWERED_BYTES_MAX + 1).as_bytes())
         .await
         .unwrap();
     let mut received = [0; 12];

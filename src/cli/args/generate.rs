@@ -10,6 +10,8 @@ use quota_semantics::object::GroupResource;
 pub(crate) enum Generate {
     /// Print a ValidatingWebhookConfiguration that has a kube-apiserver ask the daemon.
     Webhook(Webhook),
+    /// Print a policy and a kubeconfig that have a kube-apiserver tell the daemon which creations failed.
+    Audit(Audit),
     /// Print what quota-bridge may do in the cluster: a service account and its roles.
     Bridge(Bridge),
     /// Make a CA, and certificates of it for the webhook and for the API server that calls it, for a first try.
@@ -47,6 +49,45 @@ pub(crate) struct Webhook {
     /// How long the API server waits for an answer.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=30))]
     pub(crate) timeout_seconds: u8,
+}
+
+/// How the API server finds the daemon, and what it tells.
+#[derive(Args, Debug)]
+pub(crate) struct Audit {
+    /// Where admission.listen can be reached from the API server's host, which knows no names of Services, as
+    /// https://HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: String,
+    /// The name that the daemon's certificate bears, if it is not the host of the URL.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) server_name: Option<String>,
+    /// The CA of the daemon's certificate, as PEM; without it, the API server's own trust holds.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca_bundle: Option<PathBuf>,
+    /// Where the certificate that the API server shows is on its host.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    pub(crate) client_cert: Option<PathBuf>,
+    /// Where its key is on that host.
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    pub(crate) client_key: Option<PathBuf>,
+    /// Other kinds whose number quotas limit (count/…), as configmaps or deployments.apps.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) count: Vec<GroupResource>,
+    /// Workloads that are charged for their pods, as in admission.charge.
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub(crate) charge: Vec<GroupResource>,
+    /// Print one of the two.
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<AuditPart>,
+}
+
+/// One of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuditPart {
+    /// Which requests are told of.
+    Policy,
+    /// Where they are sent to.
+    Kubeconfig,
 }
 
 /// What an API server does when a webhook does not answer.

@@ -1,5 +1,6 @@
 //! `generate`: what an installation needs besides the daemon.
 
+mod audit;
 mod bridge;
 mod certs;
 mod webhook;
@@ -13,6 +14,7 @@ use super::{args::Generate, failure::Outcome, output::Output};
 pub(crate) fn run(command: &Generate, output: &Output) -> Outcome {
     match command {
         Generate::Webhook(wanted) => webhook::run(wanted, output),
+        Generate::Audit(wanted) => audit::run(wanted, output),
         Generate::Bridge(wanted) => bridge::run(wanted, output),
         Generate::Certs(wanted) => certs::run(wanted, output),
     }

@@ -196,3 +196,34 @@ fn the_bridge_may_see_what_is_counted_and_nothing_else() {
     let rules = some[5]["rules"].to_string();
     assert!(!rules.contains("pods"), "{rules}");
 }
+
+#[test]
+fn the_api_server_tells_of_creations_of_what_counts() {
+    let audit = |line: &str| match generate(line) {
+        Generate::Audit(wanted) => wanted,
+        other => panic!("{other:?}"),
+    };
+    let wanted = audit(
+        "audit --url https://10.96.0.20:8443/ --server-name quotad.quota-system.svc \
+         --client-cert /etc/k/c.crt --client-key /etc/k/c.key --count configmaps,pods --charge deployments.apps",
+    );
+    let policy = audit::policy(&wanted);
+    assert_eq!(policy["rules"][0]["level"], "Metadata");
+    assert_eq!(policy["rules"][0]["verbs"], json!(["create"]));
+    assert_eq!(
+        policy["rules"][0]["resources"],
+        json!([
+            {"group": "", "resources": ["pods", "services", "persistentvolumeclaims", "configmaps"]},
+            {"group": "apps", "resources": ["deployments"]},
+            {"group": "resource.k8s.io", "resources": ["resourceclaims"]},
+        ])
+    );
+    assert_eq!(policy["rules"][1], json!({"level": "None"}));
+    let config = audit::kubeconfig(&wanted).unwrap();
+    let cluster = &config["clusters"][0]["cluster"];
+    assert_eq!(cluster["server"], "https://10.96.0.20:8443/audit");
+    assert_eq!(cluster["tls-server-name"], "quotad.quota-system.svc");
+    assert_eq!(config["users"][0]["user"]["client-key"], "/etc/k/c.key");
+    let plain = audit("audit --url http://h");
+    assert_eq!(audit::kubeconfig(&plain).unwrap_err().exit, Exit::Usage);
+}

@@ -100,7 +100,7 @@ fn place(wanted: &Webhook) -> Outcome<(Value, Option<&str>)> {
     Ok((json!({ "service": service }), Some(namespace)))
 }
 
-fn bundle(file: &Path) -> Outcome<String> {
+pub(super) fn bundle(file: &Path) -> Outcome<String> {
     let about = |failure: Failure| failure.about(file.display());
     let pem = fs::read(file).map_err(|error| about(error.into()))?;
     let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();

@@ -2,7 +2,7 @@
 
 use super::{Policy, Refusal};
 use crate::{
-    event::Event,
+    event::{Event, Sequence},
     state::{End, ReservationView, State},
 };
 use planted::Bug;
@@ -117,4 +117,16 @@ pub fn release(state: &State, namespace: &str, uid: &Uid) -> Result<Vec<Event>, 
         uid: uid.clone(),
         namespace: known.reservation.namespace.clone(),
     }])
+}
+
+/// The object will not be created after all: gives back what this entry reserved for it. None: that has ended, or
+/// another reservation has taken its place, or the object was seen.
+#[must_use]
+pub fn fail(state: &State, namespace: &Name, uid: &Uid, entry: Sequence) -> Option<Event> {
+    let is_held = state.pending_entry(namespace, uid) == Some(entry);
+    let is_seen = state.footprint_in(namespace, uid).is_some();
+    (is_held && !is_seen).then(|| Event::ReservationReleased {
+        uid: uid.clone(),
+        namespace: namespace.clone(),
+    })
 }

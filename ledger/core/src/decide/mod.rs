@@ -20,7 +20,7 @@ mod watermark;
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
 pub use due::due;
-pub use lifecycle::{commit, extend, release};
+pub use lifecycle::{commit, extend, fail, release};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };

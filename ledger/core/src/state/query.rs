@@ -246,6 +246,13 @@ impl State {
         self.reservations.find(uid).map(|(_, tracked)| tracked)
     }
 
+    /// The entry that granted the pending reservation for an object of this namespace.
+    #[must_use]
+    pub fn pending_entry(&self, namespace: &str, uid: &Uid) -> Option<Sequence> {
+        let (_, tracked) = self.reservations.find_pending(uid)?;
+        (*tracked.reservation.namespace == *namespace).then_some(tracked.entry)
+    }
+
     /// The pending reservation for an object.
     pub(crate) fn pending_of(&self, uid: &Uid) -> Option<&Arc<Reservation>> {
         let (_, tracked) = self.reservations.find_pending(uid)?;

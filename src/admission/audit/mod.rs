@@ -1,0 +1,175 @@
+//! The API server's audit webhook: `POST /audit` takes `audit.k8s.io/v1` EventLists.
+//!
+//! An answer to a creation bears a sealed annotation that says which reservation it made. It comes back in the audit
+//! event of the request, together with how the request ended: if it failed, the object will never be there, and what is
+//! held for it is given back at once instead of when its time is over.
+//!
+//! Nothing is given back unless it is certain. Only creations have a uid of their own, so that no other request relies on
+//! the same reservation; of a request that failed on the server's side, or timed out, the object may be stored all the
+//! same.
+
+mod plugin;
+mod seal;
+mod wire;
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Json,
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+};
+use http_body_util::{BodyExt as _, Limited};
+use quota_core::{decide, event::Actor};
+use quota_semantics::Name;
+use quota_service::health::Health;
+use serde::Serialize;
+
+pub(super) use plugin::Plugin;
+pub(super) use seal::{Hold, Seal};
+
+use self::wire::Event;
+use super::{BODY_BYTES_MAX, Failure, Hook, USER_BYTES_MAX, actor, is_json};
+use crate::{
+    metrics::{self, AuditEvent},
+    server::problem,
+    throttle::{Throttle, cut, shortened},
+    writer::{Sitting, Unavailable, now},
+};
+
+/// Where audit events are posted to.
+pub const ROUTE: &str = "/audit";
+
+/// The key of the annotation, behind the webhook's name.
+pub(super) const ANNOTATION: &str = "hold";
+
+/// Lists of events that were not taken in and are logged in a second.
+static REFUSED: Throttle = Throttle::new(10);
+
+/// What became of events.
+#[derive(Debug, Default, Serialize)]
+struct Answer {
+    /// Events that were sent.
+    events: usize,
+    /// Reservations that were given back.
+    released: usize,
+}
+
+/// A reservation whose object will not be.
+struct Failed {
+    hold: Hold,
+    actor: Arc<Actor>,
+}
+
+pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Response {
+    let answered = hook.take_in(request).await;
+    match answered {
+        Ok(answer) => Json(answer).into_response(),
+        Err(failure) => {
+            let (reason, detail) = failure.problem();
+            if let Some(held_back) = REFUSED.pass(Instant::now()) {
+                let (reason, detail) = (reason.as_str(), shortened(&detail));
+                tracing::warn!(reason, detail, held_back, "audit events were not taken in");
+            }
+            problem(reason, shortened(&detail))
+        }
+    }
+}
+
+impl Hook {
+    async fn take_in(&self, request: Request) -> Result<Answer, Failure> {
+        let (parts, body) = request.into_parts();
+        if !is_json(&parts.headers) {
+            return Err(Failure::NotJson);
+        }
+        let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| Failure::Malformed(error.to_string()))?;
+        let body = body.to_bytes();
+        let items = wire::items(&body).map_err(Failure::Malformed)?;
+        let caller = actor(&parts, "")?;
+        let mut failed = Vec::new();
+        for item in &items {
+            match self.failed_with(item.get(), &caller) {
+                Ok(one) => failed.push(one),
+                Err(why) => metrics::audit_events(why, 1),
+            }
+        }
+        let released = self.release(failed).await?;
+        Ok(Answer {
+            events: items.len(),
+            released,
+        })
+    }
+
+    /// The reservation that a request failed with; or what else became of its event.
+    fn failed_with(&self, text: &str, caller: &Actor) -> Result<Failed, AuditEvent> {
+        let event: Event<'_> = serde_json::from_str(text).map_err(|_| AuditEvent::Unreadable)?;
+        let sealed = event.annotations_named(ANNOTATION);
+        let mut is_ours = false;
+        let holds = sealed.filter_map(|text| {
+            is_ours = true;
+            self.0.seal.open(text)
+        });
+        let hold = holds.last();
+        let Some(hold) = hold else {
+            return Err(match is_ours {
+                true => AuditEvent::Foreign,
+                false => AuditEvent::Unconcerned,
+            });
+        };
+        if event.namespace() != &*hold.namespace || !event.is_over() {
+            return Err(AuditEvent::Foreign);
+        }
+        if event.is_refused_by_plugin() {
+            self.0.plugin.denied(now(), &hold.namespace);
+        }
+        if !event.has_certainly_failed() {
+            return Err(AuditEvent::Kept);
+        }
+        let user = Name::from(cut(event.user(), USER_BYTES_MAX));
+        let reason = format!("the API server answered {}", event.code());
+        let actor = Actor {
+            user: Some(user).filter(|user| !user.is_empty()),
+            reason: Some(reason.into()),
+            ..caller.clone()
+        };
+        Ok(Failed {
+            hold,
+            actor: Arc::new(actor),
+        })
+    }
+
+    /// Whether the API server's own quota plugin refuses what was admitted here.
+    #[must_use]
+    pub fn plugin_health(&self) -> Health {
+        self.0.plugin.health(now())
+    }
+
+    /// Gives back what is held for these. Answers how many of them were held still.
+    async fn release(&self, failed: Vec<Failed>) -> Result<usize, Unavailable> {
+        if failed.is_empty() {
+            return Ok(0);
+        }
+        let all = failed.len();
+        let decision = move |sitting: &mut Sitting<'_>| {
+            let desk = &mut sitting.desk;
+            let mut released = 0;
+            for Failed { hold, actor } in &failed {
+                let Hold {
+                    namespace,
+                    uid,
+                    entry,
+                } = hold;
+                if let Some(event) = decide::fail(desk.state(), namespace, uid, *entry) {
+                    desk.record(actor, [event]);
+                    released += 1;
+                }
+            }
+            released
+        };
+        let released = self.0.ledger.decide(decision).await?;
+        metrics::audit_events(AuditEvent::Released, released);
+        metrics::audit_events(AuditEvent::Ended, all - released);
+        Ok(released)
+    }
+}

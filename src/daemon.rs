@@ -28,6 +28,7 @@ use crate::{
     server::{Bound, Options, Routes, descriptors, tls::Tls},
     shutdown::{self, Signals},
     space::Lookout,
+    ui,
     upkeep::{Quotas, Upkeep},
     writer::Ledger,
 };
@@ -83,7 +84,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     readiness.ask("quota-plugin", move || neighbour.plugin_health());
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
     let express = api::Express::new(app.clone(), authenticator.clone());
-    let router = auth::guarded(routes(app, hook.clone(), kube), authenticator);
+    let router = auth::guarded(routes(app, hook.clone(), kube), authenticator).merge(ui::router());
     let routes = Routes::from(router).with_express(Arc::new(express));
     let served = tokio::spawn(api.serve(routes, options(&config), tls, stop.clone()));
     let reviewed = review(&config, hook, &signals)?;

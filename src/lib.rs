@@ -22,6 +22,7 @@ pub mod run;
 pub mod server;
 pub mod space;
 mod throttle;
+mod ui;
 pub mod upkeep;
 pub mod writer;
 mod yaml;

@@ -10,6 +10,7 @@ use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
+use crate::yaml::Object;
 
 const JSON: &str = "application/json";
 
@@ -26,6 +27,13 @@ const YAML: [&str; 3] = ["application/yaml", "text/yaml", "application/x-yaml"];
 /// A body of JSON text, not read yet; empty if there is none.
 #[derive(Clone, Debug)]
 pub(super) struct JsonText(Bytes);
+
+/// A body of JSON text, or of YAML text if its type says so.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectText {
+    text: JsonText,
+    yaml: bool,
+}
 
 /// The text of a manifest, in JSON or YAML.
 #[derive(Clone, Debug)]
@@ -44,6 +52,47 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
         let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
         Ok(Self(bytes))
     }
+}
+
+impl<S: Send + Sync> FromRequest<S> for ObjectText {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let yaml = YAML.contains(&&*media_type(request.headers()));
+        match yaml {
+            true => refuse_foreign_pages(request.headers())?,
+            false => must_be_json(request.headers())?,
+        }
+        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        let text = JsonText(bytes);
+        Ok(Self { text, yaml })
+    }
+}
+
+impl ObjectText {
+    /// The text in JSON.
+    ///
+    /// # Errors
+    /// `Malformed` if it is not YAML.
+    pub(super) fn into_json(self) -> Result<JsonText, Problem> {
+        match self.yaml {
+            true => Ok(JsonText(from_yaml(&self.text.0)?)),
+            false => Ok(self.text),
+        }
+    }
+}
+
+/// The same in JSON.
+///
+/// # Errors
+/// `Malformed` if it is not YAML.
+pub(super) fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
+    let unread = |error: &dyn std::fmt::Display| {
+        Problem::new(Reason::Malformed, format!("cannot read the YAML: {error}"))
+    };
+    let text = std::str::from_utf8(text).map_err(|error| unread(&error))?;
+    let Object(value) = serde_saphyr::from_str(text).map_err(|error| unread(&error))?;
+    Ok(value.to_string().into())
 }
 
 impl<S: Send + Sync> FromRequest<S> for ManifestText {

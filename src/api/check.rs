@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::{
     App, answer,
-    body::JsonText,
+    body::ObjectText,
     measure::{Operation, measured},
     page::Target,
     problem::Problem,
@@ -41,11 +41,12 @@ struct Verdict<'a> {
 pub(super) async fn check(
     State(app): State<App>,
     Target(namespace): Target<String>,
-    text: JsonText,
+    text: ObjectText,
 ) -> Response {
     let checked = measured(Operation::Check, async {
         // An object that is only thought of has no uid.
         let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
+        let text = text.into_json()?;
         let wish = text.read::<Wish<'_>>()?;
         let request = wish.request(&app, &namespace, writer::now(), Some(fresh))?;
         let question = app.ledger.read(|state| {

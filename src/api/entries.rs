@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     App, answer,
-    history::walk,
+    history::{walk, walk_back},
     page::{self, Page, PageQuery, Params, token},
     problem::Problem,
 };
@@ -18,12 +18,23 @@ pub(super) struct EntriesQuery {
     from: Option<Sequence>,
     limit: Option<usize>,
     namespace: Option<String>,
+    #[serde(default)]
+    order: Order,
     #[serde(rename = "continue")]
     after: Option<String>,
 }
 
-/// `GET /v1/entries`: in order, from `from` on. A page may be shorter than asked for, and even empty, while there is
-/// more.
+/// In which order entries are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    #[default]
+    Asc,
+    Desc,
+}
+
+/// `GET /v1/entries`: in order, from `from` on; with `order=desc` the newest first, from `from` back. A page
+/// may be shorter than asked for, and even empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
     Params(query): Params<EntriesQuery>,
@@ -35,15 +46,20 @@ pub(super) async fn list(
         .filter(|token| !token.is_empty())
         .map(page::read_token)
         .transpose()?;
-    let from = token_from
-        .or(query.from)
-        .unwrap_or_else(|| app.reader.first_sequence());
+    let from = token_from.or(query.from);
     let head = app.ledger.read(quota_core::state::State::head).await?;
-    let uids = Namespaced::new(query.namespace);
-    let walked = walk(&app, from, limit, move |entry| {
-        uids.keeps(&entry).then_some(entry)
-    })
-    .await?;
+    let wanted = Namespaced::new(query.namespace);
+    let pick = move |entry| wanted.keeps(&entry).then_some(entry);
+    let walked = match query.order {
+        Order::Asc => {
+            let from = from.unwrap_or_else(|| app.reader.first_sequence());
+            walk(&app, from, limit, pick).await?
+        }
+        Order::Desc => {
+            let from = from.unwrap_or(head.sequence).min(head.sequence);
+            walk_back(&app, from, limit, pick).await?
+        }
+    };
     let next = walked.next.map(|next| token(&next)).transpose()?;
     Ok(answer::ok(&Page {
         items: walked.found,

@@ -13,6 +13,9 @@ use super::{App, problem::Problem};
 /// Entries that one request reads at most; what it looks for may be further on.
 pub(super) const SCANNED_MAX: usize = 20_000;
 
+/// Entries that are read at a time on the way back.
+const WINDOW: Sequence = 512;
+
 /// What a walk over entries came to.
 pub(super) struct Walk<T> {
     pub(super) found: Vec<T>,
@@ -60,6 +63,62 @@ fn scan<T>(
         }
     }
     Ok(Walk { found, next: None })
+}
+
+/// Walks over entries back from `from` on, the newest first.
+pub(super) async fn walk_back<T: Send + 'static>(
+    app: &App,
+    from: Sequence,
+    limit: usize,
+    pick: impl FnMut(Entry) -> Option<T> + Send + 'static,
+) -> Result<Walk<T>, Problem> {
+    let permit = app.history_permit().await?;
+    let reader = app.reader.clone();
+    let walked = tokio::task::spawn_blocking(move || {
+        let _permit = permit;
+        scan_back(&reader, from, limit, pick)
+    });
+    walked.await.map_err(|error| Problem::internal(&error))?
+}
+
+/// The journal is read forwards only: window by window, each from its beginning.
+fn scan_back<T>(
+    reader: &Arc<dyn Reader>,
+    from: Sequence,
+    limit: usize,
+    mut pick: impl FnMut(Entry) -> Option<T>,
+) -> Result<Walk<T>, Problem> {
+    let first = reader.first_sequence().max(1);
+    let mut found = Vec::new();
+    let mut scanned = 0;
+    let mut end = from;
+    while end >= first {
+        let begin = end.saturating_sub(WINDOW - 1).max(first);
+        for entry in window(reader, begin, end)?.into_iter().rev() {
+            if found.len() == limit || scanned == SCANNED_MAX {
+                let next = Some(entry.sequence);
+                return Ok(Walk { found, next });
+            }
+            scanned += 1;
+            found.extend(pick(entry));
+        }
+        end = begin - 1;
+    }
+    Ok(Walk { found, next: None })
+}
+
+/// The entries from one to another, as far as there are any.
+fn window(reader: &Arc<dyn Reader>, begin: Sequence, end: Sequence) -> Result<Vec<Entry>, Problem> {
+    let mut entries = Vec::new();
+    for batch in reader.read(begin) {
+        let batch = batch?;
+        if batch.batch.first_sequence > end {
+            break;
+        }
+        entries.extend(decode(&batch)?);
+    }
+    entries.retain(|entry| (begin..=end).contains(&entry.sequence));
+    Ok(entries)
 }
 
 /// The entries of a stored batch.

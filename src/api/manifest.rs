@@ -1,6 +1,5 @@
 //! Reading ResourceQuota manifests, in JSON or YAML.
 
-use bytes::Bytes;
 use quota_semantics::{
     quantity::{Quantity, exact_numbers},
     quota::Manifest,
@@ -8,10 +7,9 @@ use quota_semantics::{
 use serde_json::Value;
 
 use super::{
-    body::ManifestText,
+    body::{ManifestText, from_yaml},
     problem::{Cause, Problem, Reason},
 };
-use crate::yaml::Object;
 
 /// A manifest, and what it says that nobody understands.
 pub(super) struct Read {
@@ -43,12 +41,6 @@ pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
 fn malformed(error: &dyn std::fmt::Display) -> Problem {
     let detail = format!("cannot read the manifest: {error}");
     Problem::new(Reason::Malformed, detail)
-}
-
-fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
-    let text = std::str::from_utf8(text).map_err(|error| malformed(&error))?;
-    let Object(value) = serde_saphyr::from_str(text).map_err(|error| malformed(&error))?;
-    Ok(value.to_string().into())
 }
 
 /// Limits that are no quantities.

@@ -22,6 +22,7 @@ mod lifecycle;
 mod manifest;
 mod measure;
 mod objects;
+mod overview;
 mod page;
 mod past;
 mod precondition;
@@ -30,6 +31,7 @@ mod quotas;
 mod relist;
 pub mod render;
 mod reservations;
+mod status;
 mod usage;
 mod watch;
 mod wish;
@@ -218,7 +220,10 @@ impl Deref for App {
 }
 
 /// Where things are.
-const PATHS: [&str; 22] = [
+const PATHS: [&str; 25] = [
+    "/v1/status",
+    "/v1/usage",
+    "/v1/usage/history",
     "/v1/quotas",
     "/v1/namespaces/{namespace}/quotas",
     "/v1/namespaces/{namespace}/quotas/{name}",
@@ -247,7 +252,7 @@ const PATHS: [&str; 22] = [
 struct Index {
     name: &'static str,
     version: &'static str,
-    paths: [&'static str; 22],
+    paths: [&'static str; 25],
 }
 
 async fn index() -> Json<Index> {
@@ -263,6 +268,9 @@ async fn index() -> Json<Index> {
 pub fn router(app: App) -> Router {
     Router::new()
         .route("/", get(index))
+        .route("/v1/status", get(status::status))
+        .route("/v1/usage", get(overview::list))
+        .route("/v1/usage/history", get(overview::trend))
         .route("/v1/quotas", get(quotas::list_all))
         .route("/v1/namespaces/{namespace}/quotas", get(quotas::list))
         .route(

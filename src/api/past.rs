@@ -18,7 +18,7 @@ use crate::{config::Period, history::POINTS_MAX, writer};
 const POINTS: i64 = 100;
 
 /// Figures of a series, over all its points.
-const FIGURES_MAX: usize = 200_000;
+pub(super) const FIGURES_MAX: usize = 200_000;
 
 /// The moment that a question is about; none: now.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -61,9 +61,9 @@ pub(super) async fn ask<R>(
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SeriesQuery {
-    from: Timestamp,
-    to: Option<Timestamp>,
-    step: Option<String>,
+    pub(super) from: Timestamp,
+    pub(super) to: Option<Timestamp>,
+    pub(super) step: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -124,7 +124,7 @@ pub(super) async fn series(
 
 impl SeriesQuery {
     /// The points in time, and the step between them as text.
-    fn times(&self, now: Timestamp) -> Result<(Vec<Timestamp>, String), Problem> {
+    pub(super) fn times(&self, now: Timestamp) -> Result<(Vec<Timestamp>, String), Problem> {
         let to = self.to.map_or(now, |to| to.min(now));
         if self.from > to {
             let detail = "from is behind to, or in the future";

@@ -14,13 +14,15 @@ use quota_core::{
     event::{Actor, Sequence},
     state::{self, Head, Promise},
 };
-use quota_semantics::uid::Uid;
+use quota_semantics::{Timestamp, uid::Uid};
+use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
     body::JsonText,
     measure::{Operation, decided, log_denied, measured},
-    page::{Page, PageQuery, Params, Target, token},
+    page::{self, Page, Params, Target, token},
+    past::{self, When},
     problem::{Problem, Reason},
     wish::Wish,
 };
@@ -163,18 +165,32 @@ pub(super) async fn get(
     Ok(show(&app, StatusCode::OK, &promise, head))
 }
 
-/// `GET /v1/namespaces/{namespace}/reservations`: the pending ones, in the order in which they were granted.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PendingQuery {
+    at: Option<Timestamp>,
+    sequence: Option<Sequence>,
+    limit: Option<usize>,
+    #[serde(rename = "continue")]
+    after: Option<String>,
+}
+
+/// `GET /v1/namespaces/{namespace}/reservations`: the pending ones, in the order in which they were granted; of now, or
+/// `?at=TIME`, or `?sequence=N`.
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
-    Params(query): Params<PageQuery>,
+    Params(query): Params<PendingQuery>,
 ) -> Result<Response, Problem> {
-    let limit = query.limit(app.page)?;
-    let after: Sequence = query.after()?.unwrap_or(0);
-    let pending = app
-        .ledger
-        .read(|state| (state.pending(&namespace), state.head()));
-    let (mut pending, head) = pending.await?;
+    let limit = page::limit(query.limit, app.page)?;
+    let after = query.after.as_deref().filter(|token| !token.is_empty());
+    let after: Sequence = after.map(page::read_token).transpose()?.unwrap_or(0);
+    let when = When {
+        at: query.at,
+        sequence: query.sequence,
+    };
+    let pending = |state: &state::State| (state.pending(&namespace), state.head());
+    let ((mut pending, head), lagging) = past::ask(&app, &when, pending).await?;
     // The entry that granted it stays the same, whatever is extended or ends between two pages.
     pending.retain(|view| view.entry > after);
     pending.sort_unstable_by_key(|view| view.entry);
@@ -193,6 +209,6 @@ pub(super) async fn list(
         items,
         next: last,
         as_of: head,
-        lagging: app.lags(),
+        lagging,
     }))
 }

@@ -49,6 +49,9 @@ const fn rule(
 /// The whole table.
 pub const RULES: &[Rule] = &[
     rule("GET", "/", &[], Scope::None),
+    rule("GET", "/v1/status", &[], Scope::None),
+    rule("GET", "/v1/usage", &[Read], Scope::Everywhere),
+    rule("GET", "/v1/usage/history", &[Read], Scope::Everywhere),
     rule("GET", "/v1/quotas", &[Read], Scope::Everywhere),
     rule(
         "GET",

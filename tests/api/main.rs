@@ -8,6 +8,7 @@
 
 mod batches;
 mod drift;
+mod overview;
 mod problems;
 mod quotas;
 mod races;

@@ -1,0 +1,280 @@
+//! The namespaces by how full their quotas are: which to look at first.
+
+use std::{cmp::Reverse, collections::BTreeMap};
+
+use axum::{extract::State, response::Response};
+use quota_core::{
+    event::Sequence,
+    state::{self, Figure, Head},
+};
+use quota_semantics::{Name, Timestamp, quantity::Quantity};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    App, answer,
+    page::{self, Page, Params, token},
+    past::{self, FIGURES_MAX, SeriesQuery, When},
+    problem::{Cause, Problem},
+};
+use crate::writer;
+
+/// Namespaces that are looked at under one hold of the state.
+const NAMESPACES: usize = 256;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct OverviewQuery {
+    /// Only namespaces whose names hold this text.
+    search: Option<String>,
+    at: Option<Timestamp>,
+    sequence: Option<Sequence>,
+    limit: Option<usize>,
+    #[serde(rename = "continue")]
+    after: Option<String>,
+}
+
+/// A namespace, and the limit of it that is taken the most of.
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    namespace: Name,
+    quotas: usize,
+    /// Reservations that are pending.
+    reservations: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fullest: Option<Fullest>,
+}
+
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Fullest {
+    quota: Name,
+    resource: Name,
+    hard: Quantity,
+    used: Quantity,
+    reserved: Quantity,
+    /// Used and reserved as a share of the limit; absent if the limit is 0 and something is taken nevertheless.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+}
+
+/// Where a namespace stands in the list: the fullest first, those without a limit last, equals by name. A share is
+/// not negative, and such floats are in the order of their bits.
+type Place = (Reverse<Option<u64>>, Name);
+
+/// The first namespaces behind a place.
+struct Best {
+    after: Option<Place>,
+    most: usize,
+    found: BTreeMap<Place, Shown>,
+}
+
+impl Best {
+    fn offer(&mut self, state: &state::State, namespace: &Name) {
+        let quotas = state.quota_figures(namespace);
+        let count = quotas.len();
+        let fullest = fullest(
+            quotas
+                .into_iter()
+                .map(|(quota, figures)| (quota.name.clone(), figures)),
+        );
+        let rank = fullest.as_ref().map(|(share, _)| share.to_bits());
+        let place = (Reverse(rank), namespace.clone());
+        let is_full = self.found.len() == self.most;
+        if self.after.as_ref().is_some_and(|after| place <= *after)
+            || (is_full
+                && self
+                    .found
+                    .last_key_value()
+                    .is_none_or(|(last, _)| place > *last))
+        {
+            return;
+        }
+        let shown = Shown {
+            namespace: namespace.clone(),
+            quotas: count,
+            reservations: state.pending_count_in(namespace),
+            fullest: fullest.map(|(_, fullest)| fullest),
+        };
+        self.found.insert(place, shown);
+        if self.found.len() > self.most {
+            self.found.pop_last();
+        }
+    }
+}
+
+/// How much of a limit is taken: infinitely much of none at all.
+fn share(figure: &Figure) -> f64 {
+    let mut taken = figure.reserved.clone();
+    if let Some(used) = &figure.used {
+        taken.add_assign(used);
+    }
+    let (taken, hard) = (taken.to_f64().max(0.0), figure.hard.to_f64());
+    match (hard > 0.0, taken > 0.0) {
+        (true, _) => taken / hard,
+        (false, true) => f64::INFINITY,
+        (false, false) => 0.0,
+    }
+}
+
+/// The limit that is taken the most of, and its share.
+fn fullest(quotas: impl Iterator<Item = (Name, Vec<Figure>)>) -> Option<(f64, Fullest)> {
+    let limits = quotas.flat_map(|(quota, figures)| {
+        let of = move |figure: Figure| (share(&figure), quota.clone(), figure);
+        figures.into_iter().map(of)
+    });
+    // The first of equals, so that the answer does not change by itself.
+    let (share, quota, figure) =
+        limits.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
+    let shown = Fullest {
+        quota,
+        resource: figure.resource,
+        hard: figure.hard,
+        used: figure.used.unwrap_or_default(),
+        reserved: figure.reserved,
+        share: Some(share).filter(|share| share.is_finite()),
+    };
+    Some((share, shown))
+}
+
+/// `GET /v1/usage`: the fullest first; of now, or `?at=TIME`, or `?sequence=N`
+pub(super) async fn list(
+    State(app): State<App>,
+    Params(query): Params<OverviewQuery>,
+) -> Result<Response, Problem> {
+    let limit = page::limit(query.limit, app.page)?;
+    let after = query.after.as_deref().filter(|token| !token.is_empty());
+    let after: Option<(Option<u64>, Name)> = after.map(page::read_token).transpose()?;
+    let mut best = Best {
+        after: after.map(|(rank, name)| (Reverse(rank), name)),
+        most: limit + 1,
+        found: BTreeMap::new(),
+    };
+    let search = query.search.unwrap_or_default();
+    let is_wanted = |name: &Name| name.contains(&*search);
+    let (at, sequence) = (query.at, query.sequence);
+    let (as_of, lagging) = if at.is_none() && sequence.is_none() {
+        of_now(&app, &mut best, is_wanted).await?
+    } else {
+        past::ask(&app, &When { at, sequence }, |state| {
+            let wanted = state.namespaces("").filter(|name| is_wanted(name));
+            wanted.for_each(|name| best.offer(state, name));
+            state.head()
+        })
+        .await?
+    };
+    let more = best.found.len() > limit;
+    let mut found: Vec<(Place, Shown)> = best.found.into_iter().collect();
+    found.truncate(limit);
+    let last = found.last().filter(|_| more);
+    let next = last
+        .map(|((rank, name), _)| token(&(rank.0, name)))
+        .transpose()?;
+    Ok(answer::ok(&Page {
+        items: found.into_iter().map(|(_, shown)| shown).collect(),
+        next,
+        as_of,
+        lagging,
+    }))
+}
+
+/// Looks at all namespaces without holding the state for long.
+async fn of_now(
+    app: &App,
+    best: &mut Best,
+    is_wanted: impl Fn(&Name) -> bool,
+) -> Result<(Head, bool), Problem> {
+    let mut from = Some(Name::from(""));
+    while let Some(after) = from.take() {
+        from = app.ledger.peek(|state| {
+            let mut last = None;
+            let mut seen = 0;
+            for name in state.namespaces(&after).take(NAMESPACES) {
+                seen += 1;
+                last = Some(name.clone());
+                if is_wanted(name) {
+                    best.offer(state, name);
+                }
+            }
+            last.filter(|_| seen == NAMESPACES)
+        });
+        tokio::task::yield_now().await;
+    }
+    // What was looked at is durable when the ledger has come as far.
+    let head = app.ledger.read(state::State::head).await?;
+    Ok((head, app.lags()))
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrendQuery {
+    /// Names with commas between them.
+    namespaces: String,
+    from: Timestamp,
+    to: Option<Timestamp>,
+    step: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Trend<'a> {
+    namespaces: &'a [String],
+    step: String,
+    points: Vec<Point>,
+    as_of: Head,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    lagging: bool,
+}
+
+/// The share of the fullest limit of each namespace, in the order in which they were asked for.
+#[derive(Serialize)]
+struct Point {
+    time: Timestamp,
+    shares: Vec<Option<f64>>,
+}
+
+/// `GET /v1/usage/history?namespaces=A,B&from=TIME&to=TIME&step=DURATION`
+pub(super) async fn trend(
+    State(app): State<App>,
+    Params(query): Params<TrendQuery>,
+) -> Result<Response, Problem> {
+    let names = query.namespaces.split(',').filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(str::to_owned).collect();
+    let series = SeriesQuery {
+        from: query.from,
+        to: query.to,
+        step: query.step,
+    };
+    let (times, step) = series.times(writer::now())?;
+    let wrong = if names.len() > app.page {
+        Some(format!("more than {} names", app.page))
+    } else if names.len().saturating_mul(times.len()) > FIGURES_MAX {
+        Some(format!("more than {FIGURES_MAX} figures in so many points"))
+    } else {
+        None
+    };
+    if let Some(wrong) = wrong {
+        let cause = Cause::invalid("namespaces", &query.namespaces, &wrong);
+        return Err(Problem::invalid(vec![cause]));
+    }
+    let as_of = app.ledger.read(state::State::head).await?;
+    let asked = names.clone();
+    let sampled = app.past.series(times.clone(), move |state| {
+        let share_of = |name: &String| {
+            let quotas = state.quota_figures(name).into_iter();
+            let (share, _) = fullest(quotas.map(|(quota, figures)| (quota.name.clone(), figures)))?;
+            Some(share).filter(|share| share.is_finite())
+        };
+        asked.iter().map(share_of).collect::<Vec<_>>()
+    });
+    let points = times.into_iter().zip(sampled.await?);
+    Ok(answer::ok(&Trend {
+        namespaces: &names,
+        step,
+        points: points
+            .map(|(time, shares)| Point { time, shares })
+            .collect(),
+        as_of,
+        lagging: app.lags(),
+    }))
+}

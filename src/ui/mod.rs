@@ -1,0 +1,118 @@
+//! The page at `/ui`: what is inside the daemon, served as it is.
+//!
+//! The page holds nothing but itself: all that it shows it asks of the API, with the token that its user types. So it
+//! is served to everybody who reaches the listener.
+
+use std::sync::LazyLock;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Path,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use crate::{reason::Reason, server::problem};
+
+/// A file of the page.
+struct Asset {
+    /// Its path below `/ui`; empty: the page itself.
+    path: &'static str,
+    media_type: &'static str,
+    bytes: &'static [u8],
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+macro_rules! assets {
+    ($($path:literal: $media_type:expr => $file:literal,)*) => {
+        &[$(Asset { path: $path, media_type: $media_type, bytes: include_bytes!($file) },)*]
+    };
+}
+
+const ASSETS: &[Asset] = assets! {
+    "": HTML => "page/index.html",
+    "style.css": CSS => "page/style.css",
+    "icon.svg": "image/svg+xml" => "page/icon.svg",
+    "app.js": SCRIPT => "page/app.js",
+    "api.js": SCRIPT => "page/api.js",
+    "entries.js": SCRIPT => "page/entries.js",
+    "explain.js": SCRIPT => "page/explain.js",
+    "history.js": SCRIPT => "page/history.js",
+    "live.js": SCRIPT => "page/live.js",
+    "namespace.js": SCRIPT => "page/namespace.js",
+    "overview.js": SCRIPT => "page/overview.js",
+    "parts.js": SCRIPT => "page/parts.js",
+    "quantity.js": SCRIPT => "page/quantity.js",
+    "route.js": SCRIPT => "page/route.js",
+    "sources.js": SCRIPT => "page/sources.js",
+    "timebar.js": SCRIPT => "page/timebar.js",
+    "why.js": SCRIPT => "page/why.js",
+    "vendor/htm-preact.js": SCRIPT => "vendor/htm-preact.js",
+    "vendor/uplot.js": SCRIPT => "vendor/uplot.js",
+    "vendor/uplot.css": CSS => "vendor/uplot.css",
+};
+
+/// The entity tag of each asset.
+static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
+    let tag = |asset: &Asset| {
+        let hash = blake3::hash(asset.bytes).to_hex();
+        HeaderValue::try_from(format!("\"{}\"", &hash[..32])).expect("a hash is ASCII")
+    };
+    ASSETS.iter().map(tag).collect()
+});
+
+/// Nothing but what comes from here, and nothing that is written into the page itself.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The paths of the page. No path needs a token.
+pub(crate) fn router() -> Router {
+    Router::new()
+        .route("/ui", get(async |headers: HeaderMap| serve("", &headers)))
+        .route("/ui/", get(to_the_page))
+        .route(
+            "/ui/{*path}",
+            get(async |Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers)),
+        )
+}
+
+/// Relative, so that it is right behind a proxy that puts something before the path.
+async fn to_the_page() -> Response {
+    let location = [(header::LOCATION, "../ui")];
+    (StatusCode::PERMANENT_REDIRECT, location).into_response()
+}
+
+fn serve(path: &str, headers: &HeaderMap) -> Response {
+    let found = ASSETS.iter().zip(TAGS.iter());
+    let Some((asset, tag)) = found.into_iter().find(|(asset, _)| asset.path == path) else {
+        return problem(Reason::NotFound, &format!("there is nothing at /ui/{path}"));
+    };
+    let known = headers.get_all(header::IF_NONE_MATCH).iter();
+    let is_known = known
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|value| value.trim().trim_start_matches("W/").as_bytes() == tag.as_bytes());
+    let mut response = match is_known {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => Response::new(Body::from(Bytes::from_static(asset.bytes))),
+    };
+    let fixed = [
+        (header::CONTENT_TYPE, asset.media_type),
+        (header::CACHE_CONTROL, "no-cache"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    let headers = response.headers_mut();
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert(header::ETAG, tag.clone());
+    response
+}

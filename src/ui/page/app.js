@@ -1,0 +1,119 @@
+// The page: its frame, who is asking, and which view is shown.
+
+import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
+import { ask, of, token, useAnswer } from "./api.js";
+import { Entries } from "./entries.js";
+import { useLive } from "./live.js";
+import { Namespace } from "./namespace.js";
+import { Overview } from "./overview.js";
+import { address, moment, useRoute } from "./route.js";
+import { Sources } from "./sources.js";
+import { SPANS, TimeBar } from "./timebar.js";
+import { Why } from "./why.js";
+
+const VIEWS = { overview: Overview, ns: Namespace, why: Why, entries: Entries, sources: Sources };
+const LINKS = [["overview", "Namespaces"], ["entries", "Entries"], ["why", "Would it fit?"], ["sources", "Sources"]];
+
+function Token({ refused, done }) {
+  const submit = (event) => {
+    event.preventDefault();
+    token.set(event.target.elements.token.value.trim());
+    done();
+  };
+  return html`<main id="main" class="token"><h1>Quota Ledger</h1>
+    <form class="card" onSubmit=${submit}>
+      <label>Token <input name="token" type="password" autocomplete="off" required autofocus /></label>
+      ${refused && html`<p class="problem" role="alert">The daemon does not know this token.</p>`}
+      <p><button class="primary">Open</button></p>
+      <p class="quiet">It is kept in this tab only, and sent to this daemon only.</p>
+    </form></main>`;
+}
+
+/** The moment that is asked for, as the entry that it is after: so that all parts of the page show the same. */
+function useMoment(route, readsAll) {
+  const { at, sequence } = route.query;
+  const path = readsAll || route.name !== "ns" ? "v1/usage" : of(route.target, "usage");
+  const query = path === "v1/usage" ? { at, sequence, limit: 1 } : { at, sequence };
+  const asked = at || sequence ? [path, query] : null;
+  const answer = useAnswer(asked, 0);
+  if (!asked) return { moment: {} };
+  if (answer.error) return { error: answer.error };
+  const asOf = answer.data?.asOf;
+  if (!asOf || answer.stale) return { waits: true };
+  return { moment: { sequence: asOf.sequence }, sequence: asOf.sequence, until: at ?? asOf.time };
+}
+
+const MODES = { live: ["live", "told of each entry"], polling: ["polling", "asks every 5 seconds"], off: ["still", "does not follow"] };
+
+function Frame({ context, route, children, forget }) {
+  const { status, live } = context;
+  const { asOf, lagging, caughtUp, diskLow } = status.data;
+  const [mode, meaning] = MODES[live];
+  return html`<a class="skip" href="#main" onClick=${(event) => {
+      event.preventDefault();
+      const main = document.getElementById("main");
+      main.tabIndex = -1;
+      main.focus();
+    }}>Skip to the content</a>
+    <header class="top">
+      <a class="brand" href=${address("overview", "", moment(route.query))}>Quota Ledger</a>
+      <nav aria-label="Views">${LINKS.map(([name, text]) => html`
+        <a href=${address(name, "", moment(route.query))} aria-current=${route.name === name ? "page" : null}>${text}</a>`)}</nav>
+      <p class="standing">
+        ${diskLow && html`<span class="badge bad">disk low</span>`}
+        ${!caughtUp ? html`<span class="badge bad">not caught up</span>` : lagging && html`<span class="badge warn">sources behind</span>`}
+        <span class="mode ${mode}" title=${meaning}>${mode}</span>
+        <span class="number" title=${asOf.time}>#${asOf.sequence}</span>
+        ${token.get() && html`<button type="button" class="link" onClick=${forget}>Forget token</button>`}
+      </p>
+    </header>
+    <${TimeBar} context=${context} spanName=${context.spanName} />
+    ${children}`;
+}
+
+function Page({ again }) {
+  const route = useRoute();
+  const View = VIEWS[route.name] ?? Overview;
+  const [greeted, greet] = useState(null);
+  const readsAll = greeted?.caller.readsAllNamespaces ?? false;
+  const isPast = Boolean(route.query.at || route.query.sequence);
+  const namespace = readsAll ? undefined : route.name === "ns" ? route.target : route.query.namespace;
+  const { version, mode } = useLive(Boolean(greeted) && !isPast, namespace);
+  const status = useAnswer(["v1/status", {}], version);
+  useEffect(() => { if (status.data) greet(status.data); }, [status.data]);
+  const when = useMoment(route, readsAll);
+  useEffect(() => {
+    document.title = [route.target || (LINKS.find(([name]) => name === route.name) ?? LINKS[0])[1], "Quota Ledger"].join(" · ");
+  }, [route.name, route.target]);
+  if (status.error?.status === 401) {
+    return html`<${Token} refused=${token.get() !== ""} done=${again} />`;
+  }
+  if (!greeted) {
+    return html`<main id="main" class="token"><h1>Quota Ledger</h1>
+      <p class=${status.error ? "problem" : "quiet"} role="status">${status.error ? status.error.message : "Loading …"}</p></main>`;
+  }
+  const spanName = route.query.span in SPANS ? route.query.span : "24h";
+  const context = {
+    ask, route, version, spanName, span: SPANS[spanName], live: mode,
+    status: { data: greeted, error: status.data ? undefined : status.error },
+    moment: when.moment, until: when.until, sequence: when.sequence,
+    head: greeted.asOf.sequence, oldest: greeted.oldest?.time,
+    showAt: (time) => { location.hash = address(route.name, route.target, { ...route.query, at: time.toISOString(), sequence: "" }); },
+  };
+  const forget = () => { token.set(""); again(); };
+  return html`<${Frame} context=${context} route=${route} forget=${forget}>
+    ${status.error && html`<p class="problem banner" role="alert">${status.error.message}</p>`}
+    ${when.error ? html`<main id="main"><p class="problem" role="alert">${when.error.message}</p></main>`
+      : when.waits ? html`<main id="main"><p class="quiet" role="status">Going back …</p></main>`
+      : html`<${View} key=${route.name + "/" + route.target} context=${context} />`}
+  <//>`;
+}
+
+function App() {
+  const [attempt, set] = useState(0);
+  return html`<${Page} key=${attempt} again=${() => set(attempt + 1)} />`;
+}
+
+const place = document.getElementById("app");
+place.textContent = "";
+render(html`<${App} />`, place);

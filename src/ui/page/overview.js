@@ -1,0 +1,128 @@
+// The namespaces, the fullest first, and what changed in the last hour.
+
+import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
+import { ask, pages, useAnswer } from "./api.js";
+import { Changes } from "./entries.js";
+import { Amount, Bar, NamespaceLink, Section, State, level } from "./parts.js";
+import { percent, share } from "./quantity.js";
+import { address, moment } from "./route.js";
+
+/** Namespaces that are shown at first, and more of them each time. */
+const STEP = 100;
+/** Namespaces that a trend is drawn for: one question names them all. */
+const TRENDS = 40;
+const HOUR = 3600e3;
+
+/** The share of the fullest limit over the last hour. */
+function Sparkline({ shares }) {
+  const points = shares.map((share, index) => share === null ? null
+    : `${((index / Math.max(1, shares.length - 1)) * 80).toFixed(1)},${(19 - Math.min(1.1, share) * 16).toFixed(1)}`);
+  const known = shares.filter((share) => share !== null);
+  if (!known.length) return null;
+  const label = `last hour: from ${percent(known[0])} to ${percent(known[known.length - 1])}`;
+  return html`<svg class="spark ${level(known[known.length - 1])}" viewBox="0 0 80 20" role="img" aria-label=${label}>
+    <title>${label}</title><polyline points=${points.filter(Boolean).join(" ")} /></svg>`;
+}
+
+/** Trends of namespaces up to a moment, by name. They are asked for anew when other namespaces are shown, and every
+ *  minute. */
+function useTrends(names, until) {
+  const minute = Math.floor(Date.now() / 60e3);
+  const asked = names.slice(0, TRENDS);
+  const to = new Date(until ?? Date.now());
+  const from = new Date(to - HOUR);
+  const key = asked.length ? ["trend", asked.slice().sort().join(","), until ?? minute] : null;
+  const work = (_, { signal }) => ask("v1/usage/history", {
+    query: { namespaces: asked.join(","), from: from.toISOString(), to: until && to.toISOString(), step: "2m" }, signal,
+  });
+  const { data } = useAnswer(key, 0, work);
+  return useMemo(() => {
+    const of = {};
+    data?.namespaces.forEach((name, index) => { of[name] = data.points.map(({ shares }) => shares[index]); });
+    return of;
+  }, [data]);
+}
+
+function Row({ item, trend, route }) {
+  const { namespace, fullest } = item;
+  const taken = fullest && share(fullest);
+  // The last point may be a while ago.
+  const shares = trend && fullest && [...trend, Number.isFinite(taken) ? taken : null];
+  return html`<tr>
+    <th scope="row"><${NamespaceLink} name=${namespace} route=${route} /></th>
+    <td class="of">${fullest ? html`<span class="resource">${fullest.resource}</span> <span class="quiet">${fullest.quota}</span>`
+      : html`<span class="quiet">no limit</span>`}</td>
+    <td class="bars">${fullest && html`<${Bar} figure=${fullest} />`}</td>
+    <td class="right number ${fullest ? "share " + level(taken) : ""}">${fullest && percent(taken)}</td>
+    <td class="right">${fullest && html`<${Amount} of=${fullest.used} resource=${fullest.resource} /> / <${Amount}
+      of=${fullest.hard} resource=${fullest.resource} />`}</td>
+    <td class="right number">${item.reservations || ""}</td>
+    <td>${shares && html`<${Sparkline} shares=${shares} />`}</td>
+  </tr>`;
+}
+
+/** What somebody sees who may not read all namespaces. */
+const ByName = ({ error, route }) => {
+  const open = (event) => {
+    event.preventDefault();
+    location.hash = address("ns", event.target.elements.namespace.value.trim(), moment(route.query));
+  };
+  return html`<p class="quiet">${error.message}. Open a namespace by its name:</p>
+    <form class="inline" onSubmit=${open}><input name="namespace" aria-label="Namespace" required autocapitalize="none" />
+      <button>Open</button></form>`;
+};
+
+export function Overview({ context }) {
+  const { moment: when, version, route, until } = context;
+  const [text, setText] = useState("");
+  const [search, setSearch] = useState("");
+  const [count, setCount] = useState(STEP);
+  const input = useRef(null);
+  useEffect(() => {
+    const timer = setTimeout(() => { setSearch(text.trim()); setCount(STEP); }, 150);
+    return () => clearTimeout(timer);
+  }, [text]);
+  useEffect(() => {
+    const focus = (event) => {
+      if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
+        event.preventDefault();
+        input.current?.focus();
+      }
+    };
+    addEventListener("keydown", focus);
+    return () => removeEventListener("keydown", focus);
+  }, []);
+  const work = (path, { query: { count, ...query }, signal }) => pages(path, { query, signal }, count);
+  const answer = useAnswer(["v1/usage", { search, ...when, count }], version, work);
+  const items = answer.data?.items ?? [];
+  const trends = useTrends(items.map((item) => item.namespace), until);
+  const first = items[0]?.namespace;
+  const open = (event) => {
+    event.preventDefault();
+    if (first) location.hash = address("ns", first, when);
+  };
+  const forbidden = answer.error?.status === 403;
+  const find = html`<form class="inline" role="search" onSubmit=${open}>
+    <input ref=${input} type="search" value=${text} onInput=${(event) => setText(event.target.value)}
+      placeholder="Search ( / )" aria-label="Search namespaces" autocapitalize="none" spellcheck="false" /></form>`;
+  return html`<main id="main"><h1>Namespaces</h1><div class="cards overview">
+    <${Section} title="By fullness" id="fullness" aside=${!forbidden && find}>
+      ${forbidden ? html`<${ByName} error=${answer.error} route=${route} />` : html`
+      <${State} answer=${answer} nothing=${answer.data && !items.length
+          && (search ? `No namespace has “${search}” in its name.` : "The ledger holds nothing yet.")}>
+        <div class="scroll" tabindex="0" role="region" aria-label="Namespaces by fullness">
+        <table class="namespaces"><thead><tr><th scope="col">Namespace</th><th scope="col">Fullest limit</th>
+          <th scope="col"><span class="hidden">Bar</span></th><th scope="col" class="right">Taken</th>
+          <th scope="col" class="right">Used / hard</th><th scope="col" class="right">Pending</th><th scope="col">1 h</th></tr></thead>
+        <tbody>${items.map((item) => html`<${Row} key=${item.namespace} item=${item} trend=${trends[item.namespace]} route=${route} />`)}
+        </tbody></table></div>
+        <p class="foot"><span>${items.length} shown</span>${answer.data?.continue && html`
+          <button type="button" onClick=${() => setCount(count + STEP)}>Show ${STEP} more</button>`}</p>
+      <//>`}
+    <//>
+    ${!forbidden && html`<${Section} title="Last hour" id="changes"
+        aside=${html`<a href=${address("entries", "", moment(route.query))}>all entries</a>`}>
+      <${Changes} context=${context} hours=${1} />
+    <//>`}
+  </div></main>`;
+}

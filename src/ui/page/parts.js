@@ -1,0 +1,121 @@
+// Small parts that several views are made of.
+
+import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { number, percent, share, shown } from "./quantity.js";
+import { address, moment } from "./route.js";
+
+/** Used, reserved and what is left of a limit, as a bar. */
+export function Bar({ figure }) {
+  const hard = number(figure.hard);
+  const whole = Math.max(hard, number(figure.used ?? "0") + number(figure.reserved ?? "0")) || 1;
+  const part = (text) => ({ width: `${Math.max(0, Math.min(100, (number(text ?? "0") / whole) * 100))}%` });
+  const taken = share(figure);
+  const label = `${percent(taken)} of ${figure.resource}: used ${figure.used ?? "0"}, reserved ${figure.reserved ?? "0"}, hard ${figure.hard}`;
+  return html`<span class="bar ${level(taken)}" role="img" aria-label=${label} title=${label}>
+    <span class="used" style=${part(figure.used)}></span><span class="reserved" style=${part(figure.reserved)}></span>
+    ${hard > 0 && whole > hard && html`<span class="limit" style=${{ left: `${(hard / whole) * 100}%` }}></span>`}
+  </span>`;
+}
+
+/** How urgent a share is. */
+export const level = (share) => share > 1 ? "over" : share >= 1 ? "full" : share >= 0.9 ? "high" : "";
+
+/** A quantity, exact in its tip. */
+export const Amount = ({ of, resource }) => html`<span class="number" title=${of}>${shown(of, resource)}</span>`;
+
+/** A moment in the user's time zone, exact in its tip. */
+export function Time({ of, date = true }) {
+  const time = new Date(of);
+  if (Number.isNaN(time.getTime())) return of ?? "–";
+  return html`<time datetime=${of} title=${of}>${date ? local(time) : clock(time)}</time>`;
+}
+
+const two = (number) => String(number).padStart(2, "0");
+export const clock = (time) => `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+export const local = (time) =>
+  `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} ${clock(time)}`;
+
+/** A length of time in its two largest units. */
+export function duration(milliseconds) {
+  const seconds = Math.max(0, Math.round(milliseconds / 1000));
+  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+  const first = units.findIndex(([, length]) => seconds >= length);
+  if (first < 0) return "0s";
+  let left = seconds;
+  return units.slice(first, first + 2).map(([unit, length]) => {
+    const count = Math.floor(left / length);
+    left %= length;
+    return count ? `${count}${unit}` : "";
+  }).filter(Boolean).join(" ");
+}
+
+/** The time of day, every second: for countdowns. */
+export function useClock(running = true) {
+  const [now, set] = useState(Date.now());
+  useEffect(() => {
+    if (!running) return undefined;
+    const timer = setInterval(() => set(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [running]);
+  return now;
+}
+
+/** How long it is until a moment. */
+export const Countdown = ({ until, now }) => {
+  const left = new Date(until) - now;
+  return html`<span class="number" title=${until}>${left > 0 ? duration(left) : "due"}</span>`;
+};
+
+/** What an answer is while it is not there, or not what was hoped for. */
+export function State({ answer, children, nothing }) {
+  if (answer.error) return html`<p class="problem" role="alert">${answer.error.message}</p>`;
+  if (!answer.data) return html`<p class="quiet">Loading …</p>`;
+  if (nothing) return html`<p class="quiet">${nothing}</p>`;
+  return children;
+}
+
+/** A part of a view, with its title. */
+export const Section = ({ title, id, aside, wide, children }) => html`
+  <section class="card ${wide ? "wide" : ""}" aria-labelledby=${id}>
+    <header><h2 id=${id}>${title}</h2>${aside}</header>
+    ${children}
+  </section>`;
+
+/** A table that scrolls by itself on a narrow screen. A column's name begins with > if it is of numbers, and with - if it
+ *  is for those alone who do not see the table. */
+export const Table = ({ label, columns, children }) => html`
+  <div class="scroll" tabindex="0" role="region" aria-label=${label}>
+    <table>
+      <thead><tr>${columns.map((column) => {
+        const [, mark, name] = /^([>-]?)(.*)$/.exec(column);
+        return html`<th scope="col" class=${mark === ">" ? "right" : ""}>
+          <span class=${mark === "-" ? "hidden" : ""}>${name}</span></th>`;
+      })}</tr></thead>
+      <tbody>${children}</tbody>
+    </table>
+  </div>`;
+
+/** A link to an entry of the ledger. */
+export const EntryLink = ({ sequence, route, namespace }) => html`
+  <a class="number" href=${address("entries", "", { ...moment(route.query), from: sequence, namespace, open: sequence })}
+    title="the entry behind this">#${sequence}</a>`;
+
+/** A link to a namespace, at the moment that is shown. */
+export const NamespaceLink = ({ name, route }) =>
+  html`<a href=${address("ns", name, moment(route.query))}>${name}</a>`;
+
+/** Something over the page, until it is closed. */
+export function Dialog({ title, close, children }) {
+  const element = useRef(null);
+  useEffect(() => {
+    const before = document.activeElement;
+    element.current.showModal();
+    return () => before?.focus?.();
+  }, []);
+  return html`<dialog ref=${element} aria-label=${title} onClose=${close}
+      onClick=${(event) => event.target === element.current && element.current.close()}>
+    <header><h2>${title}</h2>
+      <button type="button" onClick=${() => element.current.close()} aria-label="Close">✕</button></header>
+    ${children}
+  </dialog>`;
+}

@@ -1,0 +1,53 @@
+// Kubernetes quantities, for people: exact text is kept beside what is shown, numbers are for drawing only.
+
+const FACTORS = {
+  n: 1e-9, u: 1e-6, m: 1e-3, "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12, P: 1e15, E: 1e18,
+  Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60,
+};
+
+/** A quantity as a number, which may be rounded; NaN if it is none. */
+export function number(text) {
+  const match = /^([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d+)|([numkMGTPE]|[KMGTPE]i)?)$/.exec(String(text ?? "0"));
+  if (!match) return NaN;
+  return Number(match[1]) * (match[2] ? 10 ** Number(match[2]) : FACTORS[match[3] ?? ""]);
+}
+
+/** Whether amounts of a resource are bytes. */
+export const isBytes = (resource) => /(^|[./])((requests|limits)\.)?(memory|storage|ephemeral-storage)$|hugepages-/.test(resource);
+
+const BINARY = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
+/** A number with at most three digits behind the point, and no more digits than say something. */
+const rounded = (value) => {
+  const digits = Math.abs(value) >= 100 ? 1 : Math.abs(value) >= 1 ? 2 : 3;
+  return Number(value.toFixed(digits)).toLocaleString("en", { maximumFractionDigits: 3 });
+};
+
+/** A number of a resource, in the unit that suits it. */
+export function show(value, resource) {
+  if (!Number.isFinite(value)) return "–";
+  if (!isBytes(resource)) return rounded(value);
+  let power = 0;
+  while (Math.abs(value) >= 1024 && power < BINARY.length - 1) {
+    value /= 1024;
+    power += 1;
+  }
+  return rounded(value) + (BINARY[power] && " " + BINARY[power]);
+}
+
+/** A quantity of a resource, for people. */
+export const shown = (text, resource) => show(number(text), resource);
+
+/** Used and reserved as a share of the limit: infinite of none at all. */
+export function share(figure) {
+  const taken = Math.max(0, number(figure.used ?? "0") + number(figure.reserved ?? "0"));
+  const hard = number(figure.hard);
+  return hard > 0 ? taken / hard : taken > 0 ? Infinity : 0;
+}
+
+/** A share in percent. */
+export const percent = (value) => value === Infinity ? "over" : `${Math.floor(value * 100 + 1e-9).toLocaleString("en")}%`;
+
+/** What a list of amounts holds, in a line. */
+export const amounts = (list) =>
+  Object.entries(list ?? {}).map(([resource, amount]) => `${resource}=${amount}`).join(", ");

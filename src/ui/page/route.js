@@ -1,0 +1,39 @@
+// Where the page is: all of it stands behind the # of the address, so that every view can be kept and sent.
+
+import { useEffect, useState } from "./vendor/htm-preact.js";
+
+/** The view that an address names: its path, and what follows the question mark. */
+export function read(hash) {
+  const [path, query] = hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").map((part) => {
+    try { return decodeURIComponent(part); } catch { return part; }
+  });
+  return { name: parts[0] || "overview", target: parts[1] ?? "", query: Object.fromEntries(new URLSearchParams(query)) };
+}
+
+/** The address of a view. Parameters that are empty are left out. */
+export function address(name, target, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const text = new URLSearchParams(given).toString();
+  const path = [name === "overview" ? "" : name, target].filter(Boolean).map(encodeURIComponent).join("/");
+  return `#/${path}${text && "?" + text}`;
+}
+
+/** The moment that a view is of; empty: now. Links keep it. */
+export const moment = ({ at, sequence }) => ({ at, sequence });
+
+/** The same view with other parameters. */
+export function change(route, query) {
+  location.hash = address(route.name, route.target, { ...route.query, ...query });
+}
+
+/** The view that the address names, as it changes. */
+export function useRoute() {
+  const [route, set] = useState(read(location.hash));
+  useEffect(() => {
+    const changed = () => set(read(location.hash));
+    addEventListener("hashchange", changed);
+    return () => removeEventListener("hashchange", changed);
+  }, []);
+  return route;
+}

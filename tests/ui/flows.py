@@ -1,0 +1,315 @@
+"""What people do with the page, and what they have to see."""
+
+import hashlib
+import os
+import re
+import subprocess
+import unittest
+
+from playwright.sync_api import expect
+
+from world import ROOT, Browser, Daemon, looked_at, widget
+
+HISTORY = ROOT / "tests" / "vectors" / "history-a.events.jsonl"
+
+
+def setUpModule():
+    global browser
+    browser = Browser()
+
+
+def tearDownModule():
+    browser.close()
+
+
+class OfARealCluster(unittest.TestCase):
+    """The recorded history of a control plane, and a namespace in which everything happens."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = daemon = Daemon()
+        subprocess.run([os.environ.get("QUOTACTL", ROOT / "target/debug/quotactl"), "--server", daemon.url, "push", HISTORY],
+                       check=True, capture_output=True)
+        daemon.quota("demo", "compute", {"requests.cpu": "4", "pods": "10"}, "the first limit")
+        daemon.events([widget("demo", "large", {"requests.cpu": "2", "pods": "1"}),
+                       widget("demo", "small", {"requests.cpu": "500m", "pods": "1"})])
+        cls.before = daemon.call("GET", "/v1/status")["asOf"]["sequence"]
+        daemon.quota("demo", "compute", {"requests.cpu": "3", "pods": "10"}, "INC-7: too much was promised")
+        daemon.call("POST", "/v1/namespaces/demo/reservations",
+                    {"reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "web-1", "uid": "web-1"},
+                     "reserved": {"requests.cpu": "400m", "pods": "1"}, "ttl": "10m"})
+        try:
+            daemon.call("POST", "/v1/namespaces/demo/reservations",
+                        {"reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "web-2", "uid": "web-2"},
+                         "reserved": {"requests.cpu": "1", "pods": "1"}, "ttl": "10m"})
+            raise AssertionError("it was granted")
+        except OSError as error:
+            assert error.code == 403, error
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.close()
+
+    def open(self, hash="", **options):
+        page = browser.page(self.daemon, hash, **options)
+        self.addCleanup(page.context.close)
+        return page
+
+    def test_the_fullest_namespaces_come_first_and_are_found(self):
+        page = self.open()
+        rows = page.locator("table.namespaces tbody tr")
+        wanted = [item["namespace"] for item in self.daemon.call("GET", "/v1/usage")["items"]]
+        expect(rows).to_have_count(len(wanted))
+        self.assertEqual([row.split("\n")[0].split("\t")[0] for row in rows.all_inner_texts()], wanted)
+        demo = rows.filter(has=page.get_by_role("link", name="demo", exact=True))
+        expect(demo).to_contain_text("requests.cpu")
+        expect(demo).to_contain_text("96%")
+        expect(demo.get_by_role("img", name="96% of requests.cpu: used 2500m, reserved 400m, hard 3")).to_be_visible()
+        expect(page.locator(".mode")).to_have_text("live")
+        expect(page.locator(".changes")).to_contain_text("INC-7: too much was promised")
+        expect(page.locator("svg.spark").first).to_be_visible()
+        looked_at(page, "overview")
+        # By the keyboard alone: to the search, and on to the namespace.
+        page.keyboard.press("/")
+        page.keyboard.type("dem")
+        expect(rows).to_have_count(1)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="demo", level=1)).to_be_visible()
+
+    def test_a_namespace_shows_all_that_there_is_of_it(self):
+        page = self.open("#/ns/demo?span=1h")
+        cpu = page.locator("section[aria-labelledby=quotas] tr", has_text="requests.cpu").first
+        expect(cpu).to_contain_text("96%")
+        for text in ["2.5", "0.4", "3", "0.1"]:
+            expect(cpu).to_contain_text(text)
+        reservations = page.locator("section[aria-labelledby=reservations]")
+        expect(reservations).to_contain_text("Pod web-1")
+        expect(reservations).to_contain_text(re.compile(r"[89]m( \d+s)?"))
+        objects = page.locator("section[aria-labelledby=objects] tbody tr")
+        expect(objects).to_have_count(3)
+        expect(objects.nth(0)).to_contain_text("large")
+        expect(objects.nth(2)).to_contain_text("reserved")
+        denials = page.locator("section[aria-labelledby=denials]")
+        expect(denials).to_contain_text("web-2")
+        expect(denials).to_contain_text("exceeded quota: compute, requested: requests.cpu=1")
+        expect(page.locator(".plot canvas")).to_be_visible()
+        expect(page.get_by_role("img", name="requests.cpu in compute: used from")).to_have_accessible_name(re.compile("to 2.5, hard from"))
+        looked_at(page, "namespace")
+
+    def test_each_number_opens_the_entries_behind_it(self):
+        page = self.open("#/ns/demo")
+        page.get_by_role("button", name="used 2500m of requests.cpu: what makes it").click()
+        dialog = page.get_by_role("dialog")
+        expect(dialog.locator("tbody tr")).to_have_count(3)
+        expect(dialog.locator("tbody tr").first).to_contain_text("large")
+        looked_at(page, "explained")
+        dialog.locator("tbody tr").first.get_by_role("link").click()
+        entry = page.locator(".timeline .chosen")
+        expect(entry).to_contain_text("object seen")
+        expect(entry.locator("pre")).to_contain_text('"name": "large"')
+        page.go_back()
+        page.get_by_role("button", name="hard 3 of requests.cpu: the entry that set it").click()
+        entry = page.locator(".timeline .chosen")
+        expect(entry).to_contain_text("quota set")
+        expect(entry).to_contain_text("INC-7: too much was promised")
+        expect(entry).to_contain_text("anonymous")
+        looked_at(page, "entries")
+
+    def test_a_past_moment_is_shown_as_it_was(self):
+        page = self.open(f"#/ns/demo?sequence={self.before}")
+        note = page.locator(".timebar .note")
+        expect(note).to_have_text(f"the past, as of entry #{self.before}")
+        cpu = page.locator("section[aria-labelledby=quotas] tr", has_text="requests.cpu").first
+        expect(cpu).to_contain_text("62%")
+        expect(page.locator("section[aria-labelledby=reservations]")).to_contain_text("None is pending.")
+        expect(page.locator("section[aria-labelledby=objects] tbody tr")).to_have_count(2)
+        expect(page.locator("section[aria-labelledby=denials]")).to_contain_text("None is remembered.")
+        expect(page.locator(".mode")).to_have_text("still")
+        looked_at(page, "past")
+        # One entry on: the lower limit.
+        page.get_by_role("button", name="One entry on").click()
+        expect(cpu).to_contain_text("83%")
+        # The slider by the keyboard, to before anything was, and back.
+        slider = page.get_by_role("slider", name="Moment")
+        slider.focus()
+        page.keyboard.press("Home")
+        expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("No quota limits anything here.")
+        expect(note).to_have_text(re.compile("^the past, as of entry #"))
+        page.get_by_role("button", name="Now", exact=True).click()
+        expect(cpu).to_contain_text("96%")
+        self.assertFalse(page.complaints)
+
+    def test_what_is_asked_for_fits_or_not_and_why(self):
+        page = self.open("#/why?ns=demo")
+        text = page.get_by_label("Amounts, or an object in YAML or JSON")
+        check = page.get_by_role("button", name="Check")
+        verdict = page.get_by_role("status")
+        text.fill("requests.cpu=100m, pods: 1")
+        check.click()
+        expect(verdict).to_contain_text("It fits")
+        text.fill("requests.cpu=300m")
+        check.click()
+        expect(verdict).to_contain_text("It does not fit")
+        expect(verdict).to_contain_text("exceeded quota: compute, requested: requests.cpu=300m")
+        expect(verdict).to_contain_text("pending reservations have expired then")
+        expect(page.locator("tr.failing")).to_contain_text("requests.cpu")
+        looked_at(page, "why")
+        page.get_by_role("button", name="what takes requests.cpu in compute").click()
+        expect(page.get_by_role("dialog").locator("tbody tr")).to_have_count(3)
+        page.keyboard.press("Escape")
+        text.fill("requests.cpu=700")
+        check.click()
+        expect(verdict).to_contain_text("never as it is")
+        text.fill("apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n  - name: c\n    image: i\n"
+                  "    resources:\n      requests:\n        cpu: 2\n")
+        check.click()
+        expect(verdict).to_contain_text("requested: requests.cpu=2")
+        expect(page.locator("tbody tr", has_text="pods")).to_be_visible()
+        self.assertFalse(page.complaints)
+        text.fill("{ nonsense")
+        check.click()
+        expect(page.get_by_role("alert")).to_contain_text("cannot read the body")
+
+    def test_changes_are_shown_as_they_happen(self):
+        page = self.open("#/ns/live")
+        expect(page.locator(".mode")).to_have_text("live")
+        expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("No quota limits anything here.")
+        self.daemon.quota("live", "q", {"requests.cpu": "8"})
+        self.daemon.events([widget("live", "w", {"requests.cpu": "2"})])
+        expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("25%")
+        # Where nothing is told, the page asks.
+        page.route("**/v1/watch*", lambda route: route.abort())
+        page.reload()
+        expect(page.locator(".mode")).to_have_text("polling")
+        self.daemon.events([widget("live", "x", {"requests.cpu": "4"})])
+        expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("75%")
+
+    def test_sources_tell_how_they_stand(self):
+        page = self.open("#/sources")
+        main = page.get_by_role("main")
+        expect(main).to_contain_text("not behind")
+        expect(main).to_contain_text("anonymous: read, reserve, ingest, admin")
+        expect(main).to_contain_text("events come by HTTP")
+        looked_at(page, "sources")
+
+    def test_it_is_usable_on_a_phone_and_in_the_dark(self):
+        for name, hash in [("overview", ""), ("namespace", "#/ns/demo?span=1h"), ("why", "#/why?ns=demo"), ("entries", "#/entries")]:
+            page = self.open(hash, viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True, is_mobile=True)
+            expect(page.locator(".mode")).to_have_text("live")
+            expect(page.locator(".card").first).not_to_contain_text("Loading")
+            page.wait_for_load_state("load")
+            wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            self.assertLessEqual(wide, 0, f"{name} is wider than the screen")
+            looked_at(page, f"phone-{name}")
+
+    def test_nothing_is_written_into_the_page(self):
+        answer = self.open().goto(f"{self.daemon.url}/ui")
+        policy = answer.headers["content-security-policy"]
+        self.assertIn("default-src 'none'", policy)
+        self.assertNotIn("unsafe", policy)
+        self.assertEqual(answer.headers["x-content-type-options"], "nosniff")
+        page = self.open()
+        again = page.request.get(f"{self.daemon.url}/ui/app.js", headers={"if-none-match": page.request.get(f"{self.daemon.url}/ui/app.js").headers["etag"]})
+        self.assertEqual(again.status, 304)
+        self.assertEqual(page.request.get(f"{self.daemon.url}/ui/nothing.js").status, 404)
+        self.assertTrue(page.request.get(f"{self.daemon.url}/ui/").url.endswith("/ui"))
+
+
+class WithTokens(unittest.TestCase):
+    def test_the_token_is_asked_for_and_kept_in_the_tab(self):
+        quotactl = os.environ.get("QUOTACTL", ROOT / "target/debug/quotactl")
+        daemon = Daemon("--auth.tokens_file=tokens.toml", files={"tokens.toml": ""})
+        self.addCleanup(daemon.close)
+        tokens = {}
+        for name, where in [("everything", "*"), ("team", "team-a")]:
+            made = subprocess.run([quotactl, "token", "create", "--principal", name, "--role", "read,admin", "--namespace", where,
+                                   "--file", "tokens.toml"], cwd=daemon.directory.name, check=True, capture_output=True, text=True)
+            tokens[name] = made.stdout.strip()
+        # The file is read when the daemon starts.
+        daemon.stop()
+        daemon.start()
+        daemon.call("PUT", "/v1/namespaces/team-a/quotas/q", {"spec": {"hard": {"pods": "5"}}},
+                    {"authorization": f"Bearer {tokens['everything']}"})
+        page = browser.page(daemon)
+        self.addCleanup(page.context.close)
+        field = page.get_by_label("Token")
+        expect(field).to_be_visible()
+        # What a browser itself says of a 401 is no fault of the page.
+        page.complaints.clear()
+        looked_at(page, "token")
+        field.fill("qlt_wrong_wrong")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("does not know this token")
+        field.fill(tokens["everything"])
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("link", name="team-a").first).to_be_visible()
+        self.assertEqual(page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]"), ["", 0, 1])
+        page.reload()
+        expect(page.get_by_role("link", name="team-a").first).to_be_visible()
+        page.get_by_role("button", name="Forget token").click()
+        expect(field).to_be_visible()
+        self.assertEqual(page.evaluate("sessionStorage.length"), 0)
+        # One who may read a namespace only opens it by its name.
+        field.fill(tokens["team"])
+        page.keyboard.press("Enter")
+        name = page.get_by_label("Namespace", exact=True)
+        expect(page.get_by_role("main")).to_contain_text("needs the role read in all namespaces")
+        name.fill("team-a")
+        page.keyboard.press("Enter")
+        expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("pods")
+        expect(page.locator(".mode")).to_have_text("live")
+
+
+class Large(unittest.TestCase):
+    def test_the_first_view_of_ten_thousand_namespaces_takes_less_than_a_second(self):
+        daemon = Daemon()
+        self.addCleanup(daemon.close)
+        events = []
+        for number in range(10_000):
+            namespace = f"team-{number:05}"
+            quota = {"apiVersion": "v1", "kind": "ResourceQuota",
+                     "metadata": {"name": "q", "namespace": namespace, "uid": f"q-{number}", "resourceVersion": "1"},
+                     "spec": {"hard": {"requests.cpu": "10", "pods": "20"}}}
+            events.append({"type": "ADDED", "object": quota})
+            events.append(widget(namespace, "w", {"requests.cpu": f"{number}m", "pods": "1"}))
+        daemon.events(events)
+        page = browser.page(daemon, "#/sources")
+        self.addCleanup(page.context.close)
+        expect(page.locator(".mode")).to_have_text("live")
+        session = page.context.new_cdp_session(page)
+        # Processor time, not time: others use the machine too.
+        session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+        def spent():
+            metrics = {metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]}
+            return metrics["TaskDuration"]
+
+        before = spent()
+        page.evaluate("location.hash = '#/'")
+        rows = page.locator("table.namespaces tbody tr")
+        expect(rows).to_have_count(100)
+        expect(rows.first).to_contain_text("team-09999")
+        expect(page.locator("svg.spark")).to_have_count(40)
+        took = spent() - before
+        print(f"the first view of 10,000 namespaces: {took:.3f} s of the main thread")
+        self.assertLess(took, 1.0)
+        page.get_by_role("button", name="Show 100 more").click()
+        expect(rows).to_have_count(200)
+        page.get_by_role("searchbox").fill("team-0123")
+        expect(rows).to_have_count(10)
+        expect(rows.first).to_contain_text("team-01239")
+        looked_at(page, "large")
+
+
+class Vendored(unittest.TestCase):
+    def test_libraries_are_as_they_were_published(self):
+        vendor = ROOT / "src" / "ui" / "vendor"
+        sums = dict(reversed(line.split()) for line in (vendor / "SHA256SUMS").read_text().splitlines())
+        files = {path.name for path in vendor.iterdir()} - {"renew", "SHA256SUMS"}
+        self.assertEqual(files, set(sums))
+        for name, wanted in sums.items():
+            self.assertEqual(hashlib.sha256((vendor / name).read_bytes()).hexdigest(), wanted, name)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

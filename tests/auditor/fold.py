@@ -113,11 +113,13 @@ class Ledger:
         self.on_ObjectObserved(correction["object"])
 
     on_ObjectEnded = on_ObjectDeleted
+    on_ObjectReplaced = on_ObjectObserved
 
     def nothing(self, _):
         pass
 
     on_MessageRejected = on_RelistBegan = on_ObjectsListed = on_RelistClosed = on_RelistEnded = nothing
+    on_WatermarksAdvanced = on_ResourceListed = on_VersionsReset = on_EventRejected = nothing
 
     def namespaces(self):
         """Those that have anything."""

@@ -6,7 +6,8 @@ use quota_core::{
     codec::encode_entries,
     event::{
         Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, Observed, QuotaRecord,
-        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation,
+        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation, Watermark,
+        Watermarks,
     },
     state::State,
 };
@@ -41,6 +42,12 @@ const AMOUNTS: [&str; 12] = [
     "1000E",
     "123456789012345678901234567890",
     "0.1",
+];
+
+/// The tags of all events.
+const TAGS: [u64; 28] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 30, 31, 32,
+    33, 34,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -115,7 +122,7 @@ impl Writer {
             time: Timestamp::EPOCH.plus(Span::from_seconds(seconds)),
             actor,
             // Each kind in turn.
-            event: self.event(self.sequence % 23 + 1),
+            event: self.event(TAGS[usize::try_from(self.sequence).unwrap() % TAGS.len()]),
         };
         self.state.apply(&entry);
         entry
@@ -257,6 +264,15 @@ impl Writer {
         }
     }
 
+    fn dead_letter(&self) -> DeadLetter {
+        DeadLetter {
+            source: "OBJECTS".into(),
+            position: self.sequence,
+            reason: "no".into(),
+            payload: "x".repeat(300).into(),
+        }
+    }
+
     fn event(&mut self, tag: u64) -> Event {
         let (uid, namespace) = (self.uid(), self.namespace());
         let quota = Name::from(self.pick(&["q1", "q2", "q3", "q4"]));
@@ -339,12 +355,7 @@ impl Writer {
                 first: 3,
                 last: 300,
             },
-            17 => Event::MessageRejected(Box::new(DeadLetter {
-                source: "OBJECTS".into(),
-                position: self.sequence,
-                reason: "no".into(),
-                payload: "x".repeat(300).into(),
-            })),
+            17 => Event::MessageRejected(Box::new(self.dead_letter())),
             18 => Event::ObjectCorrected(Box::new(Correction {
                 object: self.observed(),
                 was: None,
@@ -380,6 +391,27 @@ impl Writer {
                 listed: 2,
                 ended: 1,
             })),
+            30 => Event::WatermarksAdvanced(Box::new(Watermarks {
+                source: "stream/OBJECTS".into(),
+                cluster_uid: self.pick(&["c1", "c1", "c2"]).into(),
+                instance: "i".into(),
+                resources: vec![Watermark {
+                    resource: "pods".into(),
+                    watermark: self.far(),
+                    version: self.sequence,
+                    is_absent: self.random.below(4) == 0,
+                }],
+            })),
+            31 => Event::ResourceListed {
+                source: "stream/OBJECTS".into(),
+                resource: "pods".into(),
+            },
+            32 => Event::VersionsReset(Box::new(self.scope())),
+            33 => Event::ObjectReplaced(Box::new(self.observed())),
+            34 => Event::EventRejected {
+                resource: "pods".into(),
+                letter: Box::new(self.dead_letter()),
+            },
             _ => Event::ObjectObserved(Box::new(self.observed())),
         }
     }

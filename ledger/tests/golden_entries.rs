@@ -28,6 +28,9 @@ const CORRECTIONS: &str = include_str!("golden/corrections-v1.hex");
 /// Kinds of events that came with publishers that say how far they are, in a batch of their own.
 const PUBLISHED: &str = include_str!("golden/published-v1.hex");
 
+/// Of names that are waited for, in a batch of their own.
+const AWAITED: &str = include_str!("golden/awaited-v1.hex");
+
 fn list(items: &[(&str, &str)]) -> ResourceList {
     items
         .iter()
@@ -322,6 +325,14 @@ fn published() -> Vec<Event> {
     ]
 }
 
+fn awaited() -> Vec<Event> {
+    vec![Event::NameAwaited {
+        uid: uuid(),
+        namespace: Name::from("team-a"),
+        bearer: text(),
+    }]
+}
+
 fn entries() -> Vec<Entry> {
     numbered(events())
 }
@@ -391,6 +402,14 @@ fn what_publishers_say_is_written_and_read_as_ever() {
         "resource": "pods", "watermark": time(5), "resourceVersion": 4711, "absent": false,
     });
     assert_eq!(shown["resources"][0], told);
+}
+
+#[test]
+fn names_that_are_waited_for_are_written_and_read_as_ever() {
+    let expected = numbered(awaited());
+    assert_eq!(hex(&codec::encode_entries(&expected)), AWAITED);
+    let read = codec::decode_entries(100, 1, &bytes(AWAITED)).unwrap();
+    assert_eq!(read, expected);
 }
 
 #[test]

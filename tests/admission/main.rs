@@ -5,6 +5,7 @@
 mod audit;
 mod daemon;
 mod harness;
+mod names;
 mod refusals;
 mod reviews;
 #[path = "../support/mod.rs"]

@@ -140,7 +140,8 @@ async fn a_create_is_held_under_the_objects_uid_until_it_is_seen() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_alive_is_left_to_the_api_server_and_a_new_try_takes_the_place_of_the_old() {
+async fn a_name_that_is_alive_is_asked_no_room_for_twice_and_a_new_try_takes_the_place_of_the_old()
+{
     let world = World::new();
     world.set_quota("q", &[("pods", "1")]).await;
     assert!(world.send(&pod("a")).await.allowed());
@@ -152,9 +153,8 @@ async fn a_name_that_is_alive_is_left_to_the_api_server_and_a_new_try_takes_the_
     world.observe(&retry, "object").await;
     let mut exists = pod("a");
     exists["request"]["object"]["metadata"]["uid"] = json!("third");
-    let before = world.sequence();
     assert!(world.send(&exists).await.allowed());
-    assert_eq!(world.sequence(), before);
+    assert_eq!(world.counted("q", "pods"), "1+0");
     assert!(!world.send(&pod("b")).await.allowed());
 }
 

@@ -38,6 +38,7 @@ class Ledger:
 
     def __init__(self):
         self.quotas, self.objects, self.pending, self.sources = {}, {}, {}, {}
+        self.bearers = {}
         self.tags = set()
 
     def apply(self, entry):
@@ -74,6 +75,7 @@ class Ledger:
         self.pending.pop(uid(event["uid"]), None)
 
     def on_ReservationGranted(self, reservation):
+        self.bearers.pop(uid(reservation["uid"]), None)
         self.pending[uid(reservation["uid"])] = dict(reservation)
 
     def on_ReservationGrown(self, event):
@@ -99,6 +101,10 @@ class Ledger:
         self.pending.pop(uid(event["uid"]), None)
 
     on_ReservationReleased = on_ReservationExpired = on_ReservationSuperseded = end
+
+    def on_NameAwaited(self, event):
+        if uid(event["uid"]) in self.pending and event["uid"] != event["bearer"]:
+            self.bearers[uid(event["uid"])] = uid(event["bearer"])
 
     def on_SourceAdvanced(self, event):
         self.sources[event["source"]] = dict(event["cursor"])
@@ -130,26 +136,27 @@ class Ledger:
         """Sums and quotas of a namespace: used and reserved of each resource."""
         objects = {key: item["footprint"] for key, item in self.objects.items() if item["namespace"] == namespace}
         pending = {key: item["footprint"] for key, item in self.pending.items() if item["namespace"] == namespace}
+        beside = {key: objects.get(key, objects.get(self.bearers.get(key))) for key in pending}
         names = {name for footprint in (*objects.values(), *pending.values()) for name in footprint["resources"]}
-        sums = count(objects, pending, lambda _: True)
+        sums = count(objects, pending, beside, lambda _: True)
         quotas = {}
         for (place, name), quota in self.quotas.items():
             if place == namespace:
-                counted = count(objects, pending, lambda footprint, spec=quota["spec"]: counts(spec, footprint))
+                counted = count(objects, pending, beside, lambda item, spec=quota["spec"]: counts(spec, item))
                 hard = {resource: amount(limit) for resource, limit in quota["spec"]["hard"].items()}
                 quotas[name] = {resource: (limit, *counted(resource)) for resource, limit in hard.items()}
         resources = {name: sums(name) for name in names}
         return {"resources": {name: sum for name, sum in resources.items() if any(sum)}, "quotas": quotas}
 
 
-def count(objects, pending, matches):
+def count(objects, pending, beside, matches):
     """What is used and reserved of a resource, of those footprints that match."""
     def of(resource):
         used = sum((amounts(item).get(resource, ZERO) for item in objects.values() if matches(item)), ZERO)
         reserved = ZERO
         for key, wanted in pending.items():
             if matches(wanted):
-                seen = objects.get(key)
+                seen = beside[key]
                 there = amounts(seen).get(resource, ZERO) if seen is not None and matches(seen) else ZERO
                 held = amounts(wanted).get(resource, ZERO)
                 reserved += held if seen is None or not matches(seen) else max(held - there, ZERO)

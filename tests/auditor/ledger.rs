@@ -45,9 +45,9 @@ const AMOUNTS: [&str; 12] = [
 ];
 
 /// The tags of all events.
-const TAGS: [u64; 28] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 30, 31, 32,
-    33, 34,
+const TAGS: [u64; 29] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 27, 30, 31,
+    32, 33, 34,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -391,6 +391,15 @@ impl Writer {
                 listed: 2,
                 ended: 1,
             })),
+            27 => {
+                let pending = self.state.pending(&namespace);
+                let pending = pending.first().map(|view| view.reservation.uid.clone());
+                Event::NameAwaited {
+                    uid: pending.unwrap_or(uid),
+                    namespace,
+                    bearer: self.uid(),
+                }
+            }
             30 => Event::WatermarksAdvanced(Box::new(Watermarks {
                 source: "stream/OBJECTS".into(),
                 cluster_uid: self.pick(&["c1", "c1", "c2"]).into(),

@@ -160,6 +160,16 @@ pub enum Event {
         /// The object that took its place.
         by: Uid,
     },
+    /// A reservation is for a name that another object still bears: while that lives, it holds what its object counts
+    /// for beyond it. In the batch of [`Event::ReservationGranted`].
+    NameAwaited {
+        /// The object that the reservation is for.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// The object that bears the name.
+        bearer: Uid,
+    },
     /// A source was consumed up to a position. In the batch of the events that it covers.
     SourceAdvanced {
         /// The source's name.
@@ -253,7 +263,8 @@ impl Event {
             | Self::ReservationCommitted { namespace, .. }
             | Self::ReservationReleased { namespace, .. }
             | Self::ReservationExpired { namespace, .. }
-            | Self::ReservationSuperseded { namespace, .. } => Some(namespace),
+            | Self::ReservationSuperseded { namespace, .. }
+            | Self::NameAwaited { namespace, .. } => Some(namespace),
             Self::ObjectCorrected(correction) => Some(&correction.object.namespace),
             Self::ObjectEnded(ending) => Some(&ending.namespace),
             Self::RelistBegan(begin) => begin.scope.namespace.as_ref(),
@@ -288,6 +299,7 @@ impl Event {
             Self::ReservationReleased { .. } => "ReservationReleased",
             Self::ReservationExpired { .. } => "ReservationExpired",
             Self::ReservationSuperseded { .. } => "ReservationSuperseded",
+            Self::NameAwaited { .. } => "NameAwaited",
             Self::SourceAdvanced { .. } => "SourceAdvanced",
             Self::SourceReset { .. } => "SourceReset",
             Self::SourceGapped { .. } => "SourceGapped",

@@ -197,7 +197,7 @@ impl World {
         false
     }
 
-    fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
+    pub(crate) fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
         let review = Review {
             request: request.clone().into(),
             measure,
@@ -394,7 +394,7 @@ impl World {
     }
 }
 
-fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
+pub(crate) fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {
     match decide::observe(state, sighting.clone()) {
         Verdict::Accepted(events) => events,
         Verdict::Ignored(_) => Vec::new(),

@@ -9,6 +9,7 @@ mod drift;
 mod history;
 mod listings;
 mod model;
+mod names;
 mod relists;
 mod steps;
 mod strategy;

@@ -16,6 +16,8 @@ pub(crate) struct Model {
     quotas: BTreeMap<(Name, Name), Arc<QuotaRecord>>,
     objects: BTreeMap<Uid, Observed>,
     pending: BTreeMap<Uid, Reservation>,
+    /// The objects that bear the names of reservations.
+    bearers: BTreeMap<Uid, Uid>,
 }
 
 impl Model {
@@ -60,6 +62,7 @@ impl Model {
                 self.pending.remove(&ending.uid);
             }
             Event::ReservationGranted(reservation) => {
+                self.bearers.remove(&reservation.uid);
                 self.pending
                     .insert(reservation.uid.clone(), (**reservation).clone());
             }
@@ -88,6 +91,9 @@ impl Model {
             | Event::ReservationExpired { uid, .. }
             | Event::ReservationSuperseded { uid, .. } => {
                 self.pending.remove(uid).unwrap();
+            }
+            Event::NameAwaited { uid, bearer, .. } => {
+                self.bearers.insert(uid.clone(), bearer.clone());
             }
             _ => {}
         }
@@ -140,9 +146,13 @@ impl Model {
             return Quantity::ZERO;
         }
         let wanted = amount(&reservation.footprint, resource);
-        match self.objects.get(&reservation.uid).filter(|object| {
-            object.namespace == quota.namespace && applies(quota, &object.footprint)
-        }) {
+        let here = |uid: &Uid| {
+            let object = self.objects.get(uid);
+            object.filter(|object| object.namespace == quota.namespace)
+        };
+        let own = here(&reservation.uid);
+        let beside = own.or_else(|| here(self.bearers.get(&reservation.uid)?));
+        match beside.filter(|object| applies(quota, &object.footprint)) {
             Some(object) => wanted.subtract_non_negative(&amount(&object.footprint, resource)),
             None => wanted,
         }

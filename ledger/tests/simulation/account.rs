@@ -37,8 +37,19 @@ pub(crate) struct Account {
     positions: BTreeMap<u64, Hash>,
     /// What the state was at some of those places.
     digests: BTreeMap<u64, [u8; 32]>,
+    /// What was granted by the last entry: the next one may say that it waits for a name.
+    granted: Option<Granted>,
     /// Whether each entry lies between these: an entry of ledger time in the past is wrong.
     pub(crate) latest: Timestamp,
+}
+
+/// A grant whose limits are still to be looked at.
+#[derive(Clone, Debug)]
+struct Granted {
+    uid: Uid,
+    at: u64,
+    /// What was held for it before.
+    before: Vec<Held>,
 }
 
 /// What the entries amount to, kept in the simplest way.
@@ -197,21 +208,37 @@ impl Account {
         if let Event::ReservationExpired { uid, .. } = &entry.event {
             self.expired(uid, entry, sight)?;
         }
-        let (Event::ReservationGranted(_) | Event::ReservationGrown { .. }) = &entry.event else {
-            self.entries.push(entry.clone());
-            return self.fold.apply(entry);
-        };
+        let completes = matches!(entry.event, Event::NameAwaited { .. });
+        if !completes {
+            self.within_limits()?;
+        }
         let uid = match &entry.event {
-            Event::ReservationGranted(reservation) => reservation.uid.clone(),
-            Event::ReservationGrown { uid, .. } => uid.clone(),
-            _ => return Ok(()),
+            Event::ReservationGranted(reservation) => Some(reservation.uid.clone()),
+            Event::ReservationGrown { uid, .. } => Some(uid.clone()),
+            _ => None,
         };
-        let before = self.fold.naive.held(&uid);
+        let granted = uid.map(|uid| Granted {
+            before: self.fold.naive.held(&uid),
+            uid,
+            at,
+        });
         self.entries.push(entry.clone());
         self.fold.apply(entry)?;
-        for held in self.fold.naive.held(&uid) {
+        if completes {
+            self.within_limits()?;
+        }
+        self.granted = granted;
+        Ok(())
+    }
+
+    /// I1: what was granted last passed no limit.
+    fn within_limits(&self) -> Checked {
+        let Some(Granted { uid, at, before }) = &self.granted else {
+            return Ok(());
+        };
+        for held in self.fold.naive.held(uid) {
             ensure!(
-                held.counted <= held.hard || !has_grown(&before, &held),
+                held.counted <= held.hard || !has_grown(before, &held),
                 "I1: entry {at} grants {uid} {} {} of {}, which makes {} of {}",
                 held.held,
                 held.resource,
@@ -243,6 +270,7 @@ impl Account {
 
     /// I2, I3, I11: the state, with what is decided but not durable, is what the entries amount to.
     pub(crate) fn compare(&self, state: &State) -> Checked {
+        self.within_limits()?;
         let told = self.fold.naive.differences(state);
         ensure!(told.is_empty(), "I2/I3: {}", told.join("; "));
         for namespace in state.namespaces("") {
@@ -291,6 +319,7 @@ impl Account {
                 self.fold.apply(entry)?;
             }
         }
+        self.granted = None;
         self.latest = self
             .entries
             .last()

@@ -42,6 +42,8 @@ pub struct Naive {
     quotas: BTreeMap<(Name, Name), Arc<QuotaRecord>>,
     objects: BTreeMap<Uid, Observed>,
     pending: BTreeMap<Uid, Reservation>,
+    /// The objects that bear the names of reservations, by the uids of these.
+    bearers: BTreeMap<Uid, Uid>,
     sources: BTreeMap<Name, Cursor>,
     relists: relists::Relists,
     progress: progress::Progress,
@@ -78,6 +80,10 @@ impl Naive {
             }
             for view in state.pending(namespace) {
                 let reservation = (*view.reservation).clone();
+                if let Some(bearer) = state.bearer(&reservation) {
+                    let uid = reservation.uid.clone();
+                    naive.bearers.insert(uid, bearer.clone());
+                }
                 naive.pending.insert(reservation.uid.clone(), reservation);
             }
         }
@@ -126,6 +132,7 @@ impl Naive {
             }
             Event::ReservationGranted(reservation) => {
                 let uid = reservation.uid.clone();
+                self.bearers.remove(&uid);
                 self.pending.insert(uid, (**reservation).clone());
             }
             Event::ReservationGrown {
@@ -151,6 +158,11 @@ impl Naive {
             | Event::ReservationExpired { uid, .. }
             | Event::ReservationSuperseded { uid, .. } => {
                 self.pending.remove(uid);
+            }
+            Event::NameAwaited { uid, bearer, .. } => {
+                if self.pending.contains_key(uid) {
+                    self.bearers.insert(uid.clone(), bearer.clone());
+                }
             }
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());
@@ -228,14 +240,9 @@ impl Naive {
         let counts = self.counts();
         let nothing = Count::default();
         let count = counts.get(&reservation.namespace).unwrap_or(&nothing);
-        let observed = self.objects.get(uid);
-        let observed = observed.filter(|object| object.namespace == reservation.namespace);
         let own = Count {
             objects: Vec::new(),
-            pending: vec![(
-                &reservation.footprint,
-                observed.map(|object| &object.footprint),
-            )],
+            pending: vec![(&reservation.footprint, self.beside(reservation))],
         };
         let mut all = Vec::new();
         for ((namespace, quota), record) in &self.quotas {

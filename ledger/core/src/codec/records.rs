@@ -154,6 +154,7 @@ variants!(Event {
     21 => ObjectsListed { source, uids },
     22 => RelistClosed(close),
     23 => RelistEnded(end),
+    27 => NameAwaited { uid, namespace, bearer },
     30 => WatermarksAdvanced(watermarks),
     31 => ResourceListed { source, resource },
     32 => VersionsReset(scope),

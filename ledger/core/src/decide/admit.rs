@@ -1,7 +1,8 @@
 //! Deciding for the Kubernetes API: may it store this object?
 //!
 //! As for a reservation, but for what only an API server can know or want:
-//! - A name that is alive already is none of our business: the API server answers AlreadyExists by itself.
+//! - A name may be alive already: either the API server answers AlreadyExists by itself, or it is ahead of what is
+//!   observed (`names.rs`).
 //! - What grows in no quota leaves no entry, but for a charged workload: it may be scaled before it is seen.
 //! - An object that a charged workload pays for is charged by itself if the ledger does not know that workload.
 //! - A workload can be scaled without its template at hand.
@@ -9,7 +10,8 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request, explain, reserve, reserve::Case,
+    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request, explain, names, names::needs_later,
+    reserve, reserve::Case,
 };
 use crate::{
     event::{Event, Sequence},
@@ -132,13 +134,10 @@ fn decide(
         }
         Err(refusal) => return Err(refusal),
     }
-    if request.basis == Basis::Create && lives(state, request) {
-        return Ok(Admitted::default());
-    }
     if let Some(seen) = unseen_before(state, request) {
         return grow_unseen(state, now, request, seen, holds, policy);
     }
-    let case = Case::of(state, request, Overlay::default());
+    let case = names::case(state, request);
     if request.basis != Basis::Create && case.before.is_none() {
         return Err(no_previous_version(state, &case, policy));
     }
@@ -177,7 +176,8 @@ fn settle(
 ) -> Result<Admitted, Refusal> {
     let charges = case.evaluate(state, now, policy)?;
     let charged = charged(&case.limits(state), &charges);
-    let events = if holds && (!charged.is_empty() || case.is_new_workload()) {
+    let counts = !charged.is_empty() || case.is_new_workload() || needs_later(state, &case);
+    let events = if holds && counts {
         case.grant(state, now, policy.default_ttl, policy)?
     } else {
         Vec::new()
@@ -249,13 +249,6 @@ fn grow_unseen(
     });
     let case = Case::of(state, &request, Overlay::default());
     settle(state, now, case, holds, policy)
-}
-
-/// Whether another object of this name is alive.
-fn lives(state: &State, request: &Request) -> bool {
-    let resource = request.resource.name();
-    let named = state.object_named(&request.namespace, &resource, &request.name);
-    named.is_some_and(|object| object.uid != request.uid)
 }
 
 fn knows(state: &State, namespace: &Name, payer: &Payer) -> bool {

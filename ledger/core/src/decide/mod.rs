@@ -8,6 +8,7 @@ mod correct;
 mod due;
 mod explain;
 mod lifecycle;
+mod names;
 mod observe;
 mod quota;
 mod refusal;

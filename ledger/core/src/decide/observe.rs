@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::names;
 use crate::{
     event::{Cursor, DeadLetter, Event, Observed, QuotaRecord},
     state::State,
@@ -129,8 +130,9 @@ fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> V
         quota.and_then(|quota| adopt(state, &object, quota))
     };
     let Some(known) = known else {
-        let adopted = adopted();
-        return accepted(object, ends_reservation, adopted);
+        let awaited = names::awaited(state, &object);
+        let more = adopted().into_iter().chain(awaited);
+        return accepted(object, ends_reservation, more);
     };
     if object.version != 0 && object.version <= known.version {
         return Verdict::Ignored(Sighting::Alive { object, quota });
@@ -156,10 +158,14 @@ fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> V
     }])
 }
 
-fn accepted(mut object: Box<Observed>, ends_reservation: bool, adopted: Option<Event>) -> Verdict {
+fn accepted(
+    mut object: Box<Observed>,
+    ends_reservation: bool,
+    more: impl IntoIterator<Item = Event>,
+) -> Verdict {
     object.ends_reservation = ends_reservation;
     let mut events = vec![Event::ObjectObserved(object)];
-    events.extend(adopted);
+    events.extend(more);
     Verdict::Accepted(events)
 }
 

@@ -152,26 +152,46 @@ pub(super) struct Case<'a> {
     pub(super) request: &'a Filed,
     /// The pending reservation of another uid for the same name: granted, it ends.
     pub(super) superseded: Option<Uid>,
-    /// What the object counts for as it is observed.
+    /// What the object counts for as it is observed; or else the object that bears its name.
     observed: Option<&'a Footprint>,
     /// Its pending reservation.
     pub(super) pending: Option<&'a Reservation>,
     /// What is counted or held for this uid already: the larger of the two.
     pub(super) before: Option<Cow<'a, Footprint>>,
     /// What a reservation would be for: what is asked for, and no less than what is held.
-    target: Cow<'a, Footprint>,
+    pub(super) target: Cow<'a, Footprint>,
+    /// The object that bears the name, whose end a new reservation waits for.
+    bearer: Option<Uid>,
+    /// Whether it is beside an object that bears its name.
+    pub(super) waits: bool,
     /// The sums as they are once the superseded reservation has ended.
     pub(super) overlay: Overlay,
 }
 
+/// An object that bears the name that another one is to have.
+pub(super) struct Beside<'a> {
+    pub(super) bearer: Uid,
+    pub(super) footprint: &'a Footprint,
+}
+
 impl<'a> Case<'a> {
-    pub(super) fn of(state: &'a State, request: &'a Filed, mut overlay: Overlay) -> Self {
+    pub(super) fn of(state: &'a State, request: &'a Filed, overlay: Overlay) -> Self {
         let superseded = superseded(state, request, &overlay);
+        Self::taking_the_place_of(state, request, superseded, overlay)
+    }
+
+    pub(super) fn taking_the_place_of(
+        state: &'a State,
+        request: &'a Filed,
+        superseded: Option<Uid>,
+        mut overlay: Overlay,
+    ) -> Self {
         if let Some(uid) = &superseded {
             overlay.end(state, uid);
         }
-        let observed = state.footprint_in(&request.namespace, &request.uid);
+        let own = state.footprint_in(&request.namespace, &request.uid);
         let pending = state.pending_of(&request.uid).map(|pending| &**pending);
+        let observed = own.or_else(|| Some(&**state.bearer_shared(pending?)?));
         let mut target = Cow::Borrowed(&request.footprint);
         if let Some(pending) = pending {
             target.to_mut().resources.max(&pending.footprint.resources);
@@ -180,11 +200,36 @@ impl<'a> Case<'a> {
             request,
             superseded,
             before: before(request, observed, pending.map(|pending| &pending.footprint)),
+            waits: own.is_none() && observed.is_some(),
+            bearer: None,
             observed,
             pending,
             target,
             overlay,
         }
+    }
+
+    /// The same for an object that is to follow another one under its name.
+    pub(super) fn beside(self, Beside { bearer, footprint }: Beside<'a>) -> Self {
+        Self {
+            before: Some(Cow::Borrowed(footprint)),
+            observed: Some(footprint),
+            bearer: Some(bearer),
+            waits: true,
+            ..self
+        }
+    }
+
+    /// The same for an object of which no less than this is to be held.
+    pub(super) fn no_less_than(mut self, held: &Footprint) -> Self {
+        self.target.to_mut().resources.max(&held.resources);
+        self
+    }
+
+    /// Whether all is held already that is asked for.
+    pub(super) fn holds_target(&self) -> bool {
+        let pending = self.pending.map(|pending| &pending.footprint);
+        pending == Some(&*self.target)
     }
 
     /// What would be held beside what is counted or held already.
@@ -198,7 +243,7 @@ impl<'a> Case<'a> {
     /// Whether it is about a charged workload that nothing is known of yet.
     pub(super) fn is_new_workload(&self) -> bool {
         let is_workload = matches!(self.request.footprint.traits, Traits::Template { .. });
-        is_workload && self.before.is_none()
+        is_workload && (self.before.is_none() || self.bearer.is_some())
     }
 
     /// What each quota of the namespace would be charged.
@@ -298,17 +343,26 @@ impl<'a> Case<'a> {
                 "reservations.max_pending_per_namespace",
             )?;
         }
-        let granted = request.reservation(request.footprint.clone(), now, ttl);
-        let granted = Event::ReservationGranted(Arc::new(granted));
-        let Some(uid) = self.superseded.clone() else {
-            return Ok(vec![granted]);
-        };
-        let superseded = Event::ReservationSuperseded {
-            uid,
+        let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
+        let superseded = self
+            .superseded
+            .clone()
+            .map(|uid| Event::ReservationSuperseded {
+                uid,
+                namespace: request.namespace.clone(),
+                by: request.uid.clone(),
+            });
+        let awaited = self.bearer.clone().map(|bearer| Event::NameAwaited {
+            uid: request.uid.clone(),
             namespace: request.namespace.clone(),
-            by: request.uid.clone(),
-        };
-        Ok(vec![superseded, granted])
+            bearer,
+        });
+        let granted = Event::ReservationGranted(Arc::new(granted));
+        Ok(superseded
+            .into_iter()
+            .chain([granted])
+            .chain(awaited)
+            .collect())
     }
 }
 
@@ -322,7 +376,7 @@ fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal
     })
 }
 
-fn superseded(state: &State, request: &Request, overlay: &Overlay) -> Option<Uid> {
+pub(super) fn superseded(state: &State, request: &Request, overlay: &Overlay) -> Option<Uid> {
     if request.name.is_empty() || request.basis != Basis::Create {
         return None;
     }

@@ -56,6 +56,7 @@ impl State {
             Event::ReservationReleased { uid, .. } => self.end(entry, uid, End::Released),
             Event::ReservationExpired { uid, .. } => self.end(entry, uid, End::Expired),
             Event::ReservationSuperseded { uid, .. } => self.end(entry, uid, End::Superseded),
+            Event::NameAwaited { uid, bearer, .. } => self.await_name(uid, bearer),
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());
             }
@@ -160,6 +161,7 @@ impl State {
         if let Some(pending) = &pending {
             self.change_hold(pending, Change::Remove);
         }
+        self.change_waiting(&observed.uid, Change::Remove);
         self.uncount(&observed.uid);
         let namespace = self.namespaces.ensure(&observed.namespace);
         let object = Object {
@@ -186,6 +188,7 @@ impl State {
             }
             Some(pending) => self.change_hold(&pending, Change::Add),
         }
+        self.change_waiting(&observed.uid, Change::Add);
     }
 
     /// Takes an object out of the tables and the sums, if it is there.
@@ -236,6 +239,7 @@ impl State {
     fn recount_object(&mut self, entry: &Entry, place: u32, footprint: &Footprint) {
         let uid = self.objects.get(place).uid.clone();
         self.withdraw_hold(&uid);
+        self.change_waiting(&uid, Change::Remove);
         let held = self.footprints.hold(footprint);
         let object = self.objects.get_mut(place);
         let before = std::mem::replace(&mut object.footprint, held);
@@ -243,13 +247,12 @@ impl State {
         let namespace = self.namespaces.get_mut(object.namespace);
         namespace.count(&self.footprints.release(before), Change::Remove);
         namespace.count(footprint, Change::Add);
-        self.settle_or_hold(entry, &uid, false);
+        self.place_hold(&uid);
+        self.change_waiting(&uid, Change::Add);
     }
 
     fn delete_object(&mut self, entry: &Entry, uid: &Uid) {
-        self.withdraw_hold(uid);
-        self.uncount(uid);
-        self.settle_or_hold(entry, uid, true);
+        self.remove_object(entry, uid);
         self.objects.deleted.remember(uid.clone());
     }
 
@@ -262,12 +265,19 @@ impl State {
             cause,
             ..
         } = ending;
-        self.withdraw_hold(uid);
-        self.uncount(uid);
-        self.settle_or_hold(entry, uid, true);
+        self.remove_object(entry, uid);
         if let Cause::Relist { began } = cause {
             self.relists.count_ended(resource, namespace, *began);
         }
+    }
+
+    /// Ceases to count an object, and what is held for it.
+    fn remove_object(&mut self, entry: &Entry, uid: &Uid) {
+        self.withdraw_hold(uid);
+        self.change_waiting(uid, Change::Remove);
+        self.uncount(uid);
+        self.settle(entry, uid, End::Observed);
+        self.change_waiting(uid, Change::Add);
     }
 
     /// The object was seen alive, so that it is in every list of its kind that is being made.
@@ -290,6 +300,9 @@ impl State {
 
     fn grant(&mut self, entry: Sequence, reservation: &Arc<Reservation>) {
         let namespace = self.namespaces.ensure(&reservation.namespace);
+        if let Some((before, _)) = self.reservations.find(&reservation.uid) {
+            self.bearers.remove(before);
+        }
         let place = self.reservations.insert(reservation.clone(), entry);
         self.namespaces.get_mut(namespace).pending.insert(place);
         self.change_hold_in(namespace, reservation, Change::Add);
@@ -356,14 +369,6 @@ impl State {
         self.settle_in(entry, namespace, place, how);
     }
 
-    /// After the object changed: its reservation ends, or holds on beside the object as it is now.
-    fn settle_or_hold(&mut self, entry: &Entry, uid: &Uid, ends: bool) {
-        match ends {
-            true => self.settle(entry, uid, End::Observed),
-            false => self.place_hold(uid),
-        }
-    }
-
     fn settle(&mut self, entry: &Entry, uid: &Uid, how: End) {
         let Some((place, tracked)) = self.reservations.find_pending(uid) else {
             return;
@@ -373,6 +378,7 @@ impl State {
     }
 
     fn settle_in(&mut self, entry: &Entry, namespace: Option<u32>, place: u32, how: End) {
+        self.bearers.remove(place);
         self.reservations.end(
             place,
             Ended {
@@ -400,28 +406,32 @@ impl State {
     }
 
     /// Adds or removes what a pending reservation holds beside the object as it stands.
-    fn change_hold(&mut self, pending: &Reservation, direction: Change) {
+    pub(super) fn change_hold(&mut self, pending: &Reservation, direction: Change) {
         if let Some(namespace) = self.namespaces.place(&pending.namespace) {
             self.change_hold_in(namespace, pending, direction);
         }
     }
 
     fn change_hold_in(&mut self, namespace: u32, pending: &Reservation, direction: Change) {
-        let observed = self.observed_in(namespace, &pending.uid).cloned();
+        let own = self.observed_in(namespace, &pending.uid);
+        let observed = own.or_else(|| self.bearer_shared(pending)).cloned();
         let namespace = self.namespaces.get_mut(namespace);
         namespace.hold(&pending.footprint, observed.as_deref(), direction);
     }
 
     /// What a reservation's object counts for already; an object of another namespace counts there.
+    /// If it was never seen, what the object counts for that still bears its name.
     pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
-        self.footprint_in(&reservation.namespace, &reservation.uid)
+        let own = self.observed_shared(&reservation.namespace, &reservation.uid);
+        let base = own.or_else(|| self.bearer_shared(reservation));
+        base.map(|shared| &**shared)
     }
 
     pub(crate) fn footprint_in(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
         self.observed_shared(namespace, uid).map(|shared| &**shared)
     }
 
-    fn observed_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {
+    pub(super) fn observed_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {
         let object = self.objects.get(self.objects.find(uid)?);
         let here = self.namespaces.get(object.namespace).name == *namespace;
         here.then(|| self.footprints.get(object.footprint))

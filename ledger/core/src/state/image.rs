@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use super::{
     Head, State,
+    bearers::Bearers,
     deleted::{Deleted, Uids},
     namespaces::{Namespace, Namespaces},
     objects::{Object, Objects},
@@ -18,12 +19,14 @@ use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
     event::{Cursor, RelistScope, Sequence},
 };
-use quota_semantics::{Name, object::Footprint};
+use quota_semantics::{Name, object::Footprint, uid::Uid};
 
-/// Version of the image's layout; of one that holds relists; of one that holds what came after those, too.
+/// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
+/// names that are waited for.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
+const VERSION_WITH_BEARERS: u32 = 4;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -62,6 +65,7 @@ pub struct Image {
     dead_letters: VecDeque<Sequence>,
     relists: Relists,
     more: More,
+    bearers: BTreeMap<u32, Uid>,
 }
 
 /// An image that cannot be read.
@@ -95,6 +99,7 @@ impl State {
                 progress: self.progress.clone(),
             },
             relists: self.relists.clone(),
+            bearers: self.bearers.by_place().clone(),
         }
     }
 
@@ -106,8 +111,8 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_MORE).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_MORE}");
+        if !(VERSION..=VERSION_WITH_BEARERS).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_BEARERS}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
@@ -121,12 +126,17 @@ impl State {
             _ => read_record(input)?,
         };
         let More { resets, progress } = match version {
-            VERSION_WITH_MORE => read_record(input)?,
+            VERSION_WITH_MORE.. => read_record(input)?,
             _ => More::default(),
+        };
+        let bearers = match version {
+            VERSION_WITH_BEARERS => read_record(input)?,
+            _ => BTreeMap::new(),
         };
         Ok(Self {
             head,
             relists: Relists { open, resets },
+            bearers: Bearers::from_places(bearers),
             progress,
             sources,
             dead_letters,
@@ -168,6 +178,10 @@ impl Image {
             (true, false) => VERSION_WITH_RELISTS,
             (false, _) => VERSION_WITH_MORE,
         };
+        let version = match self.bearers.is_empty() {
+            true => version,
+            false => VERSION_WITH_BEARERS,
+        };
         version.put(&mut writer);
         self.head.put(&mut writer);
         self.sources.put(&mut writer);
@@ -180,6 +194,9 @@ impl Image {
         }
         if version >= VERSION_WITH_MORE {
             write_record(output, &self.more)?;
+        }
+        if version >= VERSION_WITH_BEARERS {
+            write_record(output, &self.bearers)?;
         }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;

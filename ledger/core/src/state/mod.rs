@@ -4,6 +4,7 @@
 //! Every table is deterministic: equal entries give an equal state, byte for byte.
 
 mod apply;
+mod bearers;
 mod deleted;
 mod explain;
 mod image;
@@ -36,6 +37,7 @@ pub(crate) use overlay::{Counted, Overlay};
 pub(crate) use reservations::Tracked;
 
 use crate::event::{Cursor, Sequence};
+use bearers::Bearers;
 use namespaces::Namespaces;
 use objects::Objects;
 use pool::Pool;
@@ -58,6 +60,7 @@ pub struct State {
     footprints: Pool<Footprint>,
     objects: Objects,
     reservations: Reservations,
+    bearers: Bearers,
     sources: BTreeMap<Name, Cursor>,
     dead_letters: VecDeque<Sequence>,
     relists: Relists,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Naive;
-use crate::event::QuotaRecord;
-use quota_semantics::{Name, object::Footprint, quantity::Quantity, quota::scopes};
+use crate::event::{QuotaRecord, Reservation};
+use quota_semantics::{Name, object::Footprint, quantity::Quantity, quota::scopes, uid::Uid};
 
 pub(super) type Counts<'a> = BTreeMap<&'a Name, Count<'a>>;
 
@@ -17,13 +17,20 @@ impl Naive {
             count.objects.push(&object.footprint);
         }
         for reservation in self.pending.values() {
-            let object = self.objects.get(&reservation.uid);
-            let observed = object.filter(|object| object.namespace == reservation.namespace);
-            let observed = observed.map(|object| &object.footprint);
+            let observed = self.beside(reservation);
             let count = counts.entry(&reservation.namespace).or_default();
             count.pending.push((&reservation.footprint, observed));
         }
         counts
+    }
+
+    /// What a reservation does not hold, since it counts already: its object, or that which bears its name.
+    pub(super) fn beside(&self, reservation: &Reservation) -> Option<&Footprint> {
+        let here = |uid: &Uid| {
+            let object = self.objects.get(uid)?;
+            (object.namespace == reservation.namespace).then_some(&object.footprint)
+        };
+        here(&reservation.uid).or_else(|| here(self.bearers.get(&reservation.uid)?))
     }
 }
 

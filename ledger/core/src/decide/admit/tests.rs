@@ -9,7 +9,7 @@ use crate::{
 use quota_semantics::{
     Span,
     admission::relieved,
-    object::{GroupResource, NoContext, Object},
+    object::{GroupResource, NoContext, Object, Traits},
     quota::spec::Spec,
     uid::Uid,
 };
@@ -194,12 +194,63 @@ fn a_create_is_held_once_and_denied_when_it_does_not_fit() {
 }
 
 #[test]
-fn a_name_that_is_alive_and_what_no_quota_limits_leave_no_entry() {
+fn what_follows_another_object_under_its_name_holds_what_it_has_beyond_it_and_then_all() {
+    let mut world = World::with_quota(&[("requests.cpu", "3"), ("pods", "1")]);
+    world.observe(&pod("a", "2"), 1);
+    let named = |id: &str, cpu: &str| of_another(pod(id, cpu), |request| request.name = "a".into());
+    assert!(world.admit(&named("b", "4")).is_err(), "it has 2 beyond it");
+    let mut dry = named("b", "2");
+    dry.holds = false;
+    assert!(world.admit(&dry).unwrap().events.is_empty());
+    world.admit(&named("b", "2")).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "2+0");
+    assert!(world.admit(&named("b", "2")).unwrap().replayed.is_some());
+    world.admit(&named("b", "3")).unwrap();
+    assert_eq!(
+        world.counted("requests.cpu"),
+        "2+1",
+        "other webhooks changed it"
+    );
+    assert!(
+        world.admit(&pod("c", "0")).is_err(),
+        "pods are counted once"
+    );
+
+    let ended = Event::ObjectDeleted {
+        uid: uid("a"),
+        namespace: "team".into(),
+    };
+    world.record(vec![ended]);
+    assert_eq!(world.counted("requests.cpu"), "0+3");
+    assert_eq!(world.counted("pods"), "0+1");
+    world.observe(&named("b", "3"), 2);
+    assert_eq!(world.counted("requests.cpu"), "3+0");
+}
+
+#[test]
+fn of_several_that_want_one_name_the_largest_is_held_since_any_may_have_been_stored() {
+    let mut world = World::with_quota(&[("requests.cpu", "3")]);
+    let named = |id: &str, cpu: &str| of_another(pod(id, cpu), |request| request.name = "a".into());
+    world.admit(&named("a", "2")).unwrap();
+    world.admit(&named("b", "1")).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+2");
+    world.admit(&named("c", "3")).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+3");
+    let best_effort = of_another(named("d", "0"), |request| {
+        request.footprint.traits = Traits::Plain;
+    });
+    world.admit(&best_effort).unwrap();
+    assert_eq!(
+        world.counted("requests.cpu"),
+        "0+3",
+        "other quotas may count it"
+    );
+}
+
+#[test]
+fn what_no_quota_limits_leaves_no_entry() {
     let mut world = World::with_quota(&[("requests.cpu", "1")]);
     world.observe(&pod("a", "1"), 1);
-    let same_name = of_another(pod("b", "1"), |request| request.name = "a".into());
-    assert!(world.admit(&same_name).unwrap().events.is_empty());
-
     let elsewhere = of_another(pod("c", "9"), |request| request.namespace = "free".into());
     assert!(world.admit(&elsewhere).unwrap().events.is_empty());
     assert!(

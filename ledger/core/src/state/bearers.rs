@@ -1,0 +1,102 @@
+//! Names that are waited for: only one object can bear a name. While the old one lives, a reservation for its name
+//! holds what the new one counts for beyond it, and from the moment that its end is seen, all of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{State, namespaces::Change};
+use crate::event::Reservation;
+use quota_semantics::{object::Footprint, uid::Uid};
+
+/// The objects that bear the names of pending reservations, by the places of these.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bearers {
+    by_place: BTreeMap<u32, Uid>,
+    by_bearer: BTreeSet<(Uid, u32)>,
+}
+
+impl Bearers {
+    pub(crate) fn from_places(by_place: BTreeMap<u32, Uid>) -> Self {
+        let pairs = by_place.iter().map(|(place, uid)| (uid.clone(), *place));
+        Self {
+            by_bearer: pairs.collect(),
+            by_place,
+        }
+    }
+
+    pub(crate) const fn by_place(&self) -> &BTreeMap<u32, Uid> {
+        &self.by_place
+    }
+
+    pub(crate) fn insert(&mut self, place: u32, bearer: Uid) {
+        self.remove(place);
+        self.by_bearer.insert((bearer.clone(), place));
+        self.by_place.insert(place, bearer);
+    }
+
+    /// The reservation at this place waits no longer.
+    pub(crate) fn remove(&mut self, place: u32) {
+        if let Some(bearer) = self.by_place.remove(&place) {
+            self.by_bearer.remove(&(bearer, place));
+        }
+    }
+
+    /// The places of the reservations that wait for the name of an object.
+    fn waiting_for(&self, bearer: &Uid) -> Vec<u32> {
+        if self.by_bearer.is_empty() {
+            return Vec::new();
+        }
+        let first = (bearer.clone(), 0);
+        let pairs = self.by_bearer.range(first..);
+        let of_it = pairs.take_while(|(other, _)| other == bearer);
+        of_it.map(|(_, place)| *place).collect()
+    }
+}
+
+impl State {
+    /// The object that bore the name of a pending reservation when that was granted; none, if nothing did.
+    #[must_use]
+    pub fn bearer(&self, reservation: &Reservation) -> Option<&Uid> {
+        if self.bearers.by_place.is_empty() {
+            return None;
+        }
+        let (place, _) = self.reservations.find_pending(&reservation.uid)?;
+        self.bearers.by_place.get(&place)
+    }
+
+    /// Whether a reservation other than that at `uid` waits for the name of an object.
+    pub(crate) fn is_waited_for(&self, bearer: &Uid, but_for: Option<&Uid>) -> bool {
+        let waiting = self.bearers.waiting_for(bearer);
+        let mut uids = waiting
+            .iter()
+            .map(|place| &self.reservations.get(*place).reservation.uid);
+        uids.any(|uid| Some(uid) != but_for)
+    }
+
+    /// What the object counts for that bears the name of a pending reservation, if it is alive.
+    pub(crate) fn bearer_shared(&self, reservation: &Reservation) -> Option<&Arc<Footprint>> {
+        self.observed_shared(&reservation.namespace, self.bearer(reservation)?)
+    }
+
+    /// A reservation waits for a name.
+    pub(super) fn await_name(&mut self, uid: &Uid, bearer: &Uid) {
+        let Some((place, tracked)) = self.reservations.find_pending(uid) else {
+            return;
+        };
+        if uid == bearer {
+            return;
+        }
+        let pending = tracked.reservation.clone();
+        self.change_hold(&pending, Change::Remove);
+        self.bearers.insert(place, bearer.clone());
+        self.change_hold(&pending, Change::Add);
+    }
+
+    /// Takes out, or puts back, what is held beside an object by those that wait for its name.
+    pub(super) fn change_waiting(&mut self, bearer: &Uid, direction: Change) {
+        for place in self.bearers.waiting_for(bearer) {
+            let pending = self.reservations.get(place).reservation.clone();
+            self.change_hold(&pending, direction);
+        }
+    }
+}

@@ -128,9 +128,10 @@ class Objects(unittest.TestCase):
 
     @staticmethod
     def secrets(rendered):
-        """Secrets that cert-manager makes, or that the values name."""
+        """Secrets that are made, also by cert-manager, or that the values name."""
         values = rendered.values
         made = {item["spec"]["secretName"] for item in rendered.all("Certificate")}
+        made |= {item["metadata"]["name"] for item in rendered.all("Secret")}
         return made | {
             values["webhook"]["certificates"]["existing"]["secret"],
             values["webhook"]["client"]["caSecret"],

@@ -1,6 +1,7 @@
 """The chart and the programs: configuration that they take, and the objects that quotactl generates."""
 
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -103,8 +104,41 @@ class Programs(unittest.TestCase):
                     return key, (item.get("roleRef"), item.get("subjects"))
 
                 made = rendered.all("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAccount")
-                made = [item for item in made if not (item["kind"] == "ServiceAccount" and "quotad" in item["metadata"]["name"])]
+                made = [item for item in made if not item["metadata"]["name"].endswith(("-quotad", "-certificates"))]
                 self.assertEqual(dict(map(shape, made)), dict(map(shape, wanted)))
+
+    def test_the_bridge_keeps_the_certificate_that_quotad_serves(self):
+        rendered = rendered_cases()["defaults"]
+        kept = tomllib.loads(rendered.config("-bridge"))["certificates"]
+        service = rendered.one("Service")["metadata"]["name"]
+        self.assertEqual(kept["names"], [f"{service}.{NAMESPACE}.svc"])
+        self.assertEqual(kept["webhook"], rendered.one("ValidatingWebhookConfiguration")["metadata"]["name"])
+        secret = rendered.one("Secret")
+        self.assertEqual(kept["secret"], secret["metadata"]["name"])
+        self.assertNotIn("data", secret)
+        volumes = rendered.one("StatefulSet")["spec"]["template"]["spec"]["volumes"]
+        self.assertIn(kept["secret"], [volume.get("secret", {}).get("secretName") for volume in volumes])
+        (mounted,) = (volume["secret"] for volume in volumes if volume["name"] == "tls")
+        self.assertEqual([item["key"] for item in mounted["items"]], ["tls.crt", "tls.key"], "not the CA's key")
+        # It may touch these two objects, and no others.
+        granted = rules(rendered.one("Role", "-certificates")) | rules(rendered.one("ClusterRole", "-certificates"))
+        self.assertEqual(
+            granted,
+            {
+                ("", "secrets", kept["secret"], ("get", "update")),
+                (
+                    "admissionregistration.k8s.io",
+                    "validatingwebhookconfigurations",
+                    kept["webhook"],
+                    ("get", "update"),
+                ),
+            },
+        )
+        for kind in ("RoleBinding", "ClusterRoleBinding"):
+            binding = rendered.one(kind, "-certificates")
+            account = rendered.one("Deployment")["spec"]["template"]["spec"]["serviceAccountName"]
+            self.assertEqual([subject["name"] for subject in binding["subjects"]], [account])
+            self.assertEqual(binding["roleRef"]["name"], binding["metadata"]["name"])
 
     def test_the_webhook_is_the_one_that_quotactl_makes(self):
         compared = 0

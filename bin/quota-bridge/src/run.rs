@@ -14,6 +14,7 @@ use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    certificates::Keeper,
     config::Config,
     kubernetes::{Access, Client, JSON, SetupError},
     leader::Leader,
@@ -79,7 +80,10 @@ async fn serve(config: Config) -> Result<(), Failure> {
             check: leader_check,
         };
         let terms = terms(&config, own_namespace);
-        campaign(leader, terms, connected, &stop).await
+        let keeper = terms
+            .as_ref()
+            .and_then(|terms| keeper(&config, &client, terms));
+        campaign(leader, terms, keeper, connected, &stop).await
     };
     let stopped = async {
         stop.cancelled().await;
@@ -97,6 +101,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
 async fn campaign(
     leader: Leader,
     terms: Option<Terms>,
+    keeper: Option<Keeper>,
     mut connected: watch::Receiver<bool>,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
@@ -132,6 +137,7 @@ async fn campaign(
                 return Err(failure(ended));
             }
             () = candidate.hold(cannot) => {}
+            () = keep(keeper.as_ref()) => {}
             () = stop.cancelled() => {
                 candidate.release().await;
                 return Ok(());
@@ -172,6 +178,26 @@ fn terms(config: &Config, own_namespace: Option<String>) -> Option<Terms> {
         renew: lease.renew.get(),
         retry: lease.retry.get(),
     })
+}
+
+/// Who keeps the webhook's certificate, while this bridge leads.
+fn keeper(config: &Config, client: &Client, terms: &Terms) -> Option<Keeper> {
+    let certificates = &config.certificates;
+    Some(Keeper {
+        client: client.clone(),
+        namespace: terms.namespace.clone(),
+        secret: certificates.secret.clone()?,
+        webhook: certificates.webhook.clone()?,
+        names: certificates.names.clone(),
+        every: certificates.every.get(),
+    })
+}
+
+async fn keep(keeper: Option<&Keeper>) {
+    match keeper {
+        Some(keeper) => keeper.run().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn host_name() -> String {

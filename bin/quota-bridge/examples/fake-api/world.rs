@@ -155,6 +155,14 @@ impl World {
                 true,
             ),
             ("coordination.k8s.io", "v1", "leases", "Lease", true),
+            ("", "v1", "secrets", "Secret", true),
+            (
+                "admissionregistration.k8s.io",
+                "v1",
+                "validatingwebhookconfigurations",
+                "ValidatingWebhookConfiguration",
+                false,
+            ),
             (
                 "apiextensions.k8s.io",
                 "v1",

@@ -46,6 +46,8 @@ pub struct Config {
     pub queue: Queue,
     /// Which of several bridges publishes.
     pub lease: Lease,
+    /// The webhook's certificate.
+    pub certificates: Certificates,
     /// Health and metrics.
     pub admin: Admin,
     /// Logging.
@@ -68,6 +70,7 @@ impl Default for Config {
             watermark: Watermark::default(),
             queue: Queue::default(),
             lease: Lease::default(),
+            certificates: Certificates::default(),
             admin: Admin::default(),
             log: Log::default(),
         }
@@ -291,6 +294,33 @@ impl Default for Lease {
             duration: Period::from_secs(15),
             renew: Period::from_secs(10),
             retry: Period::from_secs(2),
+        }
+    }
+}
+
+/// `certificates.*`: the webhook's certificate, kept by the bridge that leads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Certificates {
+    /// The Secret that quotad serves from, in the Lease's namespace.
+    #[serde(with = "blank")]
+    pub secret: Option<String>,
+    /// The ValidatingWebhookConfiguration whose `caBundle` is kept.
+    #[serde(with = "blank")]
+    pub webhook: Option<String>,
+    /// The names that the API server calls quotad by.
+    pub names: Vec<String>,
+    /// How often it is looked whether everything is as it should be.
+    pub every: Period,
+}
+
+impl Default for Certificates {
+    fn default() -> Self {
+        Self {
+            secret: None,
+            webhook: None,
+            names: Vec::new(),
+            every: Period::from_secs(60),
         }
     }
 }

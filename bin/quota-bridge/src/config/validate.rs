@@ -68,6 +68,20 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
         lease.duration.get().as_secs() >= 1,
         "is shorter than 1s",
     );
+    let certificates = &config.certificates;
+    let is_kept = certificates.secret.is_some();
+    check(
+        "certificates.webhook",
+        certificates.webhook.is_some() == is_kept,
+        "goes together with certificates.secret",
+    );
+    let are_names = (certificates.names.iter())
+        .all(|name| rustls::pki_types::ServerName::try_from(name.as_str()).is_ok());
+    check(
+        "certificates.names",
+        are_names && certificates.names.is_empty() != is_kept,
+        "are DNS names, and go together with certificates.secret",
+    );
     let room = config.queue.bytes.bytes();
     let fits = (1 << 20..=1 << 30).contains(&room);
     check("queue.bytes", fits, "is not between 1MiB and 1GiB");

@@ -9,14 +9,14 @@ use super::{
     scene::{Scene, metric, until_ready},
 };
 
-const LEASE: [&str; 4] = [
+pub(crate) const LEASE: [&str; 4] = [
     "--lease.namespace=quota",
     "--lease.duration=3s",
     "--lease.renew=2s",
     "--lease.retry=300ms",
 ];
 
-fn leads(bridge: &Program) -> bool {
+pub(crate) fn leads(bridge: &Program) -> bool {
     metric(bridge, "quota_bridge_leader") == 1.0
 }
 

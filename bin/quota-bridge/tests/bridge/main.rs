@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod certificates;
 mod kinds;
 mod leaders;
 mod lists;

@@ -1,0 +1,157 @@
+//! Certificates as PEM: how they are made, and what can be seen of them.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::{Span, Timestamp, tz::TimeZone};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PublicKeyData as _,
+};
+use rustls::{
+    RootCertStore,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
+    crypto::ring,
+    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+};
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
+
+/// How long a CA is good for.
+pub(super) const AUTHORITY_DAYS: u16 = 3650;
+
+/// How long a certificate that is served is good for.
+pub(super) const SERVING_DAYS: u16 = 365;
+
+/// A certificate and its key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+/// A CA of its own.
+pub(super) fn authority(now: Timestamp) -> Result<Pair, rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let certificate = authority_parameters(now).self_signed(&key)?;
+    Ok(pair(&certificate.pem(), &key))
+}
+
+/// A certificate for a server by these names.
+pub(super) fn serving(
+    authority: &Pair,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Pair, rcgen::Error> {
+    let issuer = Issuer::new(
+        authority_parameters(now),
+        KeyPair::from_pem(&authority.key)?,
+    );
+    let mut parameters = CertificateParams::new(names)?;
+    parameters
+        .distinguished_name
+        .push(DnType::CommonName, "quotad");
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    parameters.use_authority_key_identifier_extension = true;
+    good_for(&mut parameters, now, SERVING_DAYS);
+    let key = KeyPair::generate()?;
+    let certificate = parameters.signed_by(&key, &issuer)?;
+    Ok(pair(&certificate.pem(), &key))
+}
+
+/// All CAs have one name, so that of one only its key has to be kept.
+fn authority_parameters(now: Timestamp) -> CertificateParams {
+    let mut parameters = CertificateParams::default();
+    parameters
+        .distinguished_name
+        .push(DnType::CommonName, "Quota Ledger webhook CA");
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    good_for(&mut parameters, now, AUTHORITY_DAYS);
+    parameters
+}
+
+/// From the day before, since clocks differ.
+fn good_for(parameters: &mut CertificateParams, now: Timestamp, days: u16) {
+    let now = now.to_zoned(TimeZone::UTC);
+    let date = |time: jiff::Zoned| {
+        let (month, day) = (time.month().unsigned_abs(), time.day().unsigned_abs());
+        rcgen::date_time_ymd(time.year().into(), month, day)
+    };
+    parameters.not_before = date(now.saturating_sub(Span::new().days(1)));
+    parameters.not_after = date(now.saturating_add(Span::new().days(days)));
+}
+
+fn pair(certificate: &str, key: &KeyPair) -> Pair {
+    Pair {
+        certificate: certificates(certificate).concat(),
+        key: key.serialize_pem(),
+    }
+}
+
+/// The certificates in a PEM text, each in the same form; what is none is left out.
+pub(super) fn certificates(text: &str) -> Vec<String> {
+    const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+    const END: &str = "-----END CERTIFICATE-----";
+    let blocks = text.split(BEGIN).skip(1);
+    let blocks = blocks.filter_map(|block| block.split_once(END));
+    let blocks = blocks.map(|(inside, _)| {
+        let lines: Vec<&str> = inside.split_whitespace().collect();
+        format!("{BEGIN}\n{}\n{END}\n", lines.join("\n"))
+    });
+    blocks.filter(|block| expires(block).is_some()).collect()
+}
+
+/// When a certificate ends to be good; none if it is no certificate.
+pub(super) fn expires(certificate: &str) -> Option<Timestamp> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
+    let (_, parsed) = X509Certificate::from_der(&der).ok()?;
+    Timestamp::from_second(parsed.validity().not_after.timestamp()).ok()
+}
+
+/// Whether the key is that of the certificate.
+pub(super) fn fits(pair: &Pair) -> bool {
+    let Ok(key) = KeyPair::from_pem(&pair.key) else {
+        return false;
+    };
+    let Ok(der) = CertificateDer::from_pem_slice(pair.certificate.as_bytes()) else {
+        return false;
+    };
+    X509Certificate::from_der(&der)
+        .is_ok_and(|(_, parsed)| parsed.public_key().raw == key.subject_public_key_info())
+}
+
+/// Whether a client that trusts these CAs takes the certificate for a server by each of the names at that time.
+pub(super) fn verifies(
+    certificate: &str,
+    authorities: &[String],
+    names: &[String],
+    at: Timestamp,
+) -> bool {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        // One that is over vouches for nothing, which webpki does not look at.
+        if expires(authority).is_some_and(|end| end > at)
+            && let Ok(der) = CertificateDer::from_pem_slice(authority.as_bytes())
+        {
+            let _ = roots.add(der);
+        }
+    }
+    let provider = Arc::new(ring::default_provider());
+    let Ok(verifier) =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()
+    else {
+        return false;
+    };
+    let Ok(leaf) = CertificateDer::from_pem_slice(certificate.as_bytes()) else {
+        return false;
+    };
+    let seconds = u64::try_from(at.as_second()).unwrap_or(0);
+    let at = UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    names.iter().all(|name| {
+        ServerName::try_from(name.as_str()).is_ok_and(|name| {
+            verifier
+                .verify_server_cert(&leaf, &[], &name, &[], at)
+                .is_ok()
+        })
+    })
+}

@@ -1,0 +1,162 @@
+//! The webhook's certificate, kept by the bridge that leads: a Secret that quotad serves from, and the `caBundle` by
+//! which the API server trusts it.
+
+mod make;
+mod plan;
+
+use std::time::Duration;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::kubernetes::{Client, Failure, JSON};
+use make::{Pair, certificates};
+use plan::{Held, plan};
+
+/// How long after a failure.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Keys of the Secret: all CAs, the key of the first, and what is served.
+const AUTHORITIES: &str = "ca.crt";
+const AUTHORITY_KEY: &str = "ca.key";
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
+
+/// Keeps one certificate.
+pub struct Keeper {
+    /// The API server.
+    pub client: Client,
+    /// Where the Secret is.
+    pub namespace: String,
+    /// Its name. It has to be there, and may be empty.
+    pub secret: String,
+    /// The ValidatingWebhookConfiguration.
+    pub webhook: String,
+    /// The names of the server.
+    pub names: Vec<String>,
+    /// How often it is looked whether everything is as it should be. A new CA is trusted for so long before it is used.
+    pub every: Duration,
+}
+
+impl Keeper {
+    /// Keeps it, without an end.
+    pub async fn run(&self) {
+        loop {
+            let wait = match self.look(Timestamp::now()).await {
+                Ok(()) => self.every,
+                // Somebody else has written: what is there now has to be read.
+                Err(failure) if failure.code() == Some(409) => Duration::from_secs(1),
+                Err(failure) => {
+                    tracing::warn!(%failure, "cannot keep the webhook's certificate");
+                    RETRY
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    async fn look(&self, now: Timestamp) -> Result<(), Failure> {
+        let secret_path = format!(
+            "/api/v1/namespaces/{}/secrets/{}",
+            self.namespace, self.secret
+        );
+        let webhook_path = format!(
+            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{}",
+            self.webhook
+        );
+        let mut secret = self.read(&secret_path).await?;
+        let mut webhook = self.read(&webhook_path).await?;
+        let held = held(&secret["data"]);
+        let plan = plan(&held, &trusted(&webhook), &self.names, now)
+            .map_err(|error| Failure::Unreadable(format!("no certificate: {error}")))?;
+        // First what is trusted, then what is served.
+        if trust(&mut webhook, &plan.trusted.concat()) {
+            self.write(&webhook_path, &webhook).await?;
+            tracing::info!(
+                webhook = self.webhook,
+                authorities = plan.trusted.len(),
+                "wrote the caBundle"
+            );
+        }
+        if plan.held != held {
+            hold(&mut secret, &plan.held);
+            self.write(&secret_path, &secret).await?;
+            tracing::info!(secret = self.secret, "wrote the webhook's certificate");
+        }
+        Ok(())
+    }
+
+    async fn read(&self, path: &str) -> Result<Value, Failure> {
+        let body = self.client.get(path, JSON).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| Failure::Unreadable(format!("{path}: {error}")))
+    }
+
+    /// Only if nobody else has written since it was read, since it bears its version.
+    async fn write(&self, path: &str, object: &Value) -> Result<(), Failure> {
+        let body = object.to_string().into();
+        self.client.send(Method::PUT, path, body).await.map(|_| ())
+    }
+}
+
+/// What a Secret's data say. What cannot be read is taken for missing.
+fn held(data: &Value) -> Held {
+    let text = |key: &str| decode(&data[key]);
+    Held {
+        authorities: certificates(&text(AUTHORITIES)),
+        key: text(AUTHORITY_KEY),
+        serving: Pair {
+            certificate: text(CERTIFICATE),
+            key: text(KEY),
+        },
+    }
+}
+
+fn hold(secret: &mut Value, held: &Held) {
+    for (key, text) in [
+        (AUTHORITIES, &held.authorities.concat()),
+        (AUTHORITY_KEY, &held.key),
+        (CERTIFICATE, &held.serving.certificate),
+        (KEY, &held.serving.key),
+    ] {
+        if !secret["data"].is_object() {
+            secret["data"] = json!({});
+        }
+        secret["data"][key] = STANDARD.encode(text).into();
+    }
+}
+
+/// The CAs that each of the webhooks trusts.
+fn trusted(configuration: &Value) -> Vec<String> {
+    let bundles = configuration["webhooks"].as_array().into_iter().flatten();
+    let bundles =
+        bundles.map(|webhook| certificates(&decode(&webhook["clientConfig"]["caBundle"])));
+    let common = bundles.reduce(|mut common, other| {
+        common.retain(|certificate| other.contains(certificate));
+        common
+    });
+    common.unwrap_or_default()
+}
+
+/// Whether that changed something.
+fn trust(configuration: &mut Value, bundle: &str) -> bool {
+    let bundle = Value::from(STANDARD.encode(bundle));
+    let mut changed = false;
+    for webhook in configuration["webhooks"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        let place = &mut webhook["clientConfig"]["caBundle"];
+        changed |= *place != bundle;
+        *place = bundle.clone();
+    }
+    changed
+}
+
+fn decode(field: &Value) -> String {
+    let bytes = field.as_str().and_then(|text| STANDARD.decode(text).ok());
+    String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+}

@@ -86,7 +86,8 @@ fn judge(ledger: &Ledger, home: &Path) -> Result<Outcome, String> {
         Ok((_, Found::Wrong(why))) => Err(format!("open: {why}")),
         Ok((Found::Same, Found::Same)) => Ok(Outcome::Repaired),
         Ok((Found::Damage(_), Found::Same | Found::Damage(_))) => Ok(Outcome::Reported),
-        Ok((Found::Earlier, Found::Earlier)) => Ok(Outcome::Checkpoint),
+        // What is damaged of an earlier ledger is repaired where the log still holds it.
+        Ok((Found::Earlier | Found::Damage(_), Found::Earlier)) => Ok(Outcome::Checkpoint),
         Ok((verified, opened)) => Err(format!("verify: {verified}; open: {opened}")),
     }
 }

@@ -9,8 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use http::{StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use parking_lot::RwLock;
+use tower_http::compression::CompressionLayer;
+
+use crate::openmetrics;
 
 /// What writes all metrics in the Prometheus text format. It may take its time.
 pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
@@ -125,15 +128,24 @@ pub fn router(metrics: Render, readiness: Readiness) -> Router {
         .route("/readyz", get(ready))
         .route("/readyz/{check}", get(ready))
         .with_state(readiness)
-        .route("/metrics", get(show_metrics).with_state(metrics))
+        .merge(
+            Router::new()
+                .route("/metrics", get(show_metrics).with_state(metrics))
+                .layer(CompressionLayer::new()),
+        )
 }
 
-async fn show_metrics(State(metrics): State<Render>) -> Response {
-    match tokio::task::spawn_blocking(move || metrics()).await {
-        Ok(text) => {
-            let content_type = "text/plain; version=0.0.4; charset=utf-8";
-            ([(header::CONTENT_TYPE, content_type)], text).into_response()
-        }
+/// In the format that the scraper prefers: OpenMetrics, or the older one of Prometheus.
+async fn show_metrics(State(metrics): State<Render>, headers: HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT);
+    let accept = accept.and_then(|accept| accept.to_str().ok());
+    let is_open = accept.is_some_and(openmetrics::is_wanted);
+    let render = move || match is_open {
+        true => (openmetrics::CONTENT_TYPE, openmetrics::convert(&metrics())),
+        false => ("text/plain; version=0.0.4; charset=utf-8", metrics()),
+    };
+    match tokio::task::spawn_blocking(render).await {
+        Ok((content_type, text)) => ([(header::CONTENT_TYPE, content_type)], text).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
@@ -262,6 +274,34 @@ mod tests {
         );
         let verbose = "[+]ping ok\nhealthz check passed\n".to_owned();
         assert_eq!(ask(&readiness, "/healthz?verbose=1").await, (200, verbose));
+    }
+
+    #[tokio::test]
+    async fn metrics_come_in_the_format_and_the_encoding_that_is_asked_for() {
+        let metrics: Render = Arc::new(|| "# TYPE a_total counter\na_total 1\n".repeat(100));
+        let ask = async |name: &str, value: &str| {
+            let request = Request::get("/metrics").header(name, value);
+            let router = router(metrics.clone(), Readiness::default());
+            router
+                .oneshot(request.body(Body::empty()).unwrap())
+                .await
+                .unwrap()
+        };
+        let open = ask("accept", "application/openmetrics-text;version=1.0.0").await;
+        assert!(
+            open.headers()["content-type"]
+                .to_str()
+                .unwrap()
+                .starts_with("application/openmetrics-text")
+        );
+        let zipped = ask("accept-encoding", "gzip").await;
+        assert_eq!(zipped.headers()["content-encoding"], "gzip");
+        let plain = ask("accept", "*/*").await;
+        assert!(!plain.headers().contains_key("content-encoding"));
+        assert_eq!(
+            plain.headers()["content-type"],
+            "text/plain; version=0.0.4; charset=utf-8"
+        );
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@ pub mod config;
 pub mod exit;
 pub mod health;
 pub mod nats;
+mod openmetrics;
 pub mod program;
 pub mod shutdown;
 pub mod systemd;

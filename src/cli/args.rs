@@ -14,7 +14,9 @@ use quota_semantics::{Timestamp, quantity::Quantity};
 
 pub(crate) use bench::{Bench, Floor};
 pub(crate) use drift::Drift;
-pub(crate) use generate::{Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, Webhook};
+pub(crate) use generate::{
+    Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
+};
 pub(crate) use ledger::{Jobs, Ledger, Place, Signed};
 pub(crate) use token::{CreateToken, Token};
 

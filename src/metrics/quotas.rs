@@ -1,9 +1,8 @@
-//! `kube_resourcequota`: told at scrape time from the state, with a bounded number of series.
+//! `kube_resourcequota`: written at scrape time from the state, with a bounded number of series.
 
-use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{
-    OTHER,
     labels::Limit,
     record::limit_reached,
     table,
@@ -42,73 +41,125 @@ pub trait QuotaSource: Send + Sync {
     fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>));
 }
 
-/// Writes at most `most` series per metric; what is over is summed up, per resource, as a quota
-/// `_other_` in a namespace `_other_`.
+impl QuotaSample<'_> {
+    /// Series that the quota has in both metrics.
+    fn series(&self) -> usize {
+        1 + KINDS.len() * self.resources.len()
+    }
+
+    /// The largest share of a limit that is used or reserved. A limit of 0 is full.
+    fn fullness(&self) -> f64 {
+        let shares = self.resources.iter().map(|resource| {
+            let held = resource.used + resource.reserved;
+            match resource.hard > 0.0 {
+                true => held / resource.hard,
+                false => 1.0,
+            }
+        });
+        shares.fold(0.0, f64::max)
+    }
+}
+
+/// The values of the label `type`.
+const KINDS: [&str; 3] = ["hard", "used", "reserved"];
+
+/// Which quotas have series.
+enum Exported {
+    All,
+    /// By their place in the order of visits: sorted.
+    Only(Vec<usize>),
+}
+
+impl Exported {
+    fn has(&self, place: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(places) => places.binary_search(&place).is_ok(),
+        }
+    }
+}
+
+/// Writes whole quotas, the fullest first, as long as they have at most `most` series together. Says how many are left
+/// out, in the metric and, when that begins, in the log.
 pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
+    let (exported, left_out) = choose(source, most);
+    report(left_out, most);
     let mut amounts = String::new();
     let mut created = String::new();
-    let mut left = most;
-    let mut created_left = most;
-    let mut rest: BTreeMap<String, [f64; 3]> = BTreeMap::new();
+    let mut place = 0;
     source.visit(&mut |quota| {
-        if created_left > 0 {
-            created_left -= 1;
-            let labels = [quota.name, quota.namespace];
-            sample(
-                &mut created,
-                &table::KUBE_RESOURCEQUOTA_CREATED,
-                &labels,
-                quota.created,
-            );
+        if exported.has(place) {
+            write(&mut amounts, &mut created, &quota);
         }
-        let whole = left >= 3 * quota.resources.len();
-        if whole {
-            left -= 3 * quota.resources.len();
-        } else {
-            left = 0;
-        }
-        for resource in &quota.resources {
-            let numbers = [resource.hard, resource.used, resource.reserved];
-            if whole {
-                write(
-                    &mut amounts,
-                    quota.name,
-                    quota.namespace,
-                    resource.resource,
-                    numbers,
-                );
-            } else {
-                add(&mut rest, resource.resource, numbers);
-            }
-        }
+        place += 1;
     });
-    if !rest.is_empty() || created_left == 0 {
-        limit_reached(Limit::MetricsSeries);
-    }
-    for (resource, numbers) in rest {
-        write(&mut amounts, OTHER, OTHER, &resource, numbers);
-    }
     head(text, &table::KUBE_RESOURCEQUOTA);
     text.push_str(&amounts);
     head(text, &table::KUBE_RESOURCEQUOTA_CREATED);
     text.push_str(&created);
+    head(text, &table::QUOTAS_LEFT_OUT);
+    sample(text, &table::QUOTAS_LEFT_OUT, &[], left_out as f64);
 }
 
-fn write(text: &mut String, name: &str, namespace: &str, resource: &str, numbers: [f64; 3]) {
-    for (kind, number) in ["hard", "used", "reserved"].into_iter().zip(numbers) {
-        let labels = [name, namespace, resource, kind];
-        sample(text, &table::KUBE_RESOURCEQUOTA, &labels, number);
+/// The quotas to export, and how many are left out.
+fn choose(source: &dyn QuotaSource, most: usize) -> (Exported, usize) {
+    let mut total = 0;
+    let mut quotas = Vec::new();
+    source.visit(&mut |quota| {
+        total += quota.series();
+        quotas.push((quota.fullness(), quota.series()));
+    });
+    if total <= most {
+        return (Exported::All, 0);
+    }
+    let mut order: Vec<usize> = (0..quotas.len()).collect();
+    order.sort_by(|a, b| quotas[*b].0.total_cmp(&quotas[*a].0));
+    let mut left = most;
+    let mut places: Vec<usize> = order
+        .into_iter()
+        .filter(|place| match left.checked_sub(quotas[*place].1) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        })
+        .collect();
+    places.sort_unstable();
+    let left_out = quotas.len() - places.len();
+    (Exported::Only(places), left_out)
+}
+
+fn report(left_out: usize, most: usize) {
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    let some = left_out > 0;
+    if some {
+        limit_reached(Limit::MetricsSeries);
+    }
+    if some && !REPORTED.swap(some, Ordering::Relaxed) {
+        tracing::warn!(
+            left_out,
+            "limits.metrics_series" = most,
+            "quotas are left out of the metrics"
+        );
+    } else if !some {
+        REPORTED.store(false, Ordering::Relaxed);
     }
 }
 
-/// Resources are named by whoever writes quotas, so even the sums are bounded.
-const RESOURCES_OF_REST_MAX: usize = 100;
-
-fn add(rest: &mut BTreeMap<String, [f64; 3]>, resource: &str, numbers: [f64; 3]) {
-    let known = rest.len() < RESOURCES_OF_REST_MAX || rest.contains_key(resource);
-    let resource = if known { resource } else { OTHER };
-    let sums = rest.entry(resource.to_owned()).or_default();
-    for (sum, number) in sums.iter_mut().zip(numbers) {
-        *sum += number;
+fn write(amounts: &mut String, created: &mut String, quota: &QuotaSample<'_>) {
+    for resource in &quota.resources {
+        let numbers = [resource.hard, resource.used, resource.reserved];
+        for (kind, number) in KINDS.into_iter().zip(numbers) {
+            let labels = [quota.name, quota.namespace, resource.resource, kind];
+            sample(amounts, &table::KUBE_RESOURCEQUOTA, &labels, number);
+        }
     }
+    let labels = [quota.name, quota.namespace];
+    sample(
+        created,
+        &table::KUBE_RESOURCEQUOTA_CREATED,
+        &labels,
+        quota.created,
+    );
 }

@@ -182,6 +182,8 @@ table! {
     KUBE_RESOURCEQUOTA_CREATED Gauge "kube_resourcequota_created"
         [open("resourcequota"), open("namespace")]
         "When a quota was created, in seconds since 1970."
+    QUOTAS_LEFT_OUT Gauge "quota_ledger_quotas_left_out" []
+        "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; the fullest are exported."
     PROCESS_CPU Counter "process_cpu_seconds_total" []
         "User and system time spent."
     PROCESS_RESIDENT_MEMORY Gauge "process_resident_memory_bytes" []

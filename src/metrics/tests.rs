@@ -112,7 +112,7 @@ impl QuotaSource for Quotas {
             let resource = |resource| ResourceSample {
                 resource,
                 hard: 2.5,
-                used: 1.0,
+                used: number as f64,
                 reserved: 0.0,
             };
             visitor(QuotaSample {
@@ -128,11 +128,11 @@ impl QuotaSource for Quotas {
 #[test]
 fn quotas_are_told_as_kube_state_metrics_tells_them() {
     let mut text = String::new();
-    quotas::render(&mut text, &Quotas(1), 6);
+    quotas::render(&mut text, &Quotas(1), 7);
     let labels = r#"resourcequota="quota \"0\"",namespace="team-a""#;
     let expected = format!(
         "kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"hard\"}} 2.5\n\
-         kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"used\"}} 1\n\
+         kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"used\"}} 0\n\
          kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"reserved\"}} 0\n"
     );
     assert!(text.contains(&expected), "{text}");
@@ -142,24 +142,30 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
         )),
         "{text}"
     );
-    assert!(!text.contains(OTHER), "{text}");
+    assert!(text.contains("quota_ledger_quotas_left_out 0\n"), "{text}");
 }
 
 #[test]
-fn the_number_of_series_is_bounded_and_nothing_is_left_out_of_the_sums() {
+fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
     let mut text = String::new();
+    // Seven series each.
     quotas::render(&mut text, &Quotas(1000), 60);
     let amounts = text
         .lines()
         .filter(|line| line.starts_with("kube_resourcequota{"));
-    assert_eq!(amounts.count(), 60 + 6);
+    assert_eq!(amounts.count(), 8 * 6);
     let created = text
         .lines()
         .filter(|line| line.starts_with("kube_resourcequota_created{"));
-    assert_eq!(created.count(), 60);
-    let rest = "kube_resourcequota{resourcequota=\"_other_\",namespace=\"_other_\",\
-                resource=\"pods\",type=\"hard\"} 2475\n";
-    assert!(text.contains(rest), "{text}");
+    assert_eq!(created.count(), 8);
+    for number in 992..1000 {
+        let name = format!("quota \\\"{number}\\\"");
+        assert!(text.contains(&name), "{name} in {text}");
+    }
+    assert!(
+        text.contains("quota_ledger_quotas_left_out 992\n"),
+        "{text}"
+    );
 }
 
 #[test]

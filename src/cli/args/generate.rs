@@ -16,6 +16,53 @@ pub(crate) enum Generate {
     Bridge(Bridge),
     /// Make a CA, and certificates of it for the webhook and for the API server that calls it, for a first try.
     Certs(Certs),
+    /// Print the alerts, as a file of rules for Prometheus.
+    Alerts(Alerts),
+    /// Print a dashboard that Grafana can import.
+    Dashboard,
+    /// Print a ServiceMonitor for the daemon and a PodMonitor for the bridge.
+    Servicemonitor(ServiceMonitor),
+}
+
+/// The form of the alerts.
+#[derive(Args, Debug)]
+pub(crate) struct Alerts {
+    /// As a PrometheusRule of the Prometheus operator.
+    #[arg(long)]
+    pub(crate) operator: bool,
+    /// The namespace of the PrometheusRule.
+    #[arg(long, value_name = "NAMESPACE", default_value = "monitoring")]
+    pub(crate) monitoring_namespace: String,
+    /// Labels of the PrometheusRule, by which the operator selects it: NAME=VALUE.
+    #[arg(long = "label", value_name = "LABEL", value_parser = label, value_delimiter = ',')]
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+/// Where the daemon is scraped.
+#[derive(Args, Debug)]
+pub(crate) struct ServiceMonitor {
+    /// The namespace that the daemon and the bridge run in.
+    #[arg(long, value_name = "NAMESPACE", default_value = "quota-system")]
+    pub(crate) target_namespace: String,
+    /// The namespace of the monitors.
+    #[arg(long, value_name = "NAMESPACE", default_value = "monitoring")]
+    pub(crate) monitoring_namespace: String,
+    /// Labels of the monitors, by which the operator selects them: NAME=VALUE.
+    #[arg(long = "label", value_name = "LABEL", value_parser = label, value_delimiter = ',')]
+    pub(crate) labels: Vec<(String, String)>,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let valid = |part: &str, more: &str| {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+        part.len() <= 253 && part.chars().all(allowed)
+    };
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && valid(name, "-_./") && valid(value, "-_.") => {
+            Ok((name.to_owned(), value.to_owned()))
+        }
+        _ => Err("a label is NAME=VALUE".to_owned()),
+    }
 }
 
 /// How the API server finds the webhook, and what it asks.

@@ -3,6 +3,7 @@
 mod audit;
 mod bridge;
 mod certs;
+mod monitoring;
 mod webhook;
 
 #[cfg(test)]
@@ -17,5 +18,8 @@ pub(crate) fn run(command: &Generate, output: &Output) -> Outcome {
         Generate::Audit(wanted) => audit::run(wanted, output),
         Generate::Bridge(wanted) => bridge::run(wanted, output),
         Generate::Certs(wanted) => certs::run(wanted, output),
+        Generate::Alerts(wanted) => monitoring::alerts(wanted, output),
+        Generate::Dashboard => monitoring::dashboard(output),
+        Generate::Servicemonitor(wanted) => monitoring::service_monitor(wanted, output),
     }
 }

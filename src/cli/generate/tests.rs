@@ -227,3 +227,43 @@ fn the_api_server_tells_of_creations_of_what_counts() {
     let plain = audit("audit --url http://h");
     assert_eq!(audit::kubeconfig(&plain).unwrap_err().exit, Exit::Usage);
 }
+
+#[test]
+fn alerts_come_as_a_rule_of_the_operator() {
+    let line = "alerts --operator --monitoring-namespace obs --label release=prom,team=a";
+    let Generate::Alerts(wanted) = generate(line) else {
+        panic!("not alerts");
+    };
+    let text = monitoring::prometheus_rule(&wanted);
+    let rule: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+    assert_eq!(rule["kind"], "PrometheusRule");
+    assert_eq!(rule["metadata"]["namespace"], "obs");
+    assert_eq!(
+        rule["metadata"]["labels"],
+        json!({"release": "prom", "team": "a"})
+    );
+    let groups = rule["spec"]["groups"].as_array().unwrap();
+    let rules: usize = groups
+        .iter()
+        .map(|group| group["rules"].as_array().unwrap().len())
+        .sum();
+    assert!(rules > 20, "{rules}");
+    assert!(Arguments::try_parse_from(["quotactl", "generate", "alerts", "--label", "a"]).is_err());
+}
+
+#[test]
+fn monitors_select_what_the_chart_labels() {
+    let Generate::Servicemonitor(wanted) = generate("servicemonitor --target-namespace q") else {
+        panic!("not a monitor");
+    };
+    let made = monitoring::monitor(&wanted, "ServiceMonitor", "endpoints", "quotad");
+    assert_eq!(
+        made["spec"]["namespaceSelector"]["matchNames"],
+        json!(["q"])
+    );
+    assert_eq!(
+        made["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"],
+        "quotad"
+    );
+    assert_eq!(made["spec"]["endpoints"][0]["port"], "metrics");
+}

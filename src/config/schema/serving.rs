@@ -56,7 +56,7 @@ pub struct Limits {
     pub past_questions: NonZeroUsize,
     /// Entries that one question about the past may replay.
     pub replay_entries: NonZeroU64,
-    /// Series of one metric that has a label per quota.
+    /// Series of quotas in the metrics.
     pub metrics_series: NonZeroUsize,
 }
 
@@ -76,7 +76,7 @@ impl Default for Limits {
             watch_streams: NonZeroUsize::new(256).expect("256 is not zero"),
             past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
             replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
-            metrics_series: NonZeroUsize::new(2000).expect("2000 is not zero"),
+            metrics_series: NonZeroUsize::new(100_000).expect("100,000 is not zero"),
         }
     }
 }

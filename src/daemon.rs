@@ -19,7 +19,7 @@ use crate::{
     admission::{self, Hook},
     api::{self, App, NoSources, Parts},
     auth::{self, Authenticator},
-    checkpoint::{self, Publisher, StartError},
+    checkpoint::{self, Place, StartError},
     config::Config,
     exit::{Exit, Failure, OrExit as _},
     intake::{nats, payload},
@@ -238,16 +238,23 @@ async fn sign(
         },
         error: error.into(),
     })?;
-    let publisher = match &rules.nats_subject {
-        Some(subject) => {
-            let client = nats::plain(&config.nats, "quotad checkpoints").await;
-            let client = client.or_exit(Exit::Configuration)?;
-            Some(Publisher::new(client, subject.clone()))
-        }
-        None => None,
-    };
-    let signing = signer.run(opened.ledger.clone(), publisher, stop.clone());
+    let places = places(config).await?;
+    let signing = signer.run(opened.ledger.clone(), places, stop.clone());
     Ok(Some(tokio::spawn(signing)))
+}
+
+/// Where checkpoints are delivered to.
+async fn places(config: &Config) -> Result<Vec<Place>, Failure> {
+    let rules = &config.checkpoint;
+    let mut places = Vec::new();
+    if let Some(subject) = &rules.nats_subject {
+        let client = nats::plain(&config.nats, "quotad checkpoints").await;
+        let client = client.or_exit(Exit::Configuration)?;
+        places.push(Place::nats(client, subject.clone()));
+    }
+    places.extend(rules.copy_dir.clone().map(Place::Directory));
+    places.extend(rules.http_url.clone().map(Place::http));
+    Ok(places)
 }
 
 /// What is consumed besides HTTP.

@@ -7,9 +7,12 @@
 //! A checkpoint that contradicts one signed before is never signed: the last one is durable in the file before it
 //! leaves the daemon, and is compared with the ledger at each start.
 
+mod delivery;
 mod file;
 pub mod key;
 pub mod note;
+mod place;
+mod series;
 mod signer;
 #[cfg(test)]
 mod tests;
@@ -18,7 +21,9 @@ use quota_journal::{Durable, FileReader, Hash, Reader as _};
 use quota_semantics::Timestamp;
 
 pub use file::{Stored, read_all};
-pub use signer::{Publisher, Settings, Signer, StartError};
+pub use place::Place;
+pub use series::{Contradiction, Series};
+pub use signer::{Settings, Signer, StartError};
 
 /// What is signed.
 #[derive(Clone, Debug, PartialEq, Eq)]

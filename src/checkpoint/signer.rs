@@ -6,23 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_nats::jetstream;
 use quota_journal::FileReader;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Checkpoint, Extends,
+    delivery::{Delivery, Signed},
     file::Notes,
     key::{KeyError, PrivateKey},
     note,
+    place::Place,
 };
 use crate::{metrics, writer::Ledger};
 
 /// How often is looked whether a checkpoint is due.
 const TICK: Duration = Duration::from_secs(1);
-
-/// How long publishing may take.
-const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When checkpoints are signed, and where they go.
 #[derive(Clone, Debug)]
@@ -87,6 +85,8 @@ pub struct Signer {
     key: PrivateKey,
     notes: Notes,
     last: Option<Checkpoint>,
+    /// What was signed last before the start: nobody knows whether it was delivered.
+    earlier: Option<Signed>,
     rules: Settings,
     /// Whether the ledger is known to extend what was signed last.
     consistent: bool,
@@ -104,7 +104,7 @@ impl Signer {
             .and_then(|(notes, last)| {
                 let read = |note: String| {
                     let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-                    note::read(&note).map_err(wrong)
+                    Ok::<_, io::Error>((note::read(&note).map_err(wrong)?, note))
                 };
                 Ok((notes, last.map(read).transpose()?))
             })
@@ -112,10 +112,16 @@ impl Signer {
                 path: path.clone(),
                 source,
             })?;
+        let (last, text) = last.unzip();
+        let earlier = last.as_ref().zip(text).map(|(last, note)| Signed {
+            sequence: last.sequence,
+            note: note.into(),
+        });
         let mut signer = Self {
             key,
             notes,
             last,
+            earlier,
             rules,
             consistent: true,
         };
@@ -139,12 +145,25 @@ impl Signer {
         Ok(signer)
     }
 
-    /// Signs when it is due, until `stop`; then once more, if there is news.
-    pub async fn run(
-        mut self,
-        ledger: Ledger,
-        publisher: Option<Publisher>,
-        stop: CancellationToken,
+    /// Signs when it is due, until `stop`; then once more, if there is news. What is signed is delivered to the places.
+    pub async fn run(mut self, ledger: Ledger, places: Vec<Place>, stop: CancellationToken) {
+        let deliveries: Vec<_> = places.into_iter().map(Delivery::begin).collect();
+        let send = |signed: &Signed| {
+            for delivery in &deliveries {
+                delivery.send(signed.clone());
+            }
+        };
+        self.earlier.take().iter().for_each(send);
+        self.sign_until(&ledger, send, &stop).await;
+        let finishing = deliveries.into_iter().map(Delivery::finish);
+        futures::future::join_all(finishing).await;
+    }
+
+    async fn sign_until(
+        &mut self,
+        ledger: &Ledger,
+        send: impl Fn(&Signed),
+        stop: &CancellationToken,
     ) {
         if !self.consistent {
             metrics::checkpoint_failed();
@@ -163,21 +182,18 @@ impl Signer {
                 () = stop.cancelled() => true,
                 _ = ticks.tick() => false,
             };
-            let news = self.news(&ledger);
+            let news = self.news(ledger);
             let is_due = news >= self.rules.every_entries || signed.elapsed() >= self.rules.every;
             if news > 0 && (is_due || stopped) {
                 signed = Instant::now();
-                let note = match self.sign(&ledger) {
-                    Ok(note) => note,
+                match self.sign(ledger) {
+                    Ok(signed) => send(&signed),
                     Err(error) => {
                         // What is in the file now is not known: nothing is signed any more before the next start.
                         metrics::checkpoint_failed();
                         tracing::error!(%error, "a checkpoint cannot be stored: no more are signed");
                         return;
                     }
-                };
-                if let Some(publisher) = &publisher {
-                    publisher.publish(note).await;
                 }
             }
             if stopped {
@@ -196,15 +212,19 @@ impl Signer {
         ledger.durable().sequence.saturating_sub(last)
     }
 
-    /// Signs how far the ledger is durable, and gives the note once it is durable, too.
-    fn sign(&mut self, ledger: &Ledger) -> io::Result<String> {
+    /// Signs how far the ledger is durable, and gives the checkpoint once it is durable, too.
+    fn sign(&mut self, ledger: &Ledger) -> io::Result<Signed> {
         let checkpoint = Checkpoint::of(self.key.public().name(), &ledger.durable());
         let note = note::sign(&checkpoint, &self.key);
         tokio::task::block_in_place(|| self.notes.append(&note))?;
         metrics::checkpoint_signed(checkpoint.sequence);
         tracing::debug!(sequence = checkpoint.sequence, hash = %checkpoint.hash, "checkpoint signed");
+        let signed = Signed {
+            sequence: checkpoint.sequence,
+            note: note.into(),
+        };
         self.last = Some(checkpoint);
-        Ok(note)
+        Ok(signed)
     }
 }
 
@@ -218,45 +238,4 @@ fn read_key(path: &Path) -> Result<PrivateKey, StartError> {
         path: name(),
         source,
     })
-}
-
-/// Sends checkpoints to a subject that a stream stores.
-#[derive(Clone)]
-pub struct Publisher {
-    context: jetstream::Context,
-    subject: String,
-}
-
-impl Publisher {
-    /// Sends by this connection.
-    #[must_use]
-    pub fn new(client: async_nats::Client, subject: String) -> Self {
-        let context = jetstream::new(client);
-        Self { context, subject }
-    }
-
-    /// One that does not arrive is not sent again: the next one says more.
-    async fn publish(&self, note: String) {
-        let sent = async {
-            let sent = self
-                .context
-                .publish(self.subject.clone(), note.into())
-                .await;
-            sent.map_err(|error| error.to_string())?
-                .await
-                .map_err(|error| error.to_string())
-        };
-        let outcome = match tokio::time::timeout(PUBLISH_TIMEOUT, sent).await {
-            Ok(outcome) => outcome.map(drop),
-            Err(_) => Err("no answer in time".to_owned()),
-        };
-        if let Err(error) = outcome {
-            metrics::checkpoint_failed();
-            tracing::warn!(
-                subject = self.subject,
-                error,
-                "a checkpoint was not published"
-            );
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod bench;
+mod checkpoint;
 mod drift;
 mod generate;
 mod ledger;
@@ -13,6 +14,7 @@ use clap_complete::Shell;
 use quota_semantics::{Timestamp, quantity::Quantity};
 
 pub(crate) use bench::{Bench, Floor};
+pub(crate) use checkpoint::Checkpoint;
 pub(crate) use drift::Drift;
 pub(crate) use generate::{
     Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
@@ -114,6 +116,9 @@ pub(crate) enum Command {
     /// Read a ledger without a daemon: check it, replay it, print it.
     #[command(subcommand)]
     Ledger(Ledger),
+    /// Check what was signed of a ledger.
+    #[command(subcommand)]
+    Checkpoint(Checkpoint),
     /// Make tokens for callers of a daemon, and see which there are.
     #[command(subcommand)]
     Token(Token),

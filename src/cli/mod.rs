@@ -9,6 +9,7 @@ mod args;
 mod backup;
 mod bench;
 mod check;
+mod checkpoint;
 mod client;
 mod describe;
 mod drift;
@@ -98,6 +99,7 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
             bench::run(bench, global, &output, &scope)
         }
         Command::ServeFloor(floor) => bench::floor::serve(floor.listen),
+        Command::Checkpoint(command) => checkpoint::run(command, &output),
         Command::Generate(command) => generate::run(command, &output),
         Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
         Command::Token(command) => token::run(command, &output, &scope(global, matches)),

@@ -332,6 +332,7 @@ fn checkpoints(config: &Config, findings: &mut Vec<Finding>) {
     let files = [
         ("checkpoint.key_file", &checkpoint.key_file),
         ("checkpoint.file", &checkpoint.file),
+        ("checkpoint.copy_dir", &checkpoint.copy_dir),
     ];
     for (key, path) in files {
         let outside = path
@@ -360,6 +361,25 @@ fn checkpoints(config: &Config, findings: &mut Vec<Finding>) {
         "checkpoint.nats_subject",
         is_one,
         "must be a subject without wildcards, and needs checkpoint.key_file and nats.url",
+    );
+    check(
+        findings,
+        "checkpoint.copy_dir",
+        checkpoint.copy_dir.is_none() || checkpoint.key_file.is_some(),
+        "needs checkpoint.key_file",
+    );
+    let is_address = |url: &str| {
+        let uri = url.parse::<http::Uri>().ok();
+        uri.is_some_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+        })
+    };
+    let url = checkpoint.http_url.as_deref();
+    check(
+        findings,
+        "checkpoint.http_url",
+        url.is_none_or(|url| is_address(url) && checkpoint.key_file.is_some()),
+        "must be an address of http or https, and needs checkpoint.key_file",
     );
 }
 

@@ -157,6 +157,16 @@ labels! {
         Archive = "archive",
     }
 
+    /// Where checkpoints are delivered to.
+    CheckpointPlace "place" {
+        /// `checkpoint.nats_subject`.
+        Nats = "nats",
+        /// `checkpoint.copy_dir`.
+        Directory = "directory",
+        /// `checkpoint.http_url`.
+        Http = "http",
+    }
+
     /// Where events come from.
     Source "source" {
         /// A JetStream stream.

@@ -19,8 +19,8 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 
 pub use domain::{recorded, refused};
 pub use labels::{
-    AuditEvent, AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener,
-    Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
+    AuditEvent, AuthRefusal, CheckpointPlace, Correction, CorrectionCause, Decision, Label, Limit,
+    Listener, Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;

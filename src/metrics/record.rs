@@ -6,8 +6,8 @@ use ::metrics::{counter, gauge, histogram};
 
 use super::{
     labels::{
-        AuditEvent, AuthRefusal, Correction, CorrectionCause, Label, Limit, Listener, Outcome,
-        Part, Rejection, RelistAsked, Relisted, Source, Standing,
+        AuditEvent, AuthRefusal, CheckpointPlace, Correction, CorrectionCause, Label, Limit,
+        Listener, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
     },
     table,
 };
@@ -151,7 +151,22 @@ pub fn checkpoint_signed(sequence: u64) {
     gauge!(table::CHECKPOINT_LAST_SEQUENCE.name).set(float(sequence));
 }
 
-/// A checkpoint could not be stored or published.
+/// A checkpoint of this sequence was delivered.
+pub fn checkpoint_delivered(place: CheckpointPlace, sequence: u64) {
+    gauge!(table::CHECKPOINT_DELIVERED_SEQUENCE.name, &[pair(place)]).set(float(sequence));
+}
+
+/// So many checkpoints wait to be delivered.
+pub fn checkpoints_undelivered(place: CheckpointPlace, count: usize) {
+    gauge!(table::CHECKPOINT_UNDELIVERED.name, &[pair(place)]).set(float(count as u64));
+}
+
+/// A checkpoint was given up, since too many waited to be delivered.
+pub fn checkpoint_given_up(place: CheckpointPlace) {
+    counter!(table::CHECKPOINT_GIVEN_UP.name, &[pair(place)]).increment(1);
+}
+
+/// A checkpoint could not be stored or delivered.
 pub fn checkpoint_failed() {
     counter!(table::CHECKPOINT_FAILURES.name).increment(1);
 }

@@ -1,8 +1,8 @@
 //! Every metric: its name, kind, labels and help. `docs/metrics.md` is made from this table.
 
 use super::labels::{
-    AuditEvent, AuthRefusal, Correction, CorrectionCause, Decision, Label, Limit, Listener,
-    Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
+    AuditEvent, AuthRefusal, CheckpointPlace, Correction, CorrectionCause, Decision, Label, Limit,
+    Listener, Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
 };
 use crate::reason::Reason;
 
@@ -146,7 +146,13 @@ table! {
     CHECKPOINT_LAST_SEQUENCE Gauge "quota_ledger_checkpoint_last_sequence" []
         "Sequence of the last checkpoint that was signed."
     CHECKPOINT_FAILURES Counter "quota_ledger_checkpoint_failures_total" []
-        "Checkpoints that could not be stored or published."
+        "Checkpoints that could not be stored, and attempts to deliver one that failed."
+    CHECKPOINT_DELIVERED_SEQUENCE Gauge "quota_ledger_checkpoint_delivered_sequence" [closed::<CheckpointPlace>()]
+        "Sequence of the last checkpoint that was delivered to the place."
+    CHECKPOINT_UNDELIVERED Gauge "quota_ledger_checkpoint_undelivered" [closed::<CheckpointPlace>()]
+        "Checkpoints that wait to be delivered to the place."
+    CHECKPOINT_GIVEN_UP Counter "quota_ledger_checkpoint_given_up_total" [closed::<CheckpointPlace>()]
+        "Checkpoints that were never delivered to the place, since too many waited."
     BACKUP_LAST_SEQUENCE Gauge "quota_ledger_backup_last_sequence" []
         "Sequence of the last entry that the last backup holds."
     BACKUP_FAILURES Counter "quota_ledger_backup_failures_total" []

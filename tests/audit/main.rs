@@ -5,6 +5,7 @@
 mod backup;
 mod checkpoints;
 mod daemon;
+mod delivered;
 mod exported;
 mod published;
 #[path = "../support/mod.rs"]

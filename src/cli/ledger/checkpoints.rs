@@ -15,43 +15,81 @@ use super::super::{
     output::{Output, note},
 };
 use crate::checkpoint::{
-    Stored,
+    Checkpoint, Series, Stored,
     key::{PrivateKey, PublicKey},
     note as signed, read_all,
 };
 
 /// What checkpoints say of a ledger, and what has been found of it.
 #[derive(Default)]
-pub(super) struct Claims {
-    file: PathBuf,
+pub(in crate::cli) struct Claims {
+    series: Series,
+    /// Where each of them stands.
+    files: BTreeMap<u64, PathBuf>,
+    /// Those that no batch was held against yet.
     open: BTreeMap<u64, Hash>,
+    /// Where they were looked for; none: nobody asks for a proof.
+    place: Option<PathBuf>,
     proven: usize,
     wrong: Vec<Damage>,
 }
 
 impl Claims {
-    /// Reads a file of checkpoints, all of which have to be signed by the key.
-    pub(super) fn load(file: &Path, public_key: &Path) -> Outcome<Self> {
+    /// Reads files of checkpoints, and directories of such files: all have to be signed by the key, and to agree.
+    pub(in crate::cli) fn load(places: &[PathBuf], public_key: &Path) -> Outcome<Self> {
         let key = std::fs::read_to_string(public_key);
         let key = key.map_err(|error| unusable(public_key, &error))?;
         let key: PublicKey = key.parse().map_err(|error| unusable(public_key, &error))?;
-        let stored = stored(file)?;
         let mut claims = Self {
-            file: file.to_path_buf(),
+            place: places.first().cloned(),
             ..Self::default()
         };
-        if stored.is_cut_off {
-            claims.find(None, "its last checkpoint is cut off".to_owned());
-        }
-        for text in stored.notes {
-            let checkpoint = signed::verify(&text, &key).map_err(|error| no_proof(file, &error))?;
-            let (sequence, hash) = (checkpoint.sequence, checkpoint.hash);
-            let before = claims.open.insert(sequence, hash);
-            if before.is_some_and(|before| before != hash) {
-                claims.refute(sequence, "two checkpoints contradict each other".to_owned());
+        for place in places {
+            for file in files(place)? {
+                claims.take(&file, &key)?;
             }
         }
+        let signed = claims.series.iter();
+        claims.open = signed
+            .map(|signed| (signed.sequence, signed.hash))
+            .collect();
         Ok(claims)
+    }
+
+    fn take(&mut self, file: &Path, key: &PublicKey) -> Outcome {
+        let stored = stored(file)?;
+        self.series.begin_file();
+        for text in stored.notes {
+            let checkpoint = match signed::verify(&text, key) {
+                Ok(checkpoint) => checkpoint,
+                Err(error) => {
+                    self.find(file, None, error.to_string());
+                    continue;
+                }
+            };
+            let sequence = checkpoint.sequence;
+            let place = self.files.entry(sequence);
+            place.or_insert_with(|| file.to_path_buf());
+            if let Err(contradiction) = self.series.add(checkpoint) {
+                self.find(file, Some(sequence), contradiction.to_string());
+            }
+        }
+        if stored.is_cut_off {
+            self.find(file, None, "its last checkpoint is cut off".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The checkpoints, by sequence.
+    pub(in crate::cli) fn signed(
+        &self,
+    ) -> impl ExactSizeIterator<Item = &Checkpoint> + DoubleEndedIterator + Clone {
+        self.series.iter()
+    }
+
+    /// What is wrong with them, whatever the ledger holds.
+    pub(in crate::cli) fn into_wrong(self) -> Vec<Damage> {
+        self.wrong
     }
 
     /// Holds a batch against what is said of it.
@@ -87,7 +125,7 @@ impl Claims {
             found
                 .notes
                 .push(format!("the ledger extends {} checkpoints", self.proven));
-        } else if found.damages.is_empty() && !self.file.as_os_str().is_empty() {
+        } else if found.damages.is_empty() && self.place.is_some() {
             let why = "none of the checkpoints is about the entries that are here".to_owned();
             self.refute(0, why);
             found.damages.append(&mut self.wrong);
@@ -95,13 +133,15 @@ impl Claims {
     }
 
     fn refute(&mut self, sequence: u64, why: String) {
+        let file = self.files.get(&sequence).or(self.place.as_ref());
+        let file = file.cloned().unwrap_or_default();
         let why = format!("the ledger does not extend the checkpoint: {why}");
-        self.find(Some(sequence), why);
+        self.find(&file, Some(sequence), why);
     }
 
-    fn find(&mut self, sequence: Option<u64>, why: String) {
+    fn find(&mut self, file: &Path, sequence: Option<u64>, why: String) {
         self.wrong.push(Damage {
-            file: self.file.clone(),
+            file: file.to_path_buf(),
             offset: None,
             sequence,
             through: None,
@@ -110,9 +150,30 @@ impl Claims {
     }
 }
 
+/// The files of a directory, by name, but for hidden ones; or the file itself.
+fn files(place: &Path) -> Outcome<Vec<PathBuf>> {
+    if !place.is_dir() {
+        return Ok(vec![place.to_path_buf()]);
+    }
+    let failed = |error: io::Error| unusable(place, &error);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(place).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !is_hidden && entry.path().is_file() {
+            files.push(entry.path());
+        }
+    }
+    if files.is_empty() {
+        return Err(no_proof(place, &"it holds no checkpoint"));
+    }
+    files.sort();
+    Ok(files)
+}
+
 /// The notes of a file. Who asks for a proof has none if the file is missing, empty or no such file.
 fn stored(file: &Path) -> Outcome<Stored> {
-    use io::ErrorKind::{InvalidData, IsADirectory, NotFound};
+    use io::ErrorKind::{InvalidData, NotFound};
     match read_all(file) {
         Ok(stored) if stored.notes.is_empty() => Err(no_proof(
             file,
@@ -122,9 +183,7 @@ fn stored(file: &Path) -> Outcome<Stored> {
             },
         )),
         Ok(stored) => Ok(stored),
-        Err(error) if matches!(error.kind(), InvalidData | IsADirectory | NotFound) => {
-            Err(no_proof(file, &error))
-        }
+        Err(error) if matches!(error.kind(), InvalidData | NotFound) => Err(no_proof(file, &error)),
         Err(error) => Err(unusable(file, &error)),
     }
 }

@@ -21,10 +21,11 @@ use quota_core::{codec, event::Entry};
 use quota_journal::{BatchRef, Damage, Offline, disk::RealDisk};
 use quota_ledger::replay::Error;
 
-use checkpoints::Claims;
 use serde_json::{Value, json};
 
 pub(super) use building::Building;
+pub(super) use checkpoints::Claims;
+pub(super) use verify::check;
 
 use super::{
     args::{Ledger, Place, Signed},
@@ -59,7 +60,7 @@ pub(crate) fn run(command: &Ledger, output: &Output, scope: &Scope) -> Outcome {
 
 fn claims(signed: &Signed) -> Outcome<Claims> {
     match (&signed.checkpoint, &signed.public_key) {
-        (Some(file), Some(key)) => Claims::load(file, key),
+        (Some(file), Some(key)) => Claims::load(std::slice::from_ref(file), key),
         _ => Ok(Claims::default()),
     }
 }
@@ -123,7 +124,7 @@ const fn is_repairable(damage: &Damage) -> bool {
     damage.through.is_some()
 }
 
-fn damage_as_json(damage: &Damage) -> Value {
+pub(super) fn damage_as_json(damage: &Damage) -> Value {
     json!({
         "file": damage.file,
         "offset": damage.offset,

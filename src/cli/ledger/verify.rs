@@ -33,7 +33,7 @@ pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -
 }
 
 /// Checks a ledger, and says what is no damage.
-pub(super) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
+pub(in crate::cli) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
     let directory = &place.data_dir;
     let archive = place.archive.as_deref();
     let bytes = Bytes {

@@ -109,6 +109,12 @@ pub struct Checkpoint {
     /// The NATS subject that they are published to; none: they are not.
     #[serde(with = "blank")]
     pub nats_subject: Option<String>,
+    /// The directory in which each becomes a file of its own; none: there are no copies.
+    #[serde(with = "blank")]
+    pub copy_dir: Option<PathBuf>,
+    /// The address that each is sent to by POST; none: they are not.
+    #[serde(with = "blank")]
+    pub http_url: Option<String>,
 }
 
 impl Default for Checkpoint {
@@ -119,6 +125,8 @@ impl Default for Checkpoint {
             every_entries: NonZeroU64::new(1000).expect("1,000 is not zero"),
             every: Period::from_secs(60),
             nats_subject: None,
+            copy_dir: None,
+            http_url: None,
         }
     }
 }

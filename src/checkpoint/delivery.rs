@@ -1,0 +1,197 @@
+//! Checkpoints on their way to a place. Nothing waits for them: what cannot be delivered is tried again, and told by
+//! metrics.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::place::{ATTEMPT, Place};
+use crate::metrics;
+
+/// Most checkpoints that wait for a place. The oldest is given up for a new one, which says more.
+const PENDING_MAX: usize = 1000;
+
+/// Wait before the second attempt; doubled with each further one…
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+
+/// …up to this.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// A signed checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Signed {
+    pub(super) sequence: u64,
+    /// Its note.
+    pub(super) note: Arc<str>,
+}
+
+/// What waits for a place, oldest first.
+#[derive(Default)]
+struct Outbox {
+    pending: Mutex<VecDeque<Signed>>,
+    news: Notify,
+}
+
+impl Outbox {
+    /// Adds a checkpoint; whether another one is given up for it.
+    fn put(&self, signed: Signed) -> bool {
+        let mut pending = self.pending.lock();
+        let is_full = pending.len() >= PENDING_MAX;
+        if is_full {
+            pending.pop_front();
+        }
+        pending.push_back(signed);
+        self.news.notify_one();
+        is_full
+    }
+
+    fn first(&self) -> Option<Signed> {
+        self.pending.lock().front().cloned()
+    }
+
+    /// Takes out what was delivered, unless it was given up meanwhile.
+    fn delivered(&self, signed: &Signed) {
+        let mut pending = self.pending.lock();
+        if pending.front() == Some(signed) {
+            pending.pop_front();
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.pending.lock().len()
+    }
+}
+
+/// How long to wait after so many attempts that failed one after the other.
+fn wait(failures: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(failures.saturating_sub(1));
+    FIRST_WAIT.saturating_mul(doubled).min(LONGEST_WAIT)
+}
+
+/// Delivers to one place.
+pub(super) struct Delivery {
+    place: Place,
+    outbox: Arc<Outbox>,
+    ends: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Delivery {
+    /// Begins to deliver what will be sent.
+    pub(super) fn begin(place: Place) -> Self {
+        let outbox = Arc::<Outbox>::default();
+        let ends = CancellationToken::new();
+        let task = tokio::spawn(run(place.clone(), Arc::clone(&outbox), ends.clone()));
+        Self {
+            place,
+            outbox,
+            ends,
+            task,
+        }
+    }
+
+    /// Has a checkpoint delivered, in its turn.
+    pub(super) fn send(&self, signed: Signed) {
+        if self.outbox.put(signed) {
+            metrics::checkpoint_given_up(self.place.kind());
+            tracing::warn!(
+                place = self.place.name(),
+                "a checkpoint is given up: too many wait to be delivered"
+            );
+        }
+        metrics::checkpoints_undelivered(self.place.kind(), self.outbox.len());
+    }
+
+    /// Delivers what is left, as long as that succeeds at once.
+    pub(super) async fn finish(self) {
+        self.ends.cancel();
+        let stop = self.task.abort_handle();
+        if tokio::time::timeout(ATTEMPT, self.task).await.is_err() {
+            stop.abort();
+        }
+        let left = self.outbox.len();
+        if left > 0 {
+            tracing::warn!(
+                place = self.place.name(),
+                left,
+                "checkpoints were not delivered: the file has them"
+            );
+        }
+    }
+}
+
+async fn run(place: Place, outbox: Arc<Outbox>, ends: CancellationToken) {
+    let mut failures = 0_u32;
+    loop {
+        let Some(signed) = outbox.first() else {
+            tokio::select! {
+                () = outbox.news.notified() => continue,
+                () = ends.cancelled() => return,
+            }
+        };
+        match place.deliver(&signed).await {
+            Ok(()) => {
+                failures = 0;
+                outbox.delivered(&signed);
+                metrics::checkpoint_delivered(place.kind(), signed.sequence);
+                metrics::checkpoints_undelivered(place.kind(), outbox.len());
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                metrics::checkpoint_failed();
+                tracing::warn!(
+                    place = place.name(),
+                    sequence = signed.sequence,
+                    error,
+                    "a checkpoint was not delivered"
+                );
+                if ends.is_cancelled() {
+                    return;
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(wait(failures)) => {}
+                    () = ends.cancelled() => {}
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signed(sequence: u64) -> Signed {
+        Signed {
+            sequence,
+            note: "".into(),
+        }
+    }
+
+    #[test]
+    fn waits_are_bounded() {
+        let waits = [1, 2, 3, 7, 8, u32::MAX].map(|failures| wait(failures).as_secs());
+        assert_eq!(waits, [1, 2, 4, 60, 60, 60]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_the_oldest_is_given_up() {
+        let outbox = Outbox::default();
+        for sequence in 1..=PENDING_MAX as u64 {
+            assert!(!outbox.put(signed(sequence)));
+        }
+        let first = outbox.first().unwrap();
+        assert!(outbox.put(signed(9999)));
+        assert_eq!(outbox.len(), PENDING_MAX);
+        // It was on its way when it was given up.
+        outbox.delivered(&first);
+        assert_eq!(
+            (outbox.len(), outbox.first()),
+            (PENDING_MAX, Some(signed(2)))
+        );
+        outbox.delivered(&signed(2));
+        assert_eq!(outbox.first(), Some(signed(3)));
+    }
+}

@@ -1,0 +1,200 @@
+//! Where checkpoints go besides the file: out of reach of whoever can change the ledger.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_nats::{HeaderMap, jetstream};
+use ureq::{
+    Agent, Proxy,
+    tls::{Certificate, RootCerts, TlsConfig},
+};
+
+use super::delivery::Signed;
+use crate::metrics::CheckpointPlace;
+
+/// How long one attempt may take.
+pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
+
+/// How the name of a copy ends.
+const SUFFIX: &str = ".checkpoint";
+
+/// A place that checkpoints are delivered to. To deliver one twice does no harm.
+#[derive(Clone)]
+pub enum Place {
+    /// A subject that a JetStream stream stores.
+    Nats {
+        /// The connection.
+        context: jetstream::Context,
+        /// The subject.
+        subject: String,
+    },
+    /// A directory, in which each checkpoint becomes a file of its own that is never written again.
+    Directory(PathBuf),
+    /// A server that takes each checkpoint by POST.
+    Http {
+        /// To ask with.
+        agent: Agent,
+        /// What is asked.
+        url: String,
+    },
+}
+
+impl Place {
+    /// A subject, by this connection.
+    #[must_use]
+    pub fn nats(client: async_nats::Client, subject: String) -> Self {
+        let context = jetstream::new(client);
+        Self::Nats { context, subject }
+    }
+
+    /// A server, by its address. An https server has to be trusted by the system.
+    #[must_use]
+    pub fn http(url: String) -> Self {
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(concat!("quotad/", env!("CARGO_PKG_VERSION")))
+            .timeout_global(Some(ATTEMPT))
+            .proxy(Proxy::try_from_env());
+        if url.starts_with("https:") {
+            // Certificates that cannot be read are left out: the handshake will say what is missing.
+            let found = rustls_native_certs::load_native_certs().certs;
+            let roots = found
+                .iter()
+                .map(|der| Certificate::from_der(der).to_owned());
+            let roots: Vec<_> = roots.collect();
+            let tls = TlsConfig::builder()
+                .unversioned_rustls_crypto_provider(Arc::new(
+                    rustls::crypto::ring::default_provider(),
+                ))
+                .root_certs(RootCerts::new_with_certs(&roots));
+            config = config.tls_config(tls.build());
+        }
+        let agent = config.build().new_agent();
+        Self::Http { agent, url }
+    }
+
+    /// What it is, for metrics.
+    pub(super) const fn kind(&self) -> CheckpointPlace {
+        match self {
+            Self::Nats { .. } => CheckpointPlace::Nats,
+            Self::Directory(_) => CheckpointPlace::Directory,
+            Self::Http { .. } => CheckpointPlace::Http,
+        }
+    }
+
+    /// Which it is, for messages.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Nats { subject, .. } => subject.clone(),
+            Self::Directory(directory) => directory.display().to_string(),
+            Self::Http { url, .. } => url.clone(),
+        }
+    }
+
+    /// Delivers a checkpoint.
+    ///
+    /// # Errors
+    /// Why it is not known to have arrived.
+    pub(super) async fn deliver(&self, signed: &Signed) -> Result<(), String> {
+        let delivering = async {
+            match self.clone() {
+                Self::Nats { context, subject } => publish(&context, subject, signed).await,
+                Self::Directory(directory) => {
+                    let signed = signed.clone();
+                    blocking(move || store(&directory, &signed).map_err(|error| error.to_string()))
+                        .await
+                }
+                Self::Http { agent, url } => {
+                    let note = Arc::clone(&signed.note);
+                    blocking(move || post(&agent, &url, &note)).await
+                }
+            }
+        };
+        let timeout = tokio::time::timeout(ATTEMPT, delivering);
+        timeout
+            .await
+            .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+    }
+}
+
+async fn blocking(run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
+    let ran = tokio::task::spawn_blocking(run).await;
+    ran.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+/// The stream forgets what it has stored already, if an answer was lost.
+async fn publish(
+    context: &jetstream::Context,
+    subject: String,
+    signed: &Signed,
+) -> Result<(), String> {
+    let mut headers = HeaderMap::new();
+    let id = blake3::hash(signed.note.as_bytes()).to_hex();
+    headers.insert(async_nats::header::NATS_MESSAGE_ID, id.as_str());
+    let note = signed.note.to_string().into();
+    let sent = context.publish_with_headers(subject, headers, note).await;
+    let stored = sent.map_err(|error| error.to_string())?.await;
+    stored.map(drop).map_err(|error| error.to_string())
+}
+
+fn post(agent: &Agent, url: &str, note: &str) -> Result<(), String> {
+    let request = agent.post(url).content_type("text/plain; charset=utf-8");
+    let answer = request.send(note).map_err(|error| error.to_string())?;
+    match answer.status() {
+        status if status.is_success() => Ok(()),
+        status => Err(format!("it answers {status}")),
+    }
+}
+
+/// Stores a checkpoint in a file of its own, durably. What a kill has cut off is completed; nothing else is changed.
+fn store(directory: &Path, signed: &Signed) -> io::Result<()> {
+    let path = directory.join(format!("{:020}{SUFFIX}", signed.sequence));
+    let note = signed.note.as_bytes();
+    let mut options = OpenOptions::new();
+    let mut file = options.read(true).append(true).create(true).open(&path)?;
+    let mut there = Vec::new();
+    file.read_to_end(&mut there)?;
+    let Some(rest) = note.strip_prefix(there.as_slice()) else {
+        let why = format!("{}: another checkpoint is there", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
+    };
+    file.write_all(rest)?;
+    file.sync_all()?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_completed_and_never_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("00000000000000000007.checkpoint");
+        let signed = |note: &str| Signed {
+            sequence: 7,
+            note: note.into(),
+        };
+        store(directory.path(), &signed("a note\n")).unwrap();
+        store(directory.path(), &signed("a note\n")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
+        fs::write(&path, "a n").unwrap();
+        store(directory.path(), &signed("a note\n")).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
+        for other in ["b note\n", "a"] {
+            let error = store(directory.path(), &signed(other)).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), "a note\n");
+        assert!(store(Path::new("/nonexistent"), &signed("x")).is_err());
+    }
+}

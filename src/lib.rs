@@ -24,6 +24,7 @@ pub mod space;
 mod throttle;
 mod ui;
 pub mod upkeep;
+pub mod watches;
 pub mod writer;
 mod yaml;
 

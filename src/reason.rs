@@ -83,6 +83,8 @@ reasons! {
     Invalid 422 "The request is not valid"
     /// The uid was used for another request before.
     UidReused 422 "The uid was used for another request"
+    /// More was asked for than the configuration allows.
+    LimitReached 422 "A limit of the configuration is reached"
     /// More was committed than was reserved.
     ExceedsReservation 422 "More than was reserved"
     /// There is no such thing, or not any more.
@@ -135,6 +137,7 @@ impl From<&Refusal> for Reason {
             Refusal::Denied(denied) => Self::from(&denied.denial),
             Refusal::UidReused(_) => Self::UidReused,
             Refusal::TooManyPending { .. } => Self::TooManyReservations,
+            Refusal::LimitReached { .. } => Self::LimitReached,
             Refusal::InvalidTtl { .. } => Self::Invalid,
             Refusal::NotFound(_) => Self::NotFound,
             Refusal::Expired(_) => Self::ReservationExpired,

@@ -29,8 +29,14 @@ use crate::{
     writer::{self, Sitting},
 };
 
-/// Most reservations of one call: they are decided in one go, and all others wait.
+/// Most reservations of one call.
 const ITEMS_MAX: usize = 1000;
+
+/// Most reservations of an atomic call: they are decided in one go, and all others wait.
+const ATOMIC_ITEMS_MAX: usize = 100;
+
+/// Reservations that are decided in one go if each stands for itself.
+const ITEMS_AT_ONCE: usize = 8;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,9 +59,13 @@ pub(super) async fn reserve(
     let results = measured(Operation::ReserveBatch, async {
         app.may_grant()?;
         let mut batch = text.read::<Batch<'_>>()?;
-        if batch.items.len() > ITEMS_MAX {
+        let (most, kind) = match batch.atomic {
+            true => (ATOMIC_ITEMS_MAX, "items that are granted together"),
+            false => (ITEMS_MAX, "items"),
+        };
+        if batch.items.len() > most {
             let count = batch.items.len().to_string();
-            let wrong = format!("at most {ITEMS_MAX} items");
+            let wrong = format!("at most {most} {kind}");
             return Err(Problem::invalid(vec![Cause::invalid(
                 "items", &count, &wrong,
             )]));
@@ -113,16 +123,35 @@ async fn one_by_one(
     let denials = app.ledger.denials().cloned();
     // Kept, so that the thread that made them frees them.
     let requests = Arc::new(requests);
-    let decided = requests.clone();
-    let decision = app.ledger.decide(move |sitting| {
-        let decide_one = |request: &Result<Filed, Problem>| {
-            let request = request.as_ref().map_err(Problem::clone)?;
-            grant(sitting, &actor, request, denials.as_ref())
-        };
-        let results = decided.iter().map(decide_one).collect();
-        (results, sitting.desk.state().head())
-    });
-    let (results, head): (Results, Head) = decision.await?;
+    let count = requests.len();
+    let decide_some = |first: usize| {
+        let (requests, actor, denials) = (requests.clone(), actor.clone(), denials.clone());
+        move |sitting: &mut Sitting<'_>| {
+            let policy = sitting.policy.shared_by(count);
+            let decide_one = |request: &Result<Filed, Problem>| {
+                let request = request.as_ref().map_err(Problem::clone)?;
+                grant(
+                    &mut sitting.desk,
+                    &policy,
+                    &actor,
+                    request,
+                    denials.as_ref(),
+                )
+            };
+            let some = requests.iter().skip(first).take(ITEMS_AT_ONCE);
+            let results: Results = some.map(decide_one).collect();
+            (results, sitting.desk.state().head())
+        }
+    };
+    // One at least: also of no items is told how far the ledger was.
+    let parts = (0..count.max(1))
+        .step_by(ITEMS_AT_ONCE)
+        .map(decide_some)
+        .collect();
+    let parts = app.ledger.decide_each(&actor.principal, parts).await?;
+    let head = parts.last().map(|(_, head)| *head).unwrap_or_default();
+    let results = parts.into_iter().flat_map(|(results, _)| results);
+    let results: Results = results.collect();
     for (request, result) in requests.iter().zip(&results) {
         if let (Ok(request), Err(problem)) = (request, result) {
             log_denied(request, problem, head.sequence);
@@ -139,7 +168,8 @@ async fn together(
     let denials = app.ledger.denials().cloned();
     let requests = Arc::new(requests);
     let decided = requests.clone();
-    let decision = app.ledger.decide(move |sitting| {
+    let principal = actor.principal.clone();
+    let decision = app.ledger.decide_for(&principal, move |sitting| {
         let results = all_or_none(sitting, &actor, &decided, denials.as_ref());
         (results, sitting.desk.state().head())
     });

@@ -251,7 +251,7 @@ async fn record(app: &App, actor: &Arc<Actor>, chunk: Vec<Repair>) -> Result<Vec
         };
         chunk.iter().map(put_right).collect::<Vec<_>>()
     };
-    let outcomes = app.ledger.decide(decision).await?;
+    let outcomes = app.ledger.decide_for(&actor.principal, decision).await?;
     for kind in outcomes.iter().filter_map(|(_, kind)| *kind) {
         metrics::drift_corrected(kind, CorrectionCause::Drift, 1);
     }

@@ -137,9 +137,10 @@ async fn change(
     + Send
     + 'static,
 ) -> Result<Changed, Problem> {
+    let principal = actor.principal.clone();
     let (changed, head) = app
         .ledger
-        .decide_always(move |sitting| {
+        .decide_always(&principal, move |sitting| {
             let desk = &mut sitting.desk;
             let events = decision(desk.state(), &uid, desk.now(), sitting.policy);
             let changed = events.map(|events| {

@@ -54,7 +54,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::problem::{Problem, Reason};
-use crate::{config::Config, history::History, intake::payload, writer::Ledger};
+use crate::{
+    config::Config,
+    history::History,
+    intake::payload,
+    watches::{Most, Watches},
+    writer::Ledger,
+};
 
 pub use backup::Backups;
 pub use caller::{Caller, actor};
@@ -113,7 +119,7 @@ pub struct Parts {
     /// Items of a page of a list.
     pub page: usize,
     /// Open watches.
-    pub watch_streams: usize,
+    pub watch_streams: Most,
     /// Plural names of kinds that the built-in rules would get wrong, by `Kind.group` (`Kind` in the core group).
     pub kinds: BTreeMap<String, String>,
     /// How events are read.
@@ -148,7 +154,10 @@ impl Parts {
             sources,
             policy,
             page: config.limits.page.get(),
-            watch_streams: config.limits.watch_streams.get(),
+            watch_streams: Most {
+                all: config.limits.watch_streams.get(),
+                of_principal: config.limits.watch_streams_per_principal.get(),
+            },
             kinds: config.kinds.clone(),
             events,
             max_batch_entries: config.journal.max_batch_entries.get(),
@@ -163,7 +172,7 @@ pub struct App(Arc<Shared>);
 
 struct Shared {
     parts: Parts,
-    watches: Arc<Semaphore>,
+    watches: Arc<Watches>,
     history: Arc<Semaphore>,
 }
 
@@ -174,7 +183,7 @@ impl App {
     /// Puts the parts together.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        let watches = Arc::new(Semaphore::new(parts.watch_streams));
+        let watches = Watches::new(parts.watch_streams);
         let history = Arc::new(Semaphore::new(HISTORY_READERS));
         Self(Arc::new(Shared {
             parts,
@@ -183,8 +192,8 @@ impl App {
         }))
     }
 
-    fn watches(&self) -> Arc<Semaphore> {
-        self.0.watches.clone()
+    fn watches(&self) -> &Arc<Watches> {
+        &self.0.watches
     }
 
     /// Waits for its turn to read the journal.

@@ -52,7 +52,8 @@ pub(super) async fn put(
         take_from_path("metadata.name", &mut metadata.name, &name)?;
         let mut warnings = validation::warnings(&manifest.spec);
         warnings.extend(unknown);
-        let decision = app.ledger.decide(move |sitting| {
+        let principal = actor.principal.clone();
+        let decision = app.ledger.decide_for(&principal, move |sitting| {
             let set = set(sitting, &actor, manifest, precondition);
             (set, sitting.desk.state().head())
         });
@@ -139,6 +140,8 @@ fn set(
         spec: manifest.spec,
         precondition,
     };
+    let bounds = &sitting.policy.bounds;
+    bounds.check_quota(desk.state(), &change)?;
     let events = decide::set_quota(desk.state(), desk.now(), &change).map_err(refused)?;
     desk.record(actor, events);
     let view = desk.state().quota(&namespace, &name);
@@ -243,7 +246,8 @@ pub(super) async fn delete(
     let deleted = measured(Operation::Quota, async {
         body::refuse_foreign_pages(&headers)?;
         let precondition = precondition::of(&headers)?;
-        let decision = app.ledger.decide_always(move |sitting| {
+        let principal = actor.principal.clone();
+        let decision = app.ledger.decide_always(&principal, move |sitting| {
             let desk = &mut sitting.desk;
             let (namespace, name) = (Name::from(namespace), Name::from(name));
             let events = decide::delete_quota(desk.state(), &namespace, &name, precondition);

@@ -10,7 +10,8 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
-    decide,
+    decide::{self, Policy},
+    desk::Desk,
     event::{Actor, Sequence},
     state::{self, Head, Promise},
 };
@@ -26,10 +27,7 @@ use super::{
     problem::{Problem, Reason},
     wish::Wish,
 };
-use crate::{
-    denials::Denials,
-    writer::{self, Sitting},
-};
+use crate::{denials::Denials, writer};
 
 pub(super) use shown::{HolderView, LAGGING, Shown, write_head};
 
@@ -51,13 +49,13 @@ pub(super) struct Granted {
 
 /// Grants a wish at the desk, or says why not.
 pub(super) fn grant(
-    sitting: &mut Sitting<'_>,
+    desk: &mut Desk<'_>,
+    policy: &Policy,
     actor: &Arc<Actor>,
     request: &decide::Filed,
     denials: Option<&Denials>,
 ) -> Result<Granted, Problem> {
-    let desk = &mut sitting.desk;
-    let reserved = decide::reserve(desk.state(), desk.now(), request, sitting.policy);
+    let reserved = decide::reserve(desk.state(), desk.now(), request, policy);
     let reserved = reserved.inspect_err(|refusal| {
         if let Some(denials) = denials {
             denials.note(actor, request, refusal, desk.state().head());
@@ -103,8 +101,15 @@ pub(super) async fn reserve(
         let request = Arc::new(request);
         let denials = app.ledger.denials().cloned();
         let decided = request.clone();
-        let decision = app.ledger.decide(move |sitting| {
-            let granted = grant(sitting, &actor, &decided, denials.as_ref());
+        let principal = actor.principal.clone();
+        let decision = app.ledger.decide_for(&principal, move |sitting| {
+            let granted = grant(
+                &mut sitting.desk,
+                sitting.policy,
+                &actor,
+                &decided,
+                denials.as_ref(),
+            );
             (granted, sitting.desk.state().head())
         });
         let (granted, head) = decision.await?;

@@ -13,15 +13,15 @@ use futures::{Stream, StreamExt as _, stream};
 use http::HeaderMap;
 use quota_core::event::{Entry, Sequence};
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, broadcast};
+use tokio::sync::broadcast;
 
 use super::{
-    App,
+    App, Caller,
     history::walk,
     page::Params,
     problem::{Problem, Reason},
 };
-use crate::{metrics, writer::Batch};
+use crate::{watches::Slot, writer::Batch};
 
 /// How often a silent watch says that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -41,9 +41,11 @@ pub(super) struct WatchQuery {
 pub(super) async fn watch(
     State(app): State<App>,
     Params(query): Params<WatchQuery>,
+    Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let permit = app.watch_permit()?;
+    let slot = app.watches().open(&actor);
+    let slot = slot.map_err(|full| Problem::new(Reason::TooManyWatches, full.to_string()))?;
     let last = match headers.get("last-event-id") {
         None => None,
         Some(id) => Some(last_event(id)?),
@@ -67,7 +69,7 @@ pub(super) async fn watch(
         app,
         batches,
         next,
-        _permit: permit,
+        _slot: slot,
     };
     let wanted = query.namespace.filter(|namespace| !namespace.is_empty());
     let events = follower
@@ -111,7 +113,7 @@ struct Follower {
     app: App,
     batches: broadcast::Receiver<Batch>,
     next: Sequence,
-    _permit: OwnedSemaphorePermit,
+    _slot: Slot,
 }
 
 impl Follower {
@@ -156,18 +158,5 @@ impl Follower {
     fn given(&mut self, entries: Vec<Entry>) -> Option<Vec<Entry>> {
         self.next = entries.last()?.sequence + 1;
         Some(entries)
-    }
-}
-
-impl App {
-    fn watch_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        self.watches().try_acquire_owned().map_err(|_| {
-            metrics::limit_reached(metrics::Limit::WatchStreams);
-            let most = self.watch_streams;
-            Problem::new(
-                Reason::TooManyWatches,
-                format!("{most} watches are open, and no more are allowed"),
-            )
-        })
     }
 }

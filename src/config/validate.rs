@@ -213,9 +213,12 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
     }
 }
 
+/// More are not even read.
+const RESERVATION_RESOURCES: usize = 256;
+
 fn counts(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
-    let most: [(&'static str, usize, usize); 9] = [
+    let most: [(&'static str, usize, usize); 14] = [
         (
             "nats.fetch_messages",
             config.nats.fetch_messages.get(),
@@ -240,6 +243,31 @@ fn counts(config: &Config, findings: &mut Vec<Finding>) {
         ("limits.queue", limits.queue.get(), 1_000_000),
         ("limits.page", limits.page.get(), 100_000),
         ("limits.watch_streams", limits.watch_streams.get(), 100_000),
+        (
+            "limits.watch_streams_per_principal",
+            limits.watch_streams_per_principal.get(),
+            100_000,
+        ),
+        (
+            "limits.reservation_resources",
+            limits.reservation_resources.get(),
+            RESERVATION_RESOURCES,
+        ),
+        (
+            "limits.resources_per_namespace",
+            limits.resources_per_namespace.get(),
+            100_000,
+        ),
+        (
+            "limits.limits_per_quota",
+            limits.limits_per_quota.get(),
+            100_000,
+        ),
+        (
+            "limits.quotas_per_namespace",
+            limits.quotas_per_namespace.get(),
+            100_000,
+        ),
         (
             "limits.metrics_series",
             limits.metrics_series.get(),

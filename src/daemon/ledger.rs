@@ -55,6 +55,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     let reader = recovered.reader;
     let bounds = denials::Bounds {
         records: config.denials.max_records.get(),
+        bytes: usize::try_from(config.denials.max_bytes.bytes()).unwrap_or(usize::MAX),
         age: config.denials.max_age.get(),
     };
     let file = config.data_dir.join("denials.ndjson");

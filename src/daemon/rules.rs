@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
-use quota_core::decide::Policy;
+use quota_core::decide::{Bounds, Policy};
 use quota_semantics::{
     admission::Charging,
     quota::{LimitedResource, limited},
@@ -23,8 +23,23 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
         max_hold: reservations.max_hold.span(),
         max_pending: reservations.max_pending.get(),
         max_pending_per_namespace: reservations.max_pending_per_namespace.get(),
+        bounds: bounds(config),
+        search_max: Policy::default().search_max,
         limited: limited(config.admission.limited_resources_file.as_deref())?,
     })
+}
+
+fn bounds(config: &Config) -> Bounds {
+    let limits = &config.limits;
+    let bytes = limits.reservation_name_bytes.bytes();
+    Bounds {
+        reservation_resources: limits.reservation_resources.get(),
+        reservation_name_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        resources_per_namespace: limits.resources_per_namespace.get(),
+        limits_per_quota: limits.limits_per_quota.get(),
+        quotas_per_namespace: limits.quotas_per_namespace.get(),
+        max_lifetime: config.reservations.max_lifetime.span(),
+    }
 }
 
 /// Kubernetes' own file, JSON or YAML.

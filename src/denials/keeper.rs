@@ -1,8 +1,7 @@
-//! The thread that keeps denials: a ring in memory, and a file of one JSON object per line, which is written anew when
+//! The thread that keeps denials: in memory, and in a file of one JSON object per line, which is written anew when
 //! most of its lines are not kept any more.
 
 use std::{
-    collections::VecDeque,
     fs::{File, OpenOptions},
     io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
@@ -11,11 +10,15 @@ use std::{
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use quota_core::event::Sequence;
-use quota_semantics::{Name, Span, Timestamp};
+use quota_semantics::{Name, Timestamp};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Bounds, Kept, Message, Query, record::Noted};
+use super::{
+    Bounds, Kept, Message,
+    record::Noted,
+    store::{Remembered, Store},
+};
 use crate::writer::now;
 
 /// How often is looked for denials that have become too old.
@@ -24,14 +27,11 @@ const TICK: Duration = Duration::from_secs(60);
 /// Lines that the file may have beside twice those that are kept.
 const SLACK: usize = 256;
 
+/// Bytes that it may have beside twice those that are kept.
+const SLACK_BYTES: usize = 4 * 1024 * 1024;
+
 /// Longer lines of the file are none of ours.
 const LINE_BYTES: usize = 1024 * 1024;
-
-struct Remembered {
-    namespace: Name,
-    time: Timestamp,
-    kept: Kept,
-}
 
 /// What has to be known of a line.
 #[derive(Deserialize)]
@@ -51,31 +51,32 @@ struct AsOf {
 pub(super) struct Keeper {
     path: PathBuf,
     bounds: Bounds,
-    ring: VecDeque<Remembered>,
+    pub(super) store: Store,
     next: u64,
     file: File,
     lines: usize,
+    /// How long the file is.
+    bytes: usize,
     failing: bool,
 }
 
 impl Keeper {
     pub(super) fn open(path: &Path, bounds: Bounds, now: Timestamp) -> io::Result<Self> {
-        let mut ring = VecDeque::new();
+        let mut store = Store::default();
         match File::open(path) {
-            Ok(file) => read(file, &bounds, &mut ring)?,
+            Ok(file) => read(file, &bounds, &mut store)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let next = ring
-            .back()
-            .map_or(1, |last: &Remembered| last.kept.id.saturating_add(1));
-        forget(&mut ring, &bounds, now);
-        let file = write_anew(path, &ring)?;
+        let next = store.last().map_or(1, |last| last.saturating_add(1));
+        store.forget(&bounds, now);
+        let file = write_anew(path, &store)?;
         Ok(Self {
             path: path.to_path_buf(),
             bounds,
-            lines: ring.len(),
-            ring,
+            lines: store.len(),
+            bytes: store.bytes(),
+            store,
             next,
             file,
             failing: false,
@@ -88,13 +89,13 @@ impl Keeper {
             match inbox.recv_timeout(TICK) {
                 Ok(Message::Note(noted)) => self.keep(&noted, now()),
                 Ok(Message::List(query, answer)) => {
-                    forget(&mut self.ring, &self.bounds, now());
+                    self.store.forget(&self.bounds, now());
                     // Nobody may be waiting any more.
-                    let _ = answer.send(self.list(&query));
+                    let _ = answer.send(self.store.list(&query));
                 }
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => return,
                 Err(RecvTimeoutError::Timeout) => {
-                    forget(&mut self.ring, &self.bounds, now());
+                    self.store.forget(&self.bounds, now());
                     self.tidy();
                 }
             }
@@ -109,7 +110,7 @@ impl Keeper {
         };
         self.next = id.saturating_add(1);
         let line = format!("{json}\n");
-        self.ring.push_back(Remembered {
+        let record = Remembered {
             namespace: noted.namespace.clone(),
             time: now,
             kept: Kept {
@@ -117,33 +118,24 @@ impl Keeper {
                 sequence: noted.head.sequence,
                 json: json.into(),
             },
-        });
-        forget(&mut self.ring, &self.bounds, now);
+        };
+        self.store.keep(record, &self.bounds);
+        self.store.forget(&self.bounds, now);
         let written = self.file.write_all(line.as_bytes());
         self.lines += 1;
+        self.bytes += line.len();
         self.tell(written);
         self.tidy();
     }
 
-    pub(super) fn list(&self, query: &Query) -> Vec<Kept> {
-        let namespace = query.namespace.as_ref();
-        let asked = self.ring.iter().rev().filter(|record| {
-            query.before.is_none_or(|before| record.kept.id < before)
-                && namespace.is_none_or(|namespace| record.namespace == *namespace)
-        });
-        asked
-            .take(query.limit)
-            .map(|record| record.kept.clone())
-            .collect()
-    }
-
     /// Writes the file anew, if most of it is not kept any more.
     fn tidy(&mut self) {
-        if self.lines <= self.ring.len() * 2 + SLACK {
+        let few = self.lines <= self.store.len() * 2 + SLACK;
+        if few && self.bytes <= self.store.bytes() * 2 + SLACK_BYTES {
             return;
         }
-        self.lines = self.ring.len();
-        let written = write_anew(&self.path, &self.ring).map(|file| self.file = file);
+        (self.lines, self.bytes) = (self.store.len(), self.store.bytes());
+        let written = write_anew(&self.path, &self.store).map(|file| self.file = file);
         self.tell(written);
     }
 
@@ -166,7 +158,7 @@ impl Keeper {
 }
 
 /// Lines that cannot be read, such as one that a kill has cut, are left out.
-fn read(file: File, bounds: &Bounds, ring: &mut VecDeque<Remembered>) -> io::Result<()> {
+fn read(file: File, bounds: &Bounds, store: &mut Store) -> io::Result<()> {
     for line in BufReader::new(file).split(b'\n') {
         let line = line?;
         if line.len() > LINE_BYTES {
@@ -181,10 +173,7 @@ fn read(file: File, bounds: &Bounds, ring: &mut VecDeque<Remembered>) -> io::Res
         let Ok(json) = RawValue::from_string(text) else {
             continue;
         };
-        if ring.len() == bounds.records {
-            ring.pop_front();
-        }
-        ring.push_back(Remembered {
+        let record = Remembered {
             namespace: Name::from(known.namespace),
             time: known.time,
             kept: Kept {
@@ -192,26 +181,19 @@ fn read(file: File, bounds: &Bounds, ring: &mut VecDeque<Remembered>) -> io::Res
                 sequence: known.as_of.sequence,
                 json: json.into(),
             },
-        });
+        };
+        store.keep(record, bounds);
     }
     Ok(())
 }
 
-fn forget(ring: &mut VecDeque<Remembered>, bounds: &Bounds, now: Timestamp) {
-    let age = i64::try_from(bounds.age.as_nanos()).unwrap_or(i64::MAX);
-    let oldest = now.minus(Span::from_nanoseconds(age));
-    while ring.len() > bounds.records || ring.front().is_some_and(|first| first.time < oldest) {
-        ring.pop_front();
-    }
-}
-
-fn write_anew(path: &Path, ring: &VecDeque<Remembered>) -> io::Result<File> {
+fn write_anew(path: &Path, store: &Store) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         std::fs::create_dir_all(directory)?;
     }
     let temporary = path.with_extension("tmp");
     let mut output = io::BufWriter::new(File::create(&temporary)?);
-    for record in ring {
+    for record in store.iter() {
         writeln!(output, "{}", record.kept.json)?;
     }
     output

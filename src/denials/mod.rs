@@ -1,11 +1,12 @@
 //! Denials, kept for those who ask why.
 //!
-//! A denial changes nothing, so it is no entry of the ledger. The latest are kept beside it, bounded by number and
-//! age, with the numbers that they were made on. They survive a restart, and a kill (they are handed to the operating
+//! A denial changes nothing, so it is no entry of the ledger. The latest are kept beside it, bounded by number,
+//! bytes and age, with the numbers that they were made on. They survive a restart, and a kill (they are handed to the operating
 //! system at once, but not synced: a power cut may take the last ones).
 
 mod keeper;
 mod record;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +43,8 @@ const WAITING: usize = 4096;
 pub struct Bounds {
     /// The latest so many.
     pub records: usize,
+    /// No more bytes than this.
+    pub bytes: usize,
     /// None older than this.
     pub age: Duration,
 }

@@ -15,6 +15,9 @@ use crate::reason::Reason;
 /// Quotas of a denial that are kept: those that something was wanted of.
 const QUOTAS: usize = 32;
 
+/// About how long a denial may be; of a longer one less is kept.
+const RECORD_BYTES: usize = 32 * 1024;
+
 /// Longest detail that is kept, in bytes.
 const DETAIL_BYTES: usize = 4096;
 
@@ -42,6 +45,17 @@ struct Object {
     requested: ResourceList,
 }
 
+impl Object {
+    fn without_amounts(&self) -> Self {
+        Self {
+            uid: self.uid.clone(),
+            resource: self.resource.clone(),
+            name: self.name.clone(),
+            requested: ResourceList::new(),
+        }
+    }
+}
+
 /// A denial as it is written down and shown.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -59,6 +73,9 @@ struct Record<'a> {
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fits_when_empty: Option<bool>,
+    /// There was more to tell than is kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    shortened: bool,
     as_of: Head,
 }
 
@@ -98,15 +115,47 @@ impl Noted {
     }
 
     pub(super) fn to_json(&self, id: u64, time: Timestamp) -> serde_json::Result<String> {
+        let mut quotas = &*self.quotas;
+        let mut object = &self.object;
+        let without_amounts;
+        let mut json = self.json(id, time, object, quotas)?;
+        while json.len() > RECORD_BYTES {
+            match quotas.len() {
+                0 if object.requested.is_empty() => break,
+                0 => {
+                    without_amounts = object.without_amounts();
+                    object = &without_amounts;
+                    json = self.json(id, time, object, quotas)?;
+                    break;
+                }
+                count => quotas = &quotas[..count / 2],
+            }
+            json = self.json(id, time, object, quotas)?;
+        }
+        Ok(json)
+    }
+
+    fn json(
+        &self,
+        id: u64,
+        time: Timestamp,
+        object: &Object,
+        quotas: &[LookedAt],
+    ) -> serde_json::Result<String> {
+        let whole = [
+            quotas.len() == self.quotas.len(),
+            object.requested.len() == self.object.requested.len(),
+        ];
         serde_json::to_string(&Record {
             id,
             time,
             namespace: &self.namespace,
             actor: &self.actor,
-            object: &self.object,
+            object,
             reason: self.reason.as_str(),
             detail: &self.detail,
-            quotas: &self.quotas,
+            quotas,
+            shortened: whole.contains(&false),
             retry_after: self.retry_after,
             fits_when_empty: self.fits_when_empty,
             as_of: self.head,

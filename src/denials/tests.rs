@@ -81,6 +81,7 @@ fn at(seconds: i64) -> Timestamp {
 
 const BOUNDS: Bounds = Bounds {
     records: 3,
+    bytes: usize::MAX,
     age: Duration::from_secs(100),
 };
 
@@ -92,6 +93,7 @@ fn ids(keeper: &Keeper, namespace: Option<&str>, before: Option<u64>) -> Vec<u64
         limit: 2,
     };
     keeper
+        .store
         .list(&query)
         .into_iter()
         .map(|kept| kept.id)
@@ -104,6 +106,7 @@ fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
     let mut keeper = Keeper::open(&directory.path().join("denials"), BOUNDS, at(0)).unwrap();
     keeper.keep(&noted("team-a", "u1"), at(5));
     let kept = keeper
+        .store
         .list(&Query {
             limit: 9,
             ..Query::default()
@@ -165,6 +168,7 @@ fn a_line_cut_by_a_kill_is_left_out() {
     let keeper = Keeper::open(&path, BOUNDS, at(3)).unwrap();
     assert_eq!(
         keeper
+            .store
             .list(&Query {
                 limit: 9,
                 ..Query::default()
@@ -230,4 +234,48 @@ async fn what_was_noted_is_listed() {
             .await
             .is_empty()
     );
+}
+
+/// Whoever is denied most loses the denials of nobody else.
+#[test]
+fn a_flood_of_one_namespace_leaves_those_of_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("denials");
+    let bounds = Bounds {
+        records: 1000,
+        bytes: 20_000,
+        ..BOUNDS
+    };
+    let mut keeper = Keeper::open(&path, bounds, at(0)).unwrap();
+    keeper.keep(&noted("quiet", "u"), at(1));
+    for number in 0..500 {
+        keeper.keep(&noted("flood", &format!("u{number}")), at(2));
+    }
+    let bytes = keeper.store.bytes();
+    assert!((15_000..=20_000).contains(&bytes), "{bytes}");
+    assert_eq!(ids(&keeper, Some("quiet"), None), [1]);
+    assert_eq!(ids(&keeper, Some("flood"), None), [501, 500]);
+    drop(keeper);
+    let keeper = Keeper::open(&path, bounds, at(3)).unwrap();
+    assert_eq!(ids(&keeper, Some("quiet"), None), [1], "a restart as well");
+}
+
+#[test]
+fn of_a_long_denial_less_is_kept() {
+    let one = quota_semantics::quantity::Quantity::from_units(1);
+    let name = |number| format!("example.com/{number:0>60}").into();
+    let mut request = Request::clone(&request("a", "u"));
+    request.footprint.resources = (0..1000).map(|n| (name(n), one.clone())).collect();
+    let Refusal::Denied(mut denied) = refusal() else {
+        unreachable!()
+    };
+    let looked = denied.quotas[0].resources[0].clone();
+    denied.quotas[0].resources = vec![looked; 1000];
+    let refusal = Refusal::Denied(denied);
+    let noted = Noted::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap();
+    let json = noted.to_json(1, at(0)).unwrap();
+    assert!(json.len() < 32 * 1024, "{} bytes", json.len());
+    let record: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(record["shortened"], true);
+    assert_eq!(record["object"]["uid"], "u");
 }

@@ -44,11 +44,15 @@ use quota_core::{
     event::{Actor, Sequence},
     state::{QuotaView, State},
 };
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::{changes::Changes, object::Object, status::Failure};
-use crate::{auth::Principal, config::Config, writer::Ledger};
+use crate::{
+    auth::Principal,
+    config::Config,
+    watches::{Most, Watches},
+    writer::Ledger,
+};
 
 const VERSION: &str = quota_semantics::quota::manifest::API_VERSION;
 const KIND: &str = quota_semantics::quota::manifest::KIND;
@@ -62,7 +66,7 @@ pub struct Limits {
     /// Quotas that are read from the state at once.
     pub page: usize,
     /// Open watches.
-    pub watch_streams: usize,
+    pub watch_streams: Most,
 }
 
 impl From<&Config> for Limits {
@@ -70,7 +74,10 @@ impl From<&Config> for Limits {
         let limits = &config.limits;
         Self {
             page: limits.page.get(),
-            watch_streams: limits.watch_streams.get(),
+            watch_streams: Most {
+                all: limits.watch_streams.get(),
+                of_principal: limits.watch_streams_per_principal.get(),
+            },
         }
     }
 }
@@ -83,7 +90,7 @@ struct Shared {
     ledger: Ledger,
     limits: Limits,
     changes: Arc<Changes>,
-    watches: Arc<Semaphore>,
+    watches: Arc<Watches>,
     stop: CancellationToken,
 }
 
@@ -92,7 +99,7 @@ impl Kube {
     #[must_use]
     pub fn start(ledger: Ledger, limits: Limits, stop: CancellationToken) -> Self {
         let changes = Changes::follow(&ledger, stop.clone());
-        let watches = Arc::new(Semaphore::new(limits.watch_streams));
+        let watches = Watches::new(limits.watch_streams);
         Self(Arc::new(Shared {
             ledger,
             limits,

@@ -7,14 +7,14 @@ use axum::{
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use quota_core::{
-    event::Sequence,
+    event::{Actor, Sequence},
     state::{self, QuotaView},
 };
 use quota_semantics::Name;
 use serde_json::{Value, json};
 
 use super::{
-    KIND, Kube, VERSION,
+    Caller, KIND, Kube, VERSION,
     accept::Shape,
     object::Object,
     params::Params,
@@ -90,30 +90,33 @@ pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Resp
 
 pub(super) async fn list_all(
     State(kube): State<Kube>,
+    Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    list_or_watch(kube, None, shape, params).await
+    list_or_watch(kube, &actor, None, shape, params).await
 }
 
 pub(super) async fn list(
     State(kube): State<Kube>,
     Path(namespace): Path<String>,
+    Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    list_or_watch(kube, Some(namespace), shape, params).await
+    list_or_watch(kube, &actor, Some(namespace), shape, params).await
 }
 
 async fn list_or_watch(
     kube: Kube,
+    actor: &Actor,
     namespace: Option<String>,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
     let scope = Scope::new(namespace, &params)?;
     if params.watch {
-        return watch::watch(kube, scope, shape, params).await;
+        return watch::watch(kube, actor, scope, shape, params).await;
     }
     let limit = match params.limit.and_then(|limit| usize::try_from(limit).ok()) {
         None | Some(0) => LIST_MAX,

@@ -121,11 +121,15 @@ impl Removal {
             }
             let decision = Decision::new(&live, waits)?;
             let actor = self.actor.clone();
-            let decided = self.kube.0.ledger.decide_always(move |sitting| {
-                let desk = &mut sitting.desk;
-                let events = decision.decide(desk.state(), desk.now())?;
-                Ok(desk.record(&actor, events))
-            });
+            let decided = self
+                .kube
+                .0
+                .ledger
+                .decide_always(&self.actor.principal, move |sitting| {
+                    let desk = &mut sitting.desk;
+                    let events = decision.decide(desk.state(), desk.now())?;
+                    Ok(desk.record(&actor, events))
+                });
             match decided.await.map_err(Failure::from)? {
                 Ok(head) => {
                     self.kube.0.changes.reach(head).await;

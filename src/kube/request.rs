@@ -127,6 +127,9 @@ impl Request {
         match self.set(&manifest, uid, Precondition::Absent).await? {
             Ok(object) => Ok(object),
             Err(Refusal::Conflict { .. }) => Err(Failure::already_exists(&name)),
+            Err(refused @ Refusal::LimitReached { .. }) => {
+                Err(Failure::forbidden(refused.to_string()))
+            }
             Err(other) => Err(Failure::internal(&other)),
         }
     }
@@ -165,6 +168,9 @@ impl Request {
                 Ok(object) => return Ok(object),
                 // If the body names a version, it will turn out to be stale.
                 Err(Refusal::Conflict { .. }) => {}
+                Err(refused @ Refusal::LimitReached { .. }) => {
+                    return Err(Failure::forbidden(refused.to_string()));
+                }
                 Err(other) => return Err(Failure::internal(&other)),
             }
         }
@@ -232,12 +238,17 @@ impl Request {
             precondition: Some(precondition),
         };
         let actor = self.actor.clone();
-        let decided = self.kube.0.ledger.decide(move |sitting| {
-            let desk = &mut sitting.desk;
-            let events = set_quota(desk.state(), desk.now(), &change)?;
-            let head = desk.record(&actor, events);
-            Ok((desk.state().quota(&change.namespace, &change.name), head))
-        });
+        let decided = self
+            .kube
+            .0
+            .ledger
+            .decide_for(&self.actor.principal, move |sitting| {
+                let desk = &mut sitting.desk;
+                sitting.policy.bounds.check_quota(desk.state(), &change)?;
+                let events = set_quota(desk.state(), desk.now(), &change)?;
+                let head = desk.record(&actor, events);
+                Ok((desk.state().quota(&change.namespace, &change.name), head))
+            });
         let (view, head) = match decided.await.map_err(Failure::from)? {
             Ok((Some(view), head)) => (view, head),
             Ok((None, _)) => return Err(Failure::internal(&"a quota that was set is not there")),
@@ -255,12 +266,16 @@ impl Request {
             self.name.clone(),
         );
         let precondition = Some(Precondition::Version(live.entry));
-        let decided = self.kube.0.ledger.decide(move |sitting| {
-            let desk = &mut sitting.desk;
-            let events = delete_quota(desk.state(), &namespace, &name, precondition)?;
-            desk.record(&actor, events);
-            Ok(())
-        });
+        let decided = self
+            .kube
+            .0
+            .ledger
+            .decide_for(&self.actor.principal, move |sitting| {
+                let desk = &mut sitting.desk;
+                let events = delete_quota(desk.state(), &namespace, &name, precondition)?;
+                desk.record(&actor, events);
+                Ok(())
+            });
         match decided.await.map_err(Failure::from)? {
             Ok(()) => Ok(live.with(manifest)),
             Err(Refusal::Conflict { .. }) => Err(Failure::modified(&self.name)),

@@ -9,11 +9,11 @@ use axum::{
 use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, header};
-use quota_core::event::Sequence;
+use quota_core::event::{Actor, Sequence};
 use quota_semantics::Name;
 use serde_json::{Value, json};
 use tokio::{
-    sync::{OwnedSemaphorePermit, mpsc},
+    sync::mpsc,
     time::{Instant, MissedTickBehavior},
 };
 
@@ -27,10 +27,7 @@ use super::{
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::{
-    metrics::{self, Limit},
-    writer::now,
-};
+use crate::{watches::Slot, writer::now};
 
 /// How long a watch lasts if its client does not say, and at most.
 const DURATION: Duration = Duration::from_secs(30 * 60);
@@ -52,17 +49,15 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// If too many are open, or what it asks for cannot be served.
 pub(super) async fn watch(
     kube: Kube,
+    actor: &Actor,
     scope: Scope,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
     params.check_watch()?;
     let attachment = Attachment::parse(&params.include_object)?;
-    let slot = kube.0.watches.clone().try_acquire_owned();
-    let slot = slot.map_err(|_| {
-        metrics::limit_reached(Limit::WatchStreams);
-        Failure::too_many("too many watches are open")
-    })?;
+    let slot = kube.0.watches.open(actor);
+    let slot = slot.map_err(|full| Failure::too_many(full.to_string()))?;
     let ((), head) = kube.read(|_| ()).await?;
     let from = params.version()?;
     if let Some(version) = from.filter(|version| *version > head) {
@@ -142,7 +137,7 @@ struct Watch {
 }
 
 impl Watch {
-    async fn run(mut self, from_the_beginning: bool, end: Instant, _slot: OwnedSemaphorePermit) {
+    async fn run(mut self, from_the_beginning: bool, end: Instant, _slot: Slot) {
         let (stop, closed) = (self.kube.0.stop.clone(), self.lines.clone());
         tokio::select! {
             () = stop.cancelled() => {}

@@ -57,10 +57,12 @@ impl Limit {
     #[must_use]
     pub fn hit_by(refusal: &Refusal) -> Option<Self> {
         match refusal {
-            Refusal::TooManyPending { limit, .. } if *limit == Self::MaxPending.value() => {
-                Some(Self::MaxPending)
+            Refusal::TooManyPending { limit, .. } | Refusal::LimitReached { limit, .. } => {
+                Self::ALL
+                    .iter()
+                    .copied()
+                    .find(|known| known.value() == *limit)
             }
-            Refusal::TooManyPending { .. } => Some(Self::MaxPendingPerNamespace),
             Refusal::InvalidTtl { .. } => Some(Self::MaxTtl),
             _ => None,
         }

@@ -18,6 +18,11 @@ macro_rules! labels {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $type { $($(#[$meaning])* $variant,)* }
 
+        impl $type {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+        }
+
         impl Label for $type {
             const NAME: &'static str = $name;
             const VALUES: &'static [&'static str] = &[$($value),*];
@@ -211,6 +216,18 @@ labels! {
         Queue = "limits.queue",
         /// Open watches.
         WatchStreams = "limits.watch_streams",
+        /// Open watches of a principal.
+        WatchStreamsPerPrincipal = "limits.watch_streams_per_principal",
+        /// Resources of a reservation.
+        ReservationResources = "limits.reservation_resources",
+        /// Bytes of the names of its resources.
+        ReservationNameBytes = "limits.reservation_name_bytes",
+        /// Different resources that are reserved in a namespace.
+        ResourcesPerNamespace = "limits.resources_per_namespace",
+        /// Limits of a quota.
+        LimitsPerQuota = "limits.limits_per_quota",
+        /// Quotas of a namespace.
+        QuotasPerNamespace = "limits.quotas_per_namespace",
         /// Questions about the past that wait.
         PastQuestions = "limits.past_questions",
         /// Entries that are replayed for a question about the past.
@@ -225,8 +242,12 @@ labels! {
         MaxPendingPerNamespace = "reservations.max_pending_per_namespace",
         /// Time to live of a reservation.
         MaxTtl = "reservations.max_ttl",
+        /// Time that a reservation is held in all.
+        MaxLifetime = "reservations.max_lifetime",
         /// Time that an expired reservation is held.
         MaxHold = "reservations.max_hold",
+        /// Bytes of denials that are kept.
+        DenialBytes = "denials.max_bytes",
     }
 
     /// A listener.

@@ -1,6 +1,10 @@
 //! The deciding thread: takes jobs, decides them on the state, hands batches on.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::RwLock;
 use quota_core::state::State;
@@ -8,8 +12,9 @@ use quota_journal::Journal;
 use quota_ledger::batcher::Batcher;
 
 use super::{
-    Answer, Job, Options, Sitting, Watermark,
+    Answer, Options, Sitting, Watermark,
     inbox::{Inbox, Wants},
+    lanes::Waiting,
     now,
     syncer::Syncer,
 };
@@ -20,6 +25,10 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Most jobs decided under one hold of the state's lock: readers wait no longer than that.
 const GROUP_JOBS: usize = 128;
 
+/// After so long no further job is begun under the same hold: they may each take long, readers wait, and something
+/// may have come that is to be decided first.
+const GROUP_TIME: Duration = Duration::from_millis(2);
+
 /// Most entries of a batch that the decider syncs itself: with more of them it had better decide what comes next.
 const LONE_ENTRIES: usize = 8;
 
@@ -29,7 +38,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Decider<J> {
     inbox: Arc<Inbox>,
     /// Jobs that were taken, and not decided yet.
-    taken: VecDeque<Job>,
+    taken: VecDeque<Waiting>,
     syncer: Arc<Syncer<J>>,
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
@@ -100,11 +109,12 @@ impl<J: Journal> Decider<J> {
     fn sit(&mut self) {
         let state = self.state.clone();
         let mut state = state.write();
+        let began = Instant::now();
         let now = now();
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
         self.batcher.record_due(&mut state, now, watermark, policy);
-        while let Some(job) = self.taken.pop_front() {
+        while let Some(Waiting { job, .. }) = self.taken.pop_front() {
             let mut sitting = Sitting {
                 desk: self.batcher.desk(&mut state, now),
                 policy,
@@ -114,6 +124,9 @@ impl<J: Journal> Decider<J> {
             let closes = sitting.closes;
             if !self.batcher.decided(answer, closes) {
                 break;
+            }
+            if began.elapsed() > GROUP_TIME {
+                self.inbox.put_back(&mut self.taken);
             }
         }
         self.watermark.follow(&state);

@@ -8,7 +8,10 @@ use std::{collections::VecDeque, time::Duration};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quota_ledger::batcher::Closed;
 
-use super::{Answer, Job, Unavailable};
+use super::{
+    Answer, Job, Unavailable,
+    lanes::{self, Lanes, Turn},
+};
 
 /// Jobs that are worth a wake-up while the syncer is busy.
 const WORTH_WAKING: usize = 64;
@@ -23,7 +26,7 @@ pub(super) struct Inbox {
 }
 
 struct Waiting {
-    jobs: VecDeque<Job>,
+    jobs: Lanes,
     /// What the syncer is to make durable next.
     batch: Option<Closed<Answer>>,
     /// Whether it can take a batch.
@@ -80,7 +83,7 @@ impl Inbox {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             waiting: Mutex::new(Waiting {
-                jobs: VecDeque::new(),
+                jobs: Lanes::default(),
                 batch: None,
                 syncer_is_idle: true,
                 closed: false,
@@ -93,17 +96,33 @@ impl Inbox {
         }
     }
 
-    pub(super) fn push(&self, job: Job) -> Result<(), Unavailable> {
+    /// Takes jobs in that are to be decided one after the other. If there is room for one, all of them are taken.
+    pub(super) fn push(
+        &self,
+        turn: &Turn,
+        jobs: impl IntoIterator<Item = Job>,
+    ) -> Result<(), Unavailable> {
         let mut waiting = self.waiting.lock();
         if waiting.closed || waiting.ended {
             return Err(Unavailable::Stopped);
         }
-        if waiting.jobs.len() >= self.capacity {
+        if !waiting.jobs.have_room(turn, self.capacity) {
             return Err(Unavailable::Overloaded);
         }
-        waiting.jobs.push_back(job);
+        for job in jobs {
+            let turn = turn.clone();
+            waiting.jobs.push(lanes::Waiting { turn, job });
+        }
         self.wake_decider(waiting);
         Ok(())
+    }
+
+    /// Puts back jobs that were taken and not decided: what has come meanwhile may have to be decided before them.
+    pub(super) fn put_back(&self, taken: &mut VecDeque<lanes::Waiting>) {
+        let mut waiting = self.waiting.lock();
+        while let Some(last) = taken.pop_back() {
+            waiting.jobs.put_back(last);
+        }
     }
 
     /// Takes no more jobs; those that wait are still decided.
@@ -167,7 +186,7 @@ impl Inbox {
         wants: Wants,
         longest: Duration,
         most: usize,
-        taken: &mut VecDeque<Job>,
+        taken: &mut VecDeque<lanes::Waiting>,
     ) -> Option<Woken> {
         let mut waiting = self.waiting.lock();
         if !waiting.have(wants, self.capacity) {
@@ -182,8 +201,7 @@ impl Inbox {
         }
         if wants != Wants::Syncer {
             let room = most.saturating_sub(taken.len());
-            let count = room.min(waiting.jobs.len());
-            taken.extend(waiting.jobs.drain(..count));
+            taken.extend(std::iter::from_fn(|| waiting.jobs.pop()).take(room));
         }
         Some(Woken {
             syncer_is_idle: waiting.syncer_is_idle,
@@ -209,6 +227,10 @@ mod tests {
         Box::new(|_| Box::new(|_| {}))
     }
 
+    fn push(inbox: &Inbox) -> Result<(), Unavailable> {
+        inbox.push(&Turn::First, [job()])
+    }
+
     fn batch() -> Closed<Answer> {
         let mut batcher = Batcher::new(1);
         batcher.decided(Box::new(|_: &_| {}) as Answer, true);
@@ -226,7 +248,7 @@ mod tests {
     fn one_job_wakes_while_the_syncer_is_idle() {
         let inbox = Arc::new(Inbox::new(8));
         let pushing = inbox.clone();
-        let pushed = thread::spawn(move || pushing.push(job()));
+        let pushed = thread::spawn(move || push(&pushing));
         let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
         assert!(woken.syncer_is_idle && !woken.more);
         assert_eq!(taken, 1);
@@ -238,20 +260,20 @@ mod tests {
         let inbox = Arc::new(Inbox::new(2 * WORTH_WAKING));
         inbox.hand_on(batch());
         assert!(inbox.next_batch().is_some());
-        inbox.push(job()).unwrap();
+        push(&inbox).unwrap();
         let (woken, taken) = wait(&inbox, JOBS, Duration::ZERO).unwrap();
         assert!(!woken.syncer_is_idle);
         assert_eq!(taken, 1);
         let pushing = inbox.clone();
         let pushed = thread::spawn(move || {
-            (0..WORTH_WAKING).for_each(|_| pushing.push(job()).unwrap());
+            (0..WORTH_WAKING).for_each(|_| push(&pushing).unwrap());
         });
         let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
         assert!(!woken.syncer_is_idle);
         assert_eq!(taken, WORTH_WAKING);
         pushed.join().unwrap();
 
-        inbox.push(job()).unwrap();
+        push(&inbox).unwrap();
         let syncing = inbox.clone();
         let synced = thread::spawn(move || syncing.syncer_is_idle());
         assert!(wait(&inbox, JOBS, LONG).unwrap().0.syncer_is_idle);
@@ -264,7 +286,7 @@ mod tests {
         inbox.hand_on(batch());
         let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
         assert!(!woken.syncer_is_idle);
-        inbox.push(job()).unwrap();
+        push(&inbox).unwrap();
         let (woken, taken) = wait(&inbox, Wants::Syncer, Duration::ZERO).unwrap();
         assert!(!woken.syncer_is_idle && woken.more);
         assert_eq!(taken, 0);
@@ -275,8 +297,11 @@ mod tests {
     #[test]
     fn no_more_are_taken_than_there_is_room_for() {
         let inbox = Inbox::new(8);
-        (0..5).for_each(|_| inbox.push(job()).unwrap());
-        let mut taken = VecDeque::from([job()]);
+        (0..5).for_each(|_| push(&inbox).unwrap());
+        let mut taken = VecDeque::from([lanes::Waiting {
+            turn: Turn::First,
+            job: job(),
+        }]);
         let woken = inbox.wait(JOBS, LONG, 3, &mut taken).unwrap();
         assert_eq!((taken.len(), woken.more), (3, true));
         let woken = inbox.wait(Wants::Nothing, LONG, 6, &mut taken).unwrap();
@@ -286,18 +311,18 @@ mod tests {
     #[test]
     fn a_full_queue_sheds() {
         let inbox = Inbox::new(1);
-        inbox.push(job()).unwrap();
-        assert_eq!(inbox.push(job()), Err(Unavailable::Overloaded));
+        push(&inbox).unwrap();
+        assert_eq!(push(&inbox), Err(Unavailable::Overloaded));
         assert_eq!(wait(&inbox, JOBS, LONG).unwrap().1, 1);
-        inbox.push(job()).unwrap();
+        push(&inbox).unwrap();
     }
 
     #[test]
     fn a_closed_one_gives_what_waits_and_takes_no_more() {
         let inbox = Inbox::new(8);
-        inbox.push(job()).unwrap();
+        push(&inbox).unwrap();
         inbox.close();
-        assert_eq!(inbox.push(job()), Err(Unavailable::Stopped));
+        assert_eq!(push(&inbox), Err(Unavailable::Stopped));
         let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
         assert!(woken.closed);
         assert_eq!(taken, 1);
@@ -310,12 +335,12 @@ mod tests {
     #[test]
     fn the_end_drops_what_waits_and_wakes_both() {
         let inbox = Arc::new(Inbox::new(8));
-        inbox.push(job()).unwrap();
+        push(&inbox).unwrap();
         let ending = inbox.clone();
         let ended = thread::spawn(move || ending.end());
         assert!(inbox.next_batch().is_none());
         ended.join().unwrap();
         assert!(wait(&inbox, Wants::Syncer, LONG).is_none());
-        assert_eq!(inbox.push(job()), Err(Unavailable::Stopped));
+        assert_eq!(push(&inbox), Err(Unavailable::Stopped));
     }
 }

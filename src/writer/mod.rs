@@ -5,6 +5,7 @@
 
 mod decider;
 mod inbox;
+mod lanes;
 mod syncer;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use quota_core::{
     state::{Image, State},
 };
 use quota_journal::{Durable, Journal};
-use quota_semantics::Timestamp;
+use quota_semantics::{Name, Timestamp};
 use tokio::{
     runtime::Handle,
     sync::{broadcast, oneshot, watch},
@@ -31,7 +32,7 @@ use tokio::{
 
 pub use watermark::{Required, Watermark};
 
-use self::{inbox::Inbox, syncer::Syncer};
+use self::{inbox::Inbox, lanes::Turn, syncer::Syncer};
 use crate::{denials::Denials, metrics};
 
 /// How many batches a slow watcher may be behind before it has to read the journal again.
@@ -193,7 +194,8 @@ impl Ledger {
         self.denials.as_ref()
     }
 
-    /// Makes a decision, beginning at once, and answers when all that it rests on is durable.
+    /// Makes a decision that the cluster waits for, before what principals ask for, and answers when all that it rests
+    /// on is durable.
     ///
     /// # Errors
     /// [`Unavailable`]; when stopped, whether the decision became durable is not known.
@@ -205,63 +207,124 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
     {
-        let handed = match self.is_disk_low() {
-            true => {
-                metrics::limit_reached(metrics::Limit::MinFree);
-                Err(Unavailable::DiskLow)
-            }
-            false => Ok(self.decide_always(decision)),
-        };
+        let handed = self.unless_disk_low();
+        let handed = handed.map(|()| self.decide_one(&Turn::First, decision));
         async move { handed?.await }
     }
 
-    /// As [`Ledger::decide`], also while the disk is low: for what goes on with reservations that stand, and for
-    /// what ends something.
+    /// As [`Ledger::decide`], for a principal, in turn with others.
     ///
     /// # Errors
-    /// [`Unavailable`], but not for want of room.
-    pub fn decide_always<R, D>(
+    /// [`Unavailable`].
+    pub fn decide_for<R, D>(
         &self,
+        principal: &Name,
         decision: D,
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
         D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
     {
-        let decided = self.decide_at(|sitting| (decision(sitting), false));
+        let handed = self.unless_disk_low();
+        let handed = handed.map(|()| self.decide_always(principal, decision));
+        async move { handed?.await }
+    }
+
+    /// As [`Ledger::decide_for`], also while the disk is low: for what goes on with reservations that stand, and for
+    /// what ends something.
+    ///
+    /// # Errors
+    /// [`Unavailable`], but not for want of room.
+    pub fn decide_always<R, D>(
+        &self,
+        principal: &Name,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+    {
+        self.decide_one(&Turn::Of(principal.clone()), decision)
+    }
+
+    /// As [`Ledger::decide_for`], for several decisions in their order. Others may be decided between them, so that
+    /// nobody waits for all of them.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub fn decide_each<R, D>(
+        &self,
+        principal: &Name,
+        decisions: Vec<D>,
+    ) -> impl Future<Output = Result<Vec<R>, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+    {
+        let decisions = decisions.into_iter();
+        let jobs = decisions.map(|decision| job(|sitting| (decision(sitting), false)));
+        let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
+        let handed = self.unless_disk_low();
+        let handed = handed.and_then(|()| self.push(&Turn::Of(principal.clone()), jobs));
+        async move {
+            handed?;
+            let mut results = Vec::with_capacity(answered.len());
+            for answer in answered {
+                let (result, _) = answer.await.map_err(|_| Unavailable::Stopped)?;
+                results.push(result);
+            }
+            Ok(results)
+        }
+    }
+
+    fn unless_disk_low(&self) -> Result<(), Unavailable> {
+        if self.is_disk_low() {
+            metrics::limit_reached(metrics::Limit::MinFree);
+            return Err(Unavailable::DiskLow);
+        }
+        Ok(())
+    }
+
+    fn decide_one<R, D>(
+        &self,
+        turn: &Turn,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+    {
+        let decided = self.decide_at(turn, |sitting| (decision(sitting), false));
         async move { decided.await.map(|(result, _)| result) }
     }
 
-    /// As [`Ledger::decide`], with where the ledger stood when it became durable. If the decision asks for it,
+    /// Makes a decision, and answers with where the ledger stood when it became durable. If the decision asks for it,
     /// its batch ends with it.
     ///
     /// The decision is handed in at once: a future that held it would be moved about with it.
     fn decide_at<R, D>(
         &self,
+        turn: &Turn,
         decision: D,
     ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
         D: FnOnce(&mut Sitting<'_>) -> (R, bool) + Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
-        let job: Job = Box::new(move |sitting| {
-            let (result, closes) = decision(sitting);
-            sitting.closes |= closes;
-            Box::new(move |durable: &Durable| {
-                // Nobody may be waiting any more; the decision stands all the same.
-                let _ = answer.send((result, *durable));
-            })
-        });
-        let handed = self.inbox.push(job).inspect_err(|refused| {
-            if *refused == Unavailable::Overloaded {
-                metrics::limit_reached(metrics::Limit::Queue);
-            }
-        });
+        let (job, answered) = job(decision);
+        let handed = self.push(turn, [job]);
         async move {
             handed?;
             answered.await.map_err(|_| Unavailable::Stopped)
         }
+    }
+
+    fn push(&self, turn: &Turn, jobs: impl IntoIterator<Item = Job>) -> Result<(), Unavailable> {
+        self.inbox.push(turn, jobs).inspect_err(|refused| {
+            if *refused == Unavailable::Overloaded {
+                metrics::limit_reached(metrics::Limit::Queue);
+            }
+        })
     }
 
     /// Reads the state, and answers when what was read is durable.
@@ -300,7 +363,7 @@ impl Ledger {
     /// # Errors
     /// [`Unavailable`].
     pub async fn image(&self) -> Result<(Image, Durable), Unavailable> {
-        self.decide_at(|sitting| (sitting.desk.state().image(), true))
+        self.decide_at(&Turn::First, |sitting| (sitting.desk.state().image(), true))
             .await
     }
 
@@ -343,6 +406,24 @@ impl Ledger {
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
     }
+}
+
+/// A decision as a job, and where its result comes out.
+fn job<R, D>(decision: D) -> (Job, oneshot::Receiver<(R, Durable)>)
+where
+    R: Send + 'static,
+    D: FnOnce(&mut Sitting<'_>) -> (R, bool) + Send + 'static,
+{
+    let (answer, answered) = oneshot::channel();
+    let job = move |sitting: &mut Sitting<'_>| -> Answer {
+        let (result, closes) = decision(sitting);
+        sitting.closes |= closes;
+        Box::new(move |durable: &Durable| {
+            // Nobody may be waiting any more; the decision stands all the same.
+            let _ = answer.send((result, *durable));
+        })
+    };
+    (Box::new(job), answered)
 }
 
 /// A panic on one of the writer's threads ends the process: the state may be half changed, and nobody would get

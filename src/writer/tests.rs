@@ -89,3 +89,32 @@ fn what_is_durable_is_told_in_its_order() {
     ledger.close();
     assert_eq!(threads.join().unwrap().last, WORKERS * DECISIONS);
 }
+
+/// Also with many decisions in one call, nobody waits for all of them.
+#[test]
+fn a_flood_queues_behind_itself() {
+    let (ledger, threads) = started();
+    let (has_begun, begun) = std::sync::mpsc::channel();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let held = ledger.decide(move |_| {
+        has_begun.send(()).unwrap();
+        wait.recv().unwrap();
+    });
+    begun.recv().unwrap();
+    let [flood, other] = ["flood", "other"].map(Name::from);
+    let flood = ledger.decide_each(&flood, vec![record; 20]);
+    let other = ledger.decide_for(&other, record);
+    let cluster = ledger.decide(record);
+    go.send(()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let all = async { tokio::join!(held, cluster, other, flood) };
+    let (held, cluster, other, flood) = runtime.block_on(all);
+    held.unwrap();
+    assert_eq!((cluster, other), (Ok(1), Ok(3)));
+    let rest = (4..=22).collect::<Vec<_>>();
+    assert_eq!(flood.unwrap(), [vec![2], rest].concat());
+    ledger.close();
+    threads.join().unwrap();
+}

@@ -128,3 +128,25 @@ async fn a_batch_has_an_end() {
             .contains("`namespce`")
     );
 }
+
+#[tokio::test]
+async fn what_is_granted_together_is_bounded() {
+    let world = World::new();
+    world.quota(json!({"pods": "1000"})).await;
+    let items: Vec<_> = (0..101)
+        .map(|number| item("a", &format!("u{number}"), "1"))
+        .collect();
+    let batch = |atomic, items: &[Value]| json!({"atomic": atomic, "items": items});
+    let refused = world.post(BATCH, &batch(true, &items)).await;
+    refused.is_refused(422, "Invalid");
+    let granted = world.post(BATCH, &batch(true, &items[..100])).await;
+    granted.is(200);
+    // For itself each may be one of many, and they keep their order.
+    let again = world.post(BATCH, &batch(false, &items)).await;
+    again.is(200);
+    let status = |item: &Value| item["status"].as_u64().unwrap();
+    let told: Vec<_> = again.items().iter().map(status).collect();
+    assert_eq!(told[..100], [200; 100]);
+    assert_eq!(told[100], 201);
+    assert_eq!(again.body["asOf"]["sequence"], 102);
+}

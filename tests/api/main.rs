@@ -7,6 +7,7 @@
 )]
 
 mod batches;
+mod bounds;
 mod drift;
 mod overview;
 mod problems;

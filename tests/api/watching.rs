@@ -134,7 +134,7 @@ async fn a_watch_may_be_of_one_namespace() {
 
 #[tokio::test]
 async fn watches_are_counted_and_end_with_the_daemon() {
-    let world = World::with(|parts| parts.watch_streams = 1);
+    let world = World::with(|parts| parts.watch_streams = 1.into());
     let mut first = Watching::open(&world, "/v1/watch", None).await;
     world
         .get("/v1/watch")

@@ -66,6 +66,15 @@ impl World {
 
     /// A world with other limits.
     pub(crate) fn with(change: impl FnOnce(&mut Parts)) -> Self {
+        Self::made(|_| {}, change)
+    }
+
+    /// A world with other rules.
+    pub(crate) fn with_policy(change: impl FnOnce(&mut Policy)) -> Self {
+        Self::made(change, |_| {})
+    }
+
+    fn made(rule: impl FnOnce(&mut Policy), change: impl FnOnce(&mut Parts)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = Options {
             segment_bytes: 1 << 20,
@@ -73,10 +82,11 @@ impl World {
         };
         let (journal, reader, recovery) =
             FileJournal::open(Arc::new(RealDisk), directory.path(), options).unwrap();
-        let policy = Policy {
+        let mut policy = Policy {
             max_pending_per_namespace: 400,
             ..Policy::default()
         };
+        rule(&mut policy);
         let options = writer::Options {
             policy: policy.clone(),
             queue: 1024,

@@ -161,7 +161,7 @@ fn what_was_before_the_start_is_gone() {
 fn watches_are_bounded() {
     let server = Server::with(Limits {
         page: 2,
-        watch_streams: 1,
+        watch_streams: 1.into(),
     });
     create(&server, "q", json!({}));
     let mut stream = TcpStream::connect(server.address).unwrap();

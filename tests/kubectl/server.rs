@@ -47,7 +47,7 @@ impl Server {
     pub(crate) fn start() -> Self {
         Self::with(Limits {
             page: 500,
-            watch_streams: 64,
+            watch_streams: 64.into(),
         })
     }
 
@@ -60,7 +60,7 @@ impl Server {
         Self::new(
             Limits {
                 page: 500,
-                watch_streams: 64,
+                watch_streams: 64.into(),
             },
             entries,
         )

@@ -33,7 +33,7 @@ pub(crate) fn ask(
 fn lists_come_in_pages() {
     let server = Server::with(Limits {
         page: 2,
-        watch_streams: 1,
+        watch_streams: 1.into(),
     });
     for name in ["a", "b", "c", "d", "e"] {
         create(

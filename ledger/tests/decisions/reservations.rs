@@ -66,6 +66,26 @@ fn retry_is_worth_it_once_enough_reservations_have_expired() {
     );
 }
 
+/// Others wait for it, so it takes bounded work: that of one search for all requests that come together.
+#[test]
+fn the_search_for_room_is_bounded_and_shared() {
+    let mut given = Given::hard("pods=800");
+    for number in 0..800 {
+        given
+            .reserve(&wish(&format!("u{number}"), "pods=1"))
+            .unwrap();
+    }
+    let late = Filed::from(wish("late", "pods=500"));
+    let retry_after = |policy: &Policy| {
+        let reserved = decide::reserve(&given.state, at(1), &late, policy);
+        denied(reserved).retry_after
+    };
+    let policy = Policy::default();
+    assert_eq!(retry_after(&policy), Some(at(30)));
+    assert_eq!(retry_after(&policy.shared_by(1000)), None);
+    assert_eq!(retry_after(&policy.shared_by(2)), Some(at(30)));
+}
+
 #[test]
 fn a_repeated_wish_is_answered_as_before_whatever_has_become_of_it() {
     let mut given = Given::hard("pods=1");

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use quota_service::config::{Period, blank};
+use quota_service::config::{Period, Size, blank};
 
 /// `reservations.*`: how long and how many may stand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub struct Reservations {
     pub default_ttl: Period,
     /// Longest time to live that can be asked for.
     pub max_ttl: Period,
+    /// Longest that a reservation is held, however often it is extended.
+    pub max_lifetime: Period,
     /// Longest that an expired reservation is held while the sources lag.
     pub max_hold: Period,
     /// Pending reservations in all.
@@ -27,6 +29,7 @@ impl Default for Reservations {
         Self {
             default_ttl: Period::from_secs(30),
             max_ttl: Period::from_secs(600),
+            max_lifetime: Period::from_secs(24 * 3600),
             max_hold: Period::from_secs(3600),
             max_pending: NonZeroUsize::new(100_000).expect("100,000 is not zero"),
             max_pending_per_namespace: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
@@ -40,6 +43,8 @@ impl Default for Reservations {
 pub struct Denials {
     /// Denials that are kept at most.
     pub max_records: NonZeroUsize,
+    /// Bytes of them at most.
+    pub max_bytes: Size,
     /// How long a denial is kept at most.
     pub max_age: Period,
 }
@@ -48,6 +53,7 @@ impl Default for Denials {
     fn default() -> Self {
         Self {
             max_records: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
+            max_bytes: Size::from_mib(64),
             max_age: Period::from_secs(7 * 24 * 3600),
         }
     }

@@ -52,6 +52,18 @@ pub struct Limits {
     pub page: NonZeroUsize,
     /// Open watches.
     pub watch_streams: NonZeroUsize,
+    /// Open watches of one principal.
+    pub watch_streams_per_principal: NonZeroUsize,
+    /// Resources of one reservation.
+    pub reservation_resources: NonZeroUsize,
+    /// Bytes of the names of these resources.
+    pub reservation_name_bytes: Size,
+    /// Different resources that reservations of one namespace can be for.
+    pub resources_per_namespace: NonZeroUsize,
+    /// Limits of one quota.
+    pub limits_per_quota: NonZeroUsize,
+    /// Quotas of one namespace.
+    pub quotas_per_namespace: NonZeroUsize,
     /// Questions about the past that wait for their turn.
     pub past_questions: NonZeroUsize,
     /// Entries that one question about the past may replay.
@@ -74,6 +86,12 @@ impl Default for Limits {
             queue: NonZeroUsize::new(4096).expect("4096 is not zero"),
             page: NonZeroUsize::new(500).expect("500 is not zero"),
             watch_streams: NonZeroUsize::new(256).expect("256 is not zero"),
+            watch_streams_per_principal: NonZeroUsize::new(64).expect("64 is not zero"),
+            reservation_resources: NonZeroUsize::new(64).expect("64 is not zero"),
+            reservation_name_bytes: Size::from_bytes(8 * 1024),
+            resources_per_namespace: NonZeroUsize::new(1024).expect("1024 is not zero"),
+            limits_per_quota: NonZeroUsize::new(256).expect("256 is not zero"),
+            quotas_per_namespace: NonZeroUsize::new(100).expect("100 is not zero"),
             past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
             replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
             metrics_series: NonZeroUsize::new(100_000).expect("100,000 is not zero"),

@@ -9,18 +9,29 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
+/// Of more limits than this, only those are told of which something is wanted.
+const LIMITS_MAX: usize = 1000;
+
 /// More pending reservations than this in a namespace are not searched for the time when there will be room.
 pub(super) const EXPLAINED_MAX: usize = 1024;
 
 /// Every limit of the quotas looked at, and what was wanted of it.
 pub(super) fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<LookedAt> {
-    let looked = |limit: &Counted<'_>| LookedAt {
-        name: limit.name().clone(),
-        resources: limit
-            .hard()
-            .names()
-            .map(|name| looked(limit, name, wanted.get(name).cloned().unwrap_or_default()))
-            .collect(),
+    let all: usize = limits.iter().map(|limit| limit.hard().len()).sum();
+    let looked = |limit: &Counted<'_>| {
+        let looked = |name| looked(limit, name, wanted.get(name).cloned().unwrap_or_default());
+        let hard = limit.hard();
+        let resources = match all <= LIMITS_MAX {
+            true => hard.names().map(looked).collect(),
+            false => {
+                let wanted = wanted.names().filter(|name| hard.get(name).is_some());
+                wanted.map(looked).collect()
+            }
+        };
+        LookedAt {
+            name: limit.name().clone(),
+            resources,
+        }
     };
     limits.iter().map(looked).collect()
 }
@@ -43,6 +54,7 @@ pub(super) fn detail(
     request: &Request,
     limits: &[Counted<'_>],
     denial: &Denial,
+    search_max: usize,
 ) -> String {
     let words = denial.to_string();
     let Denial::ExceedsHard {
@@ -62,9 +74,11 @@ pub(super) fn detail(
     if reserved.is_empty() {
         return words;
     }
-    let holders: Vec<Timestamp> = match state.pending_count_in(&request.namespace) {
-        0..=EXPLAINED_MAX => state.holders(&request.namespace, quota, &reserved),
-        _ => Vec::new(),
+    let pending = state.pending_count_in(&request.namespace);
+    let amounts = pending * reserved.len();
+    let holders: Vec<Timestamp> = match pending <= EXPLAINED_MAX && amounts <= search_max {
+        true => state.holders(&request.namespace, quota, &reserved),
+        false => Vec::new(),
     };
     let Some(next) = holders.iter().min() else {
         return format!("{words}; reserved: {}", reserved.pretty());

@@ -31,7 +31,7 @@ fn ended(end: End, view: ReservationView) -> Refusal {
 /// Gives a pending reservation more time: until `ttl` from now, never less than it has.
 ///
 /// # Errors
-/// `NotFound`, `InvalidTtl`, or how the reservation ended.
+/// `NotFound`, `InvalidTtl`, `LimitReached`, or how the reservation ended.
 pub fn extend(
     state: &State,
     now: Timestamp,
@@ -53,6 +53,8 @@ pub fn extend(
     if expiration <= view.reservation.expiration {
         return Ok(Vec::new());
     }
+    let created = view.reservation.created;
+    policy.bounds.check_lifetime(created, expiration)?;
     Ok(vec![Event::ReservationExtended {
         uid: uid.clone(),
         namespace: Name::from(namespace),

@@ -4,6 +4,7 @@
 //! applies them.
 
 mod admit;
+mod bounds;
 mod correct;
 mod due;
 mod explain;
@@ -19,6 +20,7 @@ mod room;
 mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
+pub use bounds::Bounds;
 pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
 pub use due::due;
 pub use lifecycle::{commit, extend, fail, release};
@@ -49,6 +51,10 @@ pub struct Policy {
     pub max_pending: usize,
     /// Most pending reservations of one namespace, so that no tenant takes the room of all.
     pub max_pending_per_namespace: usize,
+    /// What requests are bounded by.
+    pub bounds: Bounds,
+    /// How many amounts are looked at to find out when there will be room for one denied request.
+    pub search_max: usize,
     /// Resources that may be used only where a quota covers them.
     pub limited: Vec<LimitedResource>,
 }
@@ -61,7 +67,20 @@ impl Default for Policy {
             max_hold: Span::from_seconds(3600),
             max_pending: 100_000,
             max_pending_per_namespace: 20_000,
+            bounds: Bounds::default(),
+            search_max: 1 << 15,
             limited: Vec::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// The rules for each of so many requests that come together: they share the work of one search.
+    #[must_use]
+    pub fn shared_by(&self, requests: usize) -> Self {
+        Self {
+            search_max: self.search_max / requests.max(1),
+            ..self.clone()
         }
     }
 }

@@ -22,6 +22,16 @@ pub enum Refusal {
         /// How many are pending.
         pending: usize,
     },
+    /// More was asked for than the configuration allows.
+    #[error("{limit} is {most}, and this would make {asked}")]
+    LimitReached {
+        /// The limit's key in the configuration.
+        limit: &'static str,
+        /// How much it would be; seconds, if it is a time.
+        asked: usize,
+        /// How much is allowed.
+        most: usize,
+    },
     /// The time asked for is not positive, or longer than the configuration allows.
     #[error("ttl must be more than 0s and at most {}s", .max.nanoseconds() / 1_000_000_000)]
     InvalidTtl {

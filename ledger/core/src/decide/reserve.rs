@@ -37,7 +37,7 @@ pub struct Reserved {
 /// known already reserves what it grows.
 ///
 /// # Errors
-/// `Denied`, `UidReused`, `TooManyPending`, `InvalidTtl`.
+/// `Denied`, `UidReused`, `TooManyPending`, `LimitReached`, `InvalidTtl`.
 pub fn reserve(
     state: &State,
     now: Timestamp,
@@ -82,13 +82,14 @@ pub fn reserve_all(
 /// What every quota would say, without reserving.
 ///
 /// # Errors
-/// `Denied`.
+/// `Denied`, `LimitReached`.
 pub fn check(
     state: &State,
     now: Timestamp,
     request: &Filed,
     policy: &Policy,
 ) -> Result<Vec<LookedAt>, Refusal> {
+    policy.bounds.check_request(state, request)?;
     let case = Case::of(state, request, Overlay::default());
     case.evaluate(state, now, policy)?;
     Ok(looked_at(
@@ -112,6 +113,7 @@ fn decide(
         };
         return Ok((before, overlay));
     }
+    policy.bounds.check_request(state, request)?;
     let ttl = request.ttl.unwrap_or(policy.default_ttl);
     if ttl <= Span::ZERO || ttl > policy.max_ttl {
         return Err(Refusal::InvalidTtl {
@@ -259,7 +261,14 @@ impl<'a> Case<'a> {
             Err(denial) => denial,
         };
         Err(Refusal::Denied(Box::new(Denied {
-            detail: detail(state, now, self.request, &limits, &denial),
+            detail: detail(
+                state,
+                now,
+                self.request,
+                &limits,
+                &denial,
+                policy.search_max,
+            ),
             quotas: looked_at(&limits, &self.wanted()),
             retry_after: self.retry_after(state, policy, &denial),
             fits_when_empty: self.fits_when_empty(state, policy),

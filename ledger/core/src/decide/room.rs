@@ -11,6 +11,9 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
+/// What looking at a quota once more takes besides its amounts, counted in amounts.
+const PER_STEP: usize = 8;
+
 impl Case<'_> {
     /// Whether the whole object would be admitted if nothing else counted.
     pub(super) fn fits_when_empty(&self, state: &State, policy: &Policy) -> bool {
@@ -41,26 +44,30 @@ impl Case<'_> {
         if !matches!(denial, Denial::ExceedsHard { .. }) {
             return None;
         }
-        if state.pending_count_in(&self.request.namespace) > EXPLAINED_MAX {
+        let namespace = &self.request.namespace;
+        if state.pending_count_in(namespace) > EXPLAINED_MAX {
             return None;
         }
-        let pending = state.pending(&self.request.namespace);
-        let pending: Vec<_> = pending
-            .iter()
-            .filter(|view| Some(&view.reservation.uid) != self.superseded.as_ref())
-            .collect();
-        let fits_without = |ended: usize| {
-            let mut overlay = self.overlay.clone();
-            for view in &pending[..ended] {
-                overlay.end(state, &view.reservation.uid);
+        // Of most denials this tells that no expiration helps.
+        let limits = self.limits(state).into_iter();
+        let limits: Vec<_> = limits.map(Counted::without_reservations).collect();
+        self.admitted(&limits, policy).ok()?;
+        let asked = self.request.footprint.resources.len();
+        let mut overlay = self.overlay.clone();
+        let mut work = policy.search_max;
+        for pending in state.soonest(namespace) {
+            if Some(&pending.uid) == self.superseded.as_ref() {
+                continue;
             }
-            let limits = state.counted(&self.request.namespace, &overlay);
-            self.admitted(&limits, policy).is_ok()
-        };
-        // Ever more room: the first number of expiries that is enough can be found by halving.
-        let ends: Vec<usize> = (1..=pending.len()).collect();
-        let enough = ends.partition_point(|&ended| !fits_without(ended));
-        pending.get(enough).map(|view| view.reservation.expiration)
+            let amounts = PER_STEP + asked + pending.footprint.resources.len();
+            work = work.checked_sub(limits.len() * amounts)?;
+            overlay.end(state, &pending.uid);
+            let limits = state.counted(namespace, &overlay);
+            if self.admitted(&limits, policy).is_ok() {
+                return Some(pending.expiration);
+            }
+        }
+        None
     }
 }
 

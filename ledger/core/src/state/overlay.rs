@@ -25,9 +25,19 @@ pub(crate) struct Counted<'a> {
     sums: &'a Sums,
     /// What the decision itself changes.
     overlay: Option<&'a ResourceList>,
+    /// As if nothing were reserved.
+    used_only: bool,
 }
 
 impl Counted<'_> {
+    /// As if all pending reservations had ended.
+    pub(crate) const fn without_reservations(self) -> Self {
+        Self {
+            used_only: true,
+            ..self
+        }
+    }
+
     pub(crate) fn reserved(&self, resource: &str) -> Quantity {
         let mut holds = self.holds(resource);
         // Not from zero: what is alone keeps its spelling.
@@ -39,7 +49,8 @@ impl Counted<'_> {
     /// What is reserved, in the state and by the decision itself.
     fn holds(&self, resource: &str) -> impl Iterator<Item = &Quantity> {
         let own = self.overlay.and_then(|overlay| overlay.get(resource));
-        self.sums.reserved.get(resource).into_iter().chain(own)
+        let holds = self.sums.reserved.get(resource).into_iter().chain(own);
+        holds.filter(|_| !self.used_only)
     }
 
     pub(crate) fn used(&self, resource: &str) -> Quantity {
@@ -235,6 +246,7 @@ impl State {
             quota,
             sums: namespace.sums_of(quota),
             overlay: overlay.of(namespace, quota),
+            used_only: false,
         };
         namespace.quotas.values().map(of).collect()
     }

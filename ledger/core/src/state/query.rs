@@ -55,6 +55,24 @@ impl State {
             .map_or(0, |namespace| namespace.pending.len())
     }
 
+    /// How many quotas a namespace has.
+    #[must_use]
+    pub fn quota_count_in(&self, namespace: &str) -> usize {
+        let namespace = self.namespaces.find(namespace);
+        namespace.map_or(0, |namespace| namespace.quotas.len())
+    }
+
+    /// Of how many resources there are sums of what reservations of a namespace hold, and of how many of these
+    /// amounts there are none yet. They stay when the reservations end.
+    pub(crate) fn reserved_names(&self, namespace: &str, amounts: &ResourceList) -> (usize, usize) {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return (0, amounts.len());
+        };
+        let known = &namespace.sums.reserved;
+        let new = amounts.names().filter(|name| known.get(name).is_none());
+        (known.len(), new.count())
+    }
+
     /// The sums of a namespace; empty if it holds nothing.
     #[must_use]
     pub fn totals(&self, namespace: &str) -> Totals {
@@ -175,15 +193,19 @@ impl State {
         let Some(quota) = namespace.quotas.get(quota) else {
             return Vec::new();
         };
+        let hard = &quota.record.spec.hard;
         let holds = |amounts: &ResourceList| {
-            resources
-                .names()
-                .any(|name| amounts.get(name).is_some_and(Quantity::is_positive))
+            let positive = |name: &&Name| amounts.get(name).is_some_and(Quantity::is_positive);
+            let mut names = resources.names().filter(|name| hard.get(name).is_some());
+            names.any(|name| positive(&name))
         };
-        let all = self.holds(namespace, quota).into_iter();
-        all.filter(|(_, amounts)| holds(amounts))
-            .map(|(reservation, _)| reservation.expiration)
-            .collect()
+        let expiration = |&place: &u32| {
+            let reservation = &self.reservations.get(place).reservation;
+            let observed = self.observed_footprint(reservation);
+            let amounts = quota.hold(&reservation.footprint, observed)?;
+            holds(&amounts).then_some(reservation.expiration)
+        };
+        namespace.pending.iter().filter_map(expiration).collect()
     }
 
     /// The pending reservations of a namespace, soonest expiration first.
@@ -203,6 +225,19 @@ impl State {
             };
             key(a).cmp(&key(b))
         });
+        pending
+    }
+
+    /// The pending reservations of a namespace, soonest expiration first, without what they hold.
+    pub(crate) fn soonest(&self, namespace: &str) -> Vec<&Reservation> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let places = namespace.pending.iter();
+        let mut pending: Vec<_> = places
+            .map(|&place| &*self.reservations.get(place).reservation)
+            .collect();
+        pending.sort_by(|a, b| (a.expiration, &a.uid).cmp(&(b.expiration, &b.uid)));
         pending
     }
 

@@ -1,0 +1,108 @@
+//! What one request may carry, and what one namespace may have of everything that costs others time or memory.
+//!
+//! Only what somebody asks the ledger for is bounded. What a cluster has stored already is a fact, and counts whatever
+//! it is.
+
+use super::{QuotaChange, Refusal, Request};
+use crate::state::State;
+use quota_semantics::{Span, Timestamp};
+
+/// What requests are bounded by.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Most resources of one reservation.
+    pub reservation_resources: usize,
+    /// Most bytes of the names of these resources.
+    pub reservation_name_bytes: usize,
+    /// Most different resources that reservations of one namespace can have been for: their sums stay.
+    pub resources_per_namespace: usize,
+    /// Most limits of one quota.
+    pub limits_per_quota: usize,
+    /// Most quotas of one namespace.
+    pub quotas_per_namespace: usize,
+    /// How long a reservation can be held at most, however often it is extended.
+    pub max_lifetime: Span,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            reservation_resources: 64,
+            reservation_name_bytes: 8 * 1024,
+            resources_per_namespace: 1024,
+            limits_per_quota: 256,
+            quotas_per_namespace: 100,
+            max_lifetime: Span::from_seconds(24 * 3600),
+        }
+    }
+}
+
+impl Bounds {
+    /// Whether a reservation may ask for so much.
+    ///
+    /// # Errors
+    /// `LimitReached`.
+    pub fn check_request(&self, state: &State, request: &Request) -> Result<(), Refusal> {
+        let resources = &request.footprint.resources;
+        let bytes: usize = resources.names().map(|name| name.len()).sum();
+        let key = "limits.reservation_resources";
+        within(key, resources.len(), self.reservation_resources)?;
+        let key = "limits.reservation_name_bytes";
+        within(key, bytes, self.reservation_name_bytes)?;
+        let (known, new) = state.reserved_names(&request.namespace, resources);
+        match new {
+            0 => Ok(()),
+            _ => within(
+                "limits.resources_per_namespace",
+                known + new,
+                self.resources_per_namespace,
+            ),
+        }
+    }
+
+    /// Whether a quota may be like this. One that is there may stay as large as it is.
+    ///
+    /// # Errors
+    /// `LimitReached`.
+    pub fn check_quota(&self, state: &State, change: &QuotaChange) -> Result<(), Refusal> {
+        let current = state.quota_record(&change.namespace, &change.name);
+        let before = current.map_or(0, |(record, _)| record.spec.hard.len());
+        let after = change.spec.hard.len();
+        if after > before {
+            within("limits.limits_per_quota", after, self.limits_per_quota)?;
+        }
+        if current.is_some() {
+            return Ok(());
+        }
+        let quotas = state.quota_count_in(&change.namespace) + 1;
+        within(
+            "limits.quotas_per_namespace",
+            quotas,
+            self.quotas_per_namespace,
+        )
+    }
+
+    /// Whether a reservation of `created` may be held until `expiration`.
+    ///
+    /// # Errors
+    /// `LimitReached`.
+    pub fn check_lifetime(&self, created: Timestamp, expiration: Timestamp) -> Result<(), Refusal> {
+        let seconds = |span: Span| usize::try_from(span.nanoseconds() / 1_000_000_000).unwrap_or(0);
+        let most = self.max_lifetime;
+        if expiration <= created.plus(most) {
+            return Ok(());
+        }
+        Err(Refusal::LimitReached {
+            limit: "reservations.max_lifetime",
+            asked: seconds(expiration.since(created)),
+            most: seconds(most),
+        })
+    }
+}
+
+const fn within(limit: &'static str, asked: usize, most: usize) -> Result<(), Refusal> {
+    match asked <= most {
+        true => Ok(()),
+        false => Err(Refusal::LimitReached { limit, asked, most }),
+    }
+}

@@ -1,0 +1,142 @@
+//! The denials that are kept, in memory: bounded in number, bytes and age, with a fair share for each namespace.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+};
+
+use quota_semantics::{Name, Span, Timestamp};
+
+use super::{Bounds, Kept, Query};
+use crate::metrics;
+
+pub(super) struct Remembered {
+    pub(super) namespace: Name,
+    pub(super) time: Timestamp,
+    pub(super) kept: Kept,
+}
+
+impl Remembered {
+    fn bytes(&self) -> usize {
+        self.kept.json.get().len()
+    }
+}
+
+/// The denials of one namespace: their numbers, oldest first, and how long they are.
+#[derive(Default)]
+struct Part {
+    ids: VecDeque<u64>,
+    bytes: usize,
+}
+
+impl Part {
+    /// Where it stands among the namespaces: the one with the most bytes comes last, of equal ones that with the oldest
+    /// denial.
+    fn rank(&self, namespace: &Name) -> Option<Rank> {
+        let oldest = self.ids.front()?;
+        Some((self.bytes, Reverse(*oldest), namespace.clone()))
+    }
+}
+
+type Rank = (usize, Reverse<u64>, Name);
+
+/// Denials by their number.
+#[derive(Default)]
+pub(super) struct Store {
+    records: BTreeMap<u64, Remembered>,
+    namespaces: BTreeMap<Name, Part>,
+    ranks: BTreeSet<Rank>,
+    bytes: usize,
+}
+
+impl Store {
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The number of the latest.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.records.last_key_value().map(|(id, _)| *id)
+    }
+
+    /// Those that are kept, oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Remembered> {
+        self.records.values()
+    }
+
+    pub(super) fn list(&self, query: &Query) -> Vec<Kept> {
+        let before = query.before.unwrap_or(u64::MAX);
+        let earlier = self.records.range(..before).rev();
+        let namespace = query.namespace.as_ref();
+        earlier
+            .map(|(_, record)| record)
+            .filter(|record| namespace.is_none_or(|namespace| record.namespace == *namespace))
+            .take(query.limit)
+            .map(|record| record.kept.clone())
+            .collect()
+    }
+
+    /// Keeps one more; of too many, the oldest of the namespace that takes the most room goes.
+    pub(super) fn keep(&mut self, record: Remembered, bounds: &Bounds) {
+        let id = record.kept.id;
+        self.remove(id);
+        let bytes = record.bytes();
+        self.change(&record.namespace.clone(), |part| {
+            part.ids.push_back(id);
+            part.bytes += bytes;
+        });
+        self.bytes += bytes;
+        self.records.insert(id, record);
+        while self.len() > bounds.records || self.bytes > bounds.bytes {
+            if self.len() <= bounds.records {
+                metrics::limit_reached(metrics::Limit::DenialBytes);
+            }
+            let Some((_, Reverse(oldest), _)) = self.ranks.last() else {
+                return;
+            };
+            self.remove(*oldest);
+        }
+    }
+
+    /// Forgets those that have become too old.
+    pub(super) fn forget(&mut self, bounds: &Bounds, now: Timestamp) {
+        let age = i64::try_from(bounds.age.as_nanos()).unwrap_or(i64::MAX);
+        let oldest = now.minus(Span::from_nanoseconds(age));
+        while let Some((&id, first)) = self.records.first_key_value()
+            && first.time < oldest
+        {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: u64) {
+        let Some(record) = self.records.remove(&id) else {
+            return;
+        };
+        let bytes = record.bytes();
+        self.bytes -= bytes;
+        self.change(&record.namespace, |part| {
+            // Mostly it is the oldest of its namespace.
+            if let Some(place) = part.ids.iter().position(|other| *other == id) {
+                part.ids.remove(place);
+            }
+            part.bytes -= bytes;
+        });
+    }
+
+    fn change(&mut self, namespace: &Name, change: impl FnOnce(&mut Part)) {
+        let part = self.namespaces.entry(namespace.clone()).or_default();
+        if let Some(rank) = part.rank(namespace) {
+            self.ranks.remove(&rank);
+        }
+        change(part);
+        match part.rank(namespace) {
+            Some(rank) => drop(self.ranks.insert(rank)),
+            None => drop(self.namespaces.remove(namespace)),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Jobs that wait, in the order in which they are taken: what the cluster waits for first, then one of each principal
+//! in turn. So a flood queues behind itself.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use quota_semantics::Name;
+
+use super::Job;
+
+/// So many of the first are taken before one of the others is, if there is one: nobody waits for ever.
+const FIRST_IN_A_ROW: usize = 32;
+
+/// When a job's turn is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Before what principals ask for: the webhook, events, and the daemon itself.
+    First,
+    /// In turn with what other principals ask for.
+    Of(Name),
+}
+
+/// A job, and when its turn is.
+pub(super) struct Waiting {
+    pub(super) turn: Turn,
+    pub(super) job: Job,
+}
+
+/// Waiting jobs.
+#[derive(Default)]
+pub(super) struct Lanes {
+    first: VecDeque<Job>,
+    /// Of each principal that has any.
+    others: BTreeMap<Name, VecDeque<Job>>,
+    /// These principals, the next one first.
+    order: VecDeque<Name>,
+    len: usize,
+    in_a_row: usize,
+}
+
+impl Lanes {
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether there is room for one more, of `capacity` in all. A principal may have as many as are free: one alone
+    /// leaves half of the room to others, two a third.
+    pub(super) fn have_room(&self, turn: &Turn, capacity: usize) -> bool {
+        let free = capacity.saturating_sub(self.len);
+        match turn {
+            Turn::First => free > 0,
+            Turn::Of(principal) => self.others.get(principal).map_or(0, VecDeque::len) < free,
+        }
+    }
+
+    pub(super) fn push(&mut self, Waiting { turn, job }: Waiting) {
+        self.len += 1;
+        let principal = match turn {
+            Turn::First => return self.first.push_back(job),
+            Turn::Of(principal) => principal,
+        };
+        if let Some(lane) = self.others.get_mut(&principal) {
+            lane.push_back(job);
+            return;
+        }
+        self.order.push_back(principal.clone());
+        self.others.insert(principal, VecDeque::from([job]));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        let others_wait = !self.order.is_empty();
+        if !(others_wait && self.in_a_row >= FIRST_IN_A_ROW)
+            && let Some(job) = self.first.pop_front()
+        {
+            self.len -= 1;
+            self.in_a_row += 1;
+            let turn = Turn::First;
+            return Some(Waiting { turn, job });
+        }
+        self.in_a_row = 0;
+        let principal = self.order.pop_front()?;
+        let lane = self.others.get_mut(&principal)?;
+        let job = lane.pop_front()?;
+        self.len -= 1;
+        if lane.is_empty() {
+            self.others.remove(&principal);
+        } else {
+            self.order.push_back(principal.clone());
+        }
+        let turn = Turn::Of(principal);
+        Some(Waiting { turn, job })
+    }
+
+    /// Puts back what was taken last, to be taken next.
+    pub(super) fn put_back(&mut self, Waiting { turn, job }: Waiting) {
+        self.len += 1;
+        let principal = match turn {
+            Turn::First => return self.first.push_front(job),
+            Turn::Of(principal) => principal,
+        };
+        let lane = self.others.entry(principal.clone()).or_default();
+        lane.push_front(job);
+        self.order.retain(|other| *other != principal);
+        self.order.push_front(principal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Jobs that can be told apart once they are taken: by the turns they were pushed with.
+    fn pushed(turns: &[Turn]) -> Lanes {
+        let mut lanes = Lanes::default();
+        for turn in turns {
+            lanes.push(waiting(turn));
+        }
+        lanes
+    }
+
+    fn waiting(turn: &Turn) -> Waiting {
+        Waiting {
+            turn: turn.clone(),
+            job: Box::new(|_| Box::new(|_| {})),
+        }
+    }
+
+    fn of(principal: &str) -> Turn {
+        Turn::Of(principal.into())
+    }
+
+    fn taken(lanes: &mut Lanes) -> Vec<Turn> {
+        std::iter::from_fn(|| lanes.pop())
+            .map(|waiting| waiting.turn)
+            .collect()
+    }
+
+    #[test]
+    fn principals_take_turns_behind_what_comes_first() {
+        let [a, b, c] = ["a", "b", "c"].map(of);
+        let flood = [&a, &a, &a, &a, &b, &Turn::First, &c, &b, &Turn::First].map(Clone::clone);
+        let mut lanes = pushed(&flood);
+        assert_eq!(lanes.len(), 9);
+        let expected = [&Turn::First, &Turn::First, &a, &b, &c, &a, &b, &a, &a];
+        assert_eq!(taken(&mut lanes), expected.map(Clone::clone));
+        assert!(lanes.is_empty() && lanes.others.is_empty());
+    }
+
+    #[test]
+    fn jobs_of_one_principal_keep_their_order() {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut lanes = Lanes::default();
+        for number in 0..5 {
+            let mark = Marked(number, order.clone());
+            lanes.push(Waiting {
+                turn: of("a"),
+                job: Box::new(move |_| {
+                    drop(mark);
+                    Box::new(|_| {})
+                }),
+            });
+        }
+        let last = lanes.pop().unwrap();
+        lanes.put_back(last);
+        // A job that is dropped drops what it holds.
+        while let Some(waiting) = lanes.pop() {
+            drop(waiting);
+        }
+        assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
+    }
+
+    struct Marked(u32, Arc<Mutex<Vec<u32>>>);
+
+    impl Drop for Marked {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[test]
+    fn what_comes_first_does_not_keep_the_others_waiting_for_ever() {
+        let mut lanes = pushed(&vec![Turn::First; 3 * FIRST_IN_A_ROW]);
+        lanes.push(waiting(&of("a")));
+        let order = taken(&mut lanes);
+        assert_eq!(
+            order.iter().position(|t| *t == of("a")),
+            Some(FIRST_IN_A_ROW)
+        );
+    }
+
+    #[test]
+    fn what_is_put_back_is_taken_next() {
+        let [a, b] = ["a", "b"].map(of);
+        let mut lanes = pushed(&[a.clone(), a.clone(), b.clone(), b.clone(), Turn::First]);
+        let mut out: Vec<_> = (0..3).filter_map(|_| lanes.pop()).collect();
+        assert_eq!(lanes.len(), 2);
+        while let Some(waiting) = out.pop() {
+            lanes.put_back(waiting);
+        }
+        assert_eq!(taken(&mut lanes), [Turn::First, a.clone(), b.clone(), a, b]);
+    }
+
+    #[test]
+    fn a_flood_leaves_room_to_others() {
+        let mut lanes = Lanes::default();
+        let mut fill = |turn: &Turn| {
+            let before = lanes.len();
+            while lanes.have_room(turn, 12) {
+                lanes.push(waiting(turn));
+            }
+            lanes.len() - before
+        };
+        assert_eq!(fill(&of("flood")), 6);
+        assert_eq!(fill(&of("other")), 3);
+        assert_eq!(fill(&of("third")), 2);
+        // The cluster's own go up to the bound.
+        assert_eq!(fill(&Turn::First), 1);
+        assert_eq!(fill(&of("late")), 0);
+    }
+}

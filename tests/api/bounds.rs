@@ -1,0 +1,104 @@
+//! What one request may carry, and what one namespace may have.
+
+use serde_json::{Map, Value, json};
+
+use crate::world::World;
+
+const RESERVATIONS: &str = "/v1/namespaces/a/reservations";
+
+fn amounts(names: impl IntoIterator<Item = String>) -> Value {
+    let amounts: Map<_, _> = names.into_iter().map(|name| (name, json!("1"))).collect();
+    amounts.into()
+}
+
+fn wish(uid: &str, reserved: &Value) -> Value {
+    json!({"reservedBy": {"uid": uid}, "reserved": reserved})
+}
+
+fn names(from: usize, count: usize) -> impl Iterator<Item = String> {
+    (from..from + count).map(|number| format!("example.com/r{number}"))
+}
+
+#[tokio::test]
+async fn a_reservation_is_for_so_many_resources_with_so_long_names() {
+    let world = World::new();
+    let reserve =
+        async |uid: &str, reserved: Value| world.post(RESERVATIONS, &wish(uid, &reserved)).await;
+    let refused = reserve("u1", amounts(names(0, 65))).await;
+    refused.is_refused(422, "LimitReached");
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("limits.reservation_resources is 64"),
+        "{detail}"
+    );
+    let check = wish("u1", &amounts(names(0, 65)));
+    let refused = world.post("/v1/namespaces/a/check", &check).await;
+    refused.is_refused(422, "LimitReached");
+    let long = |number| {
+        format!(
+            "{}.example.com/r{number}",
+            vec!["x".repeat(40); 5].join(".")
+        )
+    };
+    let refused = reserve("u1", amounts((0..40).map(long))).await;
+    refused.is_refused(422, "LimitReached");
+    reserve("u1", amounts(names(0, 64))).await.is(201);
+    reserve("u2", amounts((0..30).map(long))).await.is(201);
+}
+
+/// A sum is kept of each resource that was ever reserved in a namespace.
+#[tokio::test]
+async fn a_namespace_has_so_many_different_resources() {
+    let world = World::new();
+    world.quota(json!({"pods": "9"})).await;
+    for round in 0..16 {
+        let uid = format!("u{round}");
+        let body = wish(&uid, &amounts(names(round * 64, 64)));
+        world.post(RESERVATIONS, &body).await.is(201);
+        let path = format!("{RESERVATIONS}/{uid}");
+        world.delete(&path).await.is(204);
+    }
+    let one_more = wish("v1", &amounts(names(1024, 1)));
+    let pending = wish("v2", &amounts(names(7, 64)));
+    world.post(RESERVATIONS, &pending).await.is(201);
+    let refused = world.post(RESERVATIONS, &one_more).await;
+    refused.is_refused(422, "LimitReached");
+    // That is the matter of this namespace alone.
+    let elsewhere = "/v1/namespaces/b/reservations";
+    world.post(elsewhere, &one_more).await.is(201);
+}
+
+#[tokio::test]
+async fn a_namespace_has_so_many_quotas_of_so_many_limits() {
+    let world = World::new();
+    let put = async |name: &str, hard: Value| {
+        let path = format!("/v1/namespaces/a/quotas/{name}");
+        let body = json!({"spec": {"hard": hard}}).to_string();
+        world.call("PUT", &path, &[], body).await
+    };
+    let refused = put("wide", amounts(names(0, 257))).await;
+    refused.is_refused(422, "LimitReached");
+    put("wide", amounts(names(0, 256))).await.is(201);
+    for number in 1..100 {
+        put(&format!("q{number}"), json!({"pods": "1"}))
+            .await
+            .is(201);
+    }
+    put("q100", json!({"pods": "1"}))
+        .await
+        .is_refused(422, "LimitReached");
+    put("q1", json!({"pods": "2"})).await.is(200);
+}
+
+#[tokio::test]
+async fn a_reservation_is_not_held_for_ever() {
+    let world = World::with_policy(|policy| {
+        policy.bounds.max_lifetime = quota_semantics::Span::from_seconds(60);
+    });
+    let body = json!({"reservedBy": {"uid": "u"}, "reserved": {"pods": "1"}, "ttl": "30s"});
+    world.post(RESERVATIONS, &body).await.is(201);
+    let extend = format!("{RESERVATIONS}/u/extend");
+    world.post(&extend, &json!({"ttl": "50s"})).await.is(200);
+    let refused = world.post(&extend, &json!({"ttl": "5m"})).await;
+    refused.is_refused(422, "LimitReached");
+}

@@ -26,6 +26,7 @@ struct Asset {
 }
 
 const HTML: &str = "text/html; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
@@ -56,6 +57,9 @@ const ASSETS: &[Asset] = assets! {
     "vendor/htm-preact.js": SCRIPT => "vendor/htm-preact.js",
     "vendor/uplot.js": SCRIPT => "vendor/uplot.js",
     "vendor/uplot.css": CSS => "vendor/uplot.css",
+    "vendor/htm.LICENSE": TEXT => "vendor/htm.LICENSE",
+    "vendor/preact.LICENSE": TEXT => "vendor/preact.LICENSE",
+    "vendor/uplot.LICENSE": TEXT => "vendor/uplot.LICENSE",
 };
 
 /// The entity tag of each asset.

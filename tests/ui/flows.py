@@ -33,8 +33,11 @@ class OfARealCluster(unittest.TestCase):
         daemon.quota("demo", "compute", {"requests.cpu": "4", "pods": "10"}, "the first limit")
         daemon.events([widget("demo", "large", {"requests.cpu": "2", "pods": "1"}),
                        widget("demo", "small", {"requests.cpu": "500m", "pods": "1"})])
+        # So long that a plot has a point in it, wherever its points begin.
+        daemon.until_shown("demo", "4", points=3)
         cls.before = daemon.call("GET", "/v1/status")["asOf"]["sequence"]
         daemon.quota("demo", "compute", {"requests.cpu": "3", "pods": "10"}, "INC-7: too much was promised")
+        daemon.until_shown("demo", "3", points=3)
         daemon.call("POST", "/v1/namespaces/demo/reservations",
                     {"reservedBy": {"kind": "Pod", "apiVersion": "v1", "name": "web-1", "uid": "web-1"},
                      "reserved": {"requests.cpu": "400m", "pods": "1"}, "ttl": "10m"})
@@ -69,6 +72,10 @@ class OfARealCluster(unittest.TestCase):
         expect(page.locator(".changes")).to_contain_text("INC-7: too much was promised")
         expect(page.locator("svg.spark").first).to_be_visible()
         looked_at(page, "overview")
+        demo.get_by_role("button", name="used 2500m of 3 requests.cpu in demo: what makes it").click()
+        expect(page.get_by_role("dialog").locator("tbody tr")).to_have_count(3)
+        page.keyboard.press("Escape")
+        expect(demo.get_by_role("button")).to_be_focused()
         # By the keyboard alone: to the search, and on to the namespace.
         page.keyboard.press("/")
         page.keyboard.type("dem")
@@ -93,8 +100,15 @@ class OfARealCluster(unittest.TestCase):
         expect(denials).to_contain_text("web-2")
         expect(denials).to_contain_text("exceeded quota: compute, requested: requests.cpu=1")
         expect(page.locator(".plot canvas")).to_be_visible()
-        expect(page.get_by_role("img", name="requests.cpu in compute: used from")).to_have_accessible_name(re.compile("to 2.5, hard from"))
+        expect(page.get_by_role("img", name="requests.cpu in compute: used from")).to_have_accessible_name(
+            re.compile("to 2.5, hard from 4 to 3$"))
         looked_at(page, "namespace")
+        # The limit's own change is told, and leads to its moment.
+        moved = page.locator(".moved li", has_text="limit from 4 to 3")
+        moved.get_by_role("button").click()
+        expect(page.locator(".timebar .note")).to_contain_text("as of entry")
+        cpu = page.locator("section[aria-labelledby=quotas] tr", has_text="requests.cpu").first
+        expect(cpu).to_contain_text("83%")
 
     def test_each_number_opens_the_entries_behind_it(self):
         page = self.open("#/ns/demo")
@@ -128,6 +142,12 @@ class OfARealCluster(unittest.TestCase):
         looked_at(page, "past")
         # One entry on: the lower limit.
         page.get_by_role("button", name="One entry on").click()
+        expect(cpu).to_contain_text("83%")
+        page.get_by_role("link", name="Namespaces").click()
+        demo = page.locator("table.namespaces tbody tr", has_text="demo")
+        expect(demo).to_contain_text("83%")
+        expect(page.locator(".changes li").first).to_contain_text("INC-7")
+        page.go_back()
         expect(cpu).to_contain_text("83%")
         # The slider by the keyboard, to before anything was, and back.
         slider = page.get_by_role("slider", name="Moment")
@@ -192,12 +212,24 @@ class OfARealCluster(unittest.TestCase):
         expect(main).to_contain_text("events come by HTTP")
         looked_at(page, "sources")
 
+    def test_sources_tell_how_far_they_have_shown_each_kind(self):
+        daemon = Daemon()
+        self.addCleanup(daemon.close)
+        daemon.events([{"type": "BOOKMARK", "clusterUid": "c", "instance": "bridge-0",
+                        "resources": {"pods": {"watermark": "2026-11-20T10:00:00Z", "resourceVersion": "300"}}}])
+        status = daemon.call("GET", "/v1/status")
+        self.assertEqual([kind["resource"] for source in status["sources"] for kind in source["watermarks"]], ["pods"])
+        page = browser.page(daemon, "#/sources")
+        self.addCleanup(page.context.close)
+        # It does not count before all pods have been listed.
+        expect(page.get_by_role("row", name="pods")).to_contain_text("not known")
+
     def test_it_is_usable_on_a_phone_and_in_the_dark(self):
         for name, hash in [("overview", ""), ("namespace", "#/ns/demo?span=1h"), ("why", "#/why?ns=demo"), ("entries", "#/entries")]:
             page = self.open(hash, viewport={"width": 390, "height": 844}, color_scheme="dark", has_touch=True, is_mobile=True)
             expect(page.locator(".mode")).to_have_text("live")
-            expect(page.locator(".card").first).not_to_contain_text("Loading")
-            page.wait_for_load_state("load")
+            expect(page.locator(".card").first).to_be_visible()
+            expect(page.get_by_text("Loading")).to_have_count(0)
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             self.assertLessEqual(wide, 0, f"{name} is wider than the screen")
             looked_at(page, f"phone-{name}")

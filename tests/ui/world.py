@@ -73,6 +73,15 @@ class Daemon:
             answer = self.call("POST", "/v1/events", events[first:first + 1000])
             assert not answer["rejected"], answer
 
+    def until_shown(self, namespace, hard, points):
+        """Waits until a limit has stood so long that so many points, a second apart, tell it."""
+        begin = self.call("GET", "/v1/status")["oldest"]["time"]
+        while True:
+            history = self.call("GET", f"/v1/namespaces/{namespace}/usage/history?from={begin}&step=1s")
+            told = [point["quotas"][0]["resources"] for point in history["points"] if point["quotas"]]
+            if sum(figure["hard"] == hard for figures in told for figure in figures) >= points:
+                return
+
     def stop(self):
         self.process.terminate()
         assert self.process.wait() == 0

@@ -2,6 +2,7 @@
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ask, useAnswer } from "./api.js";
+import { useSlow } from "./live.js";
 import { NamespaceLink, Section, State, Time, local } from "./parts.js";
 import { amounts } from "./quantity.js";
 import { address, change } from "./route.js";
@@ -9,6 +10,9 @@ import { address, change } from "./route.js";
 const PAGE = 100;
 /** Questions for one page: of a namespace that little happens in, many pages of the ledger are empty. */
 const ASKED = 10;
+
+/** What changes no number. */
+const QUIET = new Set(["ObjectRefreshed", "ObjectsListed", "ResourceListed", "RelistBegan", "SourceAdvanced", "WatermarksAdvanced"]);
 
 const WORDS = {
   QuotaSet: "quota set", QuotaDeleted: "quota deleted",
@@ -44,20 +48,20 @@ function detail(event) {
 const actor = ({ actor }) => actor.user ?? actor.principal;
 
 /** A page of entries, the newest first, from one entry back. */
-async function page(_, { query: { from, namespace, since, after, limit = PAGE }, signal }) {
+async function page(_, { query: { from, namespace, since, after, loud, limit = PAGE }, signal }) {
   const items = [];
   let answer;
   for (let asked = 0; asked < ASKED; asked += 1) {
     const more = answer?.continue ?? after;
+    const most = loud ? 500 : limit - items.length;
     answer = await ask("v1/entries", {
-      query: { order: "desc", namespace, limit: limit - items.length, ...(more ? { continue: more } : { from }) }, signal,
+      query: { order: "desc", namespace, limit: most, ...(more ? { continue: more } : { from }) }, signal,
     });
-    items.push(...answer.items);
-    const last = items[items.length - 1];
+    items.push(...answer.items.filter(({ event }) => !loud || !QUIET.has(event.type)));
+    const last = answer.items[answer.items.length - 1];
     if (!answer.continue || items.length >= limit || (since && last && new Date(last.time) < since)) break;
   }
-  const wanted = since ? items.filter((entry) => new Date(entry.time) >= since) : items;
-  return { ...answer, items: wanted };
+  return { ...answer, items: since ? items.filter((entry) => new Date(entry.time) >= since) : items };
 }
 
 /** One after the other, what is alike in one line. */
@@ -74,9 +78,10 @@ function gather(entries) {
 
 /** What changed in the last hours, in short. */
 export function Changes({ context, hours, namespace, most = 14 }) {
-  const { version, route, until, sequence } = context;
+  const { route, until, sequence } = context;
+  const version = useSlow(context.version, 3e3);
   const since = Math.floor((new Date(until ?? Date.now()) - hours * 3600e3) / 60e3) * 60e3;
-  const answer = useAnswer(["changes", { namespace, since, from: sequence, limit: 200 }], version, page);
+  const answer = useAnswer(["changes", { namespace, since, from: sequence, limit: 100, loud: true }], version, page);
   const groups = gather(answer.data?.items ?? []);
   return html`<${State} answer=${answer} nothing=${answer.data && !groups.length && "Nothing changed."}>
     <ol class="changes">${groups.slice(0, most).map(({ entries }) => {

@@ -1,8 +1,9 @@
 // How a limit and what counts against it went, as a plot.
 
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import { html, useEffect, useRef } from "./vendor/htm-preact.js";
 import uPlot from "./vendor/uplot.js";
 import { of, useAnswer } from "./api.js";
+import { useSlow } from "./live.js";
 import { State, local } from "./parts.js";
 import { number, show } from "./quantity.js";
 import { firstOf } from "./timebar.js";
@@ -94,12 +95,8 @@ function Plot({ rows, resource, choose, label }) {
 /** The history of a limit up to the moment that is shown. */
 export function History({ namespace, quotas, chosen, choose, context }) {
   const { span, until, version, showAt } = context;
-  const [slow, setSlow] = useState(version);
-  // A replay for each entry would be too much.
-  useEffect(() => {
-    const timer = setTimeout(() => setSlow(version), 3000);
-    return () => clearTimeout(timer);
-  }, [Math.floor(version / 4)]);
+  // Each is a replay.
+  const slow = useSlow(version, 10e3);
   const work = (path, { signal }) => {
     const to = new Date(until ?? Date.now());
     const length = Math.max(60e3, to - firstOf(span, context.oldest, to));

@@ -8,6 +8,21 @@ const POLL = 5000;
 /** How much is gathered into one change of the page. */
 const GATHER = 700;
 
+/** The same number, followed so often at most: for questions that cost the daemon much. */
+export function useSlow(version, milliseconds) {
+  const [slow, set] = useState(version);
+  const last = useRef(Date.now());
+  useEffect(() => {
+    if (slow === version) return undefined;
+    const timer = setTimeout(() => {
+      last.current = Date.now();
+      set(version);
+    }, Math.max(0, last.current + milliseconds - Date.now()));
+    return () => clearTimeout(timer);
+  }, [version]);
+  return slow;
+}
+
 /** A number that grows when something has changed, and how that is known: `live`, `polling`, `off`. */
 export function useLive(enabled, namespace) {
   const [version, setVersion] = useState(0);

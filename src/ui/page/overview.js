@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { ask, pages, useAnswer } from "./api.js";
 import { Changes } from "./entries.js";
+import { Explanation } from "./explain.js";
 import { Amount, Bar, NamespaceLink, Section, State, level } from "./parts.js";
 import { percent, share } from "./quantity.js";
 import { address, moment } from "./route.js";
@@ -43,19 +44,20 @@ function useTrends(names, until) {
   }, [data]);
 }
 
-function Row({ item, trend, route }) {
+function Row({ item, trend, route, explain }) {
   const { namespace, fullest } = item;
   const taken = fullest && share(fullest);
   // The last point may be a while ago.
   const shares = trend && fullest && [...trend, Number.isFinite(taken) ? taken : null];
   return html`<tr>
     <th scope="row"><${NamespaceLink} name=${namespace} route=${route} /></th>
-    <td class="of">${fullest ? html`<span class="resource">${fullest.resource}</span> <span class="quiet">${fullest.quota}</span>`
-      : html`<span class="quiet">no limit</span>`}</td>
-    <td class="bars">${fullest && html`<${Bar} figure=${fullest} />`}</td>
     <td class="right number ${fullest ? "share " + level(taken) : ""}">${fullest && percent(taken)}</td>
-    <td class="right">${fullest && html`<${Amount} of=${fullest.used} resource=${fullest.resource} /> / <${Amount}
-      of=${fullest.hard} resource=${fullest.resource} />`}</td>
+    <td class="bars">${fullest && html`<${Bar} figure=${fullest} />`}</td>
+    <td>${fullest ? html`${fullest.resource} <span class="quiet">${fullest.quota}</span>`
+      : html`<span class="quiet">no limit</span>`}</td>
+    <td class="right">${fullest && html`<button type="button" class="link" onClick=${() => explain(item)}
+      aria-label=${`used ${fullest.used} of ${fullest.hard} ${fullest.resource} in ${namespace}: what makes it`}><${Amount}
+      of=${fullest.used} resource=${fullest.resource} /> / <${Amount} of=${fullest.hard} resource=${fullest.resource} /></button>`}</td>
     <td class="right number">${item.reservations || ""}</td>
     <td>${shares && html`<${Sparkline} shares=${shares} />`}</td>
   </tr>`;
@@ -77,6 +79,7 @@ export function Overview({ context }) {
   const [text, setText] = useState("");
   const [search, setSearch] = useState("");
   const [count, setCount] = useState(STEP);
+  const [explained, explain] = useState(null);
   const input = useRef(null);
   useEffect(() => {
     const timer = setTimeout(() => { setSearch(text.trim()); setCount(STEP); }, 150);
@@ -111,10 +114,10 @@ export function Overview({ context }) {
       <${State} answer=${answer} nothing=${answer.data && !items.length
           && (search ? `No namespace has “${search}” in its name.` : "The ledger holds nothing yet.")}>
         <div class="scroll" tabindex="0" role="region" aria-label="Namespaces by fullness">
-        <table class="namespaces"><thead><tr><th scope="col">Namespace</th><th scope="col">Fullest limit</th>
-          <th scope="col"><span class="hidden">Bar</span></th><th scope="col" class="right">Taken</th>
+        <table class="namespaces"><thead><tr><th scope="col">Namespace</th><th scope="col" class="right">Taken</th>
+          <th scope="col"><span class="hidden">Bar</span></th><th scope="col">Fullest limit</th>
           <th scope="col" class="right">Used / hard</th><th scope="col" class="right">Pending</th><th scope="col">1 h</th></tr></thead>
-        <tbody>${items.map((item) => html`<${Row} key=${item.namespace} item=${item} trend=${trends[item.namespace]} route=${route} />`)}
+        <tbody>${items.map((item) => html`<${Row} key=${item.namespace} item=${item} trend=${trends[item.namespace]} route=${route} explain=${explain} />`)}
         </tbody></table></div>
         <p class="foot"><span>${items.length} shown</span>${answer.data?.continue && html`
           <button type="button" onClick=${() => setCount(count + STEP)}>Show ${STEP} more</button>`}</p>
@@ -124,5 +127,8 @@ export function Overview({ context }) {
         aside=${html`<a href=${address("entries", "", moment(route.query))}>all entries</a>`}>
       <${Changes} context=${context} hours=${1} />
     <//>`}
-  </div></main>`;
+  </div>
+  ${explained && html`<${Explanation} namespace=${explained.namespace} quota=${explained.fullest.quota} figure=${explained.fullest}
+    context=${context} close=${() => explain(null)} />`}
+  </main>`;
 }

@@ -107,11 +107,7 @@ export const NamespaceLink = ({ name, route }) =>
 /** Something over the page, until it is closed. */
 export function Dialog({ title, close, children }) {
   const element = useRef(null);
-  useEffect(() => {
-    const before = document.activeElement;
-    element.current.showModal();
-    return () => before?.focus?.();
-  }, []);
+  useEffect(() => element.current.showModal(), []);
   return html`<dialog ref=${element} aria-label=${title} onClose=${close}
       onClick=${(event) => event.target === element.current && element.current.close()}>
     <header><h2>${title}</h2>

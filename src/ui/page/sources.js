@@ -13,7 +13,7 @@ export function Sources({ context }) {
     <${Section} title="Ledger" id="ledger">
       <${State} answer=${status}><dl>
         <dt>Daemon</dt><dd>quotad ${data.version}</dd>
-        <dt>Up to entry</dt><dd><span class="number">#${data.asOf?.sequence}</span>, <${Time} of=${data.asOf?.time} />
+        <dt>Up to entry</dt><dd><span class="number">#${data.asOf?.sequence}</span>, <${Time} of=${data.asOf?.time} />${" "}
           (${age(data.asOf?.time, now)})</dd>
         <dt>Kept from</dt><dd>${data.oldest ? html`<span class="number">#${data.oldest.sequence}</span>, <${Time}
           of=${data.oldest.time} />` : "nothing yet"}</dd>
@@ -24,13 +24,15 @@ export function Sources({ context }) {
           : html`<span class="badge good">not behind</span>`}</dd>
         <dt>This page</dt><dd>${{ live: "told of each entry", polling: "asks every 5 seconds", off: "not following" }[live]}</dd>
         <dt>You</dt><dd>${data.caller?.principal}: ${data.caller?.roles.join(", ") || "no role"}</dd>
+        <dt>Made with</dt><dd><a href="ui/vendor/htm.LICENSE">htm</a>, <a href="ui/vendor/preact.LICENSE">Preact</a>,${" "}
+          <a href="ui/vendor/uplot.LICENSE">uPlot</a></dd>
       </dl><//>
     <//>
     <${Section} title="What has been consumed" id="consumed" wide>
       <${State} answer=${status} nothing=${!data.sources?.length && "Nothing is consumed from a stream: events come by HTTP."}>
         ${(data.sources ?? []).map((source) => html`<h3>${source.name}</h3>
           <p>${source.position !== undefined && html`Position <span class="number">${source.position}</span>, received <${Time}
-            of=${source.time} /> (${age(source.time, now)}). `}</p>
+            of=${source.time} />${" "}(${age(source.time, now)}). `}</p>
           ${source.watermarks && html`<${Table} label=${`How far ${source.name} has shown each kind`}
               columns=${["Kind", "Shown up to", ">Age"]}>
             ${source.watermarks.map((kind) => html`<tr><th scope="row">${kind.resource}</th>

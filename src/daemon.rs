@@ -25,7 +25,7 @@ use crate::{
     intake::{nats, payload},
     kube::{self, Kube},
     metrics::{Listener, Metrics},
-    server::{Bound, Options, Routes, descriptors, tls::Tls},
+    server::{Bound, Hosts, Options, Routes, descriptors, tls::Tls},
     shutdown::{self, Signals},
     space::Lookout,
     ui,
@@ -152,7 +152,9 @@ fn options(config: &Config) -> Options {
         .with_route_body_bytes("/v1/events", events)
         .with_route_body_bytes("/v1/drift", events)
         .with_route_body_bytes("/v1/corrections", events);
-    admission::bounded(options).never_repeating(admission::ROUTE)
+    admission::bounded(options)
+        .with_hosts(Hosts::new(&config.http.allowed_hosts))
+        .never_repeating(admission::ROUTE)
 }
 
 /// The configuration, with as many connections as there are file descriptors for.

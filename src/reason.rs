@@ -77,6 +77,8 @@ reasons! {
     Unauthorized 401 "The caller is not known"
     /// The caller may not do this.
     Forbidden 403 "The caller may not do this"
+    /// The request is for a host that is not served.
+    Misdirected 421 "The host is not served here"
     /// A page with a foreign origin sent the request.
     CrossOrigin 403 "Requests from pages of other origins are refused"
     /// The content of the request is not valid.

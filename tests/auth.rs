@@ -122,8 +122,9 @@ fn exchange(
     };
     let body = body.map(|body| body.to_string()).unwrap_or_default();
     let length = body.len();
-    let head =
-        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{authorization}");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{authorization}"
+    );
     write!(
         stream,
         "{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"

@@ -5,7 +5,7 @@
 mod support;
 
 use std::{
-    io::Write as _,
+    io::{Read as _, Write as _},
     net::TcpStream,
     os::unix::net::UnixDatagram,
     process::{Command, Output},
@@ -179,4 +179,87 @@ fn wrong_usage_and_a_taken_address_have_their_codes() {
     let (code, _, stderr) = output(second.arg(format!("--admin.listen={}", admin(&daemon))));
     assert_eq!(code, Some(1));
     assert!(stderr.contains("cannot listen on admin.listen"), "{stderr}");
+}
+
+#[test]
+fn what_lets_others_in_is_warned_about() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("config.toml");
+    let config = "[admin]\nlisten = \"0.0.0.0:0\"\n[admission]\nlisten = \"127.0.0.1:0\"\n[auth]\nallow_anonymous_non_loopback = true\n\
+        [tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n";
+    std::fs::write(file, config).unwrap();
+    let made = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+        .args(["generate", "certs", "--host", "localhost", "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_quotad"));
+    check.current_dir(directory.path()).env_clear();
+    let (code, _, stderr) = output(check.arg("check-config"));
+    assert_eq!(code, Some(0));
+    let told: Vec<_> = stderr.lines().collect();
+    let keys = [
+        "admin.listen",
+        "admission.listen",
+        "auth.allow_anonymous_non_loopback",
+    ];
+    assert_eq!(told.len(), keys.len(), "{stderr}");
+    for (line, key) in told.iter().zip(keys) {
+        assert!(line.starts_with(&format!("warning: {key}: ")), "{line}");
+    }
+
+    // Here it is on loopback only, by a flag.
+    let daemon = Quotad::start(directory.path(), &[]);
+    let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
+    let warned: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &serde_json::Value| line["level"] == "WARN" && line["key"].is_string())
+        .collect();
+    assert_eq!(warned.len(), 2, "{log}");
+    assert_eq!(warned[0]["key"], keys[1]);
+    assert_eq!(warned[1]["key"], keys[2]);
+    drop(daemon);
+}
+
+#[test]
+fn a_page_that_has_its_name_lead_here_gets_nothing() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("config.toml");
+    std::fs::write(file, "[http]\nallowed_hosts = [\"quotad.quota.svc\"]\n").unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let get = |address: &str, path: &str, host: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let api = daemon.ready["api"].as_str().unwrap();
+    for path in [
+        "/v1/quotas",
+        "/api/v1/resourcequotas",
+        "/v1/namespaces/a/reservations",
+        "/nowhere",
+    ] {
+        for host in ["evil.example", "evil.example:8480", "", "10.0.0.1"] {
+            let refused = get(api, path, host);
+            assert!(refused.starts_with("HTTP/1.1 421 "), "{host}: {refused}");
+            assert!(refused.contains("application/problem+json"), "{refused}");
+            assert!(refused.contains("\"reason\":\"Misdirected\""), "{refused}");
+        }
+    }
+    for host in [api, "localhost", "127.0.0.1", "quotad.quota.svc:8480"] {
+        let answer = get(api, "/v1/quotas", host);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+    }
+    // Probes and Prometheus come by the pod's address or by a name.
+    for host in ["10.1.2.3:8481", "quotad.quota.svc"] {
+        for path in ["/readyz", "/metrics"] {
+            let answer = get(admin(&daemon), path, host);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+        }
+    }
 }

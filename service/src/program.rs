@@ -40,10 +40,15 @@ pub fn main<S: Schema>(
         }
     };
     match invocation.task {
-        Task::CheckConfig => match write!(std::io::stdout(), "{}", effective.to_toml()) {
-            Ok(()) => Exit::Clean,
-            Err(_) => Exit::Failure,
-        },
+        Task::CheckConfig => {
+            for (key, message) in effective.config.warnings() {
+                let _ = writeln!(std::io::stderr(), "warning: {key}: {message}");
+            }
+            match write!(std::io::stdout(), "{}", effective.to_toml()) {
+                Ok(()) => Exit::Clean,
+                Err(_) => Exit::Failure,
+            }
+        }
         Task::Run => match start(log, run, effective) {
             Ok(()) => Exit::Clean,
             Err(failure) => {
@@ -62,5 +67,8 @@ fn start<S: Schema>(
     telemetry::install(log(&effective.config)).or_exit(Exit::Failure)?;
     let settings = effective.overridden().join("; ");
     tracing::info!(version = S::VERSION, settings, "starting");
+    for (key, message) in effective.config.warnings() {
+        tracing::warn!(key, "{message}");
+    }
     run(effective.config)
 }

@@ -26,4 +26,8 @@ impl quota_service::config::Schema for Config {
     fn validate(&self) -> Vec<quota_service::config::Finding> {
         validate::validate(self)
     }
+
+    fn warnings(&self) -> Vec<quota_service::config::Finding> {
+        validate::warnings(self)
+    }
 }

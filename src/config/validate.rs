@@ -7,6 +7,31 @@ use quota_service::config::Finding;
 
 use super::{Config, Period, Size};
 
+/// What is allowed, and lets in others than one may think.
+pub(super) fn warnings(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    check(
+        &mut findings,
+        "admin.listen",
+        !config.admin.listen.ip().is_unspecified(),
+        "tells names of namespaces and quotas, and amounts, on all addresses of this host, to everybody",
+    );
+    let demands = config.tls.client_ca.is_some();
+    check(
+        &mut findings,
+        "admission.listen",
+        config.admission.listen.is_none() || demands,
+        "takes reviews from everybody who reaches it, since tls.client_ca is not set: they can hold capacity",
+    );
+    check(
+        &mut findings,
+        "auth.allow_anonymous_non_loopback",
+        !config.auth.allow_anonymous_non_loopback || config.auth.tokens_file.is_some(),
+        "lets everybody who reaches the API do everything, if it listens on others than loopback",
+    );
+    findings
+}
+
 /// Everything that is wrong with values that are well-formed each.
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();

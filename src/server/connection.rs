@@ -2,9 +2,9 @@
 
 use std::{
     convert::Infallible,
-    future::Future,
+    future::{Future, pending},
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     sync::{Arc, LazyLock},
     task::{Context, Poll, Waker},
@@ -18,12 +18,13 @@ use hyper::{
     server::conn::http1,
     service::service_fn,
 };
-use hyper_util::{rt::TokioIo, server::graceful::Watcher};
+use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest},
     net::TcpStream,
 };
 use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Options, Routes,
@@ -38,7 +39,7 @@ use super::{
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
-    /// The names in its verified certificate, the common name included; none without one.
+    /// The names of its verified certificate that count; none without one.
     pub names: Arc<[String]>,
 }
 
@@ -55,28 +56,46 @@ pub(super) async fn serve(
     routes: Routes,
     options: &Arc<Options>,
     tls: Option<&Tls>,
-    watcher: Watcher,
+    stop: CancellationToken,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%address, %error, "connection lost");
         return;
     }
+    let local = stream.local_addr().ok().map(|local| local.ip());
     let Some(tls) = tls else {
         let peer = Peer {
             address,
             names: Arc::new([]),
         };
-        return requests(stream, is_gone, peer, routes, options, watcher).await;
+        let ends = Ends {
+            stop,
+            invalid: pending(),
+        };
+        return requests(stream, is_gone, (peer, local), routes, options, ends).await;
     };
     match tokio::time::timeout(options.header_timeout, tls.accept(stream)).await {
-        Ok(Ok((stream, names))) => {
+        Ok(Ok((stream, shown))) => {
+            let names = shown.names.clone();
             let peer = Peer { address, names };
+            let ends = Ends {
+                stop,
+                invalid: shown.until_invalid(),
+            };
             let is_gone = |stream: &TlsStream<TcpStream>| is_gone(stream.get_ref().0);
-            requests(stream, is_gone, peer, routes, options, watcher).await;
+            requests(stream, is_gone, (peer, local), routes, options, ends).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "handshake failed"),
     }
+}
+
+/// What ends a connection, besides its two sides.
+pub(super) struct Ends<F> {
+    /// The listener stops.
+    pub(super) stop: CancellationToken,
+    /// What the caller showed does not count any more.
+    pub(super) invalid: F,
 }
 
 /// Whether the peer has ended the connection, though not all that it sent is read.
@@ -91,15 +110,16 @@ fn is_gone(stream: &TcpStream) -> bool {
 
 /// Serves the requests of a stream, once it is known who sends them; `is_gone` tells whether the peer has ended it,
 /// though not all that it sent is read.
-pub(super) async fn requests<S>(
+pub(super) async fn requests<S, F>(
     stream: S,
     is_gone: fn(&S) -> bool,
-    peer: Peer,
+    (peer, local): (Peer, Option<IpAddr>),
     routes: Routes,
     options: &Arc<Options>,
-    watcher: Watcher,
+    ends: Ends<F>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = ()>,
 {
     let address = peer.address;
     let phase = Phase::new();
@@ -112,6 +132,7 @@ pub(super) async fn requests<S>(
     let bounds = Arc::new(Bounds {
         options: options.clone(),
         clock: Clock::new(options.request_timeout),
+        local,
     });
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
@@ -129,7 +150,22 @@ pub(super) async fn requests<S>(
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection).await {
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = ends.stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = ends.invalid => {
+            tracing::debug!(%address, "the caller's certificate does not count any more");
+            connection.as_mut().graceful_shutdown();
+            // What is being answered was asked for in time; a watch lasts for longer.
+            let answered = tokio::time::timeout(options.request_timeout, connection);
+            answered.await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%address, %error, "connection lost");
     }
 }

@@ -70,8 +70,14 @@ impl Routes {
         peer: &Peer,
         bounds: &Arc<Bounds>,
     ) -> impl Future<Output = Response> + Send + use<> {
+        let bounds = bounds.clone();
+        if let Some(hosts) = &bounds.options.hosts
+            && let Err(host) = hosts.check(&request, bounds.local)
+        {
+            return Either::Right(Either::Right(guard::misdirected(bounds, request, &host)));
+        }
         let way = self.way(request.method(), request.uri().path());
-        let (peer, bounds) = (peer.clone(), bounds.clone());
+        let peer = peer.clone();
         match way {
             Way::Express(express, route) => {
                 let answer = |request| express.answer(request, peer);
@@ -80,7 +86,7 @@ impl Routes {
             // In a box, since it is large, and would be moved about with every request.
             Way::Router(router) => {
                 let clock = bounds.clock.clone();
-                Either::Right(Box::pin(routed(router, request, peer, clock)))
+                Either::Right(Either::Left(Box::pin(routed(router, request, peer, clock))))
             }
         }
     }

@@ -2,7 +2,8 @@
 //! the metrics.
 
 use std::{
-    future::Future,
+    future::{Future, ready},
+    net::IpAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Instant,
@@ -31,6 +32,7 @@ use super::{
 use crate::{
     metrics::{self, Limit},
     reason::Reason,
+    throttle::shortened,
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -52,7 +54,11 @@ pub(super) async fn guard(
     let clock = request.extensions().get::<Clock>().cloned();
     let clock = clock.unwrap_or_else(|| Clock::new(options.request_timeout));
     let answer = |request| next.run(request);
-    let bounds = Arc::new(Bounds { options, clock });
+    let bounds = Arc::new(Bounds {
+        options,
+        clock,
+        local: None,
+    });
     pass(bounds, route, request, answer).await
 }
 
@@ -60,6 +66,25 @@ pub(super) async fn guard(
 pub(super) struct Bounds {
     pub(super) options: Arc<Options>,
     pub(super) clock: Clock,
+    /// The address that it came in at.
+    pub(super) local: Option<IpAddr>,
+}
+
+/// The answer to a request for a host that is not served.
+pub(super) fn misdirected<B>(
+    bounds: Arc<Bounds>,
+    request: Request<B>,
+    host: &str,
+) -> impl Future<Output = Response> + use<B>
+where
+    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
+{
+    let detail = format!(
+        "{:?} is not served here; http.allowed_hosts lists the names that are",
+        shortened(host)
+    );
+    let refused = last_problem(Reason::Misdirected, &detail);
+    pass(bounds, UNMATCHED, request, |_| ready(refused))
 }
 
 /// Lets a request through to what answers it.

@@ -8,6 +8,7 @@ mod connection;
 pub mod descriptors;
 mod express;
 mod guard;
+mod hosts;
 mod problem;
 mod room;
 mod timed;
@@ -16,10 +17,9 @@ pub mod tls;
 #[cfg(test)]
 mod tests;
 
-use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, extract::DefaultBodyLimit, middleware};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -28,8 +28,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use connection::Ends;
 pub use connection::Peer;
 pub use express::{Express, Routes};
+pub use hosts::Hosts;
 pub use problem::problem;
 use problem::turned_away;
 pub use room::Room;
@@ -64,6 +66,8 @@ pub struct Options {
     /// Further bytes of a request's body that the handlers of some routes read and drop, so that the caller gets to
     /// read their answer. They take no room.
     pub route_dropped_bytes: Vec<(&'static str, u64)>,
+    /// The hosts that requests may be for; none: that is not looked at.
+    pub hosts: Option<Hosts>,
     /// For the bodies of all requests and answers at once.
     pub room: Room,
     /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
@@ -89,6 +93,7 @@ impl Options {
             body_bytes: limits.request_body_bytes.bytes(),
             route_body_bytes: Vec::new(),
             route_dropped_bytes: Vec::new(),
+            hosts: None,
             room: Room::new(limits.bodies_bytes.bytes()),
             retry_after: !matches!(listener, Listener::Admission),
             never_repeated: Vec::new(),
@@ -106,6 +111,13 @@ impl Options {
     #[must_use]
     pub fn with_route_dropped_bytes(mut self, route: &'static str, bytes: u64) -> Self {
         self.route_dropped_bytes.push((route, bytes));
+        self
+    }
+
+    /// For requests to these hosts only.
+    #[must_use]
+    pub fn with_hosts(mut self, hosts: Hosts) -> Self {
+        self.hosts = Some(hosts);
         self
     }
 
@@ -184,7 +196,6 @@ impl Bound {
         let routes = routes.into().map_router(|router| guarded(router, &options));
         let slots = Arc::new(Semaphore::new(options.connections));
         let full = turned_away(options.retry_after);
-        let open = GracefulShutdown::new();
         let mut connections = JoinSet::new();
         while let Some((stream, peer)) = next(&self.listener, &stop).await {
             let Ok(slot) = slots.clone().try_acquire_owned() else {
@@ -197,15 +208,15 @@ impl Bound {
             };
             let counted = metrics::http_connection(options.listener);
             let (routes, options, tls) = (routes.clone(), options.clone(), tls.clone());
-            let watcher = open.watcher();
+            let stop = stop.clone();
             connections.spawn(async move {
                 let _held = (slot, counted);
-                connection::serve(stream, peer, routes, &options, tls.as_ref(), watcher).await;
+                connection::serve(stream, peer, routes, &options, tls.as_ref(), stop).await;
             });
             while connections.try_join_next().is_some() {}
         }
         drop(self.listener);
-        drain(open.shutdown(), options.grace, connections).await;
+        drain(options.grace, connections).await;
     }
 }
 
@@ -216,9 +227,19 @@ where
 {
     let options = Arc::new(options);
     let router = guarded(router, &options);
-    let open = GracefulShutdown::new();
-    let (routes, watcher) = (router.into(), open.watcher());
-    connection::requests(stream, |_| false, peer, routes, &options, watcher).await;
+    let ends = Ends {
+        stop: CancellationToken::new(),
+        invalid: pending(),
+    };
+    connection::requests(
+        stream,
+        |_| false,
+        (peer, None),
+        router.into(),
+        &options,
+        ends,
+    )
+    .await;
 }
 
 fn guarded(router: Router, options: &Arc<Options>) -> Router {
@@ -254,7 +275,9 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-async fn drain(ended: impl Future<Output = ()>, grace: Duration, mut connections: JoinSet<()>) {
+/// Waits until all connections have ended; they know that it is time.
+async fn drain(grace: Duration, mut connections: JoinSet<()>) {
+    let ended = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(grace, ended).await.is_err() {
         tracing::warn!("requests were cut off, since they took longer than shutdown.grace");
         connections.shutdown().await;

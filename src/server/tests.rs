@@ -31,6 +31,7 @@ pub(super) fn options() -> Options {
         body_bytes: 1000,
         route_body_bytes: vec![("/large", 3000)],
         route_dropped_bytes: Vec::new(),
+        hosts: None,
         room: Room::new(1 << 20),
         retry_after: true,
         never_repeated: vec!["/never"],

@@ -18,7 +18,7 @@ fn watched(server: &Server, query: &str, events: usize) -> Vec<Value> {
     let mut stream = TcpStream::connect(server.address).unwrap();
     write!(
         stream,
-        "GET {QUOTAS}?watch=1&{query} HTTP/1.1\r\nhost: x\r\n\r\n"
+        "GET {QUOTAS}?watch=1&{query} HTTP/1.1\r\nhost: localhost\r\n\r\n"
     )
     .unwrap();
     // Lines of other kinds are the head, and the lengths of chunks.
@@ -165,7 +165,11 @@ fn watches_are_bounded() {
     });
     create(&server, "q", json!({}));
     let mut stream = TcpStream::connect(server.address).unwrap();
-    write!(stream, "GET {QUOTAS}?watch=1 HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {QUOTAS}?watch=1 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    )
+    .unwrap();
     assert!(
         BufReader::new(&stream)
             .lines()

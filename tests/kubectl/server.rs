@@ -179,7 +179,7 @@ impl Server {
             .collect();
         let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n{headers}\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         stream.write_all(body).unwrap();

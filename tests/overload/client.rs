@@ -146,6 +146,6 @@ pub(crate) fn reservation(uid: &str) -> String {
 
 pub(crate) fn head(method: &str, path: &str, length: usize) -> String {
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     )
 }

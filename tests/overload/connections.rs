@@ -77,7 +77,7 @@ async fn occupy(target: &Target, host: u8, most: usize) -> Vec<Client> {
         match number % 4 {
             0 => {}
             1 => client
-                .send("GET /v1/quotas HTTP/1.1\r\nhost: x\r\nx-half: ")
+                .send("GET /v1/quotas HTTP/1.1\r\nhost: localhost\r\nx-half: ")
                 .await
                 .unwrap(),
             2 => {

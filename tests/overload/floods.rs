@@ -130,7 +130,7 @@ async fn pipelined_requests_are_answered_in_order_and_pile_up_nowhere() {
     let target = Target::start(&[]).await;
     let before = target.memory();
     let mut client = target.client().await;
-    let request = "GET /v1/namespaces/a/usage HTTP/1.1\r\nhost: x\r\nx-request-id: ";
+    let request = "GET /v1/namespaces/a/usage HTTP/1.1\r\nhost: localhost\r\nx-request-id: ";
     // All of them would be more than the connection takes in before it is read from.
     let (mut from, mut to) = client.stream.split();
     let sending = async {

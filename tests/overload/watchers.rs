@@ -20,7 +20,7 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
     for number in 0..WATCHES - 1 {
         let mut client = target.client().await;
         client
-            .send("GET /v1/watch HTTP/1.1\r\nhost: x\r\n\r\n")
+            .send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .await
             .unwrap();
         assert_eq!(client.answer().await.unwrap().status, 200, "{number}");
@@ -29,14 +29,14 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
     let mut quotas = Vec::new();
     for _ in 0..WATCHES {
         let mut client = target.client().await;
-        let watch = "GET /api/v1/resourcequotas?watch=true HTTP/1.1\r\nhost: x\r\n\r\n";
+        let watch = "GET /api/v1/resourcequotas?watch=true HTTP/1.1\r\nhost: localhost\r\n\r\n";
         client.send(watch).await.unwrap();
         assert_eq!(client.answer().await.unwrap().status, 200);
         quotas.push(client);
     }
     let mut reader = target.client().await;
     reader
-        .send("GET /v1/watch HTTP/1.1\r\nhost: x\r\n\r\n")
+        .send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
         .await
         .unwrap();
     assert_eq!(reader.answer().await.unwrap().status, 200);
@@ -82,7 +82,7 @@ async fn watchers_that_do_not_read_cost_nothing_and_the_others_miss_nothing() {
     loop {
         let mut client = target.client().await;
         client
-            .send("GET /v1/watch HTTP/1.1\r\nhost: x\r\n\r\n")
+            .send("GET /v1/watch HTTP/1.1\r\nhost: localhost\r\n\r\n")
             .await
             .unwrap();
         match client.answer().await.unwrap().status {

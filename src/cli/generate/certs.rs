@@ -66,7 +66,9 @@ fn make(wanted: &Certs) -> Outcome<Vec<(&'static str, String)>> {
 
     let mut server = parameters(wanted, &wanted.host, "quotad")?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let mut client = parameters(wanted, &[], &wanted.client_name)?;
+    // Callers are known by a SAN.
+    let names = std::slice::from_ref(&wanted.client_name);
+    let mut client = parameters(wanted, names, &wanted.client_name)?;
     client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     let mut files = vec![(CA, ca.pem())];
     for (mut parameters, [certificate, key]) in [(server, SERVER), (client, CLIENT)] {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use deciding::{Admission, Denials, Reservations};
 pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
 pub use quota_service::config::{Log, LogFormat};
-pub use serving::{Admin, Auth, Limits, Shutdown, Tls};
+pub use serving::{Admin, Auth, Http, Limits, Shutdown, Tls};
 pub use sources::{Nats, Quotas, REVIEWED, WatermarkSource};
 
 /// The whole configuration. [`Config::default`] is what runs without a file.
@@ -26,6 +26,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Plural (resource) names of kinds that the built-in rules would get wrong: `Kind.group` to plural.
     pub kinds: BTreeMap<String, String>,
+    /// What the HTTP API is asked for.
+    pub http: Http,
     /// Health and metrics.
     pub admin: Admin,
     /// The event stream.
@@ -68,6 +70,7 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8480)),
             data_dir: PathBuf::from("data"),
             kinds: BTreeMap::new(),
+            http: Http::default(),
             admin: Admin::default(),
             nats: Nats::default(),
             quotas: Quotas::default(),

@@ -10,6 +10,15 @@ use serde::{Deserialize, Serialize};
 
 use quota_service::config::{Period, Size, blank};
 
+/// `http.*`: what the HTTP API is asked for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Http {
+    /// Names and addresses, without port, that requests may be for besides those of loopback and the address that the
+    /// connection came in at; `*`: all.
+    pub allowed_hosts: Vec<String>,
+}
+
 /// `admin.*`: health and metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -112,7 +121,7 @@ pub struct Tls {
     /// CA certificates (PEM) that clients must be signed by; none: clients need no certificate.
     #[serde(with = "blank")]
     pub client_ca: Option<PathBuf>,
-    /// Names (DNS, URI, e-mail or IP SAN, or the common name), one of which a client's certificate must bear.
+    /// Names, one of which a client's certificate must bear as a DNS SAN; what has a colon, as a URI SAN.
     pub allowed_names: Vec<String>,
     /// Serve the HTTP API by TLS as well.
     pub api: bool,

@@ -1,7 +1,5 @@
 //! What a certificate says: its names and when it expires.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use rustls::pki_types::CertificateDer;
 use x509_parser::{
     certificate::X509Certificate, error::X509Error, extensions::GeneralName, prelude::FromDer as _,
@@ -24,33 +22,23 @@ impl From<X509Error> for Malformed {
     }
 }
 
-/// The DNS, URI, e-mail and IP names, then the common names, which is where Kubernetes puts users.
+/// The names that count: DNS and URI SANs. A common name or an e-mail address is often what its bearer chose.
+///
+/// A DNS name has no colon and a URI has one, so that neither can be taken for the other: what bears the one where the
+/// other belongs is passed over.
 pub(super) fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, Malformed> {
     let (_, certificate) = X509Certificate::from_der(certificate)?;
     let alternative = certificate.subject_alternative_name()?;
     let alternative = alternative
         .iter()
         .flat_map(|names| &names.value.general_names);
-    let common = certificate
-        .subject()
-        .iter_common_name()
-        .filter_map(|name| name.as_str().ok());
-    Ok(alternative
-        .filter_map(text)
-        .chain(common.map(str::to_owned))
-        .collect())
+    Ok(alternative.filter_map(text).collect())
 }
 
 fn text(name: &GeneralName<'_>) -> Option<String> {
     match name {
-        GeneralName::DNSName(text) | GeneralName::URI(text) | GeneralName::RFC822Name(text) => {
-            Some((*text).to_owned())
-        }
-        GeneralName::IPAddress(bytes) => {
-            let v4 = <[u8; 4]>::try_from(*bytes).map(|octets| Ipv4Addr::from(octets).to_string());
-            let v6 = <[u8; 16]>::try_from(*bytes).map(|octets| Ipv6Addr::from(octets).to_string());
-            v4.or(v6).ok()
-        }
+        GeneralName::DNSName(text) if !text.contains(':') => Some((*text).to_owned()),
+        GeneralName::URI(text) if text.contains(':') => Some((*text).to_owned()),
         _ => None,
     }
 }

@@ -10,8 +10,11 @@ use std::{
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject},
-    server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem, pem::PemObject},
+    server::{
+        NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
+        danger::ClientCertVerifier,
+    },
 };
 
 use super::{Callers, certificate};
@@ -43,6 +46,25 @@ pub enum Error {
     ClientCa(#[from] VerifierBuilderError),
 }
 
+/// What the files say.
+pub(super) struct InForce {
+    pub(super) server: Arc<ServerConfig>,
+    /// Says which callers' certificates count; none: nobody is asked for one.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl InForce {
+    /// Whether a caller's certificates count now.
+    pub(super) fn counts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let (Some(verifier), Some((own, more))) = (&self.verifier, chain.split_first()) else {
+            return false;
+        };
+        verifier
+            .verify_client_cert(own, more, UnixTime::now())
+            .is_ok()
+    }
+}
+
 /// The contents of the files.
 #[derive(PartialEq, Eq)]
 pub(super) struct Files {
@@ -65,8 +87,8 @@ impl Files {
         })
     }
 
-    /// What rustls serves with. Tells when the certificate expires.
-    pub(super) fn server_config(&self, callers: Callers) -> Result<Arc<ServerConfig>, Error> {
+    /// What is served with. Tells when the certificate expires.
+    pub(super) fn in_force(&self, callers: Callers) -> Result<Arc<InForce>, Error> {
         let chain = certificates("tls.cert", &self.cert)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|error| Error::Pem("tls.key", error))?;
@@ -82,15 +104,28 @@ impl Files {
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()?;
-        let mut config = match &self.client_ca {
+        let verifier = self
+            .client_ca
+            .as_ref()
+            .map(|ca| verifier(ca, provider, callers))
+            .transpose()?;
+        let mut config = match &verifier {
             None => builder.with_no_client_auth(),
-            Some(ca) => builder.with_client_cert_verifier(verifier(ca, provider, callers)?),
+            Some(verifier) => builder.with_client_cert_verifier(verifier.clone()),
         }
         .with_single_cert(chain, key)?;
+        if verifier.is_some() {
+            // A session that is resumed keeps its certificate without looking at it again.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         // The API server calls webhooks by HTTP/1.1 only, and HTTP/2 brings floods of its own.
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         metrics::certificate_expiration(expiration);
-        Ok(Arc::new(config))
+        Ok(Arc::new(InForce {
+            server: Arc::new(config),
+            verifier,
+        }))
     }
 }
 
@@ -116,7 +151,8 @@ fn certificates(key: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'sta
         .map_err(|error| Error::Pem(key, error))
 }
 
-fn now() -> i64 {
+/// Seconds since 1970.
+pub(super) fn now() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

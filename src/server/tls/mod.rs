@@ -3,6 +3,7 @@
 
 mod certificate;
 mod files;
+mod shown;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -10,13 +11,14 @@ pub(crate) mod tests;
 use std::{io, sync::Arc};
 
 use arc_swap::ArcSwap;
-use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
 use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
 pub use files::Error;
-use files::Files;
+use files::{Files, InForce};
+pub(super) use shown::Shown;
 
 use crate::{config::schema, metrics, reload::follow};
 
@@ -27,7 +29,9 @@ pub struct Tls(Arc<Shared>);
 struct Shared {
     config: schema::Tls,
     callers: Callers,
-    current: ArcSwap<ServerConfig>,
+    current: ArcSwap<InForce>,
+    /// Tells connections that other files are in force.
+    changes: watch::Sender<()>,
 }
 
 /// What callers have to show, if there is a `tls.client_ca`.
@@ -35,7 +39,7 @@ struct Shared {
 enum Callers {
     /// A certificate with one of `tls.allowed_names`.
     Certified,
-    /// A certificate or none; its names are told.
+    /// A certificate or none; the names that count are told.
     Anybody,
 }
 
@@ -58,11 +62,12 @@ impl Tls {
 
     fn load_for(config: &schema::Tls, callers: Callers) -> Result<(Self, Follower), Error> {
         let files = Files::read(config)?;
-        let current = ArcSwap::from(files.server_config(callers)?);
+        let current = ArcSwap::from(files.in_force(callers)?);
         let tls = Self(Arc::new(Shared {
             config: config.clone(),
             callers,
             current,
+            changes: watch::Sender::new(()),
         }));
         let follower = Follower {
             tls: tls.clone(),
@@ -71,29 +76,46 @@ impl Tls {
         Ok((tls, follower))
     }
 
-    /// Greets a caller, and tells the names of its certificate.
+    /// Greets a caller, and tells what it shows.
     ///
     /// # Errors
     /// The handshake fails, or the caller bears none of the allowed names.
     pub(super) async fn accept(
         &self,
         stream: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, Arc<[String]>)> {
-        let acceptor = TlsAcceptor::from(self.0.current.load_full());
+    ) -> io::Result<(TlsStream<TcpStream>, Shown)> {
+        // Before it is verified, so that no change is missed.
+        let changes = self.0.changes.subscribe();
+        let acceptor = TlsAcceptor::from(self.0.current.load().server.clone());
         let stream = acceptor.accept(stream).await?;
-        let certificates = stream.get_ref().1.peer_certificates();
-        let names = match certificates.and_then(<[_]>::first) {
+        let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+        let names = self.names(chain)?;
+        let chain = chain.iter().cloned().map(CertificateDer::into_owned);
+        let shown = Shown::new(names.into(), chain.collect(), self.clone(), changes);
+        Ok((stream, shown))
+    }
+
+    /// The names by which a caller is known: for the webhook, the one that is allowed.
+    fn names(&self, chain: &[CertificateDer<'_>]) -> io::Result<Vec<String>> {
+        let names = match chain.first() {
             Some(certificate) => certificate::names(certificate).map_err(io::Error::other)?,
             None => Vec::new(),
         };
         let allowed = &self.0.config.allowed_names;
-        let anybody = allowed.is_empty() || self.0.callers == Callers::Anybody;
-        if anybody || names.iter().any(|name| allowed.contains(name)) {
-            return Ok((stream, names.into()));
+        if allowed.is_empty() || self.0.callers == Callers::Anybody {
+            return Ok(names);
         }
-        Err(io::Error::other(format!(
-            "none of the names is allowed: {names:?}"
-        )))
+        match names.iter().find(|name| allowed.contains(name)) {
+            Some(name) => Ok(vec![name.clone()]),
+            None => Err(io::Error::other(format!(
+                "none of the names is allowed: {names:?}"
+            ))),
+        }
+    }
+
+    /// Whether a caller's certificates count now.
+    fn counts(&self, chain: &[CertificateDer<'_>]) -> bool {
+        self.0.current.load().counts(chain)
     }
 }
 
@@ -123,9 +145,10 @@ impl Follower {
                 return;
             }
         };
-        match files.server_config(self.tls.0.callers) {
-            Ok(config) => {
-                self.tls.0.current.store(config);
+        match files.in_force(self.tls.0.callers) {
+            Ok(in_force) => {
+                self.tls.0.current.store(in_force);
+                self.tls.0.changes.send_replace(());
                 tracing::info!("new certificates are in force");
             }
             Err(error) => {

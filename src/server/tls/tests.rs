@@ -11,7 +11,7 @@ use rustls::{
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio_rustls::TlsConnector;
+use tokio_rustls::{TlsConnector, client};
 
 use super::*;
 use crate::server::{
@@ -42,10 +42,21 @@ fn signed_until(
     names: Vec<SanType>,
     year: i32,
 ) -> Pair {
+    let until = rcgen::date_time_ymd(year, 1, 1);
+    signed_with(issuer, common, |params| {
+        params.subject_alt_names = names;
+        params.not_after = until;
+    })
+}
+
+fn signed_with(
+    issuer: &Issuer<'_, KeyPair>,
+    common: &str,
+    complete: impl FnOnce(&mut CertificateParams),
+) -> Pair {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, common);
-    params.subject_alt_names = names;
-    params.not_after = rcgen::date_time_ymd(year, 1, 1);
+    complete(&mut params);
     let key = KeyPair::generate().unwrap();
     let cert = params.signed_by(&key, issuer).unwrap();
     Pair {
@@ -121,6 +132,21 @@ impl Setup {
         client: Option<&Pair>,
         alpn: &[u8],
     ) -> io::Result<(String, Vec<u8>)> {
+        let mut stream = connect(address, self.client(client, alpn)).await?;
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
+        match answer.split_once("\r\n\r\n") {
+            Some((_, body)) => Ok((body.to_owned(), certificate)),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// A client that trusts the server, and remembers sessions.
+    fn client(&self, client: Option<&Pair>, alpn: &[u8]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.server_ca.der().clone()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -136,22 +162,103 @@ impl Setup {
             }
         };
         config.alpn_protocols = vec![alpn.to_vec()];
-        let name = ServerName::try_from("quota.svc").unwrap();
-        let stream = TcpStream::connect(address).await?;
-        let mut stream = TlsConnector::from(Arc::new(config))
-            .connect(name, stream)
-            .await?;
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-            .await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        let certificate = stream.get_ref().1.peer_certificates().unwrap()[0].to_vec();
-        match answer.split_once("\r\n\r\n") {
-            Some((_, body)) => Ok((body.to_owned(), certificate)),
-            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        Arc::new(config)
+    }
+}
+
+async fn connect(
+    address: SocketAddr,
+    client: Arc<ClientConfig>,
+) -> io::Result<client::TlsStream<TcpStream>> {
+    let name = ServerName::try_from("quota.svc").unwrap();
+    let stream = TcpStream::connect(address).await?;
+    TlsConnector::from(client).connect(name, stream).await
+}
+
+/// Asks once, and leaves the connection open.
+async fn ask(stream: &mut client::TlsStream<TcpStream>) -> io::Result<()> {
+    let request = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    stream.write_all(request).await?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"kube-apiserver") {
+        answer.push(stream.read_u8().await?);
+    }
+    Ok(())
+}
+
+fn api_server(issuer: &Issuer<'_, KeyPair>) -> Pair {
+    signed(issuer, "", vec![dns("kube-apiserver")])
+}
+
+#[tokio::test]
+async fn a_session_is_not_resumed_past_a_look_at_the_certificate() {
+    let setup = Setup::new();
+    let (server, _) = setup.serve(&["kube-apiserver"]);
+    let pair = api_server(&setup.client_ca);
+    for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+        let client = setup.client(Some(&pair), H1);
+        let mut client = Arc::unwrap_or_clone(client);
+        if version.version == rustls::ProtocolVersion::TLSv1_2 {
+            client.resumption = client
+                .resumption
+                .tls12_resumption(rustls::client::Tls12Resumption::SessionIdOrTickets);
+        }
+        let client = Arc::new(client);
+        for _ in 0..3 {
+            let mut stream = connect(server.address, client.clone()).await.unwrap();
+            ask(&mut stream).await.unwrap();
+            let kind = stream.get_ref().1.handshake_kind();
+            assert_eq!(kind, Some(rustls::HandshakeKind::Full));
         }
     }
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_the_ca_that_it_was_let_in_by() {
+    let setup = Setup::new();
+    let (server, mut follower) = setup.serve(&["kube-apiserver"]);
+    let old = setup.client(Some(&api_server(&setup.client_ca)), H1);
+    let mut idle = connect(server.address, old.clone()).await.unwrap();
+    ask(&mut idle).await.unwrap();
+
+    setup.rotate();
+    let other = authority();
+    setup.put(
+        "client-ca.pem",
+        &format!("{}{}", setup.client_ca.pem(), other.pem()),
+    );
+    follower.look();
+    let new = setup.client(Some(&api_server(&other)), H1);
+    let mut kept = connect(server.address, new).await.unwrap();
+    ask(&mut kept).await.unwrap();
+    ask(&mut idle).await.unwrap();
+
+    setup.put("client-ca.pem", &other.pem());
+    follower.look();
+    // The end of the stream, in either way that TLS has for it.
+    assert!(!matches!(idle.read(&mut [0]).await, Ok(1..)));
+    ask(&mut kept).await.unwrap();
+    let refused = async { ask(&mut connect(server.address, old).await?).await };
+    assert!(refused.await.is_err());
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_its_certificate() {
+    let setup = Setup::new();
+    let (server, _) = setup.serve(&["kube-apiserver"]);
+    let now = u64::try_from(files::now()).unwrap();
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let until = epoch + std::time::Duration::from_secs(now + 3);
+    let pair = signed_with(&setup.client_ca, "", |params| {
+        params.subject_alt_names = vec![dns("kube-apiserver")];
+        params.not_after = until;
+    });
+    let client = setup.client(Some(&pair), H1);
+    let mut stream = connect(server.address, client.clone()).await.unwrap();
+    ask(&mut stream).await.unwrap();
+    assert!(!matches!(stream.read(&mut [0]).await, Ok(1..)));
+    let refused = async { ask(&mut connect(server.address, client).await?).await };
+    assert!(refused.await.is_err());
 }
 
 const H1: &[u8] = b"http/1.1";
@@ -162,17 +269,28 @@ async fn callers_are_known_by_name() {
     let (server, _) = setup.serve(&["kube-apiserver", "spiffe://cluster/webhooks"]);
     let call = |client| setup.call(server.address, client, H1);
 
-    let by_common_name = signed(&setup.client_ca, "kube-apiserver", vec![]);
+    let name = "kube-apiserver";
+    let by_dns = signed(&setup.client_ca, "other", vec![dns("a.b"), dns(name)]);
+    assert_eq!(call(Some(&by_dns)).await.unwrap().0, name);
+    let uri = |text: &str| SanType::URI(text.try_into().unwrap());
+    let names = vec![dns("a.b"), uri("spiffe://cluster/webhooks")];
+    let by_uri = signed(&setup.client_ca, "other", names);
     assert_eq!(
-        call(Some(&by_common_name)).await.unwrap().0,
-        "kube-apiserver"
+        call(Some(&by_uri)).await.unwrap().0,
+        "spiffe://cluster/webhooks"
     );
-    let uri = SanType::URI("spiffe://cluster/webhooks".try_into().unwrap());
-    let ip = SanType::IpAddress([10, 0, 0, 1].into());
-    let by_uri = signed(&setup.client_ca, "other", vec![dns("a.b"), uri, ip]);
-    let names = "a.b spiffe://cluster/webhooks 10.0.0.1 other";
-    assert_eq!(call(Some(&by_uri)).await.unwrap().0, names);
 
+    let mail = SanType::Rfc822Name(name.try_into().unwrap());
+    for names in [
+        vec![],
+        vec![uri(name)],
+        vec![mail],
+        vec![dns("spiffe://cluster/webhooks")],
+    ] {
+        let other = signed(&setup.client_ca, name, names.clone());
+        let called = setup.call(server.address, Some(&other), H1);
+        assert!(called.await.is_err(), "{names:?}");
+    }
     assert!(call(None).await.is_err(), "no certificate");
     let other_name = signed(
         &setup.client_ca,
@@ -183,9 +301,9 @@ async fn callers_are_known_by_name() {
         call(Some(&other_name)).await.is_err(),
         "right CA, wrong name"
     );
-    let other_ca = signed(&authority(), "kube-apiserver", vec![]);
+    let other_ca = signed(&authority(), name, vec![dns(name)]);
     assert!(call(Some(&other_ca)).await.is_err(), "wrong CA, right name");
-    let expired = signed_until(&setup.client_ca, "kube-apiserver", vec![], 2001);
+    let expired = signed_until(&setup.client_ca, name, vec![dns(name)], 2001);
     assert!(call(Some(&expired)).await.is_err(), "expired");
 }
 
@@ -197,7 +315,7 @@ async fn callers_of_the_api_may_do_without_a_certificate() {
     let call = |client| setup.call(server.address, client, H1);
     assert_eq!(call(None).await.unwrap().0, "");
     let known = signed(&setup.client_ca, "ci", vec![dns("ci.svc")]);
-    assert_eq!(call(Some(&known)).await.unwrap().0, "ci.svc ci");
+    assert_eq!(call(Some(&known)).await.unwrap().0, "ci.svc");
     let other_ca = signed(&authority(), "ci", vec![]);
     assert!(call(Some(&other_ca)).await.is_err(), "wrong CA");
 }

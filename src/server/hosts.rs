@@ -1,0 +1,137 @@
+//! For which hosts requests are answered.
+//!
+//! A page of any origin can have its own name lead to this host (DNS rebinding). What it sends then comes from the
+//! origin that it is sent to, as far as the browser is concerned, and over a connection from this host. But it bears
+//! the page's name as `Host`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use http::{Request, header, uri::Authority};
+
+/// The hosts that requests may be for, besides `localhost`, addresses of loopback, and the address that the connection
+/// came in at.
+#[derive(Clone, Debug, Default)]
+pub struct Hosts(Vec<String>);
+
+/// Stands for every host.
+const ANY: &str = "*";
+
+impl Hosts {
+    /// These names and addresses, without port; `*`: all.
+    #[must_use]
+    pub fn new(allowed: &[String]) -> Self {
+        Self(allowed.iter().map(|host| plain(host).to_owned()).collect())
+    }
+
+    /// Whether a request that came in at this address may be answered; or the host that is not served. What says no
+    /// host comes from no page.
+    pub(super) fn check<B>(
+        &self,
+        request: &Request<B>,
+        local: Option<IpAddr>,
+    ) -> Result<(), String> {
+        let uri = request.uri().authority().map(Authority::as_str);
+        let headers = request.headers().get_all(header::HOST).iter();
+        let headers = headers.map(|value| value.to_str().unwrap_or("?"));
+        let mut asked = uri.into_iter().chain(headers);
+        match asked.find(|host| !self.serves(host, local)) {
+            Some(host) => Err(host.to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn serves(&self, host: &str, local: Option<IpAddr>) -> bool {
+        let Ok(authority) = host.parse::<Authority>() else {
+            return false;
+        };
+        // Names of users have no place here, and what is left would be ambiguous.
+        if authority.as_str().contains('@') {
+            return false;
+        }
+        let host = plain(authority.host());
+        if let Ok(address) = host.parse::<IpAddr>() {
+            let address = address.to_canonical();
+            let is_local = local.is_some_and(|local| local.to_canonical() == address);
+            if is_local || is_loopback(address) {
+                return true;
+            }
+        }
+        let is_allowed = |allowed: &String| allowed == ANY || allowed.eq_ignore_ascii_case(host);
+        host.eq_ignore_ascii_case("localhost") || self.0.iter().any(is_allowed)
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST || address.is_loopback()
+}
+
+/// Without the brackets of an IPv6 address and the dot at the end of a whole name.
+fn plain(host: &str) -> &str {
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let host = inner.unwrap_or(host);
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(uri: &str, hosts: &[&str]) -> Request<()> {
+        let request = hosts.iter().fold(Request::get(uri), |request, host| {
+            request.header(header::HOST, *host)
+        });
+        request.body(()).unwrap()
+    }
+
+    #[test]
+    fn only_what_is_ours_is_served() {
+        let hosts = Hosts::new(&["quotad.quota.svc".to_owned(), "[fd00::7]".to_owned()]);
+        let local = Some("10.1.2.3".parse().unwrap());
+        let serves = |host: &str| hosts.check(&asked("/", &[host]), local).is_ok();
+        for host in [
+            "localhost",
+            "LOCALHOST:8480",
+            "localhost.",
+            "127.0.0.1:8480",
+            "127.0.0.2",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]",
+            "10.1.2.3:1",
+            "quotad.quota.svc:8480",
+            "QUOTAD.quota.svc",
+            "[fd00::7]:1",
+        ] {
+            assert!(serves(host), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "10.1.2.4",
+            "127.0.0.1.evil.example",
+            "localhost@evil.example",
+            "evil.example@localhost",
+            "localhost, evil.example",
+            "[::2]",
+            "0.0.0.0",
+            "*",
+        ] {
+            assert!(!serves(host), "{host}");
+        }
+        assert!(hosts.check(&asked("/", &[]), local).is_ok());
+        assert!(
+            hosts
+                .check(&asked("/", &["localhost", "evil"]), local)
+                .is_err()
+        );
+        let absolute = asked("http://evil.example/", &["localhost"]);
+        assert_eq!(
+            hosts.check(&absolute, local),
+            Err("evil.example".to_owned())
+        );
+        let any = Hosts::new(&["*".to_owned()]);
+        assert!(any.check(&asked("/", &["evil.example"]), None).is_ok());
+    }
+}

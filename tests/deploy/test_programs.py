@@ -46,6 +46,14 @@ class Programs(unittest.TestCase):
                     bridge = self.check_config("quota-bridge", rendered.config("-bridge"))
                     self.assertEqual((bridge.returncode, bridge.stderr), (0, ""))
 
+    def test_the_api_is_served_by_the_names_of_the_service(self):
+        for case, rendered in rendered_cases().items():
+            hosts = tomllib.loads(rendered.config("-quotad")).get("http", {}).get("allowed_hosts", [])
+            with self.subTest(values=case):
+                service = rendered.one("Service")
+                name = f"{service['metadata']['name']}.{NAMESPACE}.svc"
+                self.assertEqual(name in hosts, "api" in [port["name"] for port in service["spec"]["ports"]])
+
     def test_further_keys_reach_them(self):
         rendered = rendered_cases()["fail-values"]
         quotad = self.check_config("quotad", rendered.config("-quotad")).stdout

@@ -146,7 +146,7 @@ impl From<&Refusal> for Reason {
             Refusal::AlreadyObserved(_) => Self::AlreadyObserved,
             Refusal::AlreadyReleased(_) => Self::AlreadyReleased,
             Refusal::ExceedsReservation { .. } => Self::ExceedsReservation,
-            Refusal::Conflict { .. } => Self::Conflict,
+            Refusal::Conflict { .. } | Refusal::Adopted { .. } => Self::Conflict,
         }
     }
 }

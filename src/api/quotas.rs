@@ -143,6 +143,7 @@ fn set(
     let bounds = &sitting.policy.bounds;
     bounds.check_quota(desk.state(), &change)?;
     let events = decide::set_quota(desk.state(), desk.now(), &change).map_err(refused)?;
+    let events = decide::unless_adopted(desk.state(), sitting.policy, events)?;
     desk.record(actor, events);
     let view = desk.state().quota(&namespace, &name);
     let view = view.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))?;
@@ -251,6 +252,8 @@ pub(super) async fn delete(
             let desk = &mut sitting.desk;
             let (namespace, name) = (Name::from(namespace), Name::from(name));
             let events = decide::delete_quota(desk.state(), &namespace, &name, precondition);
+            let events = events
+                .and_then(|events| decide::unless_adopted(desk.state(), sitting.policy, events));
             let deleted = events.map(|events| desk.record(&actor, events));
             (deleted, desk.state().head())
         });

@@ -1,15 +1,19 @@
 //! `push`: events from a file to the daemon, in pieces of bounded size.
 
+mod feed;
+
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, Cursor, Read},
     path::Path,
+    time::{Duration, Instant},
 };
 
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use self::feed::{Feed, Next};
 use super::{
     address::Address,
     failure::{Exit, Failure, Outcome},
@@ -24,10 +28,13 @@ const PIECE_LINES: u64 = 1000;
 const PIECE_BYTES: usize = 512 * 1024;
 
 /// Longest line that is sent, in bytes; the daemon refuses shorter ones already, and records them.
-const MAX_LINE_BYTES: u64 = 16 * 1024 * 1024;
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Most bytes of a JSON array that are read; lines have no such limit.
-const MAX_ARRAY_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_ARRAY_BYTES: usize = 256 * 1024 * 1024;
+
+/// How long a line waits for others before it is sent. Sending takes time as well.
+const WAIT: Duration = Duration::from_millis(100);
 
 /// Most rejected lines that are kept for `-o json`.
 const MAX_REJECTED: usize = 10_000;
@@ -48,15 +55,15 @@ struct Rejected {
 
 /// Sends all events of a file; fails if one of them was rejected.
 pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
-    let input: Box<dyn Read> = if file == Path::new("-") {
-        Box::new(io::stdin().lock())
+    let input: Box<dyn Read + Send> = if file == Path::new("-") {
+        Box::new(io::stdin())
     } else {
         let about = |error| Failure::from(error).about(file.display());
         Box::new(File::open(file).map_err(about)?)
     };
     let mut total = Answer::default();
     let mut rejected = 0_u64;
-    let sent = pieces(BufReader::new(input), |first_line, piece| {
+    let sent = pieces(input, |first_line, piece| {
         let answer = patiently(|| post(session, piece)).map_err(|failure| {
             failure.hint(format!(
                 "everything before line {first_line} was sent; sending it again is safe"
@@ -92,76 +99,95 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
     Ok(())
 }
 
-/// Gives the input in pieces of whole lines, each with the number of its first line.
-fn pieces(mut input: impl BufRead, mut send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcome {
-    let start = skip_blank(&mut input)?;
-    if input.fill_buf()?.first() == Some(&b'[') {
-        return elements(input, send);
-    }
-    let mut first = start;
-    let mut lines = 0;
-    let mut piece = Vec::new();
+/// Gives the input in pieces of whole lines, each with the number of its first line. A line that has come waits for
+/// others for a short while only.
+fn pieces(
+    input: impl Read + Send + 'static,
+    mut send: impl FnMut(u64, &[u8]) -> Outcome,
+) -> Outcome {
+    let mut feed = Feed::of(input);
+    let mut piece = Piece::from(1);
+    let mut has_begun = false;
     loop {
-        let before = piece.len();
-        let read = input
-            .by_ref()
-            .take(MAX_LINE_BYTES)
-            .read_until(b'\n', &mut piece)?;
-        if read as u64 == MAX_LINE_BYTES {
-            let line = first.saturating_add(lines);
-            return Err(Failure::general(format!(
-                "line {line} is longer than {MAX_LINE_BYTES} bytes"
-            )));
+        let deadline = piece.since.map(|since| since + WAIT);
+        match feed.line(MAX_LINE_BYTES, deadline)? {
+            Next::Line(line) if !has_begun && line.trim_ascii().is_empty() => piece.first += 1,
+            Next::Line(line) if !has_begun && line.trim_ascii_start().starts_with(b"[") => {
+                return elements(&line, &mut feed, send);
+            }
+            Next::Line(line) => {
+                has_begun = true;
+                if piece.has_no_room_for(&line) {
+                    piece = piece.sent(&mut send)?;
+                }
+                piece.add(&line);
+            }
+            Next::Pause => piece = piece.sent(&mut send)?,
+            Next::TooLong => {
+                let line = piece.next();
+                piece.sent(&mut send)?;
+                return Err(Failure::general(format!(
+                    "line {line} is longer than {MAX_LINE_BYTES} bytes"
+                )));
+            }
+            Next::End => return piece.sent(&mut send).map(drop),
         }
-        let ended = read == 0;
-        let is_full = lines == PIECE_LINES || (lines > 0 && piece.len() > PIECE_BYTES);
-        if (ended || is_full) && lines > 0 {
-            send(first, &piece[..before])?;
-            first = first.saturating_add(lines);
-            lines = 0;
-            piece.drain(..before);
-        }
-        if ended {
-            return Ok(());
-        }
-        lines += 1;
     }
 }
 
-/// Blank lines at the beginning; the number of the first line that is not blank.
-fn skip_blank(input: &mut impl BufRead) -> Outcome<u64> {
-    let mut line = 1_u64;
-    loop {
-        let buffer = input.fill_buf()?;
-        let blank = buffer
-            .iter()
-            .take_while(|byte| byte.is_ascii_whitespace())
-            .count();
-        let ends = buffer[..blank]
-            .iter()
-            .filter(|byte| **byte == b'\n')
-            .count();
-        let all = blank == buffer.len();
-        line = line.saturating_add(ends as u64);
-        input.consume(blank);
-        if !all || blank == 0 {
-            return Ok(line);
+/// Lines that are sent together.
+struct Piece {
+    first: u64,
+    lines: u64,
+    text: Vec<u8>,
+    /// When the first of them came.
+    since: Option<Instant>,
+}
+
+impl Piece {
+    const fn from(first: u64) -> Self {
+        Self {
+            first,
+            lines: 0,
+            text: Vec::new(),
+            since: None,
         }
+    }
+
+    /// The number of the line behind it.
+    const fn next(&self) -> u64 {
+        self.first.saturating_add(self.lines)
+    }
+
+    fn has_no_room_for(&self, line: &[u8]) -> bool {
+        let bytes = self.text.len() + line.len();
+        self.lines == PIECE_LINES || (self.lines > 0 && bytes > PIECE_BYTES)
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        self.since.get_or_insert_with(Instant::now);
+        self.lines += 1;
+        self.text.extend_from_slice(line);
+    }
+
+    /// Sends it, if it holds anything. Gives the next one.
+    fn sent(self, send: &mut impl FnMut(u64, &[u8]) -> Outcome) -> Outcome<Self> {
+        if !self.text.trim_ascii().is_empty() {
+            send(self.first, &self.text)?;
+        }
+        Ok(Self::from(self.next()))
     }
 }
 
 /// The elements of an array as lines: the number of a line is the place of the element, from 1.
-fn elements(input: impl Read, send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcome {
-    let mut text = Vec::new();
-    input
-        .take(MAX_ARRAY_BYTES.saturating_add(1))
-        .read_to_end(&mut text)?;
-    if text.len() as u64 > MAX_ARRAY_BYTES {
+fn elements(begin: &[u8], feed: &mut Feed, send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcome {
+    let Some(rest) = feed.rest(MAX_ARRAY_BYTES)? else {
         return Err(
             Failure::general(format!("an array longer than {MAX_ARRAY_BYTES} bytes"))
                 .hint("one event per line has no such limit"),
         );
-    }
+    };
+    let text = [begin, &rest].concat();
     let wrong = |error: serde_json::Error| Failure::general(format!("not JSON: {error}"));
     let elements: Vec<&RawValue> = serde_json::from_slice(&text).map_err(wrong)?;
     let mut lines = Vec::with_capacity(text.len());
@@ -176,7 +202,7 @@ fn elements(input: impl Read, send: impl FnMut(u64, &[u8]) -> Outcome) -> Outcom
         }));
         lines.push(b'\n');
     }
-    pieces(lines.as_slice(), send)
+    pieces(Cursor::new(lines), send)
 }
 
 fn post(session: &Session, piece: &[u8]) -> Outcome<Answer> {
@@ -190,11 +216,13 @@ fn post(session: &Session, piece: &[u8]) -> Outcome<Answer> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     fn cut(text: &str) -> Vec<(u64, String)> {
         let mut found = Vec::new();
-        pieces(text.as_bytes(), |first, piece| {
+        pieces(Cursor::new(text.to_owned()), |first, piece| {
             found.push((first, String::from_utf8(piece.to_vec()).unwrap()));
             Ok(())
         })
@@ -220,6 +248,32 @@ mod tests {
     }
 
     #[test]
+    fn what_has_come_is_sent_while_more_is_waited_for() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let (sender, sent) = std::sync::mpsc::channel();
+        let sending = std::thread::spawn(move || {
+            pieces(reader, |first, piece| {
+                sender.send((first, piece.to_vec())).unwrap();
+                Ok(())
+            })
+            .unwrap();
+        });
+        let patience = Duration::from_secs(20);
+        // The second line is not whole yet, and the blank one is nothing to be sent.
+        writer.write_all(b"{}\n{\"a\":").unwrap();
+        assert_eq!(sent.recv_timeout(patience).unwrap(), (1, b"{}\n".to_vec()));
+        writer.write_all(b"1}\n").unwrap();
+        let second = sent.recv_timeout(patience).unwrap();
+        assert_eq!(second, (2, b"{\"a\":1}\n".to_vec()));
+        writer.write_all(b"\n{}").unwrap();
+        drop(writer);
+        let last = sent.recv_timeout(patience).unwrap();
+        assert_eq!(last, (3, b"\n{}".to_vec()));
+        sending.join().unwrap();
+        assert!(sent.recv().is_err());
+    }
+
+    #[test]
     fn long_lines_go_alone() {
         let long = format!("{{\"x\":\"{}\"}}\n", "y".repeat(PIECE_BYTES));
         let pieces = cut(&format!("{{}}\n{long}{{}}\n"));
@@ -236,6 +290,6 @@ mod tests {
             cut("\n[{\"a\":\n1}, {}]"),
             [(1, "{\"a\": 1}\n{}\n".to_owned())]
         );
-        assert!(pieces(&b"[{}"[..], |_, _| Ok(())).is_err());
+        assert!(pieces(Cursor::new("[{}"), |_, _| Ok(())).is_err());
     }
 }

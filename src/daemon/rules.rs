@@ -26,6 +26,7 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
         bounds: bounds(config),
         search_max: Policy::default().search_max,
         limited: limited(config.admission.limited_resources_file.as_deref())?,
+        adopts_quotas: config.quotas.adopt,
     })
 }
 

@@ -9,7 +9,7 @@ use axum::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use quota_core::{
-    decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota},
+    decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota, unless_adopted},
     event::{Actor, Event, Sequence},
     state::State as Ledger,
 };
@@ -128,6 +128,7 @@ impl Removal {
                 .decide_always(&self.actor.principal, move |sitting| {
                     let desk = &mut sitting.desk;
                     let events = decision.decide(desk.state(), desk.now())?;
+                    let events = unless_adopted(desk.state(), sitting.policy, events)?;
                     Ok(desk.record(&actor, events))
                 });
             match decided.await.map_err(Failure::from)? {
@@ -137,6 +138,9 @@ impl Removal {
                 }
                 Err(Refusal::Conflict { .. }) => {}
                 Err(Refusal::NotFound(_)) => return Err(Failure::not_found(name)),
+                Err(refusal @ Refusal::Adopted { .. }) => {
+                    return Err(Failure::conflict(name, &refusal.to_string()));
+                }
                 Err(other) => return Err(Failure::internal(&other)),
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use quota_core::{
-    decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota},
+    decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota, unless_adopted},
     event::{Actor, Sequence},
 };
 use quota_semantics::{
@@ -171,6 +171,9 @@ impl Request {
                 Err(refused @ Refusal::LimitReached { .. }) => {
                     return Err(Failure::forbidden(refused.to_string()));
                 }
+                Err(refusal @ Refusal::Adopted { .. }) => {
+                    return Err(Failure::conflict(&self.name, &refusal.to_string()));
+                }
                 Err(other) => return Err(Failure::internal(&other)),
             }
         }
@@ -246,6 +249,7 @@ impl Request {
                 let desk = &mut sitting.desk;
                 sitting.policy.bounds.check_quota(desk.state(), &change)?;
                 let events = set_quota(desk.state(), desk.now(), &change)?;
+                let events = unless_adopted(desk.state(), sitting.policy, events)?;
                 let head = desk.record(&actor, events);
                 Ok((desk.state().quota(&change.namespace, &change.name), head))
             });
@@ -273,12 +277,16 @@ impl Request {
             .decide_for(&self.actor.principal, move |sitting| {
                 let desk = &mut sitting.desk;
                 let events = delete_quota(desk.state(), &namespace, &name, precondition)?;
+                let events = unless_adopted(desk.state(), sitting.policy, events)?;
                 desk.record(&actor, events);
                 Ok(())
             });
         match decided.await.map_err(Failure::from)? {
             Ok(()) => Ok(live.with(manifest)),
             Err(Refusal::Conflict { .. }) => Err(Failure::modified(&self.name)),
+            Err(refusal @ Refusal::Adopted { .. }) => {
+                Err(Failure::conflict(&self.name, &refusal.to_string()))
+            }
             Err(Refusal::NotFound(_)) => Err(Failure::not_found(&self.name)),
             Err(other) => Err(Failure::internal(&other)),
         }

@@ -265,7 +265,8 @@ async fn an_edit_of_an_old_version_is_refused_and_a_foreign_manifest_is_not() {
 
 #[tokio::test]
 async fn a_quota_that_is_being_deleted_is_neither_revived_nor_left_waiting_for_ever() {
-    let world = World::new();
+    // Where quotas that are adopted stay those of their source, this is refused anyway.
+    let world = World::adopting(false);
     let mut leaving = quota(json!({"pods": "3"}));
     leaving["metadata"]["namespace"] = "a".into();
     leaving["metadata"]["uid"] = "6b0a3c1e-7d62-4e5b-9d0e-4a3c52f1f001".into();
@@ -324,4 +325,68 @@ async fn lists_come_in_pages_by_namespace_and_name() {
             .items()
             .is_empty()
     );
+}
+
+fn of_the_cluster(change: &str, version: u64, pods: &str) -> Value {
+    json!({"type": change, "object": {
+        "apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "a", "uid": "of-cluster", "resourceVersion": version.to_string()},
+        "spec": {"hard": {"pods": pods}}}})
+}
+
+fn end_of_namespace(version: u64) -> Value {
+    json!({"type": "DELETED", "object": {
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "a", "uid": "ns", "resourceVersion": version.to_string()}}})
+}
+
+#[tokio::test]
+async fn a_quota_of_the_cluster_is_changed_there_and_goes_with_its_namespace() {
+    let world = World::new();
+    let own = "/v1/namespaces/a/quotas/own";
+    let body = json!({"spec": {"hard": {"pods": "8"}}});
+    world.put(own, &body).await.is(201);
+    world
+        .post("/v1/events", &of_the_cluster("ADDED", 5, "3"))
+        .await
+        .is(200);
+    let refused = world.put(Q, &quota(json!({"pods": "4"}))).await;
+    refused.is_refused(409, "Conflict");
+    let detail = refused.body["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("kubectl -n a edit resourcequota q"),
+        "{detail}"
+    );
+    world.delete(Q).await.is_refused(409, "Conflict");
+    world.put(Q, &quota(json!({"pods": "3"}))).await.is(200);
+    assert_eq!(
+        world.get(Q).await.body["spec"]["hard"],
+        json!({"pods": "3"})
+    );
+
+    // An older namespace of this name, whose end comes late.
+    world.post("/v1/events", &end_of_namespace(4)).await.is(200);
+    world.get(Q).await.is(200);
+    world.post("/v1/events", &end_of_namespace(9)).await.is(200);
+    world.get(Q).await.is_refused(404, "NotFound");
+    world.get(own).await.is(200);
+    // The end is final, also when what came before comes again.
+    world
+        .post("/v1/events", &of_the_cluster("MODIFIED", 6, "3"))
+        .await
+        .is(200);
+    world.get(Q).await.is_refused(404, "NotFound");
+    let again = world.post("/v1/events", &end_of_namespace(9)).await;
+    assert_eq!(again.is(200).body["ignored"], 1);
+}
+
+#[tokio::test]
+async fn without_adoption_a_quota_of_the_cluster_may_be_changed_here() {
+    let world = World::adopting(false);
+    world
+        .post("/v1/events", &of_the_cluster("ADDED", 5, "3"))
+        .await
+        .is(200);
+    world.put(Q, &quota(json!({"pods": "4"}))).await.is(200);
+    world.delete(Q).await.is(204);
 }

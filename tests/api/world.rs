@@ -74,6 +74,11 @@ impl World {
         Self::made(change, |_| {})
     }
 
+    /// A world in which quotas that are adopted stay those of their source, or do not.
+    pub(crate) fn adopting(adopts_quotas: bool) -> Self {
+        Self::with_policy(|policy| policy.adopts_quotas = adopts_quotas)
+    }
+
     fn made(rule: impl FnOnce(&mut Policy), change: impl FnOnce(&mut Parts)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let options = Options {
@@ -84,6 +89,7 @@ impl World {
             FileJournal::open(Arc::new(RealDisk), directory.path(), options).unwrap();
         let mut policy = Policy {
             max_pending_per_namespace: 400,
+            adopts_quotas: true,
             ..Policy::default()
         };
         rule(&mut policy);

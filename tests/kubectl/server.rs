@@ -68,7 +68,10 @@ impl Server {
 
     fn new(limits: Limits, entries: u64) -> Self {
         let options = writer::Options {
-            policy: Default::default(),
+            policy: quota_core::decide::Policy {
+                adopts_quotas: true,
+                ..Default::default()
+            },
             queue: 64,
             max_batch_entries: 64,
         };
@@ -127,6 +130,21 @@ impl Server {
             name: name.into(),
             version: 0,
             footprint: footprint(resources),
+            lapse: None,
+            ends_reservation: false,
+        };
+        self.record(Event::ObjectObserved(Box::new(observed)));
+    }
+
+    /// The object of a quota that is set already is seen in the cluster.
+    pub(crate) fn adopt(&self, namespace: &str, name: &str, uid: &str) {
+        let observed = Observed {
+            uid: Uid::new(uid).unwrap(),
+            namespace: namespace.into(),
+            resource: "resourcequotas".into(),
+            name: name.into(),
+            version: 7,
+            footprint: Footprint::default(),
             lapse: None,
             ends_reservation: false,
         };

@@ -340,3 +340,28 @@ fn names_can_be_generated_and_collections_deleted() {
         1
     );
 }
+
+#[test]
+fn a_quota_of_the_cluster_is_changed_there() {
+    let server = Server::start();
+    let quota = create(&server, "q", json!({}));
+    server.adopt("wire", "q", quota["metadata"]["uid"].as_str().unwrap());
+    let path = format!("{QUOTAS}/q");
+    let refused = |method, headers: &[(&str, &str)], body: &str| {
+        let status = ask(&server, method, &path, headers, body, 409);
+        assert_eq!(status["reason"], "Conflict", "{status}");
+        let message = status["message"].as_str().unwrap();
+        let place = "kubectl -n wire edit resourcequota q";
+        assert!(message.contains(place), "{message}");
+    };
+    let mut more = quota.clone();
+    more["spec"]["hard"]["pods"] = json!("2");
+    refused("PUT", &[], &more.to_string());
+    let merge = [("content-type", "application/merge-patch+json")];
+    refused("PATCH", &merge, r#"{"spec":{"hard":{"pods":"2"}}}"#);
+    refused("DELETE", &[], "");
+    // What changes nothing is no edit.
+    ask(&server, "PUT", &path, &[], &quota.to_string(), 200);
+    create(&server, "own", json!({}));
+    ask(&server, "DELETE", &format!("{QUOTAS}/own"), &[], "", 200);
+}

@@ -14,7 +14,7 @@ fn a_quota_of_unknown_version_is_news_only_if_something_changed() {
                 metadata: Box::default(),
             })),
         },
-        deleted @ Sighting::Deleted { .. } => deleted,
+        other => other,
     };
     assert!(given.sees(&seen("pods=4")));
     assert!(!given.sees(&seen("pods=4")));

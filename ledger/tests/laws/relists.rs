@@ -247,7 +247,8 @@ proptest! {
             let told = outside.happen(happening);
             let is_elsewhere = |sighting: &Sighting| only.is_some_and(|only| match sighting {
                 Sighting::Alive { object, .. } => object.namespace != namespace(only),
-                Sighting::Deleted { namespace: space, .. } => *space != namespace(only),
+                Sighting::Deleted { namespace: space, .. }
+                | Sighting::NamespaceEnded { namespace: space, .. } => *space != namespace(only),
             });
             // What the relist does not speak of must be known without it.
             if let Some(sighting) = told && (!lost || is_elsewhere(&sighting)) {

@@ -8,7 +8,7 @@ use quota_core::{
 };
 use quota_semantics::{
     Timestamp,
-    object::{Metadata, NoContext},
+    object::{Metadata, NoContext, TypeMeta},
 };
 use serde_json::value::RawValue;
 
@@ -37,7 +37,10 @@ pub(super) fn sighting(
     now: Timestamp,
 ) -> Result<Option<Sighting>, Fault> {
     if watched.object.metadata().namespace.is_empty() {
-        return Ok(None);
+        return match reader.adopt && change == Change::Deleted && is_namespace(&watched.type_meta) {
+            true => namespace_ended(watched.object.metadata()).map(Some),
+            false => Ok(None),
+        };
     }
     let kind = reader.kind(&watched.type_meta)?;
     if kind.is_ignored {
@@ -85,6 +88,18 @@ pub(super) fn sighting(
         quota: quota.map(Box::new),
     };
     check::fits(sighting).map(Some)
+}
+
+fn is_namespace(kind: &TypeMeta) -> bool {
+    *kind.api_version == *"v1" && *kind.kind == *"Namespace"
+}
+
+fn namespace_ended(metadata: &Metadata) -> Result<Sighting, Fault> {
+    check::namespace(&metadata.name)?;
+    Ok(Sighting::NamespaceEnded {
+        namespace: metadata.name.as_str().into(),
+        version: check::version(&metadata.resource_version)?,
+    })
 }
 
 fn adopted(metadata: &Metadata, quota: Quota, now: Timestamp) -> Result<Adopted, Fault> {

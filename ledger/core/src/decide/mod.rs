@@ -27,7 +27,7 @@ pub use lifecycle::{commit, extend, fail, release};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };
-pub use quota::{Precondition, QuotaChange, delete_quota, set_quota};
+pub use quota::{Precondition, QuotaChange, delete_quota, set_quota, unless_adopted};
 pub use refusal::{Denied, Looked, LookedAt, Refusal};
 pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
@@ -57,6 +57,8 @@ pub struct Policy {
     pub search_max: usize,
     /// Resources that may be used only where a quota covers them.
     pub limited: Vec<LimitedResource>,
+    /// Quotas that sources show are theirs: they are changed there.
+    pub adopts_quotas: bool,
 }
 
 impl Default for Policy {
@@ -70,6 +72,7 @@ impl Default for Policy {
             bounds: Bounds::default(),
             search_max: 1 << 15,
             limited: Vec::new(),
+            adopts_quotas: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::names;
+use super::{names, quota::adopted_version};
 use crate::{
     event::{Cursor, DeadLetter, Event, Observed, QuotaRecord},
     state::State,
@@ -27,6 +27,13 @@ pub enum Sighting {
         namespace: Name,
         /// Its name, if it is a quota and quotas are adopted from the stream.
         quota: Option<Name>,
+    },
+    /// A namespace was deleted, and quotas are adopted from the stream.
+    NamespaceEnded {
+        /// Its name.
+        namespace: Name,
+        /// The version as of which it is gone; 0: not known.
+        version: u64,
     },
 }
 
@@ -63,6 +70,34 @@ pub fn observe(state: &State, sighting: Sighting) -> Verdict {
             namespace,
             quota,
         } => deleted(state, uid, namespace, quota),
+        Sighting::NamespaceEnded { namespace, version } => end_quotas(state, namespace, version),
+    }
+}
+
+/// With a namespace go the quotas that a source has shown in it, whether or not it shows their end. One in a later
+/// version is of a namespace that was made anew under the name.
+fn end_quotas(state: &State, namespace: Name, version: u64) -> Verdict {
+    let is_gone = |quota: &&Arc<QuotaRecord>| {
+        let shown = adopted_version(state, quota);
+        shown.is_some_and(|shown| (1..version).contains(&shown))
+    };
+    let gone = state.quota_records(&namespace).filter(is_gone);
+    let events: Vec<_> = gone
+        .flat_map(|quota| {
+            let object = Event::ObjectDeleted {
+                uid: quota.uid.clone(),
+                namespace: namespace.clone(),
+            };
+            let limits = Event::QuotaDeleted {
+                namespace: namespace.clone(),
+                name: quota.name.clone(),
+            };
+            [object, limits]
+        })
+        .collect();
+    match events.is_empty() {
+        true => Verdict::Ignored(Sighting::NamespaceEnded { namespace, version }),
+        false => Verdict::Accepted(events),
     }
 }
 
@@ -97,7 +132,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
         Sighting::Alive { object, .. } => {
             state.is_to_be_replaced(source, &object.uid, &object.resource, &object.namespace)
         }
-        Sighting::Deleted { .. } => false,
+        Sighting::Deleted { .. } | Sighting::NamespaceEnded { .. } => false,
     };
     match sighting {
         Sighting::Alive { mut object, quota } if is_replaced => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Refusal;
+use super::{Policy, Refusal};
 use crate::{
     event::{Event, QuotaRecord, Sequence},
     state::State,
@@ -124,4 +124,37 @@ pub fn delete_quota(
         namespace: namespace.clone(),
         name: name.clone(),
     }])
+}
+
+/// Lets a change of quotas pass, unless one of them belongs to a source, which would undo it.
+///
+/// # Errors
+/// `Adopted`.
+pub fn unless_adopted(
+    state: &State,
+    policy: &Policy,
+    events: Vec<Event>,
+) -> Result<Vec<Event>, Refusal> {
+    let adopted = events.iter().find_map(|event| {
+        let (namespace, name) = match event {
+            Event::QuotaSet(quota) => (&quota.namespace, &quota.name),
+            Event::QuotaDeleted { namespace, name } => (namespace, name),
+            _ => return None,
+        };
+        let (record, _) = state.quota_record(namespace, name)?;
+        adopted_version(state, record).map(|_| record.clone())
+    });
+    match adopted.filter(|_| policy.adopts_quotas) {
+        Some(quota) => Err(Refusal::Adopted {
+            namespace: quota.namespace.clone(),
+            name: quota.name.clone(),
+        }),
+        None => Ok(events),
+    }
+}
+
+/// In which version a source has shown a quota, if it has: its object is alive under the quota's uid.
+pub(super) fn adopted_version(state: &State, quota: &QuotaRecord) -> Option<u64> {
+    let object = state.object(&quota.uid)?;
+    (*object.resource == *"resourcequotas").then_some(object.version)
 }

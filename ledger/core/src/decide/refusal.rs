@@ -60,6 +60,17 @@ pub enum Refusal {
         /// What was reserved.
         reserved: Quantity,
     },
+    /// The quota comes from a source, which would undo the change.
+    #[error(
+        "quota {namespace}/{name} comes from the cluster: change it there (kubectl -n {namespace} edit resourcequota \
+         {name}), since what is changed here would be undone by its next event"
+    )]
+    Adopted {
+        /// Its namespace.
+        namespace: Name,
+        /// Its name.
+        name: Name,
+    },
     /// Somebody changed it in between.
     #[error("{what} has been modified: it is at {current}, not {expected}")]
     Conflict {

@@ -98,6 +98,15 @@ impl State {
         Some((&quota.record, quota.entry))
     }
 
+    /// The quotas of a namespace as they were set, by name.
+    pub fn quota_records(&self, namespace: &str) -> impl Iterator<Item = &Arc<QuotaRecord>> {
+        let namespace = self.namespaces.find(namespace);
+        let quotas = namespace
+            .into_iter()
+            .flat_map(|namespace| namespace.quotas.values());
+        quotas.map(|quota| &quota.record)
+    }
+
     /// A quota's numbers.
     #[must_use]
     pub fn quota(&self, namespace: &str, name: &str) -> Option<QuotaView> {

@@ -1,0 +1,133 @@
+//! Lines of an input that may pause: read in the background, so that what has come can be sent meanwhile.
+
+use std::{
+    io::{self, Read},
+    sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    thread,
+    time::Instant,
+};
+
+use bytes::{Bytes, BytesMut};
+
+/// Bytes that are read at once.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Chunks that are read ahead.
+const CHUNKS_AHEAD: usize = 16;
+
+/// The lines of an input.
+pub(super) struct Feed {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    /// What has come and was not given yet.
+    buffer: BytesMut,
+    /// So many bytes of it hold no end of a line.
+    looked_at: usize,
+    /// Nothing more comes.
+    ended: bool,
+}
+
+/// What comes next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// A line with its end, which only the last may lack.
+    Line(Bytes),
+    /// Nothing so far, or not the whole of a line.
+    Pause,
+    /// So many bytes and no end of a line.
+    TooLong,
+    /// The input has ended.
+    End,
+}
+
+impl Feed {
+    /// Begins to read. The thread that reads ends with the input, or after what it waits for when nobody asks any more.
+    pub(super) fn of(mut input: impl Read + Send + 'static) -> Self {
+        let (sender, chunks) = sync_channel(CHUNKS_AHEAD);
+        thread::spawn(move || {
+            loop {
+                let mut chunk = vec![0; CHUNK_BYTES];
+                let read = match input.read(&mut chunk) {
+                    Ok(0) => return,
+                    Ok(length) => {
+                        chunk.truncate(length);
+                        Ok(chunk)
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Err(error) => Err(error),
+                };
+                let failed = read.is_err();
+                if sender.send(read).is_err() || failed {
+                    return;
+                }
+            }
+        });
+        Self {
+            chunks,
+            buffer: BytesMut::new(),
+            looked_at: 0,
+            ended: false,
+        }
+    }
+
+    /// The next line of less than `longest` bytes. Waits for it until `deadline`, or for as long as it takes.
+    pub(super) fn line(&mut self, longest: usize, deadline: Option<Instant>) -> io::Result<Next> {
+        loop {
+            let ahead = self.buffer.get(self.looked_at..).unwrap_or_default();
+            if let Some(end) = memchr::memchr(b'\n', ahead) {
+                let length = self.looked_at + end + 1;
+                return Ok(self.give(length, longest));
+            }
+            self.looked_at = self.buffer.len();
+            if self.looked_at >= longest {
+                return Ok(Next::TooLong);
+            }
+            if self.ended {
+                return Ok(match self.buffer.len() {
+                    0 => Next::End,
+                    length => self.give(length, longest),
+                });
+            }
+            if !self.more(deadline)? {
+                return Ok(Next::Pause);
+            }
+        }
+    }
+
+    /// All that is left, if that is at most so many bytes.
+    pub(super) fn rest(&mut self, most: usize) -> io::Result<Option<Bytes>> {
+        while !self.ended && self.buffer.len() <= most {
+            self.more(None)?;
+        }
+        self.looked_at = 0;
+        Ok((self.buffer.len() <= most).then(|| self.buffer.split().freeze()))
+    }
+
+    fn give(&mut self, length: usize, longest: usize) -> Next {
+        self.looked_at = 0;
+        let line = self.buffer.split_to(length).freeze();
+        match line.len() < longest {
+            true => Next::Line(line),
+            false => Next::TooLong,
+        }
+    }
+
+    /// Takes in what comes next; false: nothing did until the deadline.
+    fn more(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        let received = match deadline {
+            None => self
+                .chunks
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => {
+                let wait = deadline.saturating_duration_since(Instant::now());
+                self.chunks.recv_timeout(wait)
+            }
+        };
+        match received {
+            Ok(chunk) => self.buffer.extend_from_slice(&chunk?),
+            Err(RecvTimeoutError::Timeout) => return Ok(false),
+            Err(RecvTimeoutError::Disconnected) => self.ended = true,
+        }
+        Ok(true)
+    }
+}

@@ -274,17 +274,12 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = query.limit(app.page)?;
     let after: Option<String> = query.after()?;
-    let all = app
-        .ledger
-        .read(|state| (state.quotas(&namespace), state.head()));
-    let (mut views, head) = all.await?;
-    views.retain(|view| {
-        after
-            .as_deref()
-            .is_none_or(|after| &*view.record.name > after)
+    let page = app.ledger.read(|state| {
+        let after = after.as_deref().map(|name| (&*namespace, name));
+        let page = state.quotas_page(Some(&namespace), after, limit);
+        (page, state.head())
     });
-    let more = views.len() > limit;
-    views.truncate(limit);
+    let ((views, more), head) = page.await?;
     let last = views
         .last()
         .filter(|_| more)
@@ -300,12 +295,12 @@ pub(super) async fn list_all(
 ) -> Result<Response, Problem> {
     let limit = query.limit(app.page)?;
     let after: Option<(String, String)> = query.after()?;
-    let all = app
-        .ledger
-        .read(|state| (state.quotas_after(after.as_ref(), limit + 1), state.head()));
-    let (mut views, head) = all.await?;
-    let more = views.len() > limit;
-    views.truncate(limit);
+    let page = app.ledger.read(|state| {
+        let after = after.as_ref();
+        let after = after.map(|(namespace, name)| (&**namespace, &**name));
+        (state.quotas_page(None, after, limit), state.head())
+    });
+    let ((views, more), head) = page.await?;
     let key = |view: &QuotaView| token(&(&*view.record.namespace, &*view.record.name));
     let last = views.last().filter(|_| more).map(key).transpose()?;
     Ok(shown(&app, &views, last, head))

@@ -42,6 +42,13 @@ struct Status<'a> {
     used: ResourceList,
     reserved: ResourceList,
     reservations: Vec<Hold<'a>>,
+    #[serde(rename = "reservationsOmitted", skip_serializing_if = "is_zero")]
+    omitted: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 #[derive(Debug, Serialize)]
@@ -69,6 +76,7 @@ impl<'a> From<&'a QuotaView> for ResourceQuota<'a> {
                 used: numbers(&view.figures, |figure| figure.used.clone()),
                 reserved: numbers(&view.figures, |figure| Some(figure.reserved.clone())),
                 reservations: holds.collect(),
+                omitted: view.holds_omitted,
             },
             as_of: None,
             lagging: false,

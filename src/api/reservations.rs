@@ -194,13 +194,12 @@ pub(super) async fn list(
         at: query.at,
         sequence: query.sequence,
     };
-    let pending = |state: &state::State| (state.pending(&namespace), state.head());
-    let ((mut pending, head), lagging) = past::ask(&app, &when, pending).await?;
     // The entry that granted it stays the same, whatever is extended or ends between two pages.
-    pending.retain(|view| view.entry > after);
-    pending.sort_unstable_by_key(|view| view.entry);
-    let more = pending.len() > limit;
-    pending.truncate(limit);
+    let pending = |state: &state::State| {
+        let pending = state.pending_after(&namespace, after, limit);
+        (pending, state.head())
+    };
+    let (((pending, more), head), lagging) = past::ask(&app, &when, pending).await?;
     let last = pending
         .last()
         .filter(|_| more)

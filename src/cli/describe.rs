@@ -126,7 +126,13 @@ fn reservations(quota: &Value) -> Vec<String> {
         )
     };
     let heading = std::iter::once("Reservations:".to_owned());
-    heading.chain(pending.iter().map(line)).collect()
+    let omitted = quota.pointer("/status/reservationsOmitted");
+    let omitted = omitted.and_then(Value::as_u64);
+    let rest = omitted.map(|more| format!("  and up to {more} more"));
+    heading
+        .chain(pending.iter().map(line))
+        .chain(rest)
+        .collect()
 }
 
 #[cfg(test)]

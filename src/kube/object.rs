@@ -58,6 +58,7 @@ impl Object {
                 entry: 0,
                 figures,
                 holds: Vec::new(),
+                holds_omitted: 0,
             },
             version,
         )

@@ -102,3 +102,45 @@ async fn a_reservation_is_not_held_for_ever() {
     let refused = world.post(&extend, &json!({"ttl": "5m"})).await;
     refused.is_refused(422, "LimitReached");
 }
+
+/// A page of quotas is told with little work, however much there is to tell of them.
+#[tokio::test]
+async fn lists_of_quotas_tell_some_of_many_reservations() {
+    let world = World::new();
+    let wide: Map<_, _> = names(0, 200).map(|name| (name, json!("9"))).collect();
+    for number in 0..60 {
+        let path = format!("/v1/namespaces/a/quotas/q{number:0>2}");
+        let mut hard = wide.clone();
+        hard.insert("pods".to_owned(), json!("1000"));
+        let body = json!({"spec": {"hard": hard}}).to_string();
+        world.call("PUT", &path, &[], body).await.is(201);
+    }
+    let pods = json!({"pods": "1"});
+    for number in 0..300 {
+        let body = wish(&format!("u{number}"), &pods);
+        world.post(RESERVATIONS, &body).await.is(201);
+    }
+    let one = world.get("/v1/namespaces/a/quotas/q00").await;
+    one.is(200);
+    let status = &one.body["status"];
+    assert_eq!(status["reservations"].as_array().unwrap().len(), 200);
+    assert_eq!(status["reservationsOmitted"], 100);
+    assert_eq!(status["reserved"]["pods"], "300");
+    for list in ["/v1/namespaces/a/quotas", "/v1/quotas"] {
+        let (mut seen, mut pages, mut more) = (Vec::new(), 0, String::new());
+        loop {
+            let page = world.get(&format!("{list}?continue={more}")).await;
+            page.is(200);
+            let name = |item: &Value| item["metadata"]["name"].as_str().unwrap().to_owned();
+            seen.extend(page.items().iter().map(name));
+            pages += 1;
+            match page.body["continue"].as_str() {
+                Some(next) => next.clone_into(&mut more),
+                None => break,
+            }
+        }
+        assert!((2..6).contains(&pages), "{pages} pages of {list}");
+        let all: Vec<_> = (0..60).map(|number| format!("q{number:0>2}")).collect();
+        assert_eq!(seen, all, "{list}");
+    }
+}

@@ -15,6 +15,10 @@ use crate::{
 /// The longest list in which a name is looked for one after the other.
 const SHORT: usize = 8;
 
+/// How many times longer than another a list is if it is quicker to look for each name of the other in it than to go
+/// through both.
+const LONG: usize = 16;
+
 /// Quantities by resource name, sorted by name; each name at most once.
 ///
 /// A name with a zero quantity is not the same as no name: whether a name is present decides what
@@ -113,6 +117,15 @@ impl ResourceList {
                 .iter()
                 .map(|(name, theirs)| (name.clone(), missing(theirs)));
             self.0 = taken.collect();
+            return;
+        }
+        if other.len().saturating_mul(LONG) < self.len() {
+            for (name, theirs) in &other.0 {
+                match self.place(name) {
+                    Ok(at) => both(&mut self.0[at].1, theirs),
+                    Err(at) => self.0.insert(at, (name.clone(), missing(theirs))),
+                }
+            }
             return;
         }
         let mut at = 0;

@@ -81,7 +81,9 @@ fn table(quotas: &[Value], all: bool, wide: bool) -> Table {
             let reservations = quota
                 .pointer("/status/reservations")
                 .and_then(Value::as_array);
-            row.push(reservations.map_or(0, Vec::len).to_string());
+            let omitted = quota.pointer("/status/reservationsOmitted");
+            let more = omitted.and_then(Value::as_u64).map_or("", |_| "+");
+            row.push(format!("{}{more}", reservations.map_or(0, Vec::len)));
         }
         table.row(row);
     }

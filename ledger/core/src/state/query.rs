@@ -18,6 +18,12 @@ use quota_semantics::{
     uid::Uid,
 };
 
+/// So many pending reservations of a namespace are told with each of its quotas.
+const HOLDS_MAX: usize = 200;
+
+/// What one page of quotas may take, in amounts that are looked at: the fold waits meanwhile.
+const PAGE_WORK: usize = 20_000;
+
 impl State {
     /// How far the fold has come.
     #[must_use]
@@ -130,27 +136,38 @@ impl State {
             .collect()
     }
 
-    /// The `limit` first quotas of all namespaces after a namespace and name, in that order.
+    /// The first quotas, of a namespace or of all, after a namespace and name, in that order: at most `limit`, and as
+    /// many as can be told with little work, but one at least. Also whether there are more.
     #[must_use]
-    pub fn quotas_after(&self, after: Option<&(String, String)>, limit: usize) -> Vec<QuotaView> {
+    pub fn quotas_page(
+        &self,
+        within: Option<&str>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+    ) -> (Vec<QuotaView>, bool) {
         use std::ops::Bound;
-        let (namespace, name) = after.map_or(("", ""), |(namespace, name)| (namespace, name));
-        let range = (Bound::Included(namespace), Bound::Unbounded);
+        let (space, name) = after.unwrap_or_default();
+        let first = within.unwrap_or(space);
+        let range = (Bound::Included(first), Bound::Unbounded);
         let places = self.namespaces.by_name.range::<str, _>(range);
-        let quotas = places.flat_map(|(_, &place)| {
-            let namespace = self.namespaces.get(place);
-            namespace
-                .quotas
-                .values()
-                .map(move |quota| (namespace, quota))
+        let namespaces = places.map(|(_, &place)| self.namespaces.get(place));
+        let wanted = namespaces.take_while(|it| within.is_none_or(|only| it.name == *only));
+        let quotas = wanted.flat_map(|namespace| {
+            let begins_inside = namespace.name == *space;
+            let from = if begins_inside { name } else { "" };
+            let range = (Bound::Excluded(from), Bound::Unbounded);
+            let quotas = namespace.quotas.range::<str, _>(range);
+            quotas.map(move |(_, quota)| (namespace, quota))
         });
-        let is_later = |(space, quota): &(&Namespace, &QuotaState)| {
-            space.name != *namespace || *quota.record.name > *name
-        };
-        let later = quotas.filter(is_later).take(limit);
-        later
-            .map(|(namespace, quota)| self.quota_view(namespace, quota))
-            .collect()
+        let (mut views, mut work) = (Vec::new(), 0);
+        for (namespace, quota) in quotas {
+            work += quota.record.spec.hard.len() + namespace.pending.len().min(HOLDS_MAX);
+            if views.len() == limit || (work > PAGE_WORK && !views.is_empty()) {
+                return (views, true);
+            }
+            views.push(self.quota_view(namespace, quota));
+        }
+        (views, false)
     }
 
     /// The quotas of a namespace with their numbers alone, without who holds what.
@@ -169,6 +186,7 @@ impl State {
             entry: quota.entry,
             figures: figures(namespace, quota),
             holds: self.holds(namespace, quota),
+            holds_omitted: namespace.pending.len().saturating_sub(HOLDS_MAX),
         }
     }
 
@@ -186,7 +204,8 @@ impl State {
             amounts.retain(|name, _| hard.get(name).is_some());
             (!amounts.is_empty()).then(|| (reservation.clone(), amounts))
         };
-        namespace.pending.iter().filter_map(hold).collect()
+        let some = namespace.pending.iter().take(HOLDS_MAX);
+        some.filter_map(hold).collect()
     }
 
     /// When the pending reservations expire that hold something of these resources in a quota.
@@ -235,6 +254,39 @@ impl State {
             key(a).cmp(&key(b))
         });
         pending
+    }
+
+    /// The `limit` first pending reservations of a namespace that were granted after an entry, in that order, and
+    /// whether there are more.
+    #[must_use]
+    pub fn pending_after(
+        &self,
+        namespace: &str,
+        after: Sequence,
+        limit: usize,
+    ) -> (Vec<ReservationView>, bool) {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return (Vec::new(), false);
+        };
+        let mut first = BTreeMap::new();
+        for &place in &namespace.pending {
+            let entry = self.reservations.get(place).entry;
+            let is_late = first.len() > limit
+                && first
+                    .last_key_value()
+                    .is_some_and(|(last, _)| entry > *last);
+            if entry <= after || is_late {
+                continue;
+            }
+            first.insert(entry, place);
+            if first.len() > limit + 1 {
+                first.pop_last();
+            }
+        }
+        let more = first.len() > limit;
+        let places = first.into_values().take(limit);
+        let views = places.map(|place| self.reservation_view(self.reservations.get(place)));
+        (views.collect(), more)
     }
 
     /// The pending reservations of a namespace, soonest expiration first, without what they hold.

@@ -36,6 +36,8 @@ pub struct QuotaView {
     pub figures: Vec<Figure>,
     /// The pending reservations that hold something of it, and how much.
     pub holds: Vec<(Arc<Reservation>, ResourceList)>,
+    /// How many more pending reservations the namespace has: they are too many to tell.
+    pub holds_omitted: usize,
 }
 
 /// The sums of a namespace, whatever its quotas.

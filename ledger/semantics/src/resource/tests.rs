@@ -53,3 +53,24 @@ fn only_names_on_both_sides_can_exceed() {
     let hard = list(r#"{"a":"1","b":"2","d":"0"}"#);
     assert_eq!(used.exceeding(&hard), [Name::from("a")]);
 }
+
+#[test]
+fn a_few_amounts_are_added_to_many_as_to_few() {
+    let name = |number: usize| Name::from(format!("r{number:0>3}"));
+    let one = Quantity::from_units(1);
+    let many = || (0..200).map(|n| (name(2 * n), Quantity::from_units(5)));
+    for few in [vec![0, 7, 398], vec![1, 2, 399], vec![], vec![100]] {
+        let few: ResourceList = few.into_iter().map(|n| (name(n), one.clone())).collect();
+        let mut sum: ResourceList = many().collect();
+        sum.add(&few);
+        let added = |n: usize| few.get(&name(n)).map_or(0, |_| 1);
+        let there = (0..400).filter(|n: &usize| n.is_multiple_of(2) || added(*n) == 1);
+        let expected = |n: usize| if n.is_multiple_of(2) { 5 + added(n) } else { 1 };
+        let expected: ResourceList = there
+            .map(|n| (name(n), Quantity::from_units(expected(n))))
+            .collect();
+        assert_eq!(sum, expected);
+        sum.subtract(&few);
+        assert_eq!(sum.without_zeros(), many().collect());
+    }
+}

@@ -85,9 +85,11 @@ fn judge(ledger: &Ledger, home: &Path) -> Result<Outcome, String> {
         Ok((Found::Wrong(why), _)) => Err(format!("verify: {why}")),
         Ok((_, Found::Wrong(why))) => Err(format!("open: {why}")),
         Ok((Found::Same, Found::Same)) => Ok(Outcome::Repaired),
-        Ok((Found::Damage(_), Found::Same | Found::Damage(_))) => Ok(Outcome::Reported),
-        // What is damaged of an earlier ledger is repaired where the log still holds it.
-        Ok((Found::Earlier | Found::Damage(_), Found::Earlier)) => Ok(Outcome::Checkpoint),
+        // A log that was taken back is told by the epoch that was filled from it; the daemon fills that anew.
+        Ok((Found::Damage(_), Found::Same | Found::Damage(_) | Found::Earlier)) => {
+            Ok(Outcome::Reported)
+        }
+        Ok((Found::Earlier, Found::Earlier)) => Ok(Outcome::Checkpoint),
         Ok((verified, opened)) => Err(format!("verify: {verified}; open: {opened}")),
     }
 }

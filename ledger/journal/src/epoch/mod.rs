@@ -446,8 +446,7 @@ impl Epoch {
         };
         disk.remove_file(&path)?;
         disk.sync_directory(&self.directory)?;
-        let noted = open_record(CLOSED_MAGIC, &bytes).ok();
-        let noted = noted.and_then(|mut fields| fields.position());
+        let noted = closed_at(&bytes);
         let verified = self.verify(disk, |_| {});
         // What it takes of memory while it is open is more than what was checked; the mover opens it when it needs it.
         self.close();
@@ -456,6 +455,22 @@ impl Epoch {
             Err(Error::Damaged(_)) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// What an epoch that is being filled tells of the commit log, from which it is filled: how far it was when its
+    /// database was closed, and how far the frames in it go. It may be behind the log, but never differ from it.
+    pub(super) fn witnessed(&self, disk: &dyn Disk) -> Result<Vec<Durable>, Error> {
+        let noted = disk.read(&self.directory.join(CLOSED), record_bytes(POSITION_BYTES))?;
+        let mut witnessed = Vec::from_iter(noted.and_then(|bytes| closed_at(&bytes)));
+        let mut last = None;
+        let verified = self.verify(disk, |frame| last = Some(frame.end()));
+        self.close();
+        match verified {
+            // What a killed process wrote may be of no use; what is right in it was durable in the log.
+            Ok(_) | Err(Error::Damaged(_)) => witnessed.extend(last),
+            Err(error) => return Err(error),
+        }
+        Ok(witnessed)
     }
 
     /// Makes the seal durable as it was read, before the log lets go of what it vouches for.
@@ -470,6 +485,11 @@ impl Drop for Epoch {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// What the note of a clean closing says.
+fn closed_at(bytes: &[u8]) -> Option<Durable> {
+    open_record(CLOSED_MAGIC, bytes).ok()?.position()
 }
 
 /// Bytes of all files in a directory and below it.

@@ -396,3 +396,53 @@ fn a_ledger_without_its_beginning_is_missed() {
         }
     }
 }
+
+/// Who writes the commit log anew, chain and anchor included, has to write the epoch anew, too, that was filled from it.
+#[test]
+fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_it() {
+    for is_closed in [true, false] {
+        let directory = scratch();
+        let (true_one, other) = (
+            directory.path().join("data"),
+            directory.path().join("other"),
+        );
+        let begun = || {
+            let (mut journal, ..) = open(&true_one);
+            fill_and_work(&mut journal, 40, 250);
+            journal.close().unwrap();
+        };
+        begun();
+        copy(&true_one, &other);
+        // Another last batch, and one more, so that the log does not end before what was moved.
+        let go_on = |path: &Path, length| {
+            let (mut journal, ..) = open(path);
+            fill_and_work(&mut journal, 42, length);
+            let durable = fill_and_work(&mut journal, 44, 250);
+            if is_closed {
+                journal.close().unwrap();
+            }
+            durable
+        };
+        let (told, forged) = (go_on(&true_one, 250), go_on(&other, 251));
+        assert_ne!(told, forged);
+        assert_eq!(check(directory.path()).damages, []);
+        for path in files(&other).iter().filter(|path| {
+            let path = path.strip_prefix(&other).unwrap();
+            path.starts_with("log") || path.starts_with("anchor")
+        }) {
+            fs::copy(path, true_one.join(path.strip_prefix(&other).unwrap())).unwrap();
+        }
+        let found = check(directory.path());
+        assert_eq!(found.last, Some(forged));
+        let epochs = true_one.join("epochs");
+        assert!(!found.damages.is_empty(), "{is_closed}");
+        for damage in found.damages {
+            assert!(damage.file.starts_with(&epochs), "{damage}");
+            assert_eq!(damage.sequence, Some(44));
+            assert!(
+                damage.why.contains("which the log does not have"),
+                "{damage}"
+            );
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -32,6 +32,8 @@ pub(super) struct Verifier<'a> {
     total: u64,
     /// The chain at the sequences that snapshots and files of the archive end at, as far as it has been met.
     ends: Vec<(u64, Option<Durable>)>,
+    /// What the epoch that is being filled tells of the commit log.
+    witnessed: Vec<(PathBuf, Durable)>,
 }
 
 impl<'a> Verifier<'a> {
@@ -49,6 +51,7 @@ impl<'a> Verifier<'a> {
             found: Verified::default(),
             total: 0,
             ends: Vec::new(),
+            witnessed: Vec::new(),
         }
     }
 
@@ -229,6 +232,7 @@ impl<'a> Verifier<'a> {
         }
         self.epochs(origin.as_ref())?;
         self.log()?;
+        self.agrees_with_witnesses();
         let end = self.found.last;
         let origin = origin.map_or(0, |origin| origin.sequence);
         for info in taken {
@@ -250,6 +254,19 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
+    /// Whether the commit log has what was moved from it.
+    fn agrees_with_witnesses(&mut self) {
+        for (epoch, position) in std::mem::take(&mut self.witnessed) {
+            if self.end_at(position.sequence) != Some(position) {
+                let why = format!(
+                    "it was filled from the commit log up to sequence {} with hash {}, which the log does not have there",
+                    position.sequence, position.hash
+                );
+                self.damage(&epoch, Some(position.sequence), why);
+            }
+        }
+    }
+
     fn meet(&mut self, position: &Durable) {
         for (sequence, met) in &mut self.ends {
             if *sequence == position.sequence {
@@ -262,7 +279,7 @@ impl<'a> Verifier<'a> {
     fn epochs(&mut self, origin: Option<&Durable>) -> Result<(), Error> {
         let directory = self.directory.join(epoch::DIRECTORY);
         let begin = origin.map_or(0, |origin| origin.sequence);
-        let mut seals = Vec::new();
+        let (mut seals, mut filling) = (Vec::new(), None);
         for listed in self.disk.list(&directory)? {
             let Some(first) = epoch::first_of(&listed.name) else {
                 continue;
@@ -279,10 +296,11 @@ impl<'a> Verifier<'a> {
                     self.total = self.total.saturating_add(seal.frame_bytes);
                     seals.push((path, seal));
                 }
-                Ok(None) => self
-                    .found
-                    .notes
-                    .push(format!("{}: not sealed yet", path.display())),
+                Ok(None) => {
+                    let what = format!("{}: not sealed yet", path.display());
+                    self.found.notes.push(what);
+                    filling = Some((first, path));
+                }
                 Err(error) => self.report(error)?,
             }
         }
@@ -309,6 +327,14 @@ impl<'a> Verifier<'a> {
             }
             // What follows was chained to what was sealed, whatever is left of it.
             self.found.last = Some(seal.last);
+        }
+        let end = self.found.last.unwrap_or(Durable::NOTHING);
+        let filling = filling.filter(|(first, _)| *first == end.sequence.saturating_add(1));
+        if let Some((_, path)) = filling {
+            for position in Epoch::new(&directory, end).witnessed(self.disk)? {
+                self.ends.push((position.sequence, None));
+                self.witnessed.push((path.clone(), position));
+            }
         }
         Ok(())
     }

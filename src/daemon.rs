@@ -57,6 +57,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     tokio::spawn(lookout(&config, &opened.ledger, &readiness)?.run(stop.clone()));
     let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
+    rules::record(&config, &charging, &opened.ledger).await?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
     let events = Arc::new(events.with_charging(charging.clone()));
     let intake = take_in(

@@ -6,6 +6,8 @@ mod support;
 
 #[path = "intake_nats/asking.rs"]
 mod asking;
+#[path = "intake_nats/charging.rs"]
+mod charging;
 #[path = "intake_nats/connections.rs"]
 mod connections;
 #[path = "intake_nats/messages.rs"]

@@ -28,6 +28,9 @@ const CORRECTIONS: &str = include_str!("golden/corrections-v1.hex");
 /// Kinds of events that came with publishers that say how far they are, in a batch of their own.
 const PUBLISHED: &str = include_str!("golden/published-v1.hex");
 
+/// Of workloads that are charged, in a batch of their own.
+const CHARGED: &str = include_str!("golden/charged-v1.hex");
+
 /// Of names that are waited for, in a batch of their own.
 const AWAITED: &str = include_str!("golden/awaited-v1.hex");
 
@@ -409,6 +412,20 @@ fn names_that_are_waited_for_are_written_and_read_as_ever() {
     let expected = numbered(awaited());
     assert_eq!(hex(&codec::encode_entries(&expected)), AWAITED);
     let read = codec::decode_entries(100, 1, &bytes(AWAITED)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn workloads_that_are_charged_are_written_and_read_as_ever() {
+    let kinds = ["deployments.apps", "jobs.batch"].map(Name::from);
+    let charged = [kinds.to_vec(), Vec::new()];
+    let expected = numbered(
+        charged
+            .map(|kinds| Event::ChargingChanged { kinds })
+            .to_vec(),
+    );
+    assert_eq!(hex(&codec::encode_entries(&expected)), CHARGED);
+    let read = codec::decode_entries(100, 2, &bytes(CHARGED)).unwrap();
     assert_eq!(read, expected);
 }
 

@@ -1,10 +1,14 @@
 //! What the configuration says of decisions.
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use anyhow::Context as _;
-use quota_core::decide::{Bounds, Policy};
+use quota_core::{
+    decide::{Bounds, Policy},
+    event::Actor,
+};
 use quota_semantics::{
+    Name,
     admission::Charging,
     quota::{LimitedResource, limited},
 };
@@ -13,6 +17,8 @@ use crate::{
     admission::Rules,
     config::Config,
     exit::{Exit, Failure, OrExit as _},
+    intake::{nats, record::set_charging},
+    writer::Ledger,
 };
 
 pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
@@ -61,6 +67,24 @@ fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
 pub(super) fn charging(config: &Config) -> Result<Charging, Failure> {
     let kinds = config.admission.charge.iter().map(String::as_str);
     Charging::new(kinds).or_exit(Exit::Configuration)
+}
+
+/// Has it on record which workloads are charged: what counts depends on it.
+pub(super) async fn record(
+    config: &Config,
+    charging: &Charging,
+    ledger: &Ledger,
+) -> Result<(), Failure> {
+    let stream = config.nats.url.is_some();
+    let source = stream.then(|| Name::from(nats::principal(&config.nats)));
+    let kinds = charging.kinds().map(|kind| Name::from(kind.to_string()));
+    let kinds: BTreeSet<Name> = kinds.collect();
+    let actor = Actor::named("quotad");
+    let recorded = set_charging(ledger, &actor, &kinds, source.as_ref()).await;
+    if recorded.context("cannot record which workloads are charged")? {
+        tracing::info!(?kinds, "the workloads that are charged were changed");
+    }
+    Ok(())
 }
 
 pub(super) fn rules(config: &Config, charging: Charging) -> Result<Rules, Failure> {

@@ -219,6 +219,32 @@ pub async fn note(ledger: &Ledger, actor: &Arc<Actor>, event: Event) -> Result<(
     .await
 }
 
+/// Has it on record which workloads are charged for their pods. While the queue is full or the disk is low it waits and
+/// tries again. Answers whether that was news.
+///
+/// # Errors
+/// [`Unavailable::Stopped`].
+pub async fn set_charging(
+    ledger: &Ledger,
+    actor: &Arc<Actor>,
+    kinds: &BTreeSet<Name>,
+    source: Option<&Name>,
+) -> Result<bool, Unavailable> {
+    if ledger.peek(|state| state.charging() == kinds) {
+        return Ok(false);
+    }
+    patiently(|| {
+        let (actor, kinds, source) = (actor.clone(), kinds.clone(), source.cloned());
+        ledger.decide(move |sitting| {
+            let desk = &mut sitting.desk;
+            let events = decide::set_charging(desk.state(), &kinds, source.as_ref());
+            desk.record(&actor, events);
+            true
+        })
+    })
+    .await
+}
+
 pub(super) async fn patiently<R, F: Future<Output = Result<R, Unavailable>>>(
     attempt: impl Fn() -> F,
 ) -> Result<R, Unavailable> {

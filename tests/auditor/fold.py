@@ -121,6 +121,14 @@ class Ledger:
     on_ObjectEnded = on_ObjectDeleted
     on_ObjectReplaced = on_ObjectObserved
 
+    def on_ChargingChanged(self, event):
+        for known in self.objects.values():
+            traits = known["footprint"]["traits"]
+            if traits["one"] == "Template" and known["resource"] not in event["kinds"]:
+                kept = {name: amount for name, amount in known["footprint"]["resources"].items()
+                        if name not in traits["replica"]}
+                known["footprint"] = {"resources": kept, "traits": {"tag": 0, "one": "Plain"}}
+
     def nothing(self, _):
         pass
 

@@ -45,9 +45,9 @@ const AMOUNTS: [&str; 12] = [
 ];
 
 /// The tags of all events.
-const TAGS: [u64; 29] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 27, 30, 31,
-    32, 33, 34,
+const TAGS: [u64; 30] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 27, 29, 30,
+    31, 32, 33, 34,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -400,6 +400,12 @@ impl Writer {
                     bearer: self.uid(),
                 }
             }
+            29 => Event::ChargingChanged {
+                kinds: match self.random.below(4) {
+                    0 => vec!["deployments.apps".into()],
+                    _ => vec!["deployments.apps".into(), "pods".into()],
+                },
+            },
             30 => Event::WatermarksAdvanced(Box::new(Watermarks {
                 source: "stream/OBJECTS".into(),
                 cluster_uid: self.pick(&["c1", "c1", "c2"]).into(),

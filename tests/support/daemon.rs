@@ -6,15 +6,17 @@ use std::{
 };
 
 use quota_core::{
-    event::{Entry, Event, Sequence},
+    event::{Actor, Entry, Event, Sequence},
     state::State,
 };
 use quota_journal::{FileJournal, Pauses};
+use quota_semantics::admission::Charging;
 use quotad::{
     config::{Config, WatermarkSource},
     intake::{
         nats::{self, Running, Status},
         payload::Reader,
+        record::set_charging,
     },
     recovery::{Recovered, recover},
     writer::{self, Ledger, Required, Threads, Watermark},
@@ -106,7 +108,15 @@ impl Daemon {
     pub(crate) async fn start(directory: &Path, config: &Config) -> Self {
         let opened = Opened::open_as(directory, config);
         let ledger = opened.ledger.clone();
-        let reader = Arc::new(Reader::new(&config.kinds, config.quotas.adopt));
+        let kinds = config.admission.charge.iter();
+        let charging = Charging::new(kinds.clone().map(String::as_str)).unwrap();
+        let kinds = kinds.map(|kind| kind.as_str().into()).collect();
+        let source = nats::principal(&config.nats).into();
+        set_charging(&ledger, &Actor::named("quotad"), &kinds, Some(&source))
+            .await
+            .unwrap();
+        let reader = Reader::new(&config.kinds, config.quotas.adopt).with_charging(charging);
+        let reader = Arc::new(reader);
         let stop = CancellationToken::new();
         let most = config.journal.max_batch_entries.get();
         let running = nats::start(&config.nats, most, reader, ledger.clone(), stop.clone());

@@ -227,6 +227,12 @@ pub enum Event {
     VersionsReset(Box<RelistScope>),
     /// An object was listed in a version before the known one, or after its deletion, because versions went back.
     ObjectReplaced(Box<Observed>),
+    /// Other workloads are charged for their pods than before. Those that were and are not any more count for themselves
+    /// alone from here on; relists that are not over are forgotten.
+    ChargingChanged {
+        /// The kinds that are charged, as in `deployments.apps`, in order.
+        kinds: Vec<Name>,
+    },
     /// An event of a known kind came in that could not be understood.
     EventRejected {
         /// The kind of its object, as in `pods` or `deployments.apps`.
@@ -277,6 +283,7 @@ impl Event {
             | Self::ObjectsListed { .. }
             | Self::WatermarksAdvanced(_)
             | Self::ResourceListed { .. }
+            | Self::ChargingChanged { .. }
             | Self::EventRejected { .. }
             | Self::MessageRejected(_) => None,
         }
@@ -314,6 +321,7 @@ impl Event {
             Self::ResourceListed { .. } => "ResourceListed",
             Self::VersionsReset(_) => "VersionsReset",
             Self::ObjectReplaced(_) => "ObjectReplaced",
+            Self::ChargingChanged { .. } => "ChargingChanged",
             Self::EventRejected { .. } => "EventRejected",
         }
     }

@@ -26,6 +26,7 @@ pub fn of_event(event: &Event) -> usize {
         Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
             of_footprint(&object.footprint)
         }
+        Event::ChargingChanged { kinds } => of_names(kinds),
         Event::WatermarksAdvanced(watermarks) => {
             of_names(watermarks.resources.iter().map(|kind| &kind.resource))
         }

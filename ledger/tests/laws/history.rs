@@ -384,6 +384,11 @@ impl World {
                     quota: Some(Name::from("quota-1")),
                 },
             ),
+            Step::Charge { charges } => {
+                let kinds = charges.then(|| Name::from("deployments.apps"));
+                let source = Name::from(listings::SOURCE);
+                decide::set_charging(state, &kinds.into_iter().collect(), Some(&source))
+            }
             Step::Listing(listing) => listings::events(state, self.now(), &listing),
             Step::Pass { .. }
             | Step::Reserve { .. }

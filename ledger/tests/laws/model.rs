@@ -30,7 +30,7 @@ impl Model {
             Event::QuotaDeleted { namespace, name } => {
                 self.quotas.remove(&(namespace.clone(), name.clone()));
             }
-            Event::ObjectObserved(object) => {
+            Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
                 self.objects.insert(object.uid.clone(), (**object).clone());
                 if object.ends_reservation {
                     self.pending.remove(&object.uid);
@@ -91,6 +91,17 @@ impl Model {
             | Event::ReservationExpired { uid, .. }
             | Event::ReservationSuperseded { uid, .. } => {
                 self.pending.remove(uid).unwrap();
+            }
+            Event::ChargingChanged { kinds } if kinds.is_empty() => {
+                for object in self.objects.values_mut() {
+                    if let Traits::Template { replica, .. } = &object.footprint.traits {
+                        let resources = &object.footprint.resources;
+                        object.footprint = Footprint {
+                            resources: resources.mask(|name| replica.get(name).is_none()),
+                            traits: Traits::Plain,
+                        };
+                    }
+                }
             }
             Event::NameAwaited { uid, bearer, .. } => {
                 self.bearers.insert(uid.clone(), bearer.clone());

@@ -49,6 +49,10 @@ pub(crate) enum Step {
         replicas: u64,
         scales: bool,
     },
+    /// Workloads are charged for their pods, or not any more.
+    Charge {
+        charges: bool,
+    },
     /// A workload that is charged is seen.
     ObserveWorkload {
         namespace: u8,

@@ -38,6 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (namespace.clone(), 0..3_u8, 20..23_u8, 0..6_u64, 0..12_u64)
             .prop_map(|(namespace, quota, uid, version, hard)| Step::Adopt { namespace, quota, uid, version, hard }),
         2 => (namespace, 0..13_u8).prop_map(|(namespace, uid)| Step::Delete { namespace, uid }),
+        1 => any::<bool>().prop_map(|charges| Step::Charge { charges }),
         8 => listing().prop_map(Step::Listing),
         3 => (-20..60_i64, 0..100_i64).prop_map(|(seconds, behind)| Step::Pass { seconds, behind }),
     ]

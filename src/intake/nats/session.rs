@@ -122,6 +122,7 @@ impl<'a> Session<'a> {
             self.lose(first - 1).await?;
         }
         self.intake.status.set_cursor(self.position, None);
+        self.tell_outdated();
         Ok(())
     }
 
@@ -264,7 +265,23 @@ impl<'a> Session<'a> {
                 .status
                 .set_cursor(cursor.position, Some(cursor.time));
         }
+        self.tell_outdated();
         self.reach_target();
+    }
+
+    /// Whether something is to be listed before what is known of it is right.
+    fn tell_outdated(&self) {
+        let Intake {
+            ledger,
+            status,
+            actor,
+            ..
+        } = self.intake;
+        let is_outdated = ledger.peek(|state| {
+            let mut resets = state.version_resets().iter();
+            resets.any(|scope| scope.source == actor.principal)
+        });
+        status.set_outdated(is_outdated);
     }
 
     fn reach_target(&mut self) {
@@ -280,29 +297,39 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What a watermark is waited for, and has not been listed, has to be: whoever was asked may not have heard it, or
+    /// What a watermark is waited for, or what is to be replaced, and has not been listed, has to be: whoever was asked may not have heard it, or
     /// the daemon may have ended before it asked.
     fn ask_for_unlisted(&self) {
-        let Intake { ledger, asking, .. } = self.intake;
-        let Some(required) = ledger.watermark().required() else {
-            return;
-        };
+        let Intake {
+            ledger,
+            asking,
+            actor,
+            ..
+        } = self.intake;
         if !asking.may_ask() {
             return;
         }
+        let required = ledger.watermark().required();
         let unlisted = ledger.peek(|state| {
-            let is_begun = |kind: &Name| {
+            let is_begun = |source: &Name, kind: &Name| {
                 let scope = RelistScope {
                     resource: kind.clone(),
                     namespace: None,
-                    source: required.source.clone(),
+                    source: source.clone(),
                 };
                 state.relist(&scope).is_some()
             };
-            let kinds = required.resources.iter();
-            let unlisted =
-                kinds.filter(|kind| !state.is_listed(&required.source, kind) && !is_begun(kind));
-            unlisted.cloned().collect()
+            let replaced = state.version_resets().iter();
+            let replaced = replaced.filter(|scope| scope.source == actor.principal);
+            let replaced = replaced.map(|scope| (&scope.source, &scope.resource));
+            let required = required.iter().flat_map(|required| {
+                let kinds = required.resources.iter();
+                kinds.map(|kind| (&required.source, kind))
+            });
+            let unlisted = required.filter(|(source, kind)| !state.is_listed(source, kind));
+            let kinds = unlisted.chain(replaced);
+            let kinds = kinds.filter(|(source, kind)| !is_begun(source, kind));
+            kinds.map(|(_, kind)| kind.clone()).collect()
         });
         asking.want_kinds(unlisted);
     }

@@ -39,6 +39,8 @@ pub struct Standing {
     pub last_message_time: Option<Timestamp>,
     /// Everything that the stream held at this time is consumed.
     pub caught_up_to: Option<Timestamp>,
+    /// What is known of some kind is to be replaced by what the publisher lists next.
+    pub is_outdated: bool,
     /// Since when it is consumed.
     since: Timestamp,
     tolerance: Span,
@@ -56,6 +58,7 @@ impl Standing {
             cursor: 0,
             last_message_time: None,
             caught_up_to: None,
+            is_outdated: false,
             since,
             tolerance: Span::from_nanoseconds(tolerance),
         }
@@ -75,10 +78,11 @@ impl Standing {
     }
 
     /// Whether there may be events that are not consumed yet: the connection is lost, or the stream has not been
-    /// caught up with for a few polls.
+    /// caught up with for a few polls; or what is known was counted by another rule than now.
     #[must_use]
     pub fn is_lagging(&self, now: Timestamp) -> bool {
         !self.connected
+            || self.is_outdated
             || self
                 .caught_up_to
                 .is_none_or(|time| now.since(time) > self.tolerance)
@@ -200,6 +204,11 @@ impl Status {
             standing.cursor = position;
             standing.last_message_time = time.or(standing.last_message_time);
         });
+    }
+
+    pub(super) fn set_outdated(&self, is_outdated: bool) {
+        self.standing
+            .send_modify(|standing| standing.is_outdated = is_outdated);
     }
 
     pub(super) fn set_last_sequence(&self, last: u64) {

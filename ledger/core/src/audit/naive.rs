@@ -191,6 +191,15 @@ impl Naive {
                 self.objects.remove(&ending.uid);
                 self.pending.remove(&ending.uid);
             }
+            Event::ChargingChanged { kinds } => {
+                for object in self.objects.values_mut() {
+                    if let Some(itself) = object.footprint.itself()
+                        && !kinds.contains(&object.resource)
+                    {
+                        object.footprint = itself;
+                    }
+                }
+            }
             Event::RelistBegan(_)
             | Event::ObjectsListed { .. }
             | Event::RelistClosed(_)

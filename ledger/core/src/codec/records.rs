@@ -155,6 +155,7 @@ variants!(Event {
     22 => RelistClosed(close),
     23 => RelistEnded(end),
     27 => NameAwaited { uid, namespace, bearer },
+    29 => ChargingChanged { kinds },
     30 => WatermarksAdvanced(watermarks),
     31 => ResourceListed { source, resource },
     32 => VersionsReset(scope),

@@ -5,6 +5,7 @@
 
 mod admit;
 mod bounds;
+mod charging;
 mod correct;
 mod due;
 mod explain;
@@ -21,6 +22,7 @@ mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use bounds::Bounds;
+pub use charging::set_charging;
 pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
 pub use due::due;
 pub use lifecycle::{commit, extend, fail, release};

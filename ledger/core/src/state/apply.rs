@@ -92,6 +92,7 @@ impl State {
             Event::RelistClosed(close) => self.relists.close(close),
             Event::RelistEnded(end) => self.relists.end(end),
             Event::WatermarksAdvanced(watermarks) => self.progress.advance(watermarks),
+            Event::ChargingChanged { kinds } => self.set_charging(entry, kinds),
             Event::ResourceListed { source, resource } => self.progress.listed(source, resource),
             Event::VersionsReset(scope) => {
                 self.relists.resets.insert((**scope).clone());
@@ -236,7 +237,7 @@ impl State {
     }
 
     /// Gives an object another footprint, keeping what is held beside it right.
-    fn recount_object(&mut self, entry: &Entry, place: u32, footprint: &Footprint) {
+    pub(super) fn recount_object(&mut self, entry: &Entry, place: u32, footprint: &Footprint) {
         let uid = self.objects.get(place).uid.clone();
         self.withdraw_hold(&uid);
         self.change_waiting(&uid, Change::Remove);

@@ -22,11 +22,12 @@ use crate::{
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
-/// names that are waited for.
+/// names that are waited for; of one with workloads that are charged.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
 const VERSION_WITH_BEARERS: u32 = 4;
+const VERSION_WITH_CHARGING: u32 = 5;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -66,6 +67,7 @@ pub struct Image {
     relists: Relists,
     more: More,
     bearers: BTreeMap<u32, Uid>,
+    charging: BTreeSet<Name>,
 }
 
 /// An image that cannot be read.
@@ -100,6 +102,7 @@ impl State {
             },
             relists: self.relists.clone(),
             bearers: self.bearers.by_place().clone(),
+            charging: self.charging.clone(),
         }
     }
 
@@ -111,8 +114,8 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_BEARERS).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_BEARERS}");
+        if !(VERSION..=VERSION_WITH_CHARGING).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_CHARGING}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
@@ -130,13 +133,18 @@ impl State {
             _ => More::default(),
         };
         let bearers = match version {
-            VERSION_WITH_BEARERS => read_record(input)?,
+            VERSION_WITH_BEARERS.. => read_record(input)?,
             _ => BTreeMap::new(),
+        };
+        let charging = match version {
+            VERSION_WITH_CHARGING => read_record(input)?,
+            _ => BTreeSet::new(),
         };
         Ok(Self {
             head,
             relists: Relists { open, resets },
             bearers: Bearers::from_places(bearers),
+            charging,
             progress,
             sources,
             dead_letters,
@@ -178,9 +186,10 @@ impl Image {
             (true, false) => VERSION_WITH_RELISTS,
             (false, _) => VERSION_WITH_MORE,
         };
-        let version = match self.bearers.is_empty() {
-            true => version,
-            false => VERSION_WITH_BEARERS,
+        let version = match (self.bearers.is_empty(), self.charging.is_empty()) {
+            (true, true) => version,
+            (false, true) => VERSION_WITH_BEARERS,
+            (_, false) => VERSION_WITH_CHARGING,
         };
         version.put(&mut writer);
         self.head.put(&mut writer);
@@ -197,6 +206,9 @@ impl Image {
         }
         if version >= VERSION_WITH_BEARERS {
             write_record(output, &self.bearers)?;
+        }
+        if version >= VERSION_WITH_CHARGING {
+            write_record(output, &self.charging)?;
         }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;

@@ -5,6 +5,7 @@
 
 mod apply;
 mod bearers;
+mod charging;
 mod deleted;
 mod explain;
 mod image;
@@ -23,7 +24,7 @@ mod ring;
 mod slab;
 mod view;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use apply::lapsed_footprint;
 pub use explain::{Holder, Part, PartKey};
@@ -65,6 +66,7 @@ pub struct State {
     dead_letters: VecDeque<Sequence>,
     relists: Relists,
     progress: Progress,
+    charging: BTreeSet<Name>,
 }
 
 /// How far the state has come.

@@ -62,6 +62,11 @@ impl Charging {
         kinds.collect::<Result<_, _>>().map(Self)
     }
 
+    /// The kinds, in order.
+    pub fn kinds(&self) -> impl Iterator<Item = &GroupResource> {
+        self.0.iter()
+    }
+
     /// Whether workloads of this kind are charged.
     #[must_use]
     pub fn charges(&self, kind: &GroupResource) -> bool {

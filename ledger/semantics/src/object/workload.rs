@@ -156,6 +156,18 @@ fn read<T: DeserializeOwned + Default>(json: Option<&RawValue>) -> Result<T, ser
 }
 
 impl Footprint {
+    /// What a workload counts for that is not charged for its pods; `None` if the footprint is not a charged one's.
+    #[must_use]
+    pub fn itself(&self) -> Option<Self> {
+        let Traits::Template { replica, .. } = &self.traits else {
+            return None;
+        };
+        Some(Self {
+            resources: self.resources.mask(|name| replica.get(name).is_none()),
+            traits: Traits::Plain,
+        })
+    }
+
     /// The footprint of the same workload with another number of replicas; `None` if it is not a workload's.
     #[must_use]
     pub fn scaled(&self, replicas: u64) -> Option<Self> {
@@ -233,5 +245,8 @@ mod tests {
             assert_eq!(of(from).scaled(to), Some(of(to)));
         }
         assert_eq!(Footprint::default().scaled(2), None);
+        let itself = of(3).itself().unwrap();
+        assert_eq!(itself.resources.pretty(), "count/deployments.apps=1");
+        assert_eq!((itself.itself(), itself.traits), (None, Traits::Plain));
     }
 }

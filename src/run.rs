@@ -1,7 +1,14 @@
 //! `quotad` from its command line to its exit code.
 
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
+
 use anyhow::Context as _;
 use quota_service::program;
+use rustix::fs::Mode;
 
 use crate::{
     config::Config,
@@ -17,10 +24,33 @@ pub fn main() -> Exit {
 }
 
 fn run(config: Config) -> Result<(), Failure> {
+    keep_private(&config.data_dir);
     let metrics = metrics::install(config.limits.metrics_series.get()).or_exit(Exit::Failure)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(daemon::serve(config, metrics))
+}
+
+/// What is written is for this user alone: the ledger holds names of users and objects. A data directory that others
+/// could look into is closed.
+fn keep_private(data_dir: &Path) {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let Ok(metadata) = fs::metadata(data_dir) else {
+        // It will be made.
+        return;
+    };
+    let mode = metadata.permissions().mode();
+    if mode & 0o077 == 0 {
+        return;
+    }
+    match fs::set_permissions(data_dir, Permissions::from_mode(0o700)) {
+        Ok(()) => {
+            tracing::info!(directory = %data_dir.display(), "the data directory was open to others");
+        }
+        Err(error) => {
+            tracing::warn!(directory = %data_dir.display(), %error, "the data directory is open to others");
+        }
+    }
 }

@@ -5,9 +5,11 @@
 mod support;
 
 use std::{
+    fs::Permissions,
     io::{Read as _, Write as _},
     net::TcpStream,
-    os::unix::net::UnixDatagram,
+    os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -261,5 +263,58 @@ fn a_page_that_has_its_name_lead_here_gets_nothing() {
             let answer = get(admin(&daemon), path, host);
             assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
         }
+    }
+}
+
+/// Everything below a directory that others may look into.
+fn open_to_others(directory: &Path) -> Vec<PathBuf> {
+    let mut open = Vec::new();
+    let mut left = vec![directory.to_path_buf()];
+    while let Some(path) = left.pop() {
+        let metadata = std::fs::metadata(&path).unwrap();
+        if metadata.permissions().mode() & 0o077 != 0 {
+            open.push(path.clone());
+        }
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            left.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+    }
+    open
+}
+
+#[test]
+fn others_cannot_read_the_ledger_nor_what_is_made_of_it() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let quota = serde_json::json!({ "spec": { "hard": { "pods": "1" } } });
+    let path = format!("{}/v1/namespaces/demo/quotas/compute", daemon.api);
+    assert!(
+        agent(REQUEST)
+            .put(path)
+            .send_json(quota)
+            .unwrap()
+            .status()
+            .is_success()
+    );
+    let quotactl = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quotactl"));
+        let done = command
+            .current_dir(&directory)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    quotactl(&["backup", "copy", "--server", &daemon.api]);
+    assert_eq!(daemon.stop().code(), Some(0));
+    quotactl(&["ledger", "export", "--data-dir", "data", "export.txt"]);
+    quotactl(&["ledger", "restore", "copy", "--data-dir", "restored"]);
+    for name in ["data", "copy", "export.txt", "restored"] {
+        let open = open_to_others(&directory.path().join(name));
+        assert!(open.is_empty(), "{open:?}");
     }
 }

@@ -28,10 +28,7 @@ use super::{
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota},
 };
-use crate::writer::Sitting;
-
-/// Most bytes of warnings that are sent as headers.
-const WARNING_MAX_BYTES: usize = 512;
+use crate::{server::warn, writer::Sitting};
 
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn put(
@@ -201,19 +198,6 @@ fn show(app: &App, status: StatusCode, view: &QuotaView, head: Head) -> Response
     let mut response = answer::json(status, &quota);
     response.headers_mut().insert(header::ETAG, quota.tag());
     response
-}
-
-fn warn(headers: &mut HeaderMap, warnings: &[String]) {
-    for warning in warnings {
-        let text: String = warning
-            .chars()
-            .filter(|c| !matches!(c, '"' | '\\'))
-            .collect();
-        let text = text.get(..WARNING_MAX_BYTES).unwrap_or(&text);
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
-            headers.append(header::WARNING, value);
-        }
-    }
 }
 
 /// `GET /v1/namespaces/{namespace}/quotas/{name}`

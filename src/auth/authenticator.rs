@@ -11,7 +11,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{File, FileError, register::Register};
-use crate::{config::schema, metrics, reload::follow, throttle::Throttle};
+use crate::{
+    config::schema,
+    metrics,
+    reload::{Followed, follow},
+    throttle::Throttle,
+};
 
 /// A larger file is refused.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -111,25 +116,38 @@ pub struct Follower {
 impl Follower {
     /// Takes a new file into force whenever it changes or a reload is asked for, until `stop`. A file that cannot
     /// be used changes nothing.
-    pub async fn run(mut self, reload: watch::Receiver<u64>, stop: CancellationToken) {
-        follow(|| self.look(), reload, stop).await;
+    pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
+        follow(self, reload, stop).await;
     }
 
-    /// Looks at the file once.
+    /// Looks at the file, and takes it as it is.
+    #[cfg(test)]
     pub(super) fn look(&mut self) {
-        let text = match read(&self.path) {
-            Ok(text) => text,
+        if let Some(text) = self.news() {
+            self.take(text);
+        }
+    }
+}
+
+impl Followed for Follower {
+    type Content = String;
+
+    fn news(&mut self) -> Option<String> {
+        match read(&self.path) {
+            // Who writes it in place begins so. Who wants nobody to have a token can say that in a comment.
+            Ok(text) if text.is_empty() => None,
+            Ok(text) => (blake3::hash(text.as_bytes()) != self.seen).then_some(text),
             // While the file is being replaced it may be missing; the next look will tell.
             Err(error) => {
                 tracing::warn!(%error, "the tokens file cannot be read, the old one stays");
-                return metrics::tokens_reload_failed();
+                metrics::tokens_reload_failed();
+                None
             }
-        };
-        let digest = blake3::hash(text.as_bytes());
-        if digest == self.seen {
-            return;
         }
-        self.seen = digest;
+    }
+
+    fn take(&mut self, text: String) {
+        self.seen = blake3::hash(text.as_bytes());
         match File::parse(&text) {
             Ok(file) => {
                 let register = Register::from(file);

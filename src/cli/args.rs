@@ -41,6 +41,18 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+impl Command {
+    /// Whether files are written that hold what the ledger holds.
+    pub(crate) const fn copies_the_ledger(&self) -> bool {
+        match self {
+            // Its public key is for others.
+            Self::Ledger(command) => !matches!(command, Ledger::Keygen { .. }),
+            Self::Online(command) => matches!(command, Online::Backup { .. }),
+            _ => false,
+        }
+    }
+}
+
 /// What every command takes.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]

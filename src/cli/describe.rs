@@ -6,6 +6,7 @@ use super::{
     age,
     failure::Outcome,
     get::{amounts, ask_quotas, listed_quotas, plain, scopes},
+    output::one_line,
     reservation,
     session::{Session, text},
 };
@@ -99,6 +100,7 @@ fn describe(quota: &Value) -> String {
             .map(|[a, b, c, d]| format!("{a:first$}  {b:used$}  {c:reserved$}  {d}")),
     );
     lines.extend(reservations(quota));
+    let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
     lines.join("\n")
 }
 

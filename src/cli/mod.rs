@@ -39,6 +39,7 @@ pub use ledger::import_from;
 use std::{ffi::OsString, io, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, parser::ValueSource};
+use rustix::fs::Mode;
 
 use self::{
     args::{Arguments, Command, Describe, Global, Online},
@@ -88,6 +89,10 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
         format: global.output,
         headers: !global.no_headers,
     };
+    if arguments.command.copies_the_ledger() {
+        // It holds names of users and objects: what is written is for this user alone.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    }
     match &arguments.command {
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,6 +1,9 @@
 //! Where data goes: standard output, in the form that was asked for.
 
-use std::io::{self, Write};
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -40,7 +43,8 @@ impl Output {
     /// Prints a line.
     pub(crate) fn line(&self, line: impl AsRef<str>) -> Outcome {
         let mut stdout = io::stdout().lock();
-        written(writeln!(stdout, "{}", line.as_ref()).and_then(|()| stdout.flush()))
+        let text = visible(line.as_ref(), &['\n', '\t']);
+        written(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))
     }
 
     /// Prints a value as JSON or YAML.
@@ -72,7 +76,9 @@ impl Output {
     ) -> Outcome {
         match self.format {
             Format::Json | Format::Yaml => self.value(answer),
-            Format::Name => names().iter().try_for_each(|name| self.line(name)),
+            Format::Name => names()
+                .iter()
+                .try_for_each(|name| self.line(one_line(name))),
             Format::Table => self.table(&table(false)),
             Format::Wide => self.table(&table(true)),
         }
@@ -94,7 +100,30 @@ pub(crate) fn yaml(value: &impl Serialize) -> Outcome<String> {
 /// Says something that is not data.
 pub(crate) fn note(text: impl AsRef<str>) {
     // A closed standard error leaves nobody to tell.
-    let _ = writeln!(io::stderr().lock(), "{}", text.as_ref());
+    let text = visible(text.as_ref(), &['\n', '\t']);
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A text that may come from anybody, as one line: it cannot pass for more of them.
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    visible(text, &[])
+}
+
+/// A text without control characters, which terminals obey, but for these. What it says instead is how JSON writes
+/// them, so that JSON stays the same JSON.
+fn visible<'a>(text: &'a str, but: &[char]) -> Cow<'a, str> {
+    let hidden = |c: char| c.is_control() && !but.contains(&c);
+    if !text.contains(hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match hidden(c) {
+            true => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// What came of writing to standard output.
@@ -105,6 +134,21 @@ pub(crate) fn written(result: io::Result<()>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_control_character_gets_through() {
+        assert_eq!(
+            one_line("a\u{1b}[31m\nb\u{9b}c\u{7f}"),
+            "a\\u001b[31m\\u000ab\\u009bc\\u007f"
+        );
+        assert_eq!(visible("a\tb\n", &['\n', '\t']), "a\tb\n");
+        assert_eq!(one_line("äöü"), "äöü");
+        let value = serde_json::json!({"name": "\u{1b}\u{9b}\u{7f}\n"});
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        let shown = visible(&text, &['\n']);
+        assert!(!shown.contains(|c: char| c.is_control() && c != '\n'));
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
+    }
 
     #[test]
     fn quantities_stay_strings_in_yaml() {

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt};
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use quota_semantics::quantity::exact_numbers;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -16,6 +16,7 @@ use super::{
     protobuf,
     status::{Failure, Result},
 };
+use crate::server::warn;
 use crate::yaml::Object;
 
 pub(super) const JSON: &str = "application/json";
@@ -181,24 +182,10 @@ pub(super) fn undecodable(why: &dyn fmt::Display) -> Failure {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(pub(super) Vec<String>);
 
-/// Longer texts are not sent.
-const WARNING_MAX_BYTES: usize = 2048;
-/// Further warnings are not sent.
-const WARNINGS_MAX: usize = 16;
-
 impl Warnings {
     /// Adds the warnings to an answer.
     pub(super) fn tell(&self, headers: &mut HeaderMap) {
-        for warning in self.0.iter().take(WARNINGS_MAX) {
-            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-            let text = format!("299 - \"{quoted}\"");
-            if let Some(value) = Some(text)
-                .filter(|text| text.len() < WARNING_MAX_BYTES)
-                .and_then(|text| HeaderValue::try_from(text).ok())
-            {
-                headers.append(header::WARNING, value);
-            }
-        }
+        warn(headers, &self.0);
     }
 }
 

@@ -225,12 +225,13 @@ fn options(body: &Body) -> Result<DeleteOptions> {
     }
     match body.media_type.as_str() {
         JSON => {
-            let mut json: serde_json::Value =
+            let fields: Option<serde_json::Map<_, _>> =
                 serde_json::from_slice(&body.bytes).map_err(|error| wrong(&error))?;
+            let mut fields = fields.unwrap_or_default();
             // Nobody minds if the body does not say what it is.
-            json["apiVersion"] = "v1".into();
-            json["kind"] = "DeleteOptions".into();
-            serde_json::from_value(json).map_err(|error| wrong(&error))
+            fields.insert("apiVersion".to_owned(), "v1".into());
+            fields.insert("kind".to_owned(), "DeleteOptions".into());
+            serde_json::from_value(fields.into()).map_err(|error| wrong(&error))
         }
         YAML => {
             let text = std::str::from_utf8(&body.bytes).map_err(|error| wrong(&error))?;

@@ -13,6 +13,7 @@ mod problem;
 mod room;
 mod timed;
 pub mod tls;
+mod warnings;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ pub use problem::problem;
 use problem::turned_away;
 pub use room::Room;
 use tls::Tls;
+pub use warnings::warn;
 
 use crate::{
     config::Config,

@@ -213,6 +213,8 @@ fn errors_are_status_objects() {
             422,
             "Invalid",
         ),
+        ("DELETE", quota.clone(), &json_type, "[]", 400, "BadRequest"),
+        ("DELETE", quota.clone(), &json_type, "7", 400, "BadRequest"),
         (
             "DELETE",
             quota.clone(),
@@ -364,4 +366,26 @@ fn a_quota_of_the_cluster_is_changed_there() {
     ask(&server, "PUT", &path, &[], &quota.to_string(), 200);
     create(&server, "own", json!({}));
     ask(&server, "DELETE", &format!("{QUOTAS}/own"), &[], "", 200);
+}
+
+#[test]
+fn no_more_warnings_are_sent_than_clients_read() {
+    let server = Server::start();
+    let spec: serde_json::Map<_, _> = (0..4000)
+        .map(|number| (format!("unknown{number}"), json!(1)))
+        .collect();
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec});
+    let path = "/api/v1/namespaces/team-a/resourcequotas?fieldValidation=Warn";
+    let headers = [("content-type", "application/json")];
+    let (status, head, body) = server.request("POST", path, &headers, quota.to_string().as_bytes());
+    assert_eq!(status, 201, "{body}");
+    let warnings: Vec<_> = head
+        .lines()
+        .filter(|line| line.starts_with("warning: "))
+        .collect();
+    assert_eq!(warnings.len(), 16);
+    assert_eq!(
+        warnings[15],
+        "warning: 299 - \"3985 more warnings were left out\""
+    );
 }

@@ -388,3 +388,44 @@ fn publishers_are_asked_to_list_again() {
     let none = Stub::always(404, problem("NotFound", "there is no stream"));
     assert_eq!(run(&none.url, "relist").code, 11);
 }
+
+#[test]
+fn what_others_named_does_not_steer_the_terminal() {
+    let odd = "q\u{1b}]0;owned\u{7}\u{9b}31m\nresourcequota/forged\u{7f}";
+    let quota = json!({
+        "metadata": {"name": odd, "namespace": odd},
+        "spec": {"hard": {odd: "1"}, "scopes": [odd]},
+        "status": {"hard": {odd: "1"}, "used": {odd: odd}, "reserved": {},
+            "reservations": [{"reservedBy": {"kind": odd, "name": odd, "uid": odd}, "reserved": {odd: odd},
+                "expirationTime": odd}]},
+    });
+    let stub = Stub::always(200, json!({"items": [quota]}));
+    for form in ["table", "wide", "name", "json", "yaml"] {
+        for arguments in ["get quota", "describe quota"] {
+            let run = run(&stub.url, &format!("{arguments} -o {form}"));
+            assert_eq!(run.code, 0, "{run:?}");
+            let steers = |c: char| c.is_control() && c != '\n';
+            assert!(
+                !run.out.contains(steers) && !run.err.contains(steers),
+                "{run:?}"
+            );
+            let forged = run
+                .out
+                .lines()
+                .any(|line| line.starts_with("resourcequota/forged"));
+            assert!(!forged || form == "yaml", "{run:?}");
+            if form == "json" {
+                let shown: Value = serde_json::from_str(&run.out).unwrap();
+                assert_eq!(shown.pointer("/items/0/metadata/name").unwrap(), odd);
+            }
+        }
+    }
+    let stub = Stub::always(403, problem("ExceedsHard", odd));
+    let run = run(&stub.url, "get quota");
+    assert!(
+        !run.err
+            .trim_end()
+            .contains(|c: char| c.is_control() && c != '\n'),
+        "{run:?}"
+    );
+}

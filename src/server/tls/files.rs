@@ -67,7 +67,7 @@ impl InForce {
 
 /// The contents of the files.
 #[derive(PartialEq, Eq)]
-pub(super) struct Files {
+pub(crate) struct Files {
     cert: Vec<u8>,
     key: Vec<u8>,
     client_ca: Option<Vec<u8>>,

@@ -20,7 +20,11 @@ pub use files::Error;
 use files::{Files, InForce};
 pub(super) use shown::Shown;
 
-use crate::{config::schema, metrics, reload::follow};
+use crate::{
+    config::schema,
+    metrics,
+    reload::{Followed, follow},
+};
 
 /// The certificates in force. Clones share them.
 #[derive(Clone)]
@@ -129,22 +133,35 @@ pub struct Follower {
 impl Follower {
     /// Takes new files into force whenever they change or a reload is asked for, until `stop`. Files
     /// that cannot be used change nothing.
-    pub async fn run(mut self, reload: watch::Receiver<u64>, stop: CancellationToken) {
-        follow(|| self.look(), reload, stop).await;
+    pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
+        follow(self, reload, stop).await;
     }
 
-    /// Looks at the files once.
+    /// Looks at the files, and takes them as they are.
+    #[cfg(test)]
     pub(super) fn look(&mut self) {
-        let files = match Files::read(&self.tls.0.config) {
-            Ok(files) if files == self.seen => return,
-            Ok(files) => files,
+        if let Some(files) = self.news() {
+            self.take(files);
+        }
+    }
+}
+
+impl Followed for Follower {
+    type Content = Files;
+
+    fn news(&mut self) -> Option<Files> {
+        match Files::read(&self.tls.0.config) {
+            Ok(files) => (files != self.seen).then_some(files),
             // While a file is being replaced it may be missing; the next look will tell.
             Err(error) => {
                 tracing::warn!(%error, "certificate files cannot be read, the old ones stay");
                 metrics::certificate_reload_failed();
-                return;
+                None
             }
-        };
+        }
+    }
+
+    fn take(&mut self, files: Files) {
         match files.in_force(self.tls.0.callers) {
             Ok(in_force) => {
                 self.tls.0.current.store(in_force);

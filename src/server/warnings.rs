@@ -1,0 +1,67 @@
+//! `Warning` headers, which kubectl and quotactl print.
+
+use http::{HeaderMap, HeaderValue, header};
+
+use crate::throttle::cut;
+
+/// Most of one answer: clients bound the heads that they read.
+const WARNINGS_MAX: usize = 16;
+
+/// Longest text, in bytes.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// Adds warnings to an answer, as many as clients take; the last says how many more there were.
+pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
+    let told = match warnings.len() {
+        0..=WARNINGS_MAX => warnings.len(),
+        _ => WARNINGS_MAX - 1,
+    };
+    for text in &warnings[..told] {
+        append(headers, text);
+    }
+    let more = warnings.len() - told;
+    if more > 0 {
+        append(headers, &format!("{more} more warnings were left out"));
+    }
+}
+
+fn append(headers: &mut HeaderMap, text: &str) {
+    let visible = |c: char| if c.is_control() { '?' } else { c };
+    let text: String = cut(text, TEXT_BYTES_MAX).chars().map(visible).collect();
+    let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
+    if let Ok(value) = HeaderValue::try_from(format!("299 - \"{quoted}\"")) {
+        headers.append(header::WARNING, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(warnings: &[String]) -> Vec<String> {
+        let mut headers = HeaderMap::new();
+        warn(&mut headers, warnings);
+        let values = headers.get_all(header::WARNING).iter();
+        values
+            .map(|value| String::from_utf8(value.as_bytes().to_vec()).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn as_many_are_told_as_clients_take() {
+        let many: Vec<_> = (0..40_000).map(|number| format!("w{number}")).collect();
+        assert_eq!(told(&many[..16]).len(), 16);
+        let few = told(&many);
+        assert_eq!(few.len(), 16);
+        assert_eq!(few[14], "299 - \"w14\"");
+        assert_eq!(few[15], "299 - \"39985 more warnings were left out\"");
+    }
+
+    #[test]
+    fn each_is_short_and_quoted() {
+        let long = "ä".repeat(1000);
+        assert_eq!(told(&[long])[0].len(), "299 - \"\"".len() + TEXT_BYTES_MAX);
+        let odd = told(&["a \"b\" \\ \r\n\u{1b}[1m".to_owned()]);
+        assert_eq!(odd, ["299 - \"a \\\"b\\\" \\\\ ???[1m\""]);
+    }
+}

@@ -62,7 +62,7 @@ impl From<std::process::ExitStatus> for End {
 
 /// All calls take hours, and nothing is to expire meanwhile.
 pub(crate) const UNHURRIED: [&str; 2] =
-    ["--reservations.max_ttl=24h", "--reservations.max_hold=24h"];
+    ["--reservations.max_ttl=20h", "--reservations.max_hold=24h"];
 
 /// A daemon in `directory` with the smallest segments and epochs, so that each kind of file comes and goes.
 pub(crate) fn daemon(directory: &Path) -> Command {
@@ -140,7 +140,7 @@ impl Told {
             Step::Reserve(uid) => {
                 let body = json!({
                     "reservedBy": {"apiVersion": "example.com/v1", "kind": "Widget", "name": uid, "uid": uid},
-                    "reserved": {UNITS: "2"}, "ttl": "23h"
+                    "reserved": {UNITS: "2"}, "ttl": "19h"
                 });
                 agent
                     .post(format!("{namespace}/reservations"))
@@ -152,7 +152,7 @@ impl Told {
                 .send_json(json!({})),
             Step::Extend(uid) => agent
                 .post(format!("{}/extend", reservation(uid)))
-                .send_json(json!({"ttl": "24h"})),
+                .send_json(json!({"ttl": "20h"})),
             Step::Objects(uids) => {
                 let line = |uid: &String| {
                     let event = json!({

@@ -17,6 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "monitoring"
 PROGRAMS = pathlib.Path(os.environ["PROGRAMS"])
 PATIENCE = 60
+# Without keys of the programs, such as those that tests/run exports for other tests.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("QUOTA")}
 
 
 def until(what, ask):
@@ -111,7 +113,7 @@ class Dashboard(unittest.TestCase):
     def start(cls, name, *arguments):
         with open(os.path.join(cls.home.name, f"{name}.log"), "wb") as log:
             process = subprocess.Popen([str(argument) for argument in arguments], cwd=cls.home.name, stdout=log,
-                                       stderr=log, stdin=subprocess.DEVNULL)
+                                       stderr=log, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
         cls.processes.append(process)
         return process
 

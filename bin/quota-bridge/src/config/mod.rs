@@ -47,7 +47,7 @@ mod tests {
     fn what_cannot_work_is_named() {
         let flags = [
             ("api", "http://127.0.0.1:8001"),
-            ("kubeconfig", "/root/.kube/config"),
+            ("kubeconfig", "kubeconfig.yaml"),
             ("cluster", "a.b"),
             ("resources.include", "Pods"),
             ("resources.charge", "pods"),

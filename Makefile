@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages run bench fuzz metrics-doc manifests
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages run bench fuzz metrics-doc manifests docs
 
 verify: fmt-check lint test doc deny
 
@@ -32,6 +32,11 @@ soak:
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
+
+# Needs mdbook. Writes target/docs.
+docs:
+	command -v mdbook >/dev/null || cargo install --locked mdbook
+	docs/build
 
 deny:
 	cargo deny --locked check bans licenses sources

@@ -38,10 +38,10 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
 
 fn bounds(config: &Config) -> Bounds {
     let limits = &config.limits;
-    let bytes = limits.reservation_name_bytes.bytes();
+    let bytes = limits.reservation_name_bytes.as_usize();
     Bounds {
         reservation_resources: limits.reservation_resources.get(),
-        reservation_name_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+        reservation_name_bytes: bytes,
         resources_per_namespace: limits.resources_per_namespace.get(),
         limits_per_quota: limits.limits_per_quota.get(),
         quotas_per_namespace: limits.quotas_per_namespace.get(),

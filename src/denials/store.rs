@@ -1,10 +1,8 @@
 //! The denials that are kept, in memory: bounded in number, bytes and age, with a fair share for each namespace.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, VecDeque},
-};
+use std::collections::BTreeMap;
 
+use quota_core::shares::Shares;
 use quota_semantics::{Name, Span, Timestamp};
 
 use super::{Bounds, Kept, Query};
@@ -22,31 +20,11 @@ impl Remembered {
     }
 }
 
-/// The denials of one namespace: their numbers, oldest first, and how long they are.
-#[derive(Default)]
-struct Part {
-    ids: VecDeque<u64>,
-    bytes: usize,
-}
-
-impl Part {
-    /// Where it stands among the namespaces: the one with the most bytes comes last, of equal ones that with the oldest
-    /// denial.
-    fn rank(&self, namespace: &Name) -> Option<Rank> {
-        let oldest = self.ids.front()?;
-        Some((self.bytes, Reverse(*oldest), namespace.clone()))
-    }
-}
-
-type Rank = (usize, Reverse<u64>, Name);
-
 /// Denials by their number.
 #[derive(Default)]
 pub(super) struct Store {
     records: BTreeMap<u64, Remembered>,
-    namespaces: BTreeMap<Name, Part>,
-    ranks: BTreeSet<Rank>,
-    bytes: usize,
+    shares: Shares<u64>,
 }
 
 impl Store {
@@ -55,7 +33,7 @@ impl Store {
     }
 
     pub(super) const fn bytes(&self) -> usize {
-        self.bytes
+        self.shares.bytes()
     }
 
     /// The number of the latest.
@@ -84,21 +62,16 @@ impl Store {
     pub(super) fn keep(&mut self, record: Remembered, bounds: &Bounds) {
         let id = record.kept.id;
         self.remove(id);
-        let bytes = record.bytes();
-        self.change(&record.namespace.clone(), |part| {
-            part.ids.push_back(id);
-            part.bytes += bytes;
-        });
-        self.bytes += bytes;
+        self.shares.add(&record.namespace, id, record.bytes());
         self.records.insert(id, record);
-        while self.len() > bounds.records || self.bytes > bounds.bytes {
+        while self.len() > bounds.records || self.bytes() > bounds.bytes {
             if self.len() <= bounds.records {
                 metrics::limit_reached(metrics::Limit::DenialBytes);
             }
-            let Some((_, Reverse(oldest), _)) = self.ranks.last() else {
+            let Some((_, oldest)) = self.shares.first_to_go() else {
                 return;
             };
-            self.remove(*oldest);
+            self.remove(oldest);
         }
     }
 
@@ -114,29 +87,8 @@ impl Store {
     }
 
     fn remove(&mut self, id: u64) {
-        let Some(record) = self.records.remove(&id) else {
-            return;
-        };
-        let bytes = record.bytes();
-        self.bytes -= bytes;
-        self.change(&record.namespace, |part| {
-            // Mostly it is the oldest of its namespace.
-            if let Some(place) = part.ids.iter().position(|other| *other == id) {
-                part.ids.remove(place);
-            }
-            part.bytes -= bytes;
-        });
-    }
-
-    fn change(&mut self, namespace: &Name, change: impl FnOnce(&mut Part)) {
-        let part = self.namespaces.entry(namespace.clone()).or_default();
-        if let Some(rank) = part.rank(namespace) {
-            self.ranks.remove(&rank);
-        }
-        change(part);
-        match part.rank(namespace) {
-            Some(rank) => drop(self.ranks.insert(rank)),
-            None => drop(self.namespaces.remove(namespace)),
+        if let Some(record) = self.records.remove(&id) {
+            self.shares.remove(&record.namespace, id);
         }
     }
 }

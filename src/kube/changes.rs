@@ -2,17 +2,19 @@
 //!
 //! A quota changes when it is set, and when a figure of its status does. The ledger tells the first by the entry that
 //! set it. For the second, this keeps in which namespaces which entry last changed a figure, and which quotas came and
-//! went, for as far back as there is room; like the watch cache of Kubernetes' API server it begins empty, and who asks
-//! for changes since before its beginning is told to list again.
+//! went, for as far back as there is room, of which each namespace has a fair share; like the watch cache of Kubernetes'
+//! API server it begins empty, and who asks for changes since before its beginning is told to list again.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
 use parking_lot::Mutex;
 use quota_core::{
     event::{Entry, Event, QuotaRecord, Sequence},
+    shares::Shares,
+    size,
     state::State,
 };
 use quota_semantics::Name;
@@ -20,7 +22,7 @@ use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::status::{Failure, Result};
-use crate::writer::Ledger;
+use crate::{metrics, writer::Ledger};
 
 /// Namespaces whose last change is known, and quotas whose beginning or end is.
 const WINDOW: usize = 1 << 16;
@@ -72,14 +74,26 @@ struct Window {
     touched: HashMap<Name, Touched>,
     by_time: BTreeMap<Sequence, Name>,
     quotas: HashMap<Name, BTreeMap<Name, Arc<QuotaRecord>>>,
-    lives: VecDeque<Life>,
+    lives: Lives,
+}
+
+/// Quotas that came and went.
+#[derive(Default)]
+struct Lives {
+    by_time: BTreeMap<Sequence, Life>,
+    shares: Shares<Sequence>,
+    /// Most bytes of them.
+    most: usize,
+    /// Up to where they are forgotten, by namespace, and anywhere.
+    forgotten: HashMap<Name, Sequence>,
+    forgotten_anywhere: Sequence,
 }
 
 impl Changes {
-    /// Follows the ledger from now until `stop`.
-    pub(super) fn follow(ledger: &Ledger, stop: CancellationToken) -> Arc<Self> {
+    /// Follows the ledger from now until `stop`; remembers so many bytes of quotas that came and went.
+    pub(super) fn follow(ledger: &Ledger, most: usize, stop: CancellationToken) -> Arc<Self> {
         let mut batches = ledger.watch();
-        let window = Window::of(ledger);
+        let window = Window::of(ledger, most);
         let changes = Arc::new(Self {
             head: watch::Sender::new(window.head),
             window: Mutex::new(window),
@@ -97,7 +111,7 @@ impl Changes {
                     // What was missed cannot be told apart any more.
                     Err(RecvError::Lagged(_)) => {
                         batches = ledger.watch();
-                        followed.begin_anew(Window::of(&ledger));
+                        followed.begin_anew(Window::of(&ledger, most));
                     }
                     Err(RecvError::Closed) => return,
                 }
@@ -154,12 +168,11 @@ impl Changes {
     /// `Expired` if that is not known any more.
     pub(super) fn since(&self, version: Sequence, namespace: Option<&Name>) -> Result<Delta> {
         let window = self.window.lock();
-        if version < window.floor {
-            return Err(Failure::expired(version, window.floor));
+        let floor = window.floor.max(window.lives.forgotten(namespace));
+        if version < floor {
+            return Err(Failure::expired(version, floor));
         }
-        let first = window
-            .lives
-            .partition_point(|life| life.sequence <= version);
+        let lives = window.lives.by_time.range(version.saturating_add(1)..);
         let concerns = |life: &&Life| namespace.is_none_or(|name| *name == life.record.namespace);
         let namespaces = match namespace {
             Some(name) => {
@@ -178,9 +191,8 @@ impl Changes {
         Ok(Delta {
             upto: window.head.max(version),
             namespaces,
-            lives: window
-                .lives
-                .range(first..)
+            lives: lives
+                .map(|(_, life)| life)
                 .filter(concerns)
                 .cloned()
                 .collect(),
@@ -216,8 +228,9 @@ fn tells_as_much(next: &Entry, entry: &Entry) -> bool {
 impl Window {
     /// The quotas as they are. The state is read a few namespaces at a time, so that nobody waits for it; what
     /// happens meanwhile is taken once more, and told to nobody.
-    fn of(ledger: &Ledger) -> Self {
+    fn of(ledger: &Ledger, most: usize) -> Self {
         let mut window = Self::default();
+        window.lives.most = most;
         let mut after = Name::default();
         loop {
             let (records, last, head) = ledger.peek(|state| some_of(state, &after));
@@ -278,15 +291,14 @@ impl Window {
     }
 
     fn live(&mut self, sequence: Sequence, record: Arc<QuotaRecord>, began: bool) {
-        self.lives.push_back(Life {
+        self.lives.add(Life {
             sequence,
             record,
             began,
         });
-        if self.lives.len() > WINDOW
-            && let Some(oldest) = self.lives.pop_front()
-        {
-            self.floor = self.floor.max(oldest.sequence);
+        if self.lives.forgotten.len() > WINDOW {
+            self.lives.forgotten.clear();
+            self.floor = self.floor.max(self.lives.forgotten_anywhere);
         }
     }
 
@@ -312,6 +324,33 @@ impl Window {
         {
             self.touched.remove(&namespace);
             self.floor = self.floor.max(oldest);
+        }
+    }
+}
+
+impl Lives {
+    /// Up to where they are forgotten, in one namespace or in any.
+    fn forgotten(&self, namespace: Option<&Name>) -> Sequence {
+        match namespace {
+            Some(name) => self.forgotten.get(name).copied().unwrap_or_default(),
+            None => self.forgotten_anywhere,
+        }
+    }
+
+    /// One more; of too many, the oldest of the namespace that takes the most room are forgotten.
+    fn add(&mut self, life: Life) {
+        let bytes = size::ENTRY + size::of_quota(&life.record);
+        self.shares
+            .add(&life.record.namespace, life.sequence, bytes);
+        self.by_time.insert(life.sequence, life);
+        while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
+            && let Some((namespace, oldest)) = self.shares.first_to_go()
+        {
+            metrics::limit_reached(metrics::Limit::QuotaChangesBytes);
+            self.shares.remove(&namespace, oldest);
+            self.by_time.remove(&oldest);
+            self.forgotten.insert(namespace, oldest);
+            self.forgotten_anywhere = self.forgotten_anywhere.max(oldest);
         }
     }
 }
@@ -378,8 +417,9 @@ mod tests {
                     event: event(kind, namespace.as_str().into()),
                 })
                 .collect();
-            let mut together = Window { head, ..Window::default() };
-            let mut single = Window { head, ..Window::default() };
+            let lives = || Lives { most: usize::MAX, ..Lives::default() };
+            let mut together = Window { head, lives: lives(), ..Window::default() };
+            let mut single = Window { head, lives: lives(), ..Window::default() };
             together.take_all(&entries);
             entries
                 .iter()
@@ -388,7 +428,7 @@ mod tests {
             prop_assert_eq!(together.head, single.head);
             prop_assert_eq!(together.touched, single.touched);
             prop_assert_eq!(together.by_time, single.by_time);
-            prop_assert_eq!(together.lives.len(), single.lives.len());
+            prop_assert_eq!(together.lives.by_time.len(), single.lives.by_time.len());
         }
     }
 }

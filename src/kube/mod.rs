@@ -67,6 +67,8 @@ pub struct Limits {
     pub page: usize,
     /// Open watches.
     pub watch_streams: Most,
+    /// Bytes of quotas that came and went, which are remembered for watches.
+    pub quota_changes_bytes: usize,
 }
 
 impl From<&Config> for Limits {
@@ -78,6 +80,7 @@ impl From<&Config> for Limits {
                 all: limits.watch_streams.get(),
                 of_principal: limits.watch_streams_per_principal.get(),
             },
+            quota_changes_bytes: limits.quota_changes_bytes.as_usize(),
         }
     }
 }
@@ -98,7 +101,7 @@ impl Kube {
     /// Follows the ledger until `stop`, which also ends the watches. Needs a tokio runtime.
     #[must_use]
     pub fn start(ledger: Ledger, limits: Limits, stop: CancellationToken) -> Self {
-        let changes = Changes::follow(&ledger, stop.clone());
+        let changes = Changes::follow(&ledger, limits.quota_changes_bytes, stop.clone());
         let watches = Watches::new(limits.watch_streams);
         Self(Arc::new(Shared {
             ledger,

@@ -65,7 +65,7 @@ pub(super) async fn watch(
     }
     let from = from.filter(|_| !params.send_initial_events);
     if let Some(version) = from {
-        kube.0.changes.since(version, None)?;
+        kube.0.changes.since(version, scope.namespace.as_ref())?;
     }
     let asked = params.timeout_seconds.filter(|seconds| *seconds > 0);
     let lasts = asked

@@ -228,6 +228,8 @@ labels! {
         LimitsPerQuota = "limits.limits_per_quota",
         /// Quotas of a namespace.
         QuotasPerNamespace = "limits.quotas_per_namespace",
+        /// Bytes of quotas that came and went.
+        QuotaChangesBytes = "limits.quota_changes_bytes",
         /// Questions about the past that wait.
         PastQuestions = "limits.past_questions",
         /// Entries that are replayed for a question about the past.

@@ -9,7 +9,7 @@ use quotad::kube::Limits;
 use serde_json::{Value, json};
 
 use crate::{
-    server::Server,
+    server::{LIMITS, Server},
     wire::{QUOTAS, ask, create},
 };
 
@@ -157,11 +157,44 @@ fn what_was_before_the_start_is_gone() {
     );
 }
 
+/// Whoever makes and deletes most quotas is the one who has to list again.
+#[test]
+fn a_flood_of_one_namespace_leaves_the_watches_of_others() {
+    let server = Server::with(Limits {
+        quota_changes_bytes: 50_000,
+        ..LIMITS
+    });
+    create(&server, "brief", json!({}));
+    ask(&server, "DELETE", &format!("{QUOTAS}/brief"), &[], "", 200);
+    let flood = "/api/v1/namespaces/flood/resourcequotas";
+    let note = json!({"note": "x".repeat(20_000)});
+    let quota = json!({
+        "metadata": {"name": "q", "annotations": note}, "spec": {"hard": {"pods": "1"}},
+    });
+    for _ in 0..4 {
+        ask(&server, "POST", flood, &[], &quota.to_string(), 201);
+        ask(&server, "DELETE", &format!("{flood}/q"), &[], "", 200);
+    }
+    create(&server, "kept", json!({}));
+    let events = watched(&server, "resourceVersion=1", 2);
+    assert_eq!(
+        told(&events),
+        [("DELETED", "brief"), ("ADDED", "kept")],
+        "the flood is none of this namespace"
+    );
+    for path in [flood, "/api/v1/resourcequotas"] {
+        let path = format!("{path}?watch=1&resourceVersion=1");
+        let gone = ask(&server, "GET", &path, &[], "", 410);
+        assert_eq!(gone["reason"], "Expired");
+    }
+}
+
 #[test]
 fn watches_are_bounded() {
     let server = Server::with(Limits {
         page: 2,
         watch_streams: 1.into(),
+        ..LIMITS
     });
     create(&server, "q", json!({}));
     let mut stream = TcpStream::connect(server.address).unwrap();

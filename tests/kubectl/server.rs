@@ -15,6 +15,7 @@ use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::{Name, Span, object::Footprint, quantity::Quantity, uid::Uid};
 use quotad::{
     kube::{self, Kube, Limits},
+    watches::Most,
     writer::{self, Ledger, Watermark},
 };
 use tempfile::TempDir;
@@ -34,6 +35,15 @@ impl Journal for Nowhere {
     }
 }
 
+pub(crate) const LIMITS: Limits = Limits {
+    page: 500,
+    watch_streams: Most {
+        all: 64,
+        of_principal: 64,
+    },
+    quota_changes_bytes: 64 << 20,
+};
+
 /// A served ledger.
 pub(crate) struct Server {
     ledger: Ledger,
@@ -45,10 +55,7 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        Self::with(Limits {
-            page: 500,
-            watch_streams: 64.into(),
-        })
+        Self::with(LIMITS)
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
@@ -57,13 +64,7 @@ impl Server {
 
     /// A server that begins when there are some entries already.
     pub(crate) fn with_history(entries: u64) -> Self {
-        Self::new(
-            Limits {
-                page: 500,
-                watch_streams: 64.into(),
-            },
-            entries,
-        )
+        Self::new(LIMITS, entries)
     }
 
     fn new(limits: Limits, entries: u64) -> Self {

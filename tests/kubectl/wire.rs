@@ -3,7 +3,7 @@
 use quotad::kube::Limits;
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::server::{LIMITS, Server};
 
 pub(crate) const QUOTAS: &str = "/api/v1/namespaces/wire/resourcequotas";
 
@@ -34,6 +34,7 @@ fn lists_come_in_pages() {
     let server = Server::with(Limits {
         page: 2,
         watch_streams: 1.into(),
+        ..LIMITS
     });
     for name in ["a", "b", "c", "d", "e"] {
         create(

@@ -8,6 +8,7 @@ pub mod codec;
 pub mod decide;
 pub mod desk;
 pub mod event;
+pub mod shares;
 pub mod size;
 pub mod source;
 pub mod state;

@@ -3,7 +3,7 @@
 //! Only the parts that can be long are measured. Whoever sends events chooses names, and a batch has to fit into the
 //! journal whatever they are.
 
-use crate::event::Event;
+use crate::event::{Event, QuotaRecord};
 use quota_semantics::{
     Name,
     object::{Footprint, Traits},
@@ -19,7 +19,7 @@ pub const ENTRY: usize = 256;
 #[must_use]
 pub fn of_event(event: &Event) -> usize {
     let more = match event {
-        Event::QuotaSet(quota) => quota.metadata.len() + of_spec(&quota.spec),
+        Event::QuotaSet(quota) => of_quota(quota),
         Event::MessageRejected(letter) | Event::EventRejected { letter, .. } => {
             letter.payload.len() + letter.reason.len()
         }
@@ -44,6 +44,12 @@ pub fn of_event(event: &Event) -> usize {
         _ => 0,
     };
     ENTRY + more
+}
+
+/// A quota.
+#[must_use]
+pub fn of_quota(quota: &QuotaRecord) -> usize {
+    quota.metadata.len() + of_spec(&quota.spec)
 }
 
 /// The specification of a quota.
@@ -91,7 +97,7 @@ mod tests {
     use super::*;
     use crate::{
         codec::encode_entries,
-        event::{Actor, Entry, QuotaRecord, Reservation},
+        event::{Actor, Entry, Reservation},
     };
     use quota_semantics::{
         Timestamp,

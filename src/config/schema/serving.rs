@@ -73,6 +73,8 @@ pub struct Limits {
     pub limits_per_quota: NonZeroUsize,
     /// Quotas of one namespace.
     pub quotas_per_namespace: NonZeroUsize,
+    /// Bytes of quotas that came and went, which are remembered for watches.
+    pub quota_changes_bytes: Size,
     /// Questions about the past that wait for their turn.
     pub past_questions: NonZeroUsize,
     /// Entries that one question about the past may replay.
@@ -101,6 +103,7 @@ impl Default for Limits {
             resources_per_namespace: NonZeroUsize::new(1024).expect("1024 is not zero"),
             limits_per_quota: NonZeroUsize::new(256).expect("256 is not zero"),
             quotas_per_namespace: NonZeroUsize::new(100).expect("100 is not zero"),
+            quota_changes_bytes: Size::from_mib(64),
             past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
             replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
             metrics_series: NonZeroUsize::new(100_000).expect("100,000 is not zero"),

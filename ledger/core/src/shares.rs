@@ -1,0 +1,172 @@
+//! Room that namespaces share: what each of them has in it, and which one has to make room first.
+//!
+//! Where all namespaces together may keep so much of something, the oldest of the namespace with the most bytes goes
+//! first. So a namespace loses what is its own as long as it has more than the others, and a flood in one of them makes
+//! nothing of another one be forgotten.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use quota_semantics::Name;
+
+/// What namespaces keep, by keys that grow with time.
+#[derive(Clone, Debug)]
+pub struct Shares<K> {
+    namespaces: HashMap<Name, Share<K>>,
+    ranks: BTreeSet<Rank<K>>,
+    len: usize,
+    bytes: usize,
+}
+
+/// The namespace with the most bytes comes last; of equal ones, that with the oldest thing.
+type Rank<K> = (usize, Reverse<K>, Name);
+
+#[derive(Clone, Debug)]
+struct Share<K> {
+    /// How long each is, oldest first.
+    items: BTreeMap<K, usize>,
+    bytes: usize,
+}
+
+impl<K> Default for Share<K> {
+    fn default() -> Self {
+        Self {
+            items: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<K: Copy + Ord> Share<K> {
+    fn rank(&self, namespace: &Name) -> Option<Rank<K>> {
+        let (oldest, _) = self.items.first_key_value()?;
+        Some((self.bytes, Reverse(*oldest), namespace.clone()))
+    }
+}
+
+impl<K> Default for Shares<K> {
+    fn default() -> Self {
+        Self {
+            namespaces: HashMap::new(),
+            ranks: BTreeSet::new(),
+            len: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl<K: Copy + Ord> Shares<K> {
+    /// How many things there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Their bytes.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A namespace keeps one more thing.
+    pub fn add(&mut self, namespace: &Name, key: K, bytes: usize) {
+        self.remove(namespace, key);
+        let share = self.namespaces.entry(namespace.clone()).or_default();
+        if let Some(rank) = share.rank(namespace) {
+            self.ranks.remove(&rank);
+        }
+        share.items.insert(key, bytes);
+        share.bytes += bytes;
+        self.ranks.extend(share.rank(namespace));
+        self.len += 1;
+        self.bytes += bytes;
+    }
+
+    /// It keeps something no more. What it does not keep changes nothing.
+    pub fn remove(&mut self, namespace: &Name, key: K) {
+        let Some(share) = self.namespaces.get_mut(namespace) else {
+            return;
+        };
+        let rank = share.rank(namespace);
+        let Some(bytes) = share.items.remove(&key) else {
+            return;
+        };
+        share.bytes -= bytes;
+        self.len -= 1;
+        self.bytes -= bytes;
+        if let Some(rank) = rank {
+            self.ranks.remove(&rank);
+        }
+        match share.rank(namespace) {
+            Some(rank) => drop(self.ranks.insert(rank)),
+            None => drop(self.namespaces.remove(namespace)),
+        }
+    }
+
+    /// What has to go first, if there is too much: the oldest of the namespace with the most bytes.
+    #[must_use]
+    pub fn first_to_go(&self) -> Option<(Name, K)> {
+        let (_, Reverse(oldest), namespace) = self.ranks.last()?;
+        Some((namespace.clone(), *oldest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_one_with_the_most_makes_room() {
+        let mut shares = Shares::default();
+        let [small, large] = ["small", "large"].map(Name::from);
+        shares.add(&small, 1, 10);
+        for key in 2..100 {
+            shares.add(&large, key, 10);
+            while shares.bytes() > 50 {
+                let (namespace, key) = shares.first_to_go().unwrap();
+                shares.remove(&namespace, key);
+            }
+        }
+        assert_eq!((shares.len(), shares.bytes()), (5, 50));
+        assert_eq!(shares.first_to_go(), Some((large, 96)));
+        shares.remove(&small, 1);
+        assert!(shares.len() == 4 && !shares.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_left_depends_on_what_is_there_alone(
+            steps in prop::collection::vec((any::<bool>(), "[abc]", 0..8_u8, 0..9_usize), 0..40),
+        ) {
+            let mut shares = Shares::default();
+            let mut plain = BTreeMap::new();
+            for (adds, namespace, key, bytes) in steps {
+                let namespace = Name::from(namespace.as_str());
+                if adds {
+                    shares.add(&namespace, key, bytes);
+                    plain.insert((namespace, key), bytes);
+                } else {
+                    shares.remove(&namespace, key);
+                    plain.remove(&(namespace, key));
+                }
+                let mut anew = Shares::default();
+                for ((namespace, key), bytes) in &plain {
+                    anew.add(namespace, *key, *bytes);
+                }
+                prop_assert_eq!(shares.first_to_go(), anew.first_to_go());
+                prop_assert_eq!(shares.ranks.len(), shares.namespaces.len());
+                prop_assert_eq!(shares.len(), plain.len());
+                prop_assert_eq!(shares.bytes(), plain.values().sum::<usize>());
+            }
+        }
+    }
+}

@@ -13,7 +13,7 @@ use std::{
 
 use hyper::{
     Request,
-    body::Incoming,
+    body::{Body as _, Incoming},
     rt::{Sleep, Timer},
     server::conn::http1,
     service::service_fn,
@@ -126,6 +126,7 @@ pub(super) async fn requests<S, F>(
     let patience = Patience {
         head: options.header_timeout,
         idle: options.keep_alive,
+        answer: options.request_timeout,
     };
     let stream = Timed::new(stream, is_gone, phase.clone(), patience);
     let (keep_alive, head) = (options.keep_alive, options.header_timeout);
@@ -140,6 +141,7 @@ pub(super) async fn requests<S, F>(
         let phase = phase.clone();
         async move {
             let response = answered.await;
+            phase.answer(response.body().size_hint().exact().is_none());
             Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, patience.shorter())))
         }
     });

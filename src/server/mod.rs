@@ -55,7 +55,8 @@ pub struct Options {
     pub header_timeout: Duration,
     /// For a pause in the body of a request.
     pub body_timeout: Duration,
-    /// From the end of the head of a request to the begin of its answer.
+    /// From the end of the head of a request to the begin of its answer; and for the peer to take all of it, unless it
+    /// lasts.
     pub request_timeout: Duration,
     /// Between two requests.
     pub keep_alive: Duration,

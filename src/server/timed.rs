@@ -14,7 +14,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     task::{Context, Poll, ready},
     time::Duration,
@@ -30,7 +30,14 @@ use crate::metrics::{self, Limit};
 
 /// What a connection is waiting for. Shared between the stream and what answers requests.
 #[derive(Clone, Debug)]
-pub(super) struct Phase(Arc<AtomicU8>);
+pub(super) struct Phase(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    phase: AtomicU8,
+    /// Whether the answer goes on for as long as its source, as a watch does.
+    lasts: AtomicBool,
+}
 
 /// The rest of a head.
 const HEAD: u8 = 0;
@@ -44,22 +51,38 @@ const LOOK: u8 = 3;
 impl Phase {
     /// A new connection: its first request is due.
     pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU8::new(HEAD)))
+        Self(Arc::new(Shared {
+            phase: AtomicU8::new(HEAD),
+            lasts: AtomicBool::new(false),
+        }))
+    }
+
+    fn get(&self) -> u8 {
+        self.0.phase.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, phase: u8) {
+        self.0.phase.store(phase, Ordering::Relaxed);
     }
 
     /// A head has arrived.
     pub(super) fn busy(&self) {
-        self.0.store(BUSY, Ordering::Relaxed);
+        self.set(BUSY);
+    }
+
+    /// An answer begins; `lasts`: it ends when its source does.
+    pub(super) fn answer(&self, lasts: bool) {
+        self.0.lasts.store(lasts, Ordering::Relaxed);
     }
 
     /// The answer lasts: the stream is to look whether the peer is still there.
     pub(super) fn look(&self) {
-        self.0.store(LOOK, Ordering::Relaxed);
+        self.set(LOOK);
     }
 
     /// The answer is complete.
     pub(super) fn idle(&self) {
-        self.0.store(IDLE, Ordering::Relaxed);
+        self.set(IDLE);
     }
 }
 
@@ -68,8 +91,10 @@ impl Phase {
 pub(super) struct Patience {
     /// For the rest of a head.
     pub(super) head: Duration,
-    /// For the next request, and for taking bytes of an answer.
+    /// For the next request, and for taking some bytes of an answer.
     pub(super) idle: Duration,
+    /// For taking all bytes of an answer, unless that lasts.
+    pub(super) answer: Duration,
 }
 
 impl Patience {
@@ -143,6 +168,8 @@ pub(super) struct Timed<S> {
     reading: Unhurried,
     /// Set while the peer takes no bytes.
     writing: Option<Pin<Box<Sleep>>>,
+    /// Set from when the peer first takes no bytes of an answer until it has them all.
+    answering: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Timed<S> {
@@ -162,6 +189,7 @@ impl<S> Timed<S> {
             deadline: None,
             reading,
             writing: None,
+            answering: None,
         }
     }
 
@@ -184,14 +212,14 @@ impl<S> Timed<S> {
 
     /// Whether the peer was to be looked for, and has gone.
     fn has_lost_peer(&self) -> bool {
-        if self.phase.0.load(Ordering::Relaxed) != LOOK {
+        if self.phase.get() != LOOK {
             return false;
         }
         self.phase.busy();
         (self.is_gone)(&self.stream)
     }
 
-    /// Passes on what a write returned, unless the peer has taken nothing for too long.
+    /// Passes on what a write returned, unless the peer has taken nothing for too long, or too long for all.
     fn bounded<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -201,14 +229,21 @@ impl<S> Timed<S> {
             self.writing = None;
             return result;
         }
-        let idle = self.patience.idle;
-        ready!(
-            self.writing
-                .get_or_insert_with(|| Box::pin(sleep(idle)))
-                .as_mut()
-                .poll(cx)
-        );
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        let Patience { idle, answer, .. } = self.patience;
+        let writing = self.writing.get_or_insert_with(|| Box::pin(sleep(idle)));
+        let mut is_over = writing.as_mut().poll(cx).is_ready();
+        if !self.phase.0.lasts.load(Ordering::Relaxed) {
+            let answering = &mut self.answering;
+            let answering = answering.get_or_insert_with(|| Box::pin(sleep(answer)));
+            if answering.as_mut().poll(cx).is_ready() {
+                metrics::limit_reached(Limit::RequestTimeout);
+                is_over = true;
+            }
+        }
+        match is_over {
+            true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            false => Poll::Pending,
+        }
     }
 }
 
@@ -218,7 +253,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let phase = self.phase.0.load(Ordering::Relaxed);
+        let phase = self.phase.get();
         if phase != self.seen {
             self.enter(phase);
         }
@@ -226,7 +261,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         let result = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if result.is_ready() {
             if phase == IDLE && buffer.filled().len() > before {
-                self.phase.0.store(HEAD, Ordering::Relaxed);
+                self.phase.set(HEAD);
                 self.enter(HEAD);
             }
             return result;
@@ -270,6 +305,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         let result = Pin::new(&mut self.stream).poll_flush(cx);
+        if result.is_ready() {
+            // What there was to write is written before.
+            self.answering = None;
+        }
         self.bounded(cx, result)
     }
 

@@ -49,7 +49,7 @@ pub struct Limits {
     pub connections: NonZeroUsize,
     /// How long a request's head may take to arrive.
     pub header_timeout: Period,
-    /// How long a request may take to be answered.
+    /// How long a request may take to be answered, and its caller to read the answer.
     pub request_timeout: Period,
     /// How long a request's body may pause while it arrives.
     pub body_timeout: Period,

@@ -117,3 +117,70 @@ async fn a_peer_that_takes_no_bytes_is_given_up() {
     stream.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(within(endings.recv()).await, Some(()));
 }
+
+/// The whole of an answer, which tells when nobody has it any more.
+struct Whole {
+    bytes: Vec<u8>,
+    _notice: Notice,
+}
+
+impl AsRef<[u8]> for Whole {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
+    let (ended, mut endings) = mpsc::channel(1);
+    let large = get(move || async move {
+        let _notice = Notice(ended);
+        let bytes = vec![b'x'; 64 << 20];
+        Body::from(Bytes::from_owner(Whole { bytes, _notice }))
+    });
+    let options = Options {
+        request_timeout: SHORT,
+        room: Room::new(1 << 30),
+        ..options()
+    };
+    let server = Server::start(Router::new().route("/", large), options, None);
+    let mut stream = server.connect().await;
+    stream.write_all(GET.as_bytes()).await.unwrap();
+    let mut pace = interval(Duration::from_millis(1));
+    let mut some = [0; 4096];
+    let mut taken = 0;
+    while endings.is_empty() {
+        taken += within(stream.read(&mut some)).await.unwrap();
+        pace.tick().await;
+    }
+    assert_eq!(within(endings.recv()).await, Some(()));
+    // What is on its way still arrives.
+    let mut rest = Vec::new();
+    let _ = within(stream.read_to_end(&mut rest)).await;
+    assert!(taken + rest.len() < 64 << 20, "it has all");
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_a_watch_bit_by_bit_is_kept() {
+    let watch = get(|| async {
+        let pieces = || Ok::<_, io::Error>(Bytes::from_static(&[0; 65_536]));
+        Body::from_stream(futures::stream::repeat_with(pieces))
+    });
+    let options = Options {
+        request_timeout: SHORT,
+        ..options()
+    };
+    let server = Server::start(Router::new().route("/", watch), options, None);
+    let mut stream = server.connect().await;
+    stream.write_all(GET.as_bytes()).await.unwrap();
+    let mut pace = interval(Duration::from_millis(1));
+    let mut some = vec![0; 65_536];
+    for _ in 0..200 {
+        assert_ne!(within(stream.read(&mut some[..4096])).await.unwrap(), 0);
+        pace.tick().await;
+    }
+    // More than was on its way.
+    for _ in 0..1000 {
+        within(stream.read_exact(&mut some)).await.unwrap();
+    }
+}

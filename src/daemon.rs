@@ -41,7 +41,8 @@ pub(crate) use ledger::{poisoned, taken_away};
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
     let config = Arc::new(within_descriptors(config));
     let signals = shutdown::listen().context("cannot listen for signals")?;
-    let stop = signals.stop.clone();
+    // Asked to stop, it goes on as before for a while, so that callers learn of it first.
+    let stop = CancellationToken::new();
     let readiness = Readiness::default();
     let recovering = readiness.register("ledger", "not recovered yet");
     let draining = readiness.register("draining", "starting");
@@ -49,7 +50,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let closing = CancellationToken::new();
     let (admin_address, admin) = tell(&config, &metrics, &readiness, closing.clone())?;
     let (authenticator, tls) = secure(&config, &signals)?;
-    let opened = open(&config, stop.clone()).await?;
+    let opened = open(&config, signals.stop.clone()).await?;
     metrics.set_quotas(Quotas(opened.ledger.clone()));
     recovering.pass();
     let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
@@ -87,15 +88,22 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let express = api::Express::new(app.clone(), authenticator.clone());
     let router = auth::guarded(routes(app, hook.clone(), kube), authenticator).merge(ui::router());
     let routes = Routes::from(router).with_express(Arc::new(express));
-    let served = tokio::spawn(api.serve(routes, options(&config), tls, stop.clone()));
-    let reviewed = review(&config, hook, &signals)?;
+    let served = tokio::spawn(api.serve(
+        routes,
+        options(&config).draining_on(signals.stop.clone()),
+        tls,
+        stop.clone(),
+    ));
+    let reviewed = review(&config, hook, &signals, stop.clone())?;
     draining.pass();
     let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
     tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
     systemd::ready();
 
-    stop.cancelled().await;
+    signals.stop.cancelled().await;
     draining.fail("the daemon stops");
+    tokio::time::sleep(config.shutdown.drain.get()).await;
+    stop.cancel();
     served.await.context("the API's listener failed")?;
     if let Some((_, reviewed)) = reviewed {
         reviewed.await.context("the webhook's listener failed")?;
@@ -196,6 +204,7 @@ fn review(
     config: &Config,
     hook: Hook,
     signals: &Signals,
+    stop: CancellationToken,
 ) -> Result<Option<(SocketAddr, JoinHandle<()>)>, Failure> {
     let Some(address) = config.admission.listen else {
         return Ok(None);
@@ -204,13 +213,9 @@ fn review(
     tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
     let bound = bind("admission.listen", address)?;
     let address = bound.address();
-    let options = admission::bounded(Options::new(Listener::Admission, config));
-    let served = bound.serve(
-        admission::router(hook),
-        options,
-        Some(tls),
-        signals.stop.clone(),
-    );
+    let options = Options::new(Listener::Admission, config).draining_on(signals.stop.clone());
+    let options = admission::bounded(options);
+    let served = bound.serve(admission::router(hook), options, Some(tls), stop);
     Ok(Some((address, tokio::spawn(served))))
 }
 

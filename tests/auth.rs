@@ -37,6 +37,7 @@ impl Daemon {
     fn start(directory: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
         command.current_dir(directory).env_clear();
+        command.env("QUOTAD_SHUTDOWN__DRAIN", "0s");
         command.args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"]);
         command.args(["--log.level=trace", "--log.format=json"]);
         let mut child = command

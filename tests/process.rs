@@ -318,3 +318,35 @@ fn others_cannot_read_the_ledger_nor_what_is_made_of_it() {
         assert!(open.is_empty(), "{open:?}");
     }
 }
+
+/// Whoever goes by `/readyz` has no call fail, though it goes on for as long as that says yes.
+#[test]
+fn a_stop_is_announced_before_calls_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let mut command = command(directory.path());
+    command.env("QUOTAD_SHUTDOWN__DRAIN", "5s");
+    let daemon = Quotad::try_start(directory.path(), &mut command).unwrap();
+    let agent = agent(REQUEST);
+    let reserve = |number: u64| {
+        let url = format!("{}/v1/namespaces/demo/reservations", daemon.api);
+        let body = serde_json::json!({
+            "reservedBy": { "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{number}") },
+            "reserved": { "pods": "1" },
+        });
+        agent.post(url).send_json(body).unwrap()
+    };
+    let mut calls = 0;
+    while daemon.is_ready() {
+        assert_eq!(reserve(calls).status(), 201);
+        calls += 1;
+        if calls == 10 {
+            kill_process(daemon.pid(), Signal::TERM).unwrap();
+        }
+    }
+    assert!(calls >= 10);
+    // One that has not looked yet is served as well, and learns from its answer that the connection ends.
+    let late = reserve(calls);
+    assert_eq!(late.status(), 201);
+    assert_eq!(late.headers()["connection"], "close");
+    assert_eq!(daemon.wait().code(), Some(0));
+}

@@ -98,6 +98,7 @@ impl Quotad {
         let child = Command::new(env!("CARGO_BIN_EXE_quotad"))
             .current_dir(directory)
             .env_clear()
+            .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
             .args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"])
             .args(["--data-dir=data", "--log.format=json"])
             .args(arguments)

@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest},
     net::TcpStream,
+    sync::Semaphore,
 };
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
@@ -30,8 +31,9 @@ use super::{
     Options, Routes,
     body::Answer,
     guard::Bounds,
+    http2,
     timed::{Clock, Patience, Phase, Timed},
-    tls::Tls,
+    tls::{HTTP2, Tls},
 };
 
 /// Who is at the other end of a connection. An extension of every request.
@@ -44,18 +46,19 @@ pub struct Peer {
 }
 
 /// Bytes of the head of a request.
-const HEAD_BYTES_MAX: usize = 16 * 1024;
+pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Header fields of a request.
 const HEADERS_MAX: usize = 100;
 
-/// Serves one connection to its end.
+/// Serves one connection to its end. `slots`: what connections are counted by.
 pub(super) async fn serve(
     stream: TcpStream,
     address: SocketAddr,
     routes: Routes,
     options: &Arc<Options>,
     tls: Option<&Tls>,
+    slots: Arc<Semaphore>,
     stop: CancellationToken,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
@@ -82,6 +85,9 @@ pub(super) async fn serve(
                 stop,
                 invalid: shown.until_invalid(),
             };
+            if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+                return http2::serve(stream, peer, routes, options, slots, ends).await;
+            }
             let is_gone = |stream: &TlsStream<TcpStream>| is_gone(stream.get_ref().0);
             requests(stream, is_gone, (peer, local), routes, options, ends).await;
         }

@@ -18,7 +18,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -102,7 +102,7 @@ where
     F: Future<Output = Response>,
 {
     let began = Instant::now();
-    let method = request.method().clone();
+    let (method, version) = (request.method().clone(), request.version());
     let id = request_id(request.headers());
     // Below the usual level: a span costs as much as a decision. What went wrong is told with the id in any case.
     let span = tracing::debug_span!(
@@ -119,6 +119,11 @@ where
             .instrument(span.clone())
             .await;
         response.headers_mut().insert(REQUEST_ID, id.clone());
+        // HTTP/2 has a frame for that.
+        if options.draining.is_cancelled() && version < Version::HTTP_2 {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
         let status = response.status();
         if status == StatusCode::SERVICE_UNAVAILABLE && !options.may_be_repeated(route) {
             response.headers_mut().remove(header::RETRY_AFTER);

@@ -1,4 +1,4 @@
-//! HTTP/1.1 listeners: accept, bound, drain.
+//! HTTP listeners: accept, bound, drain.
 //!
 //! `axum::serve` sets no timers and no bounds (a half-sent head or body holds a connection for
 //! ever), so the accept loop is our own.
@@ -9,6 +9,7 @@ pub mod descriptors;
 mod express;
 mod guard;
 mod hosts;
+mod http2;
 mod problem;
 mod room;
 mod timed;
@@ -62,6 +63,8 @@ pub struct Options {
     pub keep_alive: Duration,
     /// For requests that are being answered when the daemon stops.
     pub grace: Duration,
+    /// Cancelled when the daemon is about to stop: answers end their connections, so that callers move elsewhere.
+    pub draining: CancellationToken,
     /// Bytes of a request's body.
     pub body_bytes: u64,
     /// Bytes of a request's body, for routes that differ.
@@ -93,6 +96,7 @@ impl Options {
             request_timeout: limits.request_timeout.get(),
             keep_alive: limits.keep_alive.get(),
             grace: config.shutdown.grace.get(),
+            draining: CancellationToken::new(),
             body_bytes: limits.request_body_bytes.bytes(),
             route_body_bytes: Vec::new(),
             route_dropped_bytes: Vec::new(),
@@ -101,6 +105,12 @@ impl Options {
             retry_after: !matches!(listener, Listener::Admission),
             never_repeated: Vec::new(),
         }
+    }
+
+    /// Whose answers end their connections once this is cancelled.
+    #[must_use]
+    pub fn draining_on(self, draining: CancellationToken) -> Self {
+        Self { draining, ..self }
     }
 
     /// With another bound for the bodies of one route.
@@ -211,10 +221,10 @@ impl Bound {
             };
             let counted = metrics::http_connection(options.listener);
             let (routes, options, tls) = (routes.clone(), options.clone(), tls.clone());
-            let stop = stop.clone();
+            let (slots, stop) = (slots.clone(), stop.clone());
             connections.spawn(async move {
                 let _held = (slot, counted);
-                connection::serve(stream, peer, routes, &options, tls.as_ref(), stop).await;
+                connection::serve(stream, peer, routes, &options, tls.as_ref(), slots, stop).await;
             });
             while connections.try_join_next().is_some() {}
         }

@@ -1,3 +1,4 @@
+mod http2;
 mod peers;
 
 use std::future::pending;
@@ -28,6 +29,7 @@ pub(super) fn options() -> Options {
         request_timeout: LONG,
         keep_alive: LONG,
         grace: LONG,
+        draining: CancellationToken::new(),
         body_bytes: 1000,
         route_body_bytes: vec![("/large", 3000)],
         route_dropped_bytes: Vec::new(),
@@ -41,6 +43,7 @@ pub(super) fn options() -> Options {
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     pub(super) stop: CancellationToken,
+    draining: CancellationToken,
     served: JoinHandle<()>,
 }
 
@@ -49,10 +52,12 @@ impl Server {
         let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address();
         let stop = CancellationToken::new();
+        let draining = options.draining.clone();
         let served = tokio::spawn(bound.serve(router, options, tls, stop.clone()));
         Self {
             address,
             stop,
+            draining,
             served,
         }
     }
@@ -381,6 +386,21 @@ async fn a_drain_lets_requests_end() {
     let address = server.address;
     server.stopped().await;
     assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn before_it_stops_answers_end_their_connections() {
+    let server = Server::start(length_of(), options(), None);
+    let mut stream = server.connect().await;
+    stream.write_all(GET.as_bytes()).await.unwrap();
+    assert!(one_answer(&mut stream).await.ends_with("hello"));
+    server.draining.cancel();
+    stream.write_all(GET.as_bytes()).await.unwrap();
+    let last = rest(&mut stream).await;
+    assert!(last.contains("connection: close"), "{last}");
+    // New connections are taken.
+    let answer = server.exchange(GET).await;
+    assert!(answer.ends_with("hello"), "{answer}");
 }
 
 #[tokio::test]

@@ -2,7 +2,10 @@
 
 use std::{fs, net::SocketAddr, path::Path, process::Command, sync::Arc};
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use quota_core::event::Event;
 use quotad::{
     admission::{self, ANSWERED_BYTES_MAX, BODY_BYTES_MAX},
@@ -99,6 +102,11 @@ impl Served {
 
 /// What an API server that trusts these certificates connects with.
 pub(crate) fn client(certificates: &Path) -> TlsConnector {
+    client_of(certificates, b"http/1.1")
+}
+
+/// The same by another protocol.
+fn client_of(certificates: &Path, protocol: &[u8]) -> TlsConnector {
     let read = |name| fs::read(certificates.join(name)).unwrap();
     let mut roots = RootCertStore::empty();
     roots
@@ -112,7 +120,7 @@ pub(crate) fn client(certificates: &Path) -> TlsConnector {
         .with_root_certificates(roots)
         .with_client_auth_cert(chain, key)
         .unwrap();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![protocol.to_vec()];
     TlsConnector::from(Arc::new(config))
 }
 
@@ -162,6 +170,51 @@ pub(crate) async fn post(
     let mut body = vec![0; length.split("\r\n").next().unwrap().parse().unwrap()];
     stream.read_exact(&mut body).await?;
     Ok((status, serde_json::from_slice(&body).unwrap()))
+}
+
+/// Whoever offers it is served by HTTP/2, and no request that was sent before a stop goes without its answer.
+#[tokio::test]
+async fn reviews_come_by_http2_many_at_once_and_none_is_lost_by_a_stop() {
+    let served = Served::new().await;
+    let client = client_of(served.certificates.path(), b"h2");
+    let stream = connect(served.address, &client).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+    let (mut requests, driven) = hyper::client::conn::http2::handshake::<_, _, Full<Bytes>>(
+        TokioExecutor::new(),
+        TokioIo::new(stream),
+    )
+    .await
+    .unwrap();
+    let driven = tokio::spawn(driven);
+    served.world.gate.shut();
+    let mut answers = JoinSet::new();
+    for number in 0..20 {
+        let request = Request::post(format!("https://quotad.ns.svc{ADMIT}"))
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::from(pod(&format!("p{number}")).to_string()))
+            .unwrap();
+        let answer = requests.send_request(request);
+        answers.spawn(async move {
+            let answer = answer.await.unwrap();
+            let status = answer.status();
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            (status, serde_json::from_slice::<Value>(&body).unwrap())
+        });
+    }
+    // The first of them is decided, none is answered.
+    while served.world.counted("q", "pods") == "0+0" {
+        tokio::task::yield_now().await;
+    }
+    served.stop.cancel();
+    served.world.gate.open();
+    while let Some(answer) = answers.join_next().await {
+        let (status, review) = answer.unwrap();
+        assert_eq!(status, StatusCode::OK);
+        assert_eq!(review["response"]["allowed"], true, "{review}");
+    }
+    assert_eq!(served.world.counted("q", "pods"), "0+20");
+    driven.await.unwrap().unwrap();
+    served.stopped().await;
 }
 
 #[tokio::test]

@@ -42,6 +42,7 @@ pub(crate) fn command(directory: &Path) -> Command {
     command
         .current_dir(directory)
         .env_clear()
+        .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
         .args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"])
         .stdin(Stdio::null())
         .stderr(Stdio::piped());

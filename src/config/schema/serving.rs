@@ -145,6 +145,8 @@ pub struct Auth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Shutdown {
+    /// How long requests are still taken after a stop was asked for, while `/readyz` says that they will not be.
+    pub drain: Period,
     /// How long requests that are being answered may take before they are cut off.
     pub grace: Period,
 }
@@ -152,6 +154,7 @@ pub struct Shutdown {
 impl Default for Shutdown {
     fn default() -> Self {
         Self {
+            drain: Period::from_secs(2),
             grace: Period::from_secs(10),
         }
     }

@@ -17,7 +17,7 @@ use rustls::{
     },
 };
 
-use super::{Callers, certificate};
+use super::{Callers, HTTP1, HTTP2, certificate};
 use crate::{config::schema, metrics};
 
 /// Why certificate files cannot be used.
@@ -119,8 +119,11 @@ impl Files {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
-        // The API server calls webhooks by HTTP/1.1 only, and HTTP/2 brings floods of its own.
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // Watches, which the API has and the webhook has not, would outlast what HTTP/2 gives a request.
+        config.alpn_protocols = match callers {
+            Callers::Certified => vec![HTTP2.to_vec(), HTTP1.to_vec()],
+            Callers::Anybody => vec![HTTP1.to_vec()],
+        };
         metrics::certificate_expiration(expiration);
         Ok(Arc::new(InForce {
             server: Arc::new(config),

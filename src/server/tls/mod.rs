@@ -1,4 +1,4 @@
-//! TLS for a listener: rustls with ring, HTTP/1.1 only, certificates that can be changed while
+//! TLS for a listener: rustls with ring, certificates that can be changed while
 //! serving, and callers that are known by name.
 
 mod certificate;
@@ -25,6 +25,12 @@ use crate::{
     metrics,
     reload::{Followed, follow},
 };
+
+/// HTTP/2, as the handshake names it.
+pub(super) const HTTP2: &[u8] = b"h2";
+
+/// HTTP/1.1, as the handshake names it.
+const HTTP1: &[u8] = b"http/1.1";
 
 /// The certificates in force. Clones share them.
 #[derive(Clone)]

@@ -63,6 +63,7 @@ impl Scene {
         command
             .current_dir(directory.path())
             .env_clear()
+            .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
             .args([
                 "--listen=127.0.0.1:0",
                 "--admin.listen=127.0.0.1:0",

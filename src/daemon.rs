@@ -22,6 +22,7 @@ use crate::{
     checkpoint::{self, Place, StartError},
     config::Config,
     exit::{Exit, Failure, OrExit as _},
+    fatal,
     intake::{nats, payload},
     kube::{self, Kube},
     metrics::{Listener, Metrics},
@@ -32,10 +33,8 @@ use crate::{
     upkeep::{Quotas, Upkeep},
     writer::Ledger,
 };
-use ledger::{Opened, close, exit_of_journal, open};
+use ledger::{Opened, close, open};
 use rules::{charging, policy, rules};
-
-pub(crate) use ledger::{poisoned, taken_away};
 
 /// Serves until a signal says otherwise.
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
@@ -241,7 +240,7 @@ async fn sign(
     let signer = signer.map_err(|error| Failure {
         exit: match &error {
             StartError::Contradiction { .. } => Exit::Damaged,
-            StartError::Journal(error) => exit_of_journal(error),
+            StartError::Journal(error) => fatal::exit_at_start(error),
             _ => Exit::Configuration,
         },
         error: error.into(),

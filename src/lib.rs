@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 mod daemon;
 pub mod denials;
+mod fatal;
 pub mod history;
 pub mod intake;
 pub mod kube;

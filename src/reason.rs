@@ -4,8 +4,6 @@ use http::StatusCode;
 use quota_core::decide::Refusal;
 use quota_semantics::admission::Denial;
 
-use crate::{metrics::Label, writer::Unavailable};
-
 macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
         /// Why a request was not carried out: a closed set, for programs to tell cases apart.
@@ -15,6 +13,9 @@ macro_rules! reasons {
         impl Reason {
             /// Every one.
             pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The names of all, behind `None`: what a request that was carried out has for a reason.
+            pub(crate) const NAMES_OR_NONE: &[&str] = &["None", $(stringify!($name)),*];
 
             /// As it stands in `reason`.
             #[must_use]
@@ -42,15 +43,6 @@ macro_rules! reasons {
             #[must_use]
             pub const fn uri(self) -> &'static str {
                 match self { $(Self::$name => concat!("urn:quota-ledger:problem:", stringify!($name)),)* }
-            }
-        }
-
-        /// What a request was not carried out for; none: it was.
-        impl Label for Option<Reason> {
-            const NAME: &'static str = "reason";
-            const VALUES: &'static [&'static str] = &["None", $(stringify!($name)),*];
-            fn value(self) -> &'static str {
-                self.map_or("None", Reason::as_str)
             }
         }
     };
@@ -162,16 +154,6 @@ impl From<&Denial> for Reason {
             Denial::NegativeUsage { .. } => Self::NegativeUsage,
             Denial::NoPreviousVersion => Self::NoPreviousVersion,
             Denial::BrokenSelector { .. } => Self::BrokenSelector,
-        }
-    }
-}
-
-impl From<Unavailable> for Reason {
-    fn from(unavailable: Unavailable) -> Self {
-        match unavailable {
-            Unavailable::Overloaded => Self::Overloaded,
-            Unavailable::DiskLow => Self::DiskLow,
-            Unavailable::Stopped => Self::Stopped,
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use quota_service::health::Check;
 
-use crate::{config::Size, daemon, metrics, place::Place, writer::Ledger};
+use crate::{config::Size, fatal, metrics, place::Place, writer::Ledger};
 
 /// Name of the ballast file in the data directory.
 pub const BALLAST: &str = "ballast";
@@ -117,7 +117,7 @@ impl Lookout {
             let min_free = self.min_free;
             let looked = tokio::task::spawn_blocking(move || {
                 if !place.is_held()? {
-                    daemon::taken_away(place.lock());
+                    fatal::ledger_removed(place.lock());
                 }
                 look(&directory, min_free)
             });

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{self, Config},
-    intake,
+    fatal, intake,
     metrics::{self, Part, QuotaSample, QuotaSource, ResourceSample, Standing},
     writer::{self, Ledger, Unavailable},
 };
@@ -183,8 +183,8 @@ impl Upkeep {
 
     /// A background thread of the journal may fail while nothing is being written.
     fn stop_if_poisoned(&self) {
-        if let Some(why) = self.reader.poisoned() {
-            crate::daemon::poisoned(&why);
+        if let Some(error) = self.reader.poisoned() {
+            fatal::journal_stopped(&error);
         }
     }
 

@@ -8,7 +8,10 @@ use std::{
     fs::Permissions,
     io::{Read as _, Write as _},
     net::TcpStream,
-    os::unix::{fs::PermissionsExt as _, net::UnixDatagram},
+    os::unix::{
+        fs::{FileExt as _, PermissionsExt as _},
+        net::UnixDatagram,
+    },
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -98,6 +101,45 @@ fn a_second_signal_ends_it_at_once() {
         kill_process(daemon.pid(), signal).unwrap();
         assert_eq!(daemon.wait().code(), Some(code));
     }
+}
+
+/// What a background thread finds is as final as what is found at start, and has the same exit code.
+#[test]
+fn damage_that_is_found_while_it_serves_ends_it_as_damage_at_start_does() {
+    let directory = TempDir::new().unwrap();
+    let start = |directory: &TempDir| {
+        let mut command = command(directory.path());
+        command.arg("--journal.segment-bytes=1MiB");
+        Quotad::try_start(directory.path(), &mut command)
+    };
+    let daemon = start(&directory).unwrap();
+    let quota = serde_json::json!({ "spec": { "hard": { "pods": "1" } } });
+    let path = format!("{}/v1/namespaces/demo/quotas/compute", daemon.api);
+    let answer = agent(REQUEST).put(path).send_json(quota).unwrap();
+    assert!(answer.status().is_success(), "{answer:?}");
+    let segment = directory.path().join("data/log/00000000000000000001.log");
+    let bytes = std::fs::read(&segment).unwrap();
+    let mut names = bytes.windows(7).enumerate();
+    let (at, _) = names.find(|(_, name)| name == b"compute").unwrap();
+    let file = std::fs::File::options().write(true).open(&segment);
+    file.unwrap().write_all_at(b"X", at as u64).unwrap();
+    // So many entries that the frames of the segment go into an epoch.
+    let name = "n".repeat(180);
+    let events = (0..8000).map(|number| {
+        format!(
+            r#"{{"type":"ADDED","object":{{"apiVersion":"example.com/v1","kind":"Widget","metadata":{{"uid":"u-{number}","namespace":"demo","name":"{name}-{number}","resourceVersion":"1"}}}}}}"#
+        )
+    });
+    let events = events.collect::<Vec<_>>().join("\n");
+    // The daemon may end before it answers.
+    let _ = agent(REQUEST)
+        .post(format!("{}/v1/events", daemon.api))
+        .send(events);
+    let said = daemon.logged("the ledger is damaged");
+    assert_eq!(said["exit_code"], 4, "{said}");
+    assert_eq!(daemon.wait().code(), Some(4));
+    let again = start(&directory).err().unwrap();
+    assert_eq!(again.status.code(), Some(4), "{}", again.said);
 }
 
 #[test]

@@ -216,9 +216,8 @@ mod tests {
         fn sync(&mut self) -> Result<Durable, Error> {
             self.calls.push("sync");
             if self.fails {
-                return Err(Error::Poisoned {
-                    why: "no room".to_owned(),
-                });
+                let full = std::io::ErrorKind::StorageFull.into();
+                return Err(Error::io("log", quota_journal::Operation::Write, full));
             }
             Ok(Durable {
                 sequence: self.last,

@@ -130,9 +130,9 @@ pub fn store(
 ) -> Result<SnapshotInfo, quota_journal::Error> {
     let mut output = snapshots.create(position)?;
     let path = output.path().to_path_buf();
-    image
-        .write(&mut output)
-        .map_err(|source| quota_journal::Error::io(path, "write", source))?;
+    image.write(&mut output).map_err(|source| {
+        quota_journal::Error::io(path, quota_journal::Operation::Write, source)
+    })?;
     let info = output.finish()?;
     snapshots.thin(keep)?;
     Ok(info)

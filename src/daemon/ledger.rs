@@ -1,9 +1,9 @@
 //! The ledger: opened before anything is served, closed after everything was.
 
-use std::{path::Path, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Context as _;
-use quota_journal::{FileJournal, FileReader};
+use quota_journal::{FileJournal, FileReader, Operation};
 use quota_ledger::replay;
 use tokio_util::sync::CancellationToken;
 
@@ -11,9 +11,10 @@ use super::rules::policy;
 use crate::{
     config::{Config, WatermarkSource},
     denials,
-    exit::{Exit, Failure, OrExit as _},
+    exit::{Exit, Failure},
+    fatal,
     intake::nats,
-    metrics, pauses,
+    pauses,
     recovery::recover,
     upkeep::Upkeep,
     writer::{self, Ledger, Required, Threads, Watermark, now},
@@ -61,9 +62,9 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     let file = config.data_dir.join("denials.ndjson");
     let kept = denials::start(&file, bounds);
     let (denials, denials_thread) = kept.map_err(|source| {
-        let error = quota_journal::Error::io(file, "keep denials in", source);
+        let error = quota_journal::Error::io(file, Operation::Open, source);
         Failure {
-            exit: exit_of_journal(&error),
+            exit: fatal::exit_at_start(&error),
             error: error.into(),
         }
     })?;
@@ -73,7 +74,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
         recovered.durable,
         watermark,
         options,
-        |error| poisoned(error),
+        |error| fatal::journal_stopped(error),
     )
     .context("cannot start the writer")?;
     Ok(Opened {
@@ -123,39 +124,17 @@ pub(super) async fn close(opened: Opened, upkeep: &Upkeep) -> Result<(), Failure
         journal.close()
     });
     let durable = closed.await.context("closing the ledger failed")?;
-    let durable = durable
-        .context("cannot close the ledger")
-        .or_exit(Exit::Poisoned)?;
+    let durable = durable.map_err(|error| Failure {
+        exit: fatal::exit_of_stopped(&error),
+        error: anyhow::Error::new(error).context("cannot close the ledger"),
+    })?;
     tracing::info!(sequence = durable.sequence, hash = %durable.hash, "ledger closed");
     Ok(())
-}
-
-/// What was acknowledged may not be on disk: nothing is answered any more, and nothing tried again.
-pub(crate) fn poisoned(error: &dyn std::fmt::Display) {
-    metrics::poisoned();
-    tracing::error!(%error, exit_code = Exit::Poisoned.code(), "a write or sync failed");
-    std::process::exit(Exit::Poisoned.code().into());
-}
-
-/// The ledger is not where it was opened, so nothing more that is written can be found again. Starting again, before
-/// somebody has looked, would begin another ledger there.
-pub(crate) fn taken_away(lock: &Path) -> ! {
-    let exit_code = Exit::Damaged.code();
-    tracing::error!(file = %lock.display(), exit_code, "the ledger was taken away");
-    std::process::exit(exit_code.into());
 }
 
 fn exit_of(error: &replay::Error) -> Exit {
     match error {
         replay::Error::Entries { .. } | replay::Error::Snapshot { .. } => Exit::Damaged,
-        replay::Error::Journal(error) => exit_of_journal(error),
-    }
-}
-
-pub(super) fn exit_of_journal(error: &quota_journal::Error) -> Exit {
-    match error {
-        quota_journal::Error::Damaged(_) => Exit::Damaged,
-        error if error.is_failed_write() => Exit::Poisoned,
-        _ => Exit::Failure,
+        replay::Error::Journal(error) => fatal::exit_at_start(error),
     }
 }

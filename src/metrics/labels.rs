@@ -1,5 +1,7 @@
 //! The values that labels can have: closed sets, so that the number of series is known beforehand.
 
+use crate::reason::Reason;
+
 /// A label with a closed set of values.
 pub trait Label: Copy {
     /// The label's name.
@@ -8,6 +10,15 @@ pub trait Label: Copy {
     const VALUES: &'static [&'static str];
     /// This value.
     fn value(self) -> &'static str;
+}
+
+/// Why a request was not carried out; none: it was.
+impl Label for Option<Reason> {
+    const NAME: &'static str = "reason";
+    const VALUES: &'static [&'static str] = Reason::NAMES_OR_NONE;
+    fn value(self) -> &'static str {
+        self.map_or("None", Reason::as_str)
+    }
 }
 
 macro_rules! labels {

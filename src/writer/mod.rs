@@ -33,7 +33,7 @@ use tokio::{
 pub use watermark::{Required, Watermark};
 
 use self::{inbox::Inbox, lanes::Turn, syncer::Syncer};
-use crate::{denials::Denials, metrics};
+use crate::{denials::Denials, metrics, reason::Reason};
 
 /// How many batches a slow watcher may be behind before it has to read the journal again.
 const WATCHED_BATCHES: usize = 1024;
@@ -63,6 +63,16 @@ pub enum Unavailable {
     /// A write or fsync failed, or the daemon is stopping: there will be no answer.
     #[error("the ledger takes no more entries")]
     Stopped,
+}
+
+impl From<Unavailable> for Reason {
+    fn from(unavailable: Unavailable) -> Self {
+        match unavailable {
+            Unavailable::Overloaded => Self::Overloaded,
+            Unavailable::DiskLow => Self::DiskLow,
+            Unavailable::Stopped => Self::Stopped,
+        }
+    }
 }
 
 /// To be called with where the ledger stands once a batch is durable.

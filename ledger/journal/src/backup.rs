@@ -19,7 +19,7 @@ use std::{
 };
 
 use super::{
-    Batch, Damage, Durable, Error, FileJournal, FileReader, Hash, Journal as _, Options,
+    Batch, Damage, Durable, Error, FileJournal, FileReader, Hash, Journal as _, Operation, Options,
     Reader as _,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::Disk,
@@ -56,13 +56,13 @@ pub struct BackedUp {
 /// # Errors
 /// [`Error::Damaged`] if the ledger is; [`Error::Io`] if it cannot be read, or the output not written.
 pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<BackedUp, Error> {
-    let _kept = reader.keep_everything();
+    let _held = reader.hold_compaction();
     let (begin, end) = (reader.origin(), reader.durable());
     let origin = begin.position;
     let opened = open_snapshots(&reader.snapshots(), &origin, &end)?;
     let mut put = |bytes: &[u8]| {
         let written = output.write_all(bytes);
-        written.map_err(|source| Error::io("the backup", "write", source))
+        written.map_err(|source| Error::io("the backup", Operation::Write, source))
     };
     let head = Record::new(HEAD).position(&origin).position(&end);
     put(&head.u64(begin.archived_from.unwrap_or(0)).finish())?;
@@ -95,7 +95,7 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
         let mut buffer = vec![0; STEP_BYTES];
         loop {
             let read = content.read(&mut buffer);
-            let read = read.map_err(|source| Error::io(&info.path, "read", source))?;
+            let read = read.map_err(|source| Error::io(&info.path, Operation::Read, source))?;
             if read == 0 {
                 break;
             }
@@ -111,7 +111,7 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
     put(&Record::new(FOOT).position(&end).u64(snapshots).finish())?;
     output
         .flush()
-        .map_err(|source| Error::io("the backup", "write", source))?;
+        .map_err(|source| Error::io("the backup", Operation::Write, source))?;
     Ok(BackedUp {
         first_sequence: origin.sequence.saturating_add(1),
         last: end,
@@ -232,7 +232,7 @@ impl Input<'_> {
     fn fill(&mut self, bytes: &mut Vec<u8>, length: usize) -> Result<(), Error> {
         let missing = length.saturating_sub(bytes.len()) as u64;
         let read = (&mut *self.input).take(missing).read_to_end(bytes);
-        read.map_err(|source| Error::io(&self.name, "read", source))?;
+        read.map_err(|source| Error::io(&self.name, Operation::Read, source))?;
         if bytes.len() < length {
             return Err(self.wrong("cut off".to_owned()));
         }
@@ -295,7 +295,7 @@ impl Input<'_> {
             let mut bytes = Vec::new();
             self.fill(&mut bytes, step)?;
             let written = output.write_all(&bytes);
-            written.map_err(|source| Error::io(&self.name, "copy a snapshot from", source))?;
+            written.map_err(|source| Error::io(&self.name, Operation::CopySnapshot, source))?;
             self.passed(step);
             left = left.saturating_sub(step as u64);
         }
@@ -304,7 +304,7 @@ impl Input<'_> {
 
     fn nothing_more(&mut self) -> Result<(), Error> {
         let read = self.input.read(&mut [0]);
-        match read.map_err(|source| Error::io(&self.name, "read", source))? {
+        match read.map_err(|source| Error::io(&self.name, Operation::Read, source))? {
             0 => Ok(()),
             _ => Err(self.wrong("something stands behind the end".to_owned())),
         }

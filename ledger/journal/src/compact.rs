@@ -1,16 +1,12 @@
 //! Compaction: which epochs are no longer kept, and how they go.
 
 use super::{
-    Durable, Error, file,
+    Durable, Error, Operation,
     reader::Source,
-    snapshot::SnapshotInfo,
+    snapshot::{SNAPSHOTS_NEEDED, SnapshotInfo},
     store::{Sealed, Store},
 };
 use quota_semantics::{Span, Timestamp};
-
-/// Compaction leaves what has to be replayed from the older of this many newest snapshots, so that one
-/// damaged snapshot does no harm.
-pub(super) const SNAPSHOTS_NEEDED: usize = 2;
 
 /// An epoch that is being filled is ended when it has this part of what may be kept: retention is as
 /// exact as this.
@@ -84,16 +80,15 @@ pub(super) fn compact(
     now: Timestamp,
     retention: &Retention,
 ) -> Result<Compaction, Error> {
-    let _alone = store.compacting();
     let mut done = Compaction {
         kept_from: store.origin().sequence.saturating_add(1),
         ..Compaction::default()
     };
-    if store.keeps_everything() {
+    let Some(_alone) = store.gate.enter() else {
         return Ok(done);
-    }
+    };
     roll_if_due(store, now, retention)?;
-    let sealed = store.sealed();
+    let sealed = store.epochs.sealed();
     let (snapshots, _) = store.snapshots.list()?;
     let Some(needed) = needed(&snapshots) else {
         return Ok(done);
@@ -156,14 +151,14 @@ fn roll_if_due(store: &Store, now: Timestamp, retention: &Retention) -> Result<(
         first_time < now.minus(part)
     });
     if much || old {
-        file::roll(store)?;
+        store.roll()?;
     }
     Ok(())
 }
 
 /// Ledger time of the first batch that is not sealed.
 fn first_unsealed_time(store: &Store) -> Result<Option<Timestamp>, Error> {
-    let before: Durable = store.current().epoch.before;
+    let before: Durable = store.epochs.current().epoch.before;
     let chunk = store.chunk(before.sequence.saturating_add(1))?;
     Ok(chunk.first_time())
 }
@@ -177,7 +172,7 @@ fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
         let free = store.disk.free_space(&store.directory)?;
         if free / 2 < sealed.seal.stored_bytes {
             let source = std::io::ErrorKind::StorageFull.into();
-            return Err(Error::io(&store.directory, "archive from", source));
+            return Err(Error::io(&store.directory, Operation::Archive, source));
         }
         archive.store(&sealed.seal.before, &sealed.seal.last, store)?;
     }

@@ -1,9 +1,9 @@
 //! What can go wrong with the journal.
 
-use std::{fmt, io, path::PathBuf};
+use std::{fmt, io, path::PathBuf, sync::Arc};
 
 /// Why the journal could not do what it was asked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Error {
     /// Stored bytes are not what was written, or are missing. Nothing behind that place can be
     /// trusted, so the journal refuses to go on.
@@ -19,16 +19,18 @@ pub enum Error {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried, as a verb: "write", "fdatasync", "rename".
-        operation: &'static str,
+        /// What was tried.
+        operation: Operation,
         /// What the operating system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
-    /// An earlier failure (told here) ended this journal.
+    /// An earlier error ended this journal: nothing more is written.
     Poisoned {
-        /// The text of the first error.
-        why: String,
+        /// The first error.
+        cause: Arc<Error>,
     },
+    /// The journal was closed: another process may have the data directory open.
+    Closed,
     /// The entry asked for was compacted away and is not in the archive.
     Compacted {
         /// The first sequence that can be read.
@@ -64,20 +66,90 @@ pub struct Damage {
     pub why: String,
 }
 
+/// What the journal asked of the operating system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Read a file or a database.
+    Read,
+    /// List a directory.
+    List,
+    /// Look at the metadata of a file.
+    Stat,
+    /// Make a private copy of a database.
+    Copy,
+    /// Ask how many bytes are free.
+    FreeSpace,
+    /// Look for a ledger in a directory.
+    FindLedger,
+    /// Start a thread.
+    StartThread,
+    /// Open a file or a database.
+    Open,
+    /// Create a file.
+    Create,
+    /// Create a directory.
+    CreateDirectory,
+    /// Begin a ledger in a directory.
+    BeginLedger,
+    /// Write a file or a database.
+    Write,
+    /// Have a database write its buffers.
+    Flush,
+    /// Make the content of a file durable.
+    SyncFile,
+    /// Make the names in a directory durable, or all of a file.
+    SyncDirectory,
+    /// Give a file another name.
+    Rename,
+    /// Remove a file or a directory.
+    Remove,
+    /// Close a database.
+    Close,
+    /// Lock a file.
+    Lock,
+    /// Unlock a file.
+    Unlock,
+    /// Copy an epoch into the archive.
+    Archive,
+    /// Copy a snapshot out of a backup.
+    CopySnapshot,
+}
+
+impl Operation {
+    /// Whether it leaves the disk as it is, so that its failure leaves nothing unknown.
+    const fn only_reads(self) -> bool {
+        matches!(
+            self,
+            Self::Read
+                | Self::List
+                | Self::Stat
+                | Self::Copy
+                | Self::FreeSpace
+                | Self::FindLedger
+                | Self::StartThread
+        )
+    }
+}
+
 impl Error {
     /// An I/O error with its place.
-    pub fn io(path: impl Into<PathBuf>, operation: &'static str, source: io::Error) -> Self {
+    pub fn io(path: impl Into<PathBuf>, operation: Operation, source: io::Error) -> Self {
         Self::Io {
             path: path.into(),
             operation,
-            source,
+            source: Arc::new(source),
         }
     }
 
-    /// Whether it says that stored data is damaged (and the daemon should exit with code 4).
+    /// Whether stored data is damaged (and the daemon should exit with code 4): by itself, or as the cause that ended
+    /// the journal.
     #[must_use]
-    pub const fn is_damage(&self) -> bool {
-        matches!(self, Self::Damaged(_))
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            Self::Poisoned { cause } => cause.is_damage(),
+            _ => false,
+        }
     }
 
     /// Whether a write or a sync failed, so that what is on the disk is not known before it is recovered (and the
@@ -89,11 +161,10 @@ impl Error {
             ReadOnlyFilesystem,
         };
         match self {
-            Self::Poisoned { .. } => true,
+            Self::Poisoned { cause } => !cause.is_damage(),
             Self::Io {
                 operation, source, ..
             } => {
-                let writes = !["read", "list", "stat", "copy"].contains(operation);
                 let permitted = !matches!(
                     source.kind(),
                     PermissionDenied
@@ -103,7 +174,7 @@ impl Error {
                         | IsADirectory
                         | AlreadyExists
                 );
-                writes && permitted
+                permitted && !operation.only_reads()
             }
             _ => false,
         }
@@ -125,6 +196,35 @@ impl Error {
 impl From<Damage> for Error {
     fn from(damage: Damage) -> Self {
         Self::Damaged(damage)
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::List => "list",
+            Self::Stat => "stat",
+            Self::Copy => "copy",
+            Self::FreeSpace => "ask for the free space of",
+            Self::FindLedger => "find a ledger in",
+            Self::StartThread => "start a thread for",
+            Self::Open => "open",
+            Self::Create => "create",
+            Self::CreateDirectory => "create directory",
+            Self::BeginLedger => "begin a ledger in",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::SyncFile => "fdatasync",
+            Self::SyncDirectory => "fsync",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::Close => "close",
+            Self::Lock => "lock",
+            Self::Unlock => "unlock",
+            Self::Archive => "archive from",
+            Self::CopySnapshot => "copy a snapshot from",
+        })
     }
 }
 
@@ -161,7 +261,8 @@ impl fmt::Display for Error {
                 operation,
                 source,
             } => write!(f, "cannot {operation} {}: {source}", path.display()),
-            Self::Poisoned { why } => write!(f, "the journal has stopped: {why}"),
+            Self::Poisoned { cause } => write!(f, "the journal has stopped: {cause}"),
+            Self::Closed => f.write_str("the journal was closed"),
             Self::Compacted { first } => {
                 write!(f, "compacted away; the first entry still held is {first}")
             }
@@ -176,8 +277,44 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io { source, .. } => Some(source),
+            Self::Io { source, .. } => Some(source.as_ref()),
+            Self::Poisoned { cause } => Some(cause.as_ref()),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poisoned(cause: Error) -> Error {
+        Error::Poisoned {
+            cause: Arc::new(cause),
+        }
+    }
+
+    #[test]
+    fn a_stopped_journal_is_damaged_or_failed_as_its_cause_was() {
+        let damage = Error::Damaged(Damage {
+            file: "wal".into(),
+            offset: None,
+            sequence: Some(7),
+            through: None,
+            why: "a wrong checksum".to_owned(),
+        });
+        let failed = Error::io("wal", Operation::SyncFile, io::Error::other("EIO"));
+        let unread = Error::io("wal", Operation::Read, io::Error::other("EIO"));
+        let kinds = |error: &Error| (error.is_damage(), error.is_failed_write());
+        assert_eq!(kinds(&damage), (true, false));
+        assert_eq!(kinds(&failed), (false, true));
+        assert_eq!(kinds(&unread), (false, false));
+        assert_eq!(kinds(&poisoned(damage)), (true, false));
+        assert_eq!(kinds(&poisoned(failed)), (false, true));
+        assert_eq!(
+            kinds(&poisoned(unread)),
+            (false, true),
+            "what it had in hand may not be on disk"
+        );
     }
 }

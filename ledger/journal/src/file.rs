@@ -1,91 +1,20 @@
 //! The journal on this machine's disk.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{Arc, MutexGuard, PoisonError},
-};
+use std::{path::Path, sync::Arc};
 
 use super::{
     Batch, Batches, Durable, Error, Journal, Reader,
     compact::{Compaction, Retention},
     disk::{Disk, Lock},
     keeper::{Keeper, MOVE_BYTES},
-    log::Writer,
+    options::Options,
     origin::Origin,
-    pauses::Pauses,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
-    snapshot::{SnapshotInfo, Snapshots},
-    store::{Keep, Store},
+    snapshot::Snapshots,
+    stats::Stats,
+    store::{CompactionHold, Store},
 };
-
-/// How a journal is kept.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Size of a commit log segment, in bytes.
-    pub segment_bytes: u64,
-    /// An epoch is sealed at the end of the segment with which its frames have so many bytes.
-    pub epoch_bytes: u64,
-    /// The writer waits while the commit log holds more bytes of frames than this that have not been
-    /// moved into sled yet.
-    pub log_limit_bytes: u64,
-    /// Sealed epochs are read and checked when the journal is opened, newest first, until so many bytes
-    /// of frames have been read. The others are checked when they are read.
-    pub check_bytes: u64,
-    /// Whether damage to sealed epochs is no reason not to open: what of them cannot be read is not served.
-    pub start_with_damage: bool,
-    /// Directory that receives epochs before compaction removes them; none: they are gone.
-    pub archive: Option<PathBuf>,
-    /// Whether threads prepare segments and fill epochs. Without them [`FileJournal::work`] has to be
-    /// called, as tests do that want each step in its place.
-    pub background: bool,
-    /// Between the steps of what goes on behind the ack path: in the threads, in compaction, in snapshots.
-    pub pauses: Pauses,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment_bytes: 16 * 1024 * 1024,
-            epoch_bytes: 64 * 1024 * 1024,
-            log_limit_bytes: 1024 * 1024 * 1024,
-            check_bytes: 1024 * 1024 * 1024,
-            start_with_damage: false,
-            archive: None,
-            background: true,
-            pauses: Pauses::default(),
-        }
-    }
-}
-
-/// How much there is of everything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stats {
-    /// How far the journal is durable.
-    pub durable: Durable,
-    /// The first sequence that can be read, from the archive if need be.
-    pub first_sequence: u64,
-    /// The first sequence in the data directory.
-    pub kept_from: u64,
-    /// How far entries have been moved into sled.
-    pub moved: u64,
-    /// Bytes of the commit log's files.
-    pub log_bytes: u64,
-    /// Segments of the commit log.
-    pub log_segments: usize,
-    /// Bytes of the epochs' files.
-    pub epochs_bytes: u64,
-    /// Epochs that are sealed.
-    pub sealed_epochs: usize,
-    /// Bytes of the snapshots.
-    pub snapshot_bytes: u64,
-    /// The snapshots, oldest first.
-    pub snapshots: Vec<SnapshotInfo>,
-    /// Bytes of the archive's files.
-    pub archive_bytes: u64,
-    /// Bytes that are free where the data directory is.
-    pub free_bytes: u64,
-}
 
 /// The writing side of an open journal. It holds the lock of the data directory.
 pub struct FileJournal {
@@ -129,7 +58,7 @@ impl FileJournal {
 
     fn of(opened: Opened) -> Result<(Self, FileReader, Recovery), Error> {
         let store = Arc::new(opened.store);
-        if !writer(&store).has_segment() {
+        if !store.has_segment() {
             store.prepare_segment();
         }
         let keeper = Keeper::start(&store)?;
@@ -162,45 +91,18 @@ impl FileJournal {
         let durable = self.sync()?;
         self.keeper.stop();
         self.store.move_all()?;
-        self.store.anchor().sync()?;
+        self.store.write.sync_anchor()?;
         Ok(durable)
     }
 }
 
-fn writer(store: &Store) -> MutexGuard<'_, Writer> {
-    store.writer.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Ends the segment that is written to; the next one begins at the durable position.
-fn rotate(store: &Store, writer: &mut Writer) -> Result<(), Error> {
-    store.anchor().sync()?;
-    let prepared = store
-        .prepared
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    writer.rotate(store.disk.as_ref(), &store.log, prepared, store.durable())?;
-    store.signal.prepare();
-    Ok(())
-}
-
 impl Journal for FileJournal {
     fn append(&mut self, batch: Batch) -> Result<(), Error> {
-        self.store.check()?;
-        writer(&self.store).append(&batch)
+        self.store.append(&batch)
     }
 
     fn sync(&mut self) -> Result<Durable, Error> {
-        self.store.check()?;
-        let mut writer = writer(&self.store);
-        if writer.is_idle() {
-            return Ok(self.store.durable());
-        }
-        let bytes = writer.group_bytes();
-        let durable = commit(&self.store, &self.keeper, &mut writer)
-            // Before anybody else gets at the writer.
-            .inspect_err(|error| self.store.poison(error))?;
-        drop(writer);
+        let (durable, bytes) = self.store.sync()?;
         self.unmoved = self.unmoved.saturating_add(bytes);
         if self.unmoved >= MOVE_BYTES {
             self.unmoved = 0;
@@ -208,18 +110,6 @@ impl Journal for FileJournal {
         }
         Ok(durable)
     }
-}
-
-fn commit(store: &Store, keeper: &Keeper, writer: &mut Writer) -> Result<Durable, Error> {
-    if writer.needs_segment() {
-        keeper.wait_for_room();
-        store.check()?;
-        rotate(store, writer)?;
-        store.signal.move_now();
-    }
-    let durable = writer.commit(|durable| store.set_durable(durable))?;
-    store.anchor().note(&durable)?;
-    Ok(durable)
 }
 
 impl Drop for FileJournal {
@@ -260,7 +150,7 @@ impl FileReader {
         now: quota_semantics::Timestamp,
         retention: &Retention,
     ) -> Result<Compaction, Error> {
-        self.store.check()?;
+        self.store.lifecycle.check()?;
         super::compact::compact(&self.store, now, retention)
     }
 
@@ -284,18 +174,18 @@ impl FileReader {
     }
 
     /// Nothing is compacted as long as this is held.
-    pub(super) fn keep_everything(&self) -> Keep {
-        self.store.keep_everything()
+    pub(super) fn hold_compaction(&self) -> CompactionHold {
+        self.store.gate.hold()
     }
 
     pub(super) fn directory(&self) -> &Path {
         &self.store.directory
     }
 
-    /// Why the journal has stopped, if it has.
+    /// The error that ended the journal, if one has.
     #[must_use]
-    pub fn poisoned(&self) -> Option<String> {
-        self.store.poisoned()
+    pub fn poisoned(&self) -> Option<Arc<Error>> {
+        self.store.lifecycle.poisoned()
     }
 }
 
@@ -311,23 +201,6 @@ impl Reader for FileReader {
     fn durable(&self) -> Durable {
         self.store.durable()
     }
-}
-
-/// Ends the current segment, if it holds anything, so that its epoch can be sealed.
-pub(super) fn roll(store: &Store) -> Result<(), Error> {
-    let mut writer = writer(store);
-    store.check()?;
-    if !writer.has_frames() {
-        return Ok(());
-    }
-    // What is in the group waits for its sync; it goes to the new segment.
-    let rotated = rotate(store, &mut writer);
-    if let Err(error) = &rotated {
-        store.poison(error);
-    } else {
-        store.request_seal(store.durable().sequence);
-    }
-    rotated
 }
 
 #[cfg(test)]
@@ -357,7 +230,7 @@ mod tests {
         let disk = Arc::new(SimDisk::new(1));
         let (mut journal, reader, _) = FileJournal::open(disk, directory, options).unwrap();
         let store = Arc::clone(&journal.store);
-        let moved = || store.current().moved.sequence;
+        let moved = || store.epochs.current().moved.sequence;
         append(&mut journal, 1);
         assert!(!store.move_some(MOVE_BYTES / 2).unwrap());
         for sequence in 2..=12 {
@@ -367,7 +240,7 @@ mod tests {
         assert_eq!(moved(), 12);
         append(&mut journal, 13);
         assert!(!store.move_some(MOVE_BYTES / 2).unwrap());
-        roll(&store).unwrap();
+        store.roll().unwrap();
         assert!(store.move_some(MOVE_BYTES / 2).unwrap());
         assert_eq!(moved(), 13);
         assert_eq!(reader.read(1).map(Result::unwrap).count(), 13);

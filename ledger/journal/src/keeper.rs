@@ -1,15 +1,10 @@
 //! What goes on behind the ack path: the next segment is prepared, durable frames are moved into sled,
 //! full epochs are sealed. Two threads do it; each step is a function that tests call themselves.
 
-use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread::JoinHandle,
-    time::Duration,
-};
+use std::{sync::Arc, thread::JoinHandle};
 
 use super::{
-    Durable, Error,
-    log::prepare,
+    Durable, Error, Operation,
     pauses::Pauses,
     store::{Current, Sealed, Store},
 };
@@ -20,34 +15,13 @@ pub(super) const MOVE_BYTES: u64 = 1024 * 1024;
 /// The mover does not pause when this part of what may wait for it does.
 const HURRY_PART: u64 = 16;
 
-/// How long the writer waits for room before it looks again.
-const ROOM_EVERY: Duration = Duration::from_secs(1);
-
 impl Store {
-    /// Makes the next segment, if there is none and room for two. That it cannot be made is no failure: the
-    /// log goes on in a segment that was not prepared. Gives whether one was made.
-    pub(super) fn prepare_segment(&self) -> bool {
-        let slot = || self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot().is_some() {
-            return false;
-        }
-        let size = self.options.segment_bytes;
-        // What it takes must not be what the segment that is written to needs meanwhile.
-        let free = self.disk.free_space(self.log.directory());
-        let has_room = free.is_ok_and(|free| free / 2 >= size);
-        let prepare = || prepare::prepare(self.disk.as_ref(), self.log.directory(), size).ok();
-        let prepared = has_room.then(prepare).flatten();
-        let made = prepared.is_some();
-        *slot() = prepared;
-        made
-    }
-
     /// Moves some frames into the current epoch, or seals it: at least so many bytes of them, unless they are the
     /// last of their segment. Gives whether there was anything to do.
     ///
     /// After an error the journal is poisoned.
     pub(super) fn move_some(&self, least: u64) -> Result<bool, Error> {
-        self.check()?;
+        self.lifecycle.check()?;
         let moved = self.seal_if_due().and_then(|sealed| {
             if sealed {
                 Ok(true)
@@ -55,11 +29,11 @@ impl Store {
                 self.move_chunk(least)
             }
         });
-        moved.inspect_err(|error| self.poison(error))
+        moved.inspect_err(|error| self.lifecycle.poison(error))
     }
 
     fn move_chunk(&self, least: u64) -> Result<bool, Error> {
-        let Current { epoch, moved } = self.current();
+        let Current { epoch, moved } = self.epochs.current();
         if moved.sequence >= self.durable().sequence {
             return Ok(false);
         }
@@ -76,13 +50,13 @@ impl Store {
         pauses.pause();
         epoch.put(self.disk.as_ref(), &moved, frames, &pauses)?;
         pauses.pause();
-        self.set_current(Current { epoch, moved: end });
+        self.epochs.set_current(Current { epoch, moved: end });
         Ok(true)
     }
 
     /// Seals the current epoch, if it ends with a segment and is large enough or was asked for.
     fn seal_if_due(&self) -> Result<bool, Error> {
-        let Current { epoch, moved } = self.current();
+        let Current { epoch, moved } = self.epochs.current();
         if moved.sequence == epoch.before.sequence {
             return Ok(false);
         }
@@ -96,7 +70,7 @@ impl Store {
             }
         }
         let large = bytes >= self.options.epoch_bytes;
-        if !ends_here || !(large || self.seal_requested(&epoch.before)) {
+        if !ends_here || !(large || self.epochs.seal_requested(&epoch.before)) {
             return Ok(false);
         }
         let pauses = self.pauses();
@@ -109,7 +83,7 @@ impl Store {
             }
             Err(error) => return Err(error),
         };
-        self.push_sealed(Sealed { seal, epoch });
+        self.epochs.push_sealed(Sealed { seal, epoch });
         self.log.release(self.disk.as_ref(), seal.last.sequence)?;
         Ok(true)
     }
@@ -124,13 +98,13 @@ impl Store {
 
     /// Makes the current epoch's database again from the log, up to a position.
     fn rebuild(&self, to: &Durable) -> Result<(), Error> {
-        let epoch = self.current().epoch;
+        let epoch = self.epochs.current().epoch;
         epoch.reset(self.disk.as_ref())?;
-        self.set_current(Current {
+        self.epochs.set_current(Current {
             moved: epoch.before,
             epoch,
         });
-        while self.current().moved.sequence < to.sequence {
+        while self.epochs.current().moved.sequence < to.sequence {
             if !self.move_chunk(0)? {
                 break;
             }
@@ -141,69 +115,8 @@ impl Store {
     /// Moves all that is durable, and closes the current database cleanly.
     pub(super) fn move_all(&self) -> Result<(), Error> {
         while self.move_some(0)? {}
-        let Current { epoch, moved } = self.current();
+        let Current { epoch, moved } = self.epochs.current();
         epoch.close_at(self.disk.as_ref(), &moved)
-    }
-}
-
-/// Wishes to the threads.
-#[derive(Default)]
-pub(super) struct Signal {
-    wishes: Mutex<Wishes>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Wishes {
-    stop: bool,
-    prepare: bool,
-    move_now: bool,
-}
-
-impl Signal {
-    fn wishes(&self) -> MutexGuard<'_, Wishes> {
-        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Asks for the next segment.
-    pub(super) fn prepare(&self) {
-        self.wishes().prepare = true;
-        self.changed.notify_all();
-    }
-
-    /// Asks for what is durable to be moved now.
-    pub(super) fn move_now(&self) {
-        self.wishes().move_now = true;
-        self.changed.notify_all();
-    }
-
-    fn stop(&self) {
-        self.wishes().stop = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits until there is something to prepare; false when it is time to stop.
-    fn wait_to_prepare(&self) -> bool {
-        let mut wishes = self
-            .changed
-            .wait_while(self.wishes(), |wishes| !wishes.stop && !wishes.prepare)
-            .unwrap_or_else(PoisonError::into_inner);
-        wishes.prepare = false;
-        !wishes.stop
-    }
-
-    /// Waits until it is time to move something; false when it is time to stop.
-    fn wait_to_move(&self) -> bool {
-        let mut wishes = self
-            .changed
-            .wait_while(self.wishes(), |wishes| !wishes.stop && !wishes.move_now)
-            .unwrap_or_else(PoisonError::into_inner);
-        wishes.move_now = false;
-        !wishes.stop
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.wishes().stop
     }
 }
 
@@ -231,7 +144,7 @@ impl Keeper {
                     // An error has poisoned the journal: the writer finds it at its next step.
                     let goes_on = || store.move_some(MOVE_BYTES / 2).unwrap_or(false);
                     while !store.signal.is_stopping() && goes_on() {
-                        store.signal.changed.notify_all();
+                        store.signal.has_moved();
                     }
                 }
             })?;
@@ -248,28 +161,9 @@ impl Keeper {
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || run(&store))
-            .map_err(|source| Error::io(&self.store.directory, "start a thread for", source))?;
+            .map_err(|source| Error::io(&self.store.directory, Operation::StartThread, source))?;
         self.threads.push(thread);
         Ok(())
-    }
-
-    /// Waits while the log is full, so that the ledger is not written faster than it can be put to rest.
-    pub(super) fn wait_for_room(&self) {
-        if self.threads.is_empty() {
-            return;
-        }
-        let mut wishes = self.store.signal.wishes();
-        while self.store.log_is_full() && self.store.poisoned().is_none() {
-            wishes.move_now = true;
-            self.store.signal.changed.notify_all();
-            wishes = self
-                .store
-                .signal
-                .changed
-                .wait_timeout(wishes, ROOM_EVERY)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
-        }
     }
 
     /// Stops the threads.

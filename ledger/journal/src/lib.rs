@@ -20,6 +20,7 @@ mod hash;
 mod keeper;
 mod log;
 mod offline;
+mod options;
 mod origin;
 mod pauses;
 mod reader;
@@ -28,6 +29,7 @@ mod repair;
 #[cfg(any(test, feature = "test-util"))]
 pub mod sim;
 mod snapshot;
+mod stats;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -37,15 +39,17 @@ pub use archive::{Archive, ArchiveFile};
 pub use backup::{BackedUp, read_backup, write_backup};
 pub use compact::{Compaction, Retention};
 pub use epoch::Seal;
-pub use error::{Damage, Error};
-pub use file::{FileJournal, FileReader, Options, Stats};
+pub use error::{Damage, Error, Operation};
+pub use file::{FileJournal, FileReader};
 pub use hash::{Hash, ParseHashError};
 pub use offline::{Offline, OfflineData};
+pub use options::Options;
 pub use pauses::Pauses;
 pub use reader::{BatchReader, BatchRef};
 pub use recovery::{LOCK, Recovery};
 pub use repair::{Remade, Repair, repair};
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
+pub use stats::Stats;
 pub use verify::{Verified, Watch, verify, verify_with};
 
 use quota_semantics::Timestamp;

@@ -3,7 +3,7 @@
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
 use super::{
-    Archive, BatchReader, Error, FileReader, Options, Reader, Recovery,
+    Archive, BatchReader, Error, FileReader, Operation, Options, Reader, Recovery,
     disk::{Disk, Lock, Untouched},
     origin,
     reader::Source,
@@ -44,7 +44,7 @@ impl Offline {
             let archive = Archive::open(disk, directory)?;
             if archive.files().is_empty() {
                 let path = directory.join(origin::FILE);
-                return Err(Error::io(path, "open", ErrorKind::NotFound.into()));
+                return Err(Error::io(path, Operation::Open, ErrorKind::NotFound.into()));
             }
             return Ok(Self::Archive(Arc::new(archive)));
         }

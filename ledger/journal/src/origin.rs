@@ -114,12 +114,23 @@ fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error
 
 /// Sets where the ledger begins, durably.
 pub(super) fn write(disk: &dyn Disk, directory: &Path, origin: &Origin) -> Result<(), Error> {
+    stage(disk, directory, origin)?;
+    install(disk, directory)
+}
+
+/// Writes where the ledger is to begin, beside what it is now.
+pub(super) fn stage(disk: &dyn Disk, directory: &Path, origin: &Origin) -> Result<(), Error> {
     let record = Record::new(MAGIC).position(&origin.position);
     let record = match origin.archived_from {
         Some(first) => record.u64(first),
         None => record,
     };
-    disk.replace(&directory.join(FILE), &record.finish())
+    disk.stage(&directory.join(FILE), &record.finish())
+}
+
+/// Puts what was staged in force. After an error it is not known which of the two is in force.
+pub(super) fn install(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
+    disk.install(&directory.join(FILE))
 }
 
 #[cfg(test)]

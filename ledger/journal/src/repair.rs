@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    Damage, Durable, Error, Offline,
+    Damage, Durable, Error, Offline, Operation,
     disk::{Disk, parent},
     epoch::{self, Epoch, Seal},
     frame::{self, Parsed},
@@ -68,7 +68,7 @@ pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Res
     let not_found = || {
         Error::io(
             directory,
-            "find a ledger in",
+            Operation::FindLedger,
             std::io::ErrorKind::NotFound.into(),
         )
     };

@@ -12,10 +12,13 @@ use std::{
 use super::{
     Damage, Durable, Error, Hash,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
-    compact::SNAPSHOTS_NEEDED,
     disk::{Disk, File, temporary},
     pauses::Pauses,
 };
+
+/// Compaction leaves what has to be replayed from the older of this many newest snapshots, so that one
+/// damaged snapshot does no harm.
+pub(super) const SNAPSHOTS_NEEDED: usize = 2;
 
 /// Directory of the snapshots, in the data directory.
 pub(super) const DIRECTORY: &str = "snapshots";

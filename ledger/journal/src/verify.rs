@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    Archive, BatchRef, Damage, Durable, Error,
+    Archive, BatchRef, Damage, Durable, Error, Operation,
     disk::{Disk, Untouched},
     offline, origin,
 };
@@ -97,7 +97,7 @@ pub fn verify_with(
     let mut files = archive.as_ref().map(Archive::files).unwrap_or_default();
     if files.is_empty() && !is_data {
         let source = std::io::ErrorKind::NotFound.into();
-        return Err(Error::io(directory, "find a ledger in", source));
+        return Err(Error::io(directory, Operation::FindLedger, source));
     }
     let _lock = match is_data {
         true => Some(disk.lock(&directory.join(super::recovery::LOCK))?),

@@ -5,8 +5,10 @@ mod file;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
 };
+
+use parking_lot::RwLock;
 
 use super::{
     Damage, Durable, Error,
@@ -59,10 +61,7 @@ impl Archive {
     /// Its files, oldest first.
     #[must_use]
     pub fn files(&self) -> Vec<ArchiveFile> {
-        self.files
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.files.read().clone()
     }
 
     /// The first sequence from which on the archive has everything up to `last`.
@@ -108,7 +107,7 @@ impl Archive {
 
     /// The file that holds a sequence.
     fn file_of(&self, sequence: u64) -> Option<ArchiveFile> {
-        let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
+        let files = self.files.read();
         let behind = files.partition_point(|file| file.first_sequence <= sequence);
         let file = files.get(behind.checked_sub(1)?)?;
         (sequence <= file.last_sequence).then(|| file.clone())
@@ -150,7 +149,7 @@ impl Archive {
             path,
         };
         self.verify(&file, |_, _| {})?;
-        let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
+        let mut files = self.files.write();
         files.retain(|other| other.path != file.path);
         files.push(file.clone());
         files.sort_by_key(|file| file.first_sequence);

@@ -193,11 +193,26 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// [`Error::Io`].
     fn replace(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
-        let temporary = temporary(path);
-        let file = self.create(&temporary)?;
+        self.stage(path, bytes)?;
+        self.install(path)
+    }
+
+    /// The first half of [`Disk::replace`]: after an error the old file is in force.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn stage(&self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+        let file = self.create(&temporary(path))?;
         file.write_at(bytes, 0)?;
-        file.sync()?;
-        self.rename(&temporary, path)?;
+        file.sync()
+    }
+
+    /// The second half of [`Disk::replace`]: after an error it is not known which file is in force.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    fn install(&self, path: &Path) -> Result<(), Error> {
+        self.rename(&temporary(path), path)?;
         self.sync_directory(parent(path))
     }
 }

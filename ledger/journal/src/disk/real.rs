@@ -9,7 +9,9 @@ use std::{
 };
 
 use super::{
-    super::Error, Database, Disk, File, Listed, Lock, parent, sled_database::SledDatabase,
+    super::{Error, Operation},
+    Database, Disk, File, Listed, Lock, parent,
+    sled_database::SledDatabase,
 };
 
 /// Zeros written at a time. Linux caches a file in pieces as large as the writes that brought them in, and counts a
@@ -31,7 +33,7 @@ struct RealLock {
 
 impl RealLock {
     fn take(path: &Path) -> Result<Self, Error> {
-        let fail = |source| Error::io(path, "lock", source);
+        let fail = |source| Error::io(path, Operation::Lock, source);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -53,7 +55,7 @@ impl RealLock {
 
     /// None if there is no such file.
     fn share(path: &Path) -> Result<Option<Self>, Error> {
-        let fail = |source| Error::io(path, "lock", source);
+        let fail = |source| Error::io(path, Operation::Lock, source);
         let file = match fs::File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file.map_err(fail)?,
@@ -99,7 +101,7 @@ impl Disk for RealDisk {
             .truncate(true)
             .open(path)
             .map(|file| RealFile::shared(file, path))
-            .map_err(|source| Error::io(path, "create", source))
+            .map_err(|source| Error::io(path, Operation::Create, source))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
@@ -112,40 +114,40 @@ impl Disk for RealDisk {
                 _ => Err(error),
             })
             .map(|file| RealFile::shared(file, path))
-            .map_err(|source| Error::io(path, "open", source))
+            .map_err(|source| Error::io(path, Operation::Open, source))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
-        fs::rename(from, to).map_err(|source| Error::io(from, "rename", source))
+        fs::rename(from, to).map_err(|source| Error::io(from, Operation::Rename, source))
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), Error> {
-        fs::remove_file(path).map_err(|source| Error::io(path, "remove", source))
+        fs::remove_file(path).map_err(|source| Error::io(path, Operation::Remove, source))
     }
 
     fn remove_directory(&self, path: &Path) -> Result<(), Error> {
         match fs::remove_dir_all(path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(Error::io(path, "remove", error))
+                Err(Error::io(path, Operation::Remove, error))
             }
             _ => Ok(()),
         }
     }
 
     fn make_directory(&self, path: &Path) -> Result<(), Error> {
-        fs::create_dir(path).map_err(|source| Error::io(path, "create directory", source))
+        fs::create_dir(path).map_err(|source| Error::io(path, Operation::CreateDirectory, source))
     }
 
     fn has_directory(&self, path: &Path) -> Result<bool, Error> {
         match fs::metadata(path) {
             Ok(metadata) => Ok(metadata.is_dir()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(Error::io(path, "stat", source)),
+            Err(source) => Err(Error::io(path, Operation::Stat, source)),
         }
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
-        let fail = |source| Error::io(directory, "list", source);
+        let fail = |source| Error::io(directory, Operation::List, source);
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(fail)?,
@@ -171,12 +173,12 @@ impl Disk for RealDisk {
     fn sync_directory(&self, directory: &Path) -> Result<(), Error> {
         fs::File::open(directory)
             .and_then(|file| file.sync_all())
-            .map_err(|source| Error::io(directory, "fsync", source))
+            .map_err(|source| Error::io(directory, Operation::SyncDirectory, source))
     }
 
     fn free_space(&self, path: &Path) -> Result<u64, Error> {
         let space = rustix::fs::statvfs(path)
-            .map_err(|errno| Error::io(path, "ask for the free space of", errno.into()))?;
+            .map_err(|errno| Error::io(path, Operation::FreeSpace, errno.into()))?;
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 
@@ -220,7 +222,7 @@ impl File for RealFile {
                 Ok(0) => break,
                 Ok(bytes) => read += bytes,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::io(&self.path, "read", source)),
+                Err(source) => return Err(Error::io(&self.path, Operation::Read, source)),
             }
         }
         Ok(read)
@@ -229,7 +231,7 @@ impl File for RealFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
         self.file
             .write_all_at(bytes, offset)
-            .map_err(|source| Error::io(&self.path, "write", source))
+            .map_err(|source| Error::io(&self.path, Operation::Write, source))
     }
 
     fn zero_at(&self, length: usize, offset: u64) -> Result<(), Error> {
@@ -245,14 +247,14 @@ impl File for RealFile {
     fn sync(&self) -> Result<(), Error> {
         self.file
             .sync_data()
-            .map_err(|source| Error::io(&self.path, "fdatasync", source))
+            .map_err(|source| Error::io(&self.path, Operation::SyncFile, source))
     }
 
     fn length(&self) -> Result<u64, Error> {
         self.file
             .metadata()
             .map(|metadata| metadata.len())
-            .map_err(|source| Error::io(&self.path, "stat", source))
+            .map_err(|source| Error::io(&self.path, Operation::Stat, source))
     }
 
     fn path(&self) -> &Path {

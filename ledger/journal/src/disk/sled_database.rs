@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    super::{Damage, Error},
+    super::{Damage, Error, Operation},
     Database, Pair,
 };
 
@@ -44,7 +44,7 @@ pub(super) struct SledDatabase {
 impl SledDatabase {
     /// Opens a copy of a database, where temporary files go; file systems that can share the bytes do.
     pub(super) fn open_copy(directory: &Path) -> Result<Self, Error> {
-        let fail = |source| Error::io(directory, "copy", source);
+        let fail = |source| Error::io(directory, Operation::Copy, source);
         let copy = tempfile::Builder::new()
             .prefix("quota-ledger-")
             .tempdir()
@@ -61,19 +61,21 @@ impl SledDatabase {
     }
 
     pub(super) fn open(directory: &Path) -> Result<Self, Error> {
-        let fail = |source| Error::io(directory, "open", source);
+        let fail = |source| Error::io(directory, Operation::Open, source);
         fs::create_dir_all(directory).map_err(fail)?;
         // First, since an earlier handle may still be writing what is looked for below.
         wait_until_closed(&directory.join("db"))?;
         for entry in fs::read_dir(directory).map_err(fail)? {
             let path = entry.map_err(fail)?.path();
             if path.to_string_lossy().ends_with(HALF_WRITTEN) {
-                fs::remove_file(&path).map_err(|source| Error::io(&path, "remove", source))?;
+                fs::remove_file(&path)
+                    .map_err(|source| Error::io(&path, Operation::Remove, source))?;
             }
         }
         let database = open_sled(directory, directory)?;
         let path = directory.join("db");
-        let log = fs::File::open(&path).map_err(|source| Error::io(&path, "open", source))?;
+        let log =
+            fs::File::open(&path).map_err(|source| Error::io(&path, Operation::Open, source))?;
         let opened = Self {
             database,
             directory: directory.to_path_buf(),
@@ -98,13 +100,13 @@ impl SledDatabase {
     fn sync_log(&self) -> Result<(), Error> {
         self.log
             .sync_data()
-            .map_err(|source| Error::io(self.directory.join("db"), "fdatasync", source))
+            .map_err(|source| Error::io(self.directory.join("db"), Operation::SyncFile, source))
     }
 
     /// Nor does it sync the files of values that are too large for its log. There should be none.
     fn sync_blobs(&self) -> Result<(), Error> {
         let directory = self.directory.join(BLOBS);
-        let fail = |source| Error::io(&directory, "list", source);
+        let fail = |source| Error::io(&directory, Operation::List, source);
         let mut any = false;
         for entry in fs::read_dir(&directory).map_err(fail)? {
             fsync(&entry.map_err(fail)?.path())?;
@@ -117,7 +119,7 @@ impl SledDatabase {
 impl Database for SledDatabase {
     fn insert(&self, pairs: Vec<Pair>) -> Result<(), Error> {
         // One by one: a batch of sled's has no order, and pages that are filled out of order are written again.
-        guard(&self.directory, "write", || {
+        guard(&self.directory, Operation::Write, || {
             for (key, value) in pairs {
                 self.database.insert(key, value)?;
             }
@@ -128,20 +130,20 @@ impl Database for SledDatabase {
     }
 
     fn sync(&self) -> Result<(), Error> {
-        guard(&self.directory, "flush", || self.database.flush())?;
+        guard(&self.directory, Operation::Flush, || self.database.flush())?;
         self.sync_log()?;
         self.sync_blobs()
     }
 
     fn key_at_or_below(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        guard(&self.directory, "read", || {
+        guard(&self.directory, Operation::Read, || {
             let found = self.database.range(..=key).next_back().transpose()?;
             Ok(found.map(|(key, _)| key.to_vec()))
         })
     }
 
     fn range(&self, from: &[u8], limit: usize) -> Result<Vec<Pair>, Error> {
-        guard(&self.directory, "read", || {
+        guard(&self.directory, Operation::Read, || {
             self.database
                 .range(from..)
                 .take(limit)
@@ -159,7 +161,7 @@ impl Database for SledDatabase {
             copy,
         } = *self;
         let path = directory.join("db");
-        guard(&directory, "close", || {
+        guard(&directory, Operation::Close, || {
             drop(database);
             Ok(())
         })?;
@@ -170,13 +172,13 @@ impl Database for SledDatabase {
         // The last of it may happen on a thread of sled's. What failed there, this descriptor is told as well.
         wait_until_closed(&path)?;
         log.sync_data()
-            .map_err(|source| Error::io(path, "fdatasync", source))
+            .map_err(|source| Error::io(path, Operation::SyncFile, source))
     }
 }
 
 /// Opens what is in a directory; errors are about `place`.
 fn open_sled(directory: &Path, place: &Path) -> Result<sled::Db, Error> {
-    guard(place, "open", || {
+    guard(place, Operation::Open, || {
         sled::Config::new()
             .path(directory)
             .cache_capacity(CACHE_BYTES)
@@ -206,7 +208,7 @@ fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
 fn fsync(path: &Path) -> Result<(), Error> {
     fs::File::open(path)
         .and_then(|file| file.sync_all())
-        .map_err(|source| Error::io(path, "fsync", source))
+        .map_err(|source| Error::io(path, Operation::SyncDirectory, source))
 }
 
 /// Waits until an earlier handle of this process has let go of sled's file: sled closes it behind our
@@ -215,7 +217,7 @@ fn fsync(path: &Path) -> Result<(), Error> {
 fn wait_until_closed(log: &Path) -> Result<(), Error> {
     let file = match fs::File::open(log) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        file => file.map_err(|source| Error::io(log, "open", source))?,
+        file => file.map_err(|source| Error::io(log, Operation::Open, source))?,
     };
     for _ in 0..CLOSING_WAITS {
         match file.try_lock() {
@@ -223,20 +225,22 @@ fn wait_until_closed(log: &Path) -> Result<(), Error> {
             Ok(()) => {
                 return file
                     .unlock()
-                    .map_err(|source| Error::io(log, "unlock", source));
+                    .map_err(|source| Error::io(log, Operation::Unlock, source));
             }
             Err(TryLockError::WouldBlock) => std::thread::park_timeout(CLOSING_WAIT),
-            Err(TryLockError::Error(source)) => return Err(Error::io(log, "lock", source)),
+            Err(TryLockError::Error(source)) => {
+                return Err(Error::io(log, Operation::Lock, source));
+            }
         }
     }
     let source = ErrorKind::WouldBlock.into();
-    Err(Error::io(log, "lock", source))
+    Err(Error::io(log, Operation::Lock, source))
 }
 
 /// Runs sled. Its panics are met on damaged files only, and its state is not used after one.
 fn guard<T>(
     directory: &Path,
-    operation: &'static str,
+    operation: Operation,
     run: impl FnOnce() -> sled::Result<T>,
 ) -> Result<T, Error> {
     let damaged = |why: String| {
@@ -255,7 +259,7 @@ fn guard<T>(
         }
         Ok(Err(error)) => Err(damaged(format!("sled cannot {operation}: {error}"))),
         // Its file is not read then: it can only be that it could not be written.
-        Err(_) if operation == "close" => {
+        Err(_) if operation == Operation::Close => {
             let source = std::io::Error::other("sled panicked");
             Err(Error::io(directory, operation, source))
         }

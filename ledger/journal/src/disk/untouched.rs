@@ -5,10 +5,15 @@ use std::{
     collections::BTreeMap,
     io::{self, ErrorKind},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
-use super::{super::Damage, Database, Disk, Error, File, Listed, Lock};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{
+    super::{Damage, Operation},
+    Database, Disk, Error, File, Listed, Lock,
+};
 
 /// Another disk, seen but not touched. Of databases copies are opened: sled writes to what it opens.
 pub(crate) struct Untouched {
@@ -26,7 +31,7 @@ impl Untouched {
     }
 
     fn made(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<MadeFile>>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        self.made.lock()
     }
 }
 
@@ -53,7 +58,7 @@ impl Disk for Untouched {
             }
             None => Err(Error::io(
                 from,
-                "rename",
+                Operation::Rename,
                 ErrorKind::ReadOnlyFilesystem.into(),
             )),
         }
@@ -163,7 +168,7 @@ impl MadeFile {
     }
 
     fn content(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+        self.content.lock()
     }
 }
 
@@ -185,7 +190,7 @@ impl File for MadeFile {
             .and_then(|offset| offset.checked_add(bytes.len()));
         let Some(end) = end else {
             let source: io::Error = ErrorKind::FileTooLarge.into();
-            return Err(Error::io(&self.path, "write", source));
+            return Err(Error::io(&self.path, Operation::Write, source));
         };
         if content.len() < end {
             content.resize(end, 0);

@@ -11,8 +11,10 @@ mod writer;
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
     Durable, Error,
@@ -133,11 +135,11 @@ impl Segment {
     }
 
     pub(super) fn extent(&self) -> RwLockReadGuard<'_, Extent> {
-        self.extent.read().unwrap_or_else(PoisonError::into_inner)
+        self.extent.read()
     }
 
     fn extent_mut(&self) -> RwLockWriteGuard<'_, Extent> {
-        self.extent.write().unwrap_or_else(PoisonError::into_inner)
+        self.extent.write()
     }
 
     /// Where it ends, if nothing more will come.
@@ -204,13 +206,11 @@ impl Log {
     }
 
     fn held(&self) -> RwLockReadGuard<'_, VecDeque<Arc<Segment>>> {
-        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+        self.segments.read()
     }
 
     fn held_mut(&self) -> RwLockWriteGuard<'_, VecDeque<Arc<Segment>>> {
-        self.segments
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.segments.write()
     }
 
     /// The segments as they are now.

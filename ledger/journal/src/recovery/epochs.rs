@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 use super::{
     super::{Damage, store::Sealed},
@@ -95,7 +97,7 @@ impl Opening<'_> {
         let work = || {
             while let Some(sealed) = checked.get(next.fetch_add(1, Ordering::Relaxed)) {
                 if let Some(wrong) = self.check_epoch(sealed, options).transpose() {
-                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut found = found.lock();
                     found.insert(sealed.seal.first_sequence(), wrong);
                 }
             }
@@ -106,7 +108,7 @@ impl Opening<'_> {
             }
             work();
         });
-        let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let found = found.into_inner();
         // What is damaged first is reported.
         let damaged = found.into_values().collect::<Result<_, _>>()?;
         let bytes = checked.iter().fold(0u64, |sum, sealed| {

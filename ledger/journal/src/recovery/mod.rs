@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    Damage, Durable, Error, Options, SnapshotInfo,
+    Damage, Durable, Error, Operation, Options, SnapshotInfo,
     anchor::{self, Anchor},
     archive::Archive,
     disk::{Disk, Lock, TEMPORARY},
@@ -76,7 +76,7 @@ pub(super) fn begin(
     disk.create_directory(directory)?;
     if !disk.list(directory)?.is_empty() {
         let source = std::io::ErrorKind::DirectoryNotEmpty.into();
-        return Err(Error::io(directory, "begin a ledger in", source));
+        return Err(Error::io(directory, Operation::BeginLedger, source));
     }
     Anchor::create(disk.as_ref(), directory, &origin.position)?;
     origin::write(disk.as_ref(), directory, origin)?;

@@ -7,11 +7,13 @@ mod state;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
+
 use super::{
-    Error,
+    Error, Operation,
     disk::{Database, Disk, File, Listed, Lock},
 };
 use database::SimDatabase;
@@ -73,7 +75,7 @@ impl SimDisk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Another disk that holds the same, to try something else with.
@@ -131,49 +133,53 @@ impl SimDisk {
     }
 }
 
-fn fail<T>(result: io::Result<T>, path: &Path, operation: &'static str) -> Result<T, Error> {
+fn fail<T>(result: io::Result<T>, path: &Path, operation: Operation) -> Result<T, Error> {
     result.map_err(|source| Error::io(path, operation, source))
 }
 
 impl Disk for SimDisk {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
-        let inode = fail(self.state().create(path), path, "create")?;
+        let inode = fail(self.state().create(path), path, Operation::Create)?;
         Ok(self.file(inode, path))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
-        let inode = fail(self.state().open(path), path, "open")?;
+        let inode = fail(self.state().open(path), path, Operation::Open)?;
         Ok(self.file(inode, path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), Error> {
-        fail(self.state().rename(from, to), from, "rename")
+        fail(self.state().rename(from, to), from, Operation::Rename)
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), Error> {
-        fail(self.state().remove(path), path, "remove")
+        fail(self.state().remove(path), path, Operation::Remove)
     }
 
     fn remove_directory(&self, path: &Path) -> Result<(), Error> {
-        fail(self.state().remove_tree(path), path, "remove")
+        fail(self.state().remove_tree(path), path, Operation::Remove)
     }
 
     fn make_directory(&self, path: &Path) -> Result<(), Error> {
         let made = self.state().make_directory(path);
-        fail(made, path, "create directory")
+        fail(made, path, Operation::CreateDirectory)
     }
 
     fn has_directory(&self, path: &Path) -> Result<bool, Error> {
         let has = self.state().has_directory(path);
-        fail(has, path, "stat")
+        fail(has, path, Operation::Stat)
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
-        fail(self.state().list(directory), directory, "list")
+        fail(self.state().list(directory), directory, Operation::List)
     }
 
     fn sync_directory(&self, directory: &Path) -> Result<(), Error> {
-        fail(self.state().sync_directory(directory), directory, "fsync")
+        fail(
+            self.state().sync_directory(directory),
+            directory,
+            Operation::SyncDirectory,
+        )
     }
 
     fn free_space(&self, _: &Path) -> Result<u64, Error> {
@@ -181,7 +187,7 @@ impl Disk for SimDisk {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error> {
-        if fail(self.state().lock(), path, "lock")? {
+        if fail(self.state().lock(), path, Operation::Lock)? {
             return Ok(Box::new(SimLock(self.clone())));
         }
         Err(Error::Locked {
@@ -239,22 +245,22 @@ struct SimFile {
 impl File for SimFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         let read = self.disk.state().read(self.inode, buffer, offset);
-        fail(read, &self.path, "read")
+        fail(read, &self.path, Operation::Read)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
         let written = self.disk.state().write(self.inode, bytes, offset);
-        fail(written, &self.path, "write")
+        fail(written, &self.path, Operation::Write)
     }
 
     fn sync(&self) -> Result<(), Error> {
         let synced = self.disk.state().sync(self.inode);
-        fail(synced, &self.path, "fdatasync")
+        fail(synced, &self.path, Operation::SyncFile)
     }
 
     fn length(&self) -> Result<u64, Error> {
         let length = self.disk.state().length(self.inode);
-        fail(length, &self.path, "stat")
+        fail(length, &self.path, Operation::Stat)
     }
 
     fn path(&self) -> &Path {

@@ -281,7 +281,7 @@ fn a_failed_sync_is_final() {
         matches!(
             error,
             Error::Io {
-                operation: "fdatasync",
+                operation: crate::Operation::SyncFile,
                 ..
             }
         ),

@@ -2,11 +2,10 @@
 
 use std::{
     path::Path,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
+
+use parking_lot::Mutex;
 
 use super::{
     super::{Damage, Durable, frame::Frame},
@@ -95,7 +94,7 @@ pub(super) fn each<T: Sync, R: Send>(
             items.get(number).map(|item| (number, item))
         } {
             let result = look(item);
-            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut done = done.lock();
             done.push((number, result));
         }
     };
@@ -105,7 +104,7 @@ pub(super) fn each<T: Sync, R: Send>(
         }
         work();
     });
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut done = done.into_inner();
     done.sort_by_key(|(number, _)| *number);
     done.into_iter().map(|(_, result)| result).collect()
 }

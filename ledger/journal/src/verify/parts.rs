@@ -4,10 +4,12 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 use super::{
     super::{
@@ -133,12 +135,12 @@ impl<'a> Verifier<'a> {
             |file| &file.path,
             |file, frames| {
                 let found = archive.verify(file, |before, frame| frames.take(before, frame))?;
-                let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut ends = ends.lock();
                 ends.insert(file.path.clone(), found);
                 Ok(())
             },
         );
-        let ends = ends.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let ends = ends.into_inner();
         for (file, (seen, right)) in files.iter().zip(looked) {
             self.take(seen);
             if let Err(error) = right {

@@ -2,6 +2,7 @@
 
 mod loss;
 mod names;
+mod pairs;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +10,9 @@ use std::{
     path::PathBuf,
 };
 
-use super::{Faults, Fired, database::Pairs};
+use super::{Faults, Fired};
 use names::NameChange;
+pub(super) use pairs::Pairs;
 
 /// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

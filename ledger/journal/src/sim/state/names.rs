@@ -6,11 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Fault, Inode, State, error};
-use crate::{
-    disk::{Listed, parent},
-    sim::database::Pairs,
-};
+use super::{Fault, Inode, Pairs, State, error};
+use crate::disk::{Listed, parent};
 
 #[derive(Clone)]
 pub(super) enum NameChange {

@@ -1,0 +1,67 @@
+//! Leaving an unsealed epoch in order, and using it again: a note of how far it goes, beside its database.
+
+use super::Epoch;
+use crate::{
+    Durable, Error,
+    codec::{POSITION_BYTES, Record, open_record, record_bytes},
+    disk::Disk,
+};
+
+/// Note in the directory of an unsealed epoch whose database was closed cleanly: how far it goes.
+const CLOSED: &str = "CLOSED";
+
+const CLOSED_MAGIC: [u8; 3] = *b"QLC";
+
+impl Epoch {
+    /// Closes the database cleanly, so that it can be used again.
+    pub(crate) fn close_at(&self, disk: &dyn Disk, moved: &Durable) -> Result<(), Error> {
+        if moved.sequence == self.before.sequence {
+            return Ok(());
+        }
+        self.sync(disk)?;
+        self.try_close()?;
+        let record = Record::new(CLOSED_MAGIC).position(moved).finish();
+        disk.replace(&self.directory.join(CLOSED), &record)
+    }
+
+    /// How far the database was filled when it was closed; none if it was not closed cleanly, or is
+    /// not right. The note is taken away: from now on the database changes.
+    pub(crate) fn reopen(&self, disk: &dyn Disk) -> Result<Option<Durable>, Error> {
+        let path = self.directory.join(CLOSED);
+        let Some(bytes) = disk.read(&path, record_bytes(POSITION_BYTES))? else {
+            return Ok(None);
+        };
+        disk.remove_file(&path)?;
+        disk.sync_directory(&self.directory)?;
+        let noted = closed_at(&bytes);
+        let verified = self.verify(disk, |_| {});
+        // What it takes of memory while it is open is more than what was checked; the mover opens it when it needs it.
+        self.close();
+        match verified {
+            Ok(found) => Ok(noted.filter(|noted| *noted == found)),
+            Err(Error::Damaged(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What an epoch that is being filled tells of the commit log, from which it is filled: how far it was when its
+    /// database was closed, and how far the frames in it go. It may be behind the log, but never differ from it.
+    pub(crate) fn witnessed(&self, disk: &dyn Disk) -> Result<Vec<Durable>, Error> {
+        let noted = disk.read(&self.directory.join(CLOSED), record_bytes(POSITION_BYTES))?;
+        let mut witnessed = Vec::from_iter(noted.and_then(|bytes| closed_at(&bytes)));
+        let mut last = None;
+        let verified = self.verify(disk, |frame| last = Some(frame.end()));
+        self.close();
+        match verified {
+            // What a killed process wrote may be of no use; what is right in it was durable in the log.
+            Ok(_) | Err(Error::Damaged(_)) => witnessed.extend(last),
+            Err(error) => return Err(error),
+        }
+        Ok(witnessed)
+    }
+}
+
+/// What the note of a clean closing says.
+fn closed_at(bytes: &[u8]) -> Option<Durable> {
+    open_record(CLOSED_MAGIC, bytes).ok()?.position()
+}

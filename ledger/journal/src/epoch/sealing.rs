@@ -1,0 +1,72 @@
+//! Sealing an epoch: from here on its database may be the only copy of what it holds.
+
+use super::{DATABASE, Epoch, Seal, manifest::Manifest, seal, stored_bytes};
+use crate::{
+    Durable, Error,
+    disk::{Disk, parent},
+    pauses::Pauses,
+};
+
+impl Epoch {
+    /// Closes, opens again, verifies that everything up to `last` is there, syncs, closes, and writes the
+    /// seal with what the files are now: reading changes them no more.
+    pub(crate) fn seal(
+        &self,
+        disk: &dyn Disk,
+        last: &Durable,
+        pauses: &Pauses,
+    ) -> Result<Seal, Error> {
+        self.sync(disk)?;
+        self.try_close()?;
+        let mut seal = Seal {
+            before: self.before,
+            last: *last,
+            first_time: last.time,
+            batches: 0,
+            frame_bytes: 0,
+            stored_bytes: 0,
+        };
+        let found = self.verify(disk, |frame| {
+            if seal.batches == 0 {
+                seal.first_time = frame.time;
+            }
+            seal.batches = seal.batches.saturating_add(1);
+            seal.frame_bytes = seal.frame_bytes.saturating_add(frame.bytes.len() as u64);
+            pauses.pause();
+        })?;
+        if found != *last {
+            let why = format!(
+                "it ends at sequence {} instead of {}",
+                found.sequence, last.sequence
+            );
+            return Err(self.damaged(&found, why));
+        }
+        self.sync(disk)?;
+        self.try_close()?;
+        seal.stored_bytes = stored_bytes(disk, &self.directory)?;
+        let manifest = Manifest::take(disk, &self.directory.join(DATABASE), pauses)?;
+        seal.write(disk, &self.directory, &manifest)?;
+        disk.sync_directory(parent(&self.directory))?;
+        let _ = self.sealed.set(last.sequence);
+        Ok(seal)
+    }
+
+    /// Adds to a seal from before there were manifests what the files are, which were just found to be right. Gives
+    /// whether that was needed.
+    pub(crate) fn add_manifest(&self, disk: &dyn Disk, seal: &Seal) -> Result<bool, Error> {
+        if disk.is_read_only() || seal::manifest(disk, &self.directory)?.is_some() {
+            return Ok(false);
+        }
+        let database = self.directory.join(DATABASE);
+        let manifest = Manifest::take(disk, &database, &Pauses::default())?;
+        seal.write(disk, &self.directory, &manifest)?;
+        Ok(true)
+    }
+
+    /// Makes the seal durable as it was read, before the log lets go of what it vouches for.
+    pub(crate) fn sync_seal(&self, disk: &dyn Disk) -> Result<(), Error> {
+        disk.open(&self.directory.join(seal::FILE))?.sync()?;
+        disk.sync_directory(&self.directory)?;
+        disk.sync_directory(parent(&self.directory))
+    }
+}

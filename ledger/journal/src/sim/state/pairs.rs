@@ -1,0 +1,81 @@
+//! The content of a simulated sled: after an unclean stop it may have lost a suffix, silently, or refuse to open.
+
+use std::collections::BTreeMap;
+
+use super::{Crash, State};
+use crate::disk::{Listed, Pair};
+
+/// The pairs of a database.
+#[derive(Clone, Default)]
+pub(in crate::sim) struct Pairs {
+    pub(in crate::sim) now: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(in crate::sim) durable: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Puts that are not durable, in order.
+    pub(in crate::sim) pending: Vec<Pair>,
+    pub(in crate::sim) broken: bool,
+}
+
+impl Pairs {
+    pub(super) fn is_empty(&self) -> bool {
+        self.now.is_empty()
+    }
+
+    /// Its one file.
+    pub(super) fn listed(&self) -> Listed {
+        let bytes = self.now.values().map(|value| value.len() as u64).sum();
+        Listed {
+            name: "db".to_owned(),
+            is_directory: false,
+            length: bytes,
+        }
+    }
+
+    /// Turns one bit of one value. sled would see that in a read, or not open; here the value is simply wrong.
+    pub(super) fn flip(&mut self, random: u64) {
+        let number = random % (self.now.len().max(1) as u64);
+        let key = self.now.keys().nth(usize::try_from(number).unwrap_or(0));
+        let Some(key) = key.cloned() else {
+            return;
+        };
+        for pairs in [&mut self.now, &mut self.durable] {
+            if let Some(value) = pairs.get_mut(&key).filter(|value| !value.is_empty()) {
+                let bit = (random >> 16) % (value.len() as u64 * 8);
+                value[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    pub(super) fn fingerprint(&self, hasher: &mut blake3::Hasher) {
+        for (key, value) in self.now.iter().chain(&self.durable) {
+            hasher.update(key);
+            hasher.update(value);
+        }
+    }
+}
+
+impl State {
+    /// Of the puts that were not made durable, some first ones are left, also after a kill; and one
+    /// database in eight that was open does not open again.
+    pub(super) fn lose_pairs(&mut self, crash: Crash) {
+        for (inode, mut pairs) in std::mem::take(&mut self.databases) {
+            let unclean = !pairs.pending.is_empty();
+            if unclean {
+                let kept = self.random() % (pairs.pending.len() as u64 + 1);
+                for (number, (key, value)) in (0u64..).zip(std::mem::take(&mut pairs.pending)) {
+                    if number < kept {
+                        pairs.durable.insert(key, value);
+                    } else {
+                        self.fired.lost_pairs += 1;
+                    }
+                }
+                pairs.broken = self.random().is_multiple_of(8);
+                self.fired.broken_databases += u64::from(pairs.broken);
+            }
+            if unclean || crash == Crash::PowerLoss {
+                pairs.now = pairs.durable.clone();
+            }
+            self.databases.insert(inode, pairs);
+        }
+        self.open_databases.clear();
+    }
+}

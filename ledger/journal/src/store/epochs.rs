@@ -1,0 +1,140 @@
+//! The epochs of an open ledger: the sealed ones, and the one that is being filled.
+
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    Durable,
+    epoch::{Epoch, Seal},
+};
+
+/// Databases of sealed epochs that are open at once; each has a cache.
+const OPEN_EPOCHS: usize = 3;
+
+/// A sealed epoch.
+#[derive(Clone)]
+pub(crate) struct Sealed {
+    pub(crate) seal: Seal,
+    pub(crate) epoch: Arc<Epoch>,
+}
+
+/// The epoch that is being filled.
+#[derive(Clone)]
+pub(crate) struct Current {
+    pub(crate) epoch: Arc<Epoch>,
+    /// How far it holds what the commit log holds.
+    pub(crate) moved: Durable,
+}
+
+/// All epochs, oldest first. Each lock guards one list or value, and no two are held at once.
+pub(crate) struct Epochs {
+    directory: PathBuf,
+    sealed: RwLock<Vec<Sealed>>,
+    current: RwLock<Current>,
+    /// The sealed ones with an open database, last used first.
+    recent: Mutex<VecDeque<Arc<Epoch>>>,
+    /// Closed segments up to here are to be sealed, whatever their size.
+    seal_through: AtomicU64,
+}
+
+impl Epochs {
+    pub(crate) fn new(directory: PathBuf, sealed: Vec<Sealed>, current: Current) -> Self {
+        Self {
+            directory,
+            sealed: RwLock::new(sealed),
+            current: RwLock::new(current),
+            recent: Mutex::default(),
+            seal_through: AtomicU64::new(0),
+        }
+    }
+
+    /// The one that is being filled.
+    pub(crate) fn current(&self) -> Current {
+        self.current.read().clone()
+    }
+
+    pub(crate) fn set_current(&self, current: Current) {
+        *self.current.write() = current;
+    }
+
+    /// The sealed ones.
+    pub(crate) fn sealed(&self) -> Vec<Sealed> {
+        self.sealed.read().clone()
+    }
+
+    /// The sealed one that holds a sequence, its database among those that stay open.
+    pub(crate) fn sealed_with(&self, sequence: u64) -> Option<Sealed> {
+        let found = {
+            let sealed = self.sealed.read();
+            let at = sealed.partition_point(|sealed| sealed.seal.last.sequence < sequence);
+            sealed
+                .get(at)
+                .filter(|sealed| sealed.seal.before.sequence < sequence)
+                .cloned()
+        };
+        found.inspect(|sealed| self.touch(&sealed.epoch))
+    }
+
+    /// Takes the current epoch, now sealed, among the sealed ones, and begins the next.
+    pub(crate) fn push_sealed(&self, sealed: Sealed) {
+        let last = sealed.seal.last;
+        self.touch(&sealed.epoch);
+        self.sealed.write().push(sealed);
+        self.set_current(Current {
+            epoch: Arc::new(Epoch::new(&self.directory, last)),
+            moved: last,
+        });
+    }
+
+    /// Takes out the sealed ones that end at a sequence or before.
+    pub(crate) fn take_through(&self, sequence: u64) -> Vec<Sealed> {
+        let mut sealed = self.sealed.write();
+        let kept = sealed.partition_point(|sealed| sealed.seal.last.sequence <= sequence);
+        sealed.drain(..kept).collect()
+    }
+
+    /// Asks for the segments up to `last` to be sealed at the next end of a segment.
+    pub(crate) fn request_seal(&self, last: u64) {
+        self.seal_through.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// Whether that was asked for the epoch that begins behind `before`.
+    pub(crate) fn seal_requested(&self, before: &Durable) -> bool {
+        before.sequence < self.seal_through.load(Ordering::Acquire)
+    }
+
+    /// Closes every database.
+    pub(crate) fn close(&self) {
+        for sealed in self.sealed() {
+            sealed.epoch.close();
+        }
+        self.current().epoch.close();
+    }
+
+    /// Keeps few databases open: those that were used last.
+    fn touch(&self, epoch: &Arc<Epoch>) {
+        let mut recent = self.recent.lock();
+        if recent
+            .front()
+            .is_some_and(|front| Arc::ptr_eq(front, epoch))
+        {
+            return;
+        }
+        recent.retain(|other| !Arc::ptr_eq(other, epoch));
+        recent.push_front(Arc::clone(epoch));
+        let kept = recent.len().min(OPEN_EPOCHS);
+        let surplus = recent.split_off(kept);
+        drop(recent);
+        for epoch in surplus {
+            epoch.close();
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Who may compact, and when nobody may.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// Lets one compaction run at a time, and none while a backup needs all that there is.
+#[derive(Default)]
+pub(crate) struct CompactionGate {
+    running: Mutex<()>,
+    holds: AtomicUsize,
+}
+
+/// Holds compaction off until it is dropped.
+pub(crate) struct CompactionHold(Arc<CompactionGate>);
+
+impl Drop for CompactionHold {
+    fn drop(&mut self) {
+        self.0.holds.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl CompactionGate {
+    /// Waits for the compaction that runs. None while one is held off.
+    pub(crate) fn enter(&self) -> Option<MutexGuard<'_, ()>> {
+        let running = self.running.lock();
+        (self.holds.load(Ordering::Acquire) == 0).then_some(running)
+    }
+
+    /// Waits for the compaction that runs; no other begins before the result is dropped.
+    pub(crate) fn hold(self: &Arc<Self>) -> CompactionHold {
+        let _running = self.running.lock();
+        self.holds.fetch_add(1, Ordering::AcqRel);
+        CompactionHold(Arc::clone(self))
+    }
+}

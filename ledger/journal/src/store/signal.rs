@@ -1,0 +1,81 @@
+//! Requests to the background threads.
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// What the background threads are asked to do; the lock guards the requests alone, and no disk is touched under it.
+#[derive(Default)]
+pub(crate) struct Signal {
+    requests: Mutex<Requests>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Requests {
+    stop: bool,
+    prepare: bool,
+    move_now: bool,
+}
+
+impl Signal {
+    fn request(&self, set: impl FnOnce(&mut Requests)) {
+        set(&mut self.requests.lock());
+        self.changed.notify_all();
+    }
+
+    /// Asks for the next segment.
+    pub(crate) fn prepare(&self) {
+        self.request(|requests| requests.prepare = true);
+    }
+
+    /// Asks for what is durable to be moved now.
+    pub(crate) fn move_now(&self) {
+        self.request(|requests| requests.move_now = true);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.request(|requests| requests.stop = true);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.requests.lock().stop
+    }
+
+    /// Wakes those who wait for room.
+    pub(crate) fn has_moved(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits until there is something to prepare; false when it is time to stop.
+    pub(crate) fn wait_to_prepare(&self) -> bool {
+        let mut requests = self.wait_until(|requests| requests.prepare);
+        requests.prepare = false;
+        !requests.stop
+    }
+
+    /// Waits until it is time to move something; false when it is time to stop.
+    pub(crate) fn wait_to_move(&self) -> bool {
+        let mut requests = self.wait_until(|requests| requests.move_now);
+        requests.move_now = false;
+        !requests.stop
+    }
+
+    fn wait_until(&self, is_requested: impl Fn(&Requests) -> bool) -> MutexGuard<'_, Requests> {
+        let mut requests = self.requests.lock();
+        self.changed.wait_while(&mut requests, |requests| {
+            !requests.stop && !is_requested(requests)
+        });
+        requests
+    }
+
+    /// Asks for frames to be moved for as long as a condition holds, which is looked at whenever something was moved, and
+    /// at this interval.
+    pub(crate) fn move_while(&self, interval: Duration, mut condition: impl FnMut() -> bool) {
+        let mut requests = self.requests.lock();
+        while condition() {
+            requests.move_now = true;
+            self.changed.notify_all();
+            self.changed.wait_for(&mut requests, interval);
+        }
+    }
+}

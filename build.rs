@@ -1,4 +1,4 @@
-//! What a program says of its own build: the version with the commit, and the profile.
+//! What a program says of its own build: the version with the commit, and the profile. `quotactl` uses it too.
 
 use std::{env, path::Path, process::Command};
 
@@ -10,7 +10,6 @@ fn main() {
     };
     println!("cargo::rustc-env=BUILD_VERSION={version}");
     println!("cargo::rustc-env=BUILD_PROFILE={profile}");
-    println!("cargo::rerun-if-changed=build.rs");
 }
 
 /// The profile that cargo builds with: the directory under `target` that it builds in.

@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
+#[path = "support/programs.rs"]
+mod programs;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read, Write},
@@ -143,7 +146,7 @@ fn exchange(
 
 /// Makes a token with quotactl.
 fn create(file: &Path, arguments: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quotactl"));
+    let mut command = Command::new(crate::programs::quotactl());
     command.args(["token", "create", "--file"]).arg(file);
     let output = command.args(arguments.split(' ')).output().unwrap();
     assert!(output.status.success(), "{output:?}");

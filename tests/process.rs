@@ -232,7 +232,7 @@ fn what_lets_others_in_is_warned_about() {
     let config = "[admin]\nlisten = \"0.0.0.0:0\"\n[admission]\nlisten = \"127.0.0.1:0\"\n[auth]\nallow_anonymous_non_loopback = true\n\
         [tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n";
     std::fs::write(file, config).unwrap();
-    let made = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+    let made = Command::new(crate::support::programs::quotactl())
         .args(["generate", "certs", "--host", "localhost", "--dir"])
         .arg(directory.path())
         .output()
@@ -343,7 +343,7 @@ fn others_cannot_read_the_ledger_nor_what_is_made_of_it() {
             .is_success()
     );
     let quotactl = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quotactl"));
+        let mut command = Command::new(crate::support::programs::quotactl());
         let done = command
             .current_dir(&directory)
             .args(arguments)

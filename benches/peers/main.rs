@@ -8,6 +8,7 @@
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
+mod floor;
 mod plan;
 mod postgres;
 mod redis;
@@ -24,6 +25,9 @@ use support::measured::Measured;
 type Runs = BTreeMap<(Case, System), Vec<Measured>>;
 
 fn main() {
+    if std::env::args().nth(1).as_deref() == Some(support::process::SERVE_FLOOR) {
+        return floor::run().expect("the floor serves");
+    }
     if !support::is_wanted() {
         return;
     }

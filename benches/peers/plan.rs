@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use quotad::load::{self, Plan, Talk};
+use quota_load::{Plan, Talk};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -220,7 +220,7 @@ impl Bench {
             rate: None,
             patience: Duration::from_secs(30),
         };
-        let tally = load::run(&plan, &CancellationToken::new(), talk);
+        let tally = quota_load::run(&plan, &CancellationToken::new(), talk);
         Measured::of(&tally.expect("it accepts connections"), self.seconds)
     }
 }

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use quotad::load::{
+use quota_load::{
     Answer, Kind, Talk,
     render::{Random, UidText, uid},
 };

@@ -194,7 +194,7 @@ fn kept(bench: &Bench) -> Target {
 }
 
 fn stat(directory: &Path) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+    let output = Command::new(crate::support::programs::quotactl())
         .args(["ledger", "stat", "-o", "json", "--data-dir"])
         .arg(directory.join("data"))
         .output()

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use quotad::load::Tally;
+use quota_load::Tally;
 use serde_json::Value;
 
 /// What one run gave.
@@ -56,7 +56,7 @@ pub fn median(figures: &mut [f64]) -> f64 {
 
 /// Runs `quotactl bench`, as users do.
 pub fn quotactl_bench(server: &str, arguments: &[String]) -> Measured {
-    let output = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+    let output = Command::new(super::programs::quotactl())
         .args(["--server", server, "-o", "json", "bench"])
         .args(arguments)
         .output()

@@ -8,6 +8,8 @@ pub mod events;
 pub mod machine;
 pub mod measured;
 pub mod process;
+#[path = "../../tests/support/programs.rs"]
+pub mod programs;
 pub mod world;
 
 use std::{env, path::PathBuf, str::FromStr};

@@ -165,14 +165,17 @@ impl Quotad {
     }
 }
 
+/// What has this program serve the floor instead of measuring.
+pub const SERVE_FLOOR: &str = "serve-floor";
+
 /// The HTTP floor, as a process like the daemon, and where it is.
 pub fn floor() -> (Process, String) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_quotactl"))
-        .arg("serve-floor")
+    let mut child = Command::new(std::env::current_exe().expect("it is running"))
+        .arg(SERVE_FLOOR)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("quotactl is built");
+        .expect("it is this program");
     let mut line = String::new();
     let output = child.stdout.take().expect("it is piped");
     let read = BufReader::new(output).read_line(&mut line);

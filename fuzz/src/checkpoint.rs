@@ -1,6 +1,6 @@
 //! Checkpoint notes and keys.
 
-use quotad::checkpoint::{
+use quota_checkpoint::{
     key::{PrivateKey, PublicKey},
     note,
 };

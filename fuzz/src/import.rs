@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use quota_journal::{Options, sim::SimDisk};
-use quotad::cli::import_from;
+use quotactl::import_from;
 
 /// Imports the input. What was taken in is a whole ledger with the end that was told.
 pub fn run(data: &[u8]) {

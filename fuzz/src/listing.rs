@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use quotad::cli::objects_of;
+use quotactl::objects_of;
 
 /// Gives its bytes one by one.
 struct Trickle<'a>(&'a [u8]);

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
-use crate::yaml::Object;
+use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
 

@@ -16,7 +16,6 @@ mod entries;
 mod events;
 mod explain;
 mod express;
-pub mod floor;
 mod history;
 mod lifecycle;
 mod manifest;
@@ -65,6 +64,8 @@ use crate::{
 pub use backup::Backups;
 pub use caller::{Caller, actor};
 pub use express::Express;
+#[doc(hidden)]
+pub use wish::Wish;
 
 /// What is known of the sources of events.
 pub trait Sources: Send + Sync {

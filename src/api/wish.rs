@@ -35,7 +35,7 @@ const NAME_MAX_BYTES: usize = 253;
 /// What somebody asks to be reserved.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Wish<'a> {
+pub struct Wish<'a> {
     /// Only in a batch is it needed: elsewhere the path says it.
     pub(super) namespace: Option<Name>,
     reserved_by: Option<Holder>,

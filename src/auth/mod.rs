@@ -6,23 +6,16 @@
 
 pub mod access;
 mod authenticator;
-mod file;
 mod lasting;
 mod layer;
-mod pattern;
 mod principal;
 mod refusal;
 mod register;
-mod secret;
-mod token;
 
 #[cfg(test)]
 mod tests;
 
 pub use authenticator::{Authenticator, Error, Follower};
-pub use file::{Certificate, File, FileError, Token};
 pub use layer::{Admitted, Target, guarded};
-pub use pattern::{ParsePatternError, Pattern};
-pub use principal::{Principal, Role};
-pub use secret::Secret;
-pub use token::{Issued, NoRandomness, issue};
+pub use principal::Principal;
+pub use quota_tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};

@@ -2,7 +2,6 @@
 
 use std::{
     convert::Infallible,
-    fmt,
     sync::{Arc, LazyLock},
 };
 
@@ -10,58 +9,9 @@ use axum::extract::FromRequestParts;
 use http::{Extensions, request::Parts};
 use quota_core::event::Actor;
 use quota_semantics::Name;
-use serde::{Deserialize, Serialize};
 
-use super::Pattern;
+use super::{Pattern, Role};
 use crate::server::Peer;
-
-/// What somebody may do. No role includes another, so a caller that does several things has several.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// See quotas, reservations, usage, objects, entries.
-    Read,
-    /// Ask for capacity: reserve, extend, commit, release, check.
-    Reserve,
-    /// Send object events.
-    Ingest,
-    /// Set and delete quotas.
-    Admin,
-}
-
-impl Role {
-    /// Every role.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Reserve, Self::Ingest, Self::Admin];
-
-    /// As the tokens file names it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Reserve => "reserve",
-            Self::Ingest => "ingest",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
 
 /// An authenticated caller, and the actor of the entries that it causes. An extension of every request that
 /// passed [`guarded`](super::guarded). Cheap to clone.
@@ -77,9 +27,7 @@ struct Inner {
 
 /// Everybody, where nobody needs a token.
 static ANONYMOUS: LazyLock<Principal> =
-    LazyLock::new(|| Principal::new(ANONYMOUS_NAME, &Role::ALL, &[Pattern::all()]));
-
-pub(super) const ANONYMOUS_NAME: &str = "anonymous";
+    LazyLock::new(|| Principal::new(quota_tokens::ANONYMOUS, &Role::ALL, &[Pattern::all()]));
 
 impl Principal {
     /// A principal that has these roles in these namespaces.
@@ -200,7 +148,7 @@ mod tests {
     #[test]
     fn who_is_not_known_is_anonymous() {
         let principal = Principal::of(&Extensions::new());
-        assert_eq!(*principal.name(), ANONYMOUS_NAME);
+        assert_eq!(*principal.name(), quota_tokens::ANONYMOUS);
         assert!(Role::ALL.iter().all(|role| principal.may_everywhere(*role)));
     }
 }

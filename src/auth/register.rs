@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use http::{HeaderMap, header};
 use quota_semantics::Timestamp;
+use quota_tokens::Shown;
 
-use super::{Certificate, File, Principal, Token, token::Shown};
+use super::{Certificate, File, Principal, Token};
 use crate::metrics::AuthRefusal;
 
 /// All tokens and certificates in force.

@@ -6,15 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use quota_checkpoint::{
+    Checkpoint, Extends, Notes,
+    key::{KeyError, PrivateKey},
+    note,
+};
 use quota_journal::FileReader;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Checkpoint, Extends,
     delivery::{Delivery, Signed},
-    file::Notes,
-    key::{KeyError, PrivateKey},
-    note,
     place::Place,
 };
 use crate::{metrics, writer::Ledger};

@@ -1,191 +1,15 @@
 use std::{path::Path, sync::Arc};
 
+use quota_checkpoint::{Checkpoint, Extends, key::PrivateKey, note};
 use quota_journal::{
-    Batch, FileJournal, FileReader, Hash, Journal as _, Options, Reader as _, disk::RealDisk,
+    Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, disk::RealDisk,
 };
 use quota_semantics::{Span, Timestamp};
 
-use super::{
-    Checkpoint, Extends,
-    file::Notes,
-    key::{KeyError, PrivateKey, PublicKey},
-    note::{self, NoteError},
-    read_all,
-    signer::{Settings, Signer, StartError},
-};
+use super::signer::{Settings, Signer, StartError};
 
 fn key() -> PrivateKey {
-    PrivateKey::from_seed("ledger.example.com", [7; 32]).unwrap()
-}
-
-fn checkpoint(sequence: u64) -> Checkpoint {
-    Checkpoint {
-        origin: "ledger.example.com".to_owned(),
-        sequence,
-        hash: Hash::from_bytes([9; 32]),
-        time: Timestamp::EPOCH,
-    }
-}
-
-/// Golden: the text of 2026 has to be verified for ever.
-#[test]
-fn a_note_looks_as_it_always_has() {
-    let note = note::sign(&checkpoint(42), &key());
-    let public = key().public().to_string();
-    assert_eq!(
-        public,
-        "ledger.example.com+21bb86ac+AepKbGPinFIKvvVQexMuxfmVR3auvr57kkIe6mkURtIs"
-    );
-    assert_eq!(
-        note,
-        "ledger.example.com\n42\nCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk=\ntime 1970-01-01T00:00:00Z\n\n\
-         \u{2014} ledger.example.com IbuGrOuy+LIMsd8lzC4/Omnmrlwcr9KgOE++CBPtTYu2fhpdIx13RmLcV9b4tI/ExkQt3EelV4NmLk86tKFvDx1hMQk=\n"
-    );
-    let public: PublicKey = public.parse().unwrap();
-    assert_eq!(note::verify(&note, &public), Ok(checkpoint(42)));
-}
-
-/// The example of <https://c2sp.org/signed-note>, made by other software.
-#[test]
-fn a_key_of_other_software_is_read() {
-    let text = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW";
-    let key: PublicKey = text.parse().unwrap();
-    assert_eq!(key.name(), "PeterNeumann");
-    assert_eq!(key.to_string(), text);
-    let body = "If you think cryptography is the answer to your problem,\nthen you don't know what your problem is.\n";
-    let signature = base64::Engine::decode(
-        &base64::engine::general_purpose::STANDARD,
-        "x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=",
-    )
-    .unwrap();
-    assert_eq!(signature[..4], key.id());
-    assert!(key.verifies(body.as_bytes(), &signature[4..]));
-}
-
-#[test]
-fn every_changed_byte_of_a_note_is_noticed() {
-    let note = note::sign(&checkpoint(42), &key());
-    let public = key();
-    let public = public.public();
-    for at in 0..note.len() {
-        for bit in 0..8 {
-            let mut bytes = note.clone().into_bytes();
-            bytes[at] ^= 1 << bit;
-            let Ok(text) = String::from_utf8(bytes) else {
-                continue;
-            };
-            assert!(
-                note::verify(&text, public).is_err(),
-                "byte {at}, bit {bit}: {text}"
-            );
-        }
-    }
-    let other = PrivateKey::generate("ledger.example.com").unwrap();
-    let error = note::verify(&note, other.public()).unwrap_err();
-    assert_eq!(error, NoteError::NotSigned("ledger.example.com".into()));
-    let foreign = note::sign(
-        &Checkpoint {
-            origin: "elsewhere".into(),
-            ..checkpoint(1)
-        },
-        &key(),
-    );
-    assert!(matches!(
-        note::verify(&foreign, public),
-        Err(NoteError::Origin { .. })
-    ));
-}
-
-#[test]
-fn keys_are_read_as_they_are_written_and_wrong_ones_are_refused() {
-    let key = PrivateKey::generate("a.example.com/b").unwrap();
-    let again: PrivateKey = key.to_secret_text().parse().unwrap();
-    assert_eq!(again.public(), key.public());
-    assert!(!format!("{key:?}").contains("PRIVATE"));
-    assert_eq!(PrivateKey::generate("a b").unwrap_err(), KeyError::Name);
-    let swapped = key
-        .public()
-        .to_string()
-        .replacen("a.example", "b.example", 1);
-    assert_eq!(swapped.parse::<PublicKey>(), Err(KeyError::Id));
-    for text in ["", "x", "a+b", "a+00000000+AAAA", &key.to_secret_text()] {
-        assert!(text.parse::<PublicKey>().is_err(), "{text}");
-    }
-}
-
-#[test]
-fn what_a_kill_leaves_of_a_note_is_removed() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("checkpoints");
-    let all: Vec<String> = (1..=3)
-        .map(|number| note::sign(&checkpoint(number), &key()))
-        .collect();
-    let whole = all
-        .iter()
-        .map(|note| format!("{note}\n"))
-        .collect::<String>()
-        .into_bytes();
-    let two = all[..2].iter().map(|note| note.len() + 1).sum::<usize>();
-    for length in two..=whole.len() {
-        std::fs::write(&path, &whole[..length]).unwrap();
-        let (mut notes, last) = Notes::open(&path).unwrap();
-        let kept = if length == whole.len() { 3 } else { 2 };
-        assert_eq!(last.as_ref(), Some(&all[kept - 1]), "{length}");
-        notes.append(&all[2]).unwrap();
-        let mut expected = all[..kept].to_vec();
-        expected.push(all[2].clone());
-        let stored = read_all(&path).unwrap();
-        assert_eq!(
-            (stored.notes, stored.is_cut_off),
-            (expected, false),
-            "{length}"
-        );
-    }
-}
-
-#[test]
-fn what_is_no_note_is_not_passed_over() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("checkpoints");
-    let all: Vec<String> = (1..=3)
-        .map(|number| note::sign(&checkpoint(number), &key()))
-        .collect();
-    let whole = format!("{}\n{}\n{}\n", all[0], all[1], all[2]);
-    for at in 0..whole.len() {
-        let mut bytes = whole.clone().into_bytes();
-        bytes[at] ^= 2;
-        std::fs::write(&path, bytes).unwrap();
-        let right = |note: &String| note::verify(note, key().public()).is_ok();
-        match read_all(&path) {
-            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidData),
-            Ok(stored) => {
-                let noticed = stored.is_cut_off || !stored.notes.iter().all(right);
-                assert!(noticed, "byte {at}: {stored:?}");
-            }
-        }
-    }
-    std::fs::write(&path, &all[0]).unwrap();
-    assert_eq!(read_all(&path).unwrap().notes, all[..1]);
-    std::fs::write(&path, &whole[..whole.len() - 4]).unwrap();
-    let stored = read_all(&path).unwrap();
-    assert_eq!((stored.notes.len(), stored.is_cut_off), (2, true));
-}
-
-#[test]
-fn the_last_of_many_notes_is_found() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("checkpoints");
-    let (mut notes, none) = Notes::open(&path).unwrap();
-    assert_eq!(none, None);
-    for number in 1..=400 {
-        notes
-            .append(&note::sign(&checkpoint(number), &key()))
-            .unwrap();
-    }
-    assert!(std::fs::metadata(&path).unwrap().len() > super::file::TAIL_BYTES);
-    let (_, last) = Notes::open(&path).unwrap();
-    assert_eq!(last, Some(note::sign(&checkpoint(400), &key())));
-    assert_eq!(read_all(&path).unwrap().notes.len(), 400);
+    PrivateKey::generate("ledger.example.com").unwrap()
 }
 
 fn ledger(directory: &Path, batches: u64, salt: u8) -> FileReader {
@@ -213,9 +37,9 @@ fn ledger(directory: &Path, batches: u64, salt: u8) -> FileReader {
     reader
 }
 
-fn signer(directory: &Path, reader: &FileReader) -> Result<Signer, StartError> {
+fn signer(directory: &Path, key: &PrivateKey, reader: &FileReader) -> Result<Signer, StartError> {
     let key_file = directory.join("key");
-    std::fs::write(&key_file, key().to_secret_text()).unwrap();
+    std::fs::write(&key_file, key.to_secret_text()).unwrap();
     let file = directory.join("checkpoints");
     let settings = Settings {
         key_file,
@@ -230,21 +54,22 @@ fn signer(directory: &Path, reader: &FileReader) -> Result<Signer, StartError> {
 fn a_ledger_that_contradicts_the_last_checkpoint_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let of = |name: &str, batches, salt| ledger(&directory.path().join(name), batches, salt);
+    let key = key();
     let first = of("first", 5, 1);
     let signed = Checkpoint::of("ledger.example.com", &first.durable());
     assert_eq!(signed.is_extended_by(&first).unwrap(), Extends::Yes);
-    signer(directory.path(), &first)
+    signer(directory.path(), &key, &first)
         .unwrap()
         .notes_mut()
-        .append(&note::sign(&signed, &key()))
+        .append(&note::sign(&signed, &key))
         .unwrap();
-    assert!(signer(directory.path(), &of("grown", 9, 1)).is_ok());
-    let short = signer(directory.path(), &of("short", 4, 1)).unwrap_err();
+    assert!(signer(directory.path(), &key, &of("grown", 9, 1)).is_ok());
+    let short = signer(directory.path(), &key, &of("short", 4, 1)).unwrap_err();
     assert!(
         short.to_string().contains("it ends with sequence 8"),
         "{short}"
     );
-    let other = signer(directory.path(), &of("other", 9, 2)).unwrap_err();
+    let other = signer(directory.path(), &key, &of("other", 9, 2)).unwrap_err();
     assert!(other.to_string().contains("another"), "{other}");
     let between = Checkpoint {
         sequence: 9,

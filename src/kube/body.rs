@@ -17,7 +17,7 @@ use super::{
     status::{Failure, Result},
 };
 use crate::server::warn;
-use crate::yaml::Object;
+use quota_semantics::yaml::Object;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const YAML: &str = "application/yaml";

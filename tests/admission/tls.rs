@@ -41,7 +41,7 @@ struct Served {
 }
 
 pub(crate) fn make_certificates(directory: &Path) {
-    let made = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+    let made = Command::new(crate::support::programs::quotactl())
         .args([
             "generate",
             "certs",

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::{daemon::Quotad, observe, set_quota};
 
 pub(crate) fn quotactl(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_quotactl"))
+    Command::new(crate::support::programs::quotactl())
         .current_dir(directory)
         .env_clear()
         .args(arguments)

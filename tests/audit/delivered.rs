@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use quotad::checkpoint::{key::PublicKey, note};
+use quota_checkpoint::{key::PublicKey, note};
 use tempfile::TempDir;
 
 use super::{checkpoints::quotactl, daemon::Quotad, observe, set_quota, support::until};
@@ -155,7 +155,7 @@ async fn checkpoints_reach_a_directory_and_a_server_also_after_failures() {
     quotad.stop();
 
     // Both have what the file has, in the form that is signed.
-    let stored = quotad::checkpoint::read_all(&path.join("checkpoints")).unwrap();
+    let stored = quota_checkpoint::read_all(&path.join("checkpoints")).unwrap();
     assert_eq!(collector.kept(), stored.notes);
     let copies = fs::read_dir(path.join("copies")).unwrap();
     let mut copies: Vec<_> = copies.map(|entry| entry.unwrap().path()).collect();
@@ -227,7 +227,7 @@ fn checkpoints_that_contradict_each_other_or_the_ledger_are_told() {
     refused("first --ledger data", "does not extend");
 
     // The last one stands before the others, as if the ledger had become shorter.
-    let stored = quotad::checkpoint::read_all(&path.join("first")).unwrap();
+    let stored = quota_checkpoint::read_all(&path.join("first")).unwrap();
     let (last, before) = stored.notes.split_last().unwrap();
     assert!(!before.is_empty());
     fs::write(

@@ -254,7 +254,7 @@ pub(crate) fn missing(daemon: &Quotad, told: &Told, unanswered: Option<&Step>) -
 
 /// Has the ledger checked by `quotactl`, with its archive. What it says, if it finds anything.
 pub(crate) fn verify(directory: &Path) -> Result<(), String> {
-    let output = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+    let output = Command::new(crate::support::programs::quotactl())
         .current_dir(directory)
         .args(["ledger", "verify", "--data-dir=data"])
         .args(

@@ -341,7 +341,7 @@ fn unprivileged(arguments: &str, home: &Path, data: &Path) -> Run {
     chmod(scratch.path(), 0o777);
     // Where the program is built, somebody else may not look.
     let program = scratch.path().join("quotactl");
-    fs::copy(env!("CARGO_BIN_EXE_quotactl"), &program).unwrap();
+    fs::copy(crate::support::programs::quotactl(), &program).unwrap();
     let mut command = match is_root {
         true => {
             let mut command = std::process::Command::new("setpriv");

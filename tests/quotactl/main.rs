@@ -33,7 +33,7 @@ struct Run {
 }
 
 fn command(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quotactl"));
+    let mut command = Command::new(crate::support::programs::quotactl());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("QUOTACTL_")) {
         command.env_remove(name);
     }

@@ -9,6 +9,7 @@
 pub(crate) mod cluster;
 pub(crate) mod daemon;
 pub(crate) mod nats;
+pub(crate) mod programs;
 pub(crate) mod proxy;
 pub(crate) mod quotad;
 pub(crate) mod random;

@@ -2,12 +2,12 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
+use quota_checkpoint::Extends;
 use quota_core::{audit::Naive, codec, state::State};
 use quota_journal::{
     BatchRef, Damage, Error, FileJournal, FileReader, Offline, Reader as _, Watch, disk::RealDisk,
 };
 use quota_ledger::replay::{self, Until};
-use quotad::checkpoint::Extends;
 
 use super::ledger::{ARCHIVE, DATA, Ledger, options};
 

@@ -10,7 +10,7 @@ use super::{
 
 /// Checks the ledger in a directory, with the checkpoints in another one or without any.
 fn verify(directory: &Path, checkpoints: Option<&Path>) -> (Option<i32>, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quotactl"));
+    let mut command = Command::new(crate::programs::quotactl());
     command.env_clear().args(["ledger", "verify", "--data-dir"]);
     command.arg(directory.join(DATA));
     command.arg("--archive").arg(directory.join(ARCHIVE));

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use quota_checkpoint::{Checkpoint, key::PrivateKey, note};
 use quota_core::{
     codec::encode_entries,
     event::{Actor, DeadLetter, Entry, Event, Observed, QuotaRecord},
@@ -22,7 +23,6 @@ use quota_semantics::{
     resource::ResourceList,
     uid::Uid,
 };
-use quotad::checkpoint::{Checkpoint, key::PrivateKey, note};
 use tempfile::TempDir;
 
 /// Entries that each stage adds.

@@ -168,7 +168,7 @@ fn torture<S: Scene>(cycles: u64, prepare: impl FnOnce(&Path) -> S) {
 
     let daemon = place.daemon.take().unwrap();
     assert_eq!(daemon.stop().code(), Some(0));
-    let verified = Command::new(env!("CARGO_BIN_EXE_quotactl"))
+    let verified = Command::new(crate::support::programs::quotactl())
         .current_dir(directory.0.path())
         .args(["ledger", "verify", "--data-dir=data", "--archive=archive"])
         .output()

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../support/programs.rs"]
+mod programs;
+
 use std::{path::Path, path::PathBuf, process::Command};
 
 #[test]
@@ -20,7 +23,7 @@ fn people_see_what_the_ledger_holds() {
         .arg("-B")
         .arg(root.join("tests/ui/flows.py"))
         .env("QUOTAD", env!("CARGO_BIN_EXE_quotad"))
-        .env("QUOTACTL", env!("CARGO_BIN_EXE_quotactl"))
+        .env("QUOTACTL", crate::programs::quotactl())
         .env(
             "SCREENSHOTS",
             Path::new(env!("CARGO_TARGET_TMPDIR")).join("ui"),

@@ -6,11 +6,14 @@ pub mod admission;
 pub mod group;
 pub mod name;
 pub mod object;
+mod period;
 pub mod quantity;
 pub mod quota;
 pub mod resource;
 pub mod time;
 pub mod uid;
+pub mod yaml;
 
 pub use name::Name;
+pub use period::{ParsePeriodError, Period};
 pub use time::{Span, Timestamp};

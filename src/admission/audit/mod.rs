@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Where audit events are posted to.
-pub const ROUTE: &str = "/audit";
+pub const ROUTE: &str = quota_client::paths::AUDIT;
 
 /// The key of the annotation, behind the webhook's name.
 pub(super) const ANNOTATION: &str = "hold";

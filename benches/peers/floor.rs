@@ -1,0 +1,151 @@
+//! The floor: what HTTP and JSON alone cost.
+//!
+//! It reads the same requests into the same types and answers as long a text at once: nothing is checked, decided
+//! or written. No daemon that speaks HTTP in this way can be faster, so a measured rate can be held against it.
+
+use std::{
+    convert::Infallible,
+    io::{self, Read as _, Write as _},
+    sync::OnceLock,
+    thread,
+};
+
+use axum::{
+    Router,
+    extract::Path,
+    response::{IntoResponse, Response},
+    routing::{delete, post, put},
+};
+use bytes::Bytes;
+use http::{StatusCode, header};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+use quotad::api::Wish;
+
+/// As long as the answer to a reservation of three resources.
+const GRANTED: &str = r#"{"namespace":"quotactl-bench-0","reservedBy":{"apiVersion":"v1","kind":"Pod","name":"c12-0","uid":"0190a2b4-7c1e-4000-8000-000000000000"},"reserved":{"pods":"1","requests.cpu":"100m","requests.memory":"128Mi"},"state":"pending","createdTime":"2026-11-21T02:30:50.463069518Z","expirationTime":"2026-11-21T02:31:20.463069518Z","asOf":{"sequence":1234567,"time":"2026-11-21T02:30:50.463069518Z"}}"#;
+
+/// The part of it that each item of a batch has.
+const ITEM: &str = r#"{"status":201,"namespace":"quotactl-bench-0","reservedBy":{"apiVersion":"v1","kind":"Pod","name":"c12-0","uid":"0190a2b4-7c1e-4000-8000-000000000000"},"reserved":{"pods":"1","requests.cpu":"100m","requests.memory":"128Mi"},"state":"pending","createdTime":"2026-11-21T02:30:50.463069518Z","expirationTime":"2026-11-21T02:31:20.463069518Z"}"#;
+
+const REFUSED: &str = r#"{"status":400,"reason":"Malformed"}"#;
+
+const LOCATION: &str =
+    "/v1/namespaces/quotactl-bench-0/reservations/0190a2b4-7c1e-4000-8000-000000000000";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'a> {
+    #[serde(default)]
+    #[expect(dead_code, reason = "parsed as the daemon does")]
+    atomic: bool,
+    #[serde(borrow)]
+    items: Vec<Wish<'a>>,
+}
+
+/// Serves the floor on a free port until standard input ends; the first line of output is the address.
+///
+/// # Errors
+/// The listener fails.
+pub fn run() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", listener.local_addr()?)?;
+    out.flush()?;
+    let (end, ended) = tokio::sync::oneshot::channel();
+    thread::spawn(move || {
+        let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+        let _ = end.send(());
+    });
+    runtime.block_on(async {
+        tokio::select! {
+            served = serve(listener) => served.map(|never| match never {}),
+            _ = ended => Ok(()),
+        }
+    })
+}
+
+async fn serve(listener: TcpListener) -> io::Result<Infallible> {
+    use axum::serve::ListenerExt as _;
+    let listener = listener.tap_io(|stream| {
+        // A stream that is gone already shows when it is read.
+        let _ = stream.set_nodelay(true);
+    });
+    axum::serve(listener, router()).await?;
+    Err(io::Error::other("the listener ended"))
+}
+
+fn router() -> Router {
+    Router::new()
+        .route("/v1/namespaces/{namespace}/reservations", post(reserve))
+        .route(
+            "/v1/namespaces/{namespace}/reservations/{uid}",
+            delete(release),
+        )
+        .route("/v1/reservations:batch", post(batch))
+        .route(
+            "/v1/namespaces/{namespace}/quotas/{name}",
+            put(quota).delete(quota),
+        )
+}
+
+async fn reserve(Path(_namespace): Path<String>, text: Bytes) -> Response {
+    match serde_json::from_slice::<Wish<'_>>(&text) {
+        Ok(_) => {
+            let headers = [
+                (header::CONTENT_TYPE, "application/json"),
+                (header::LOCATION, LOCATION),
+            ];
+            (
+                StatusCode::CREATED,
+                headers,
+                Bytes::from_static(GRANTED.as_bytes()),
+            )
+                .into_response()
+        }
+        Err(_) => refused(),
+    }
+}
+
+async fn release(Path((_namespace, _uid)): Path<(String, String)>) -> StatusCode {
+    StatusCode::NO_CONTENT
+}
+
+async fn batch(text: Bytes) -> Response {
+    match serde_json::from_slice::<Batch<'_>>(&text) {
+        Ok(batch) => json(StatusCode::OK, items(batch.items.len())),
+        Err(_) => refused(),
+    }
+}
+
+/// The body is taken in: a connection on which some is left is closed behind the answer.
+async fn quota(_manifest: Bytes) -> Response {
+    json(StatusCode::OK, Bytes::from_static(b"{}"))
+}
+
+/// The answer to a batch; that of the first length that was asked for is kept.
+fn items(count: usize) -> Bytes {
+    static KEPT: OnceLock<(usize, Bytes)> = OnceLock::new();
+    let render = || Bytes::from(format!(r#"{{"items":[{}]}}"#, vec![ITEM; count].join(",")));
+    let (length, kept) = KEPT.get_or_init(|| (count, render()));
+    if *length == count {
+        kept.clone()
+    } else {
+        render()
+    }
+}
+
+fn refused() -> Response {
+    json(
+        StatusCode::BAD_REQUEST,
+        Bytes::from_static(REFUSED.as_bytes()),
+    )
+}
+
+fn json(status: StatusCode, body: Bytes) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}

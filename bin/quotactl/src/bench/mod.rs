@@ -1,0 +1,192 @@
+//! `bench`: what a daemon can do on this machine.
+
+mod report;
+mod setup;
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs as _},
+    sync::Arc,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use http::Uri;
+use tokio_util::sync::CancellationToken;
+
+use self::{report::Report, setup::Quotas};
+use super::{
+    args::{Bench, Global},
+    client::Client,
+    failure::{Failure, Outcome},
+    output::{Output, note},
+    session::Scope,
+};
+use quota_load::{Events, Plan, Reservations, Tally};
+
+/// The namespaces of a measurement begin with this.
+const NAMESPACE: &str = "quotactl-bench";
+
+/// Measures, and says what was found.
+pub(super) fn run(bench: &Bench, global: &Global, output: &Output, scope: &Scope) -> Outcome {
+    if bench.batch > 1 && bench.release.is_some() {
+        return Err(Failure::usage(
+            "--release is for single reservations: there is no batch of releases",
+        ));
+    }
+    let client = Client::new(global)?;
+    let target = Target::of(&client)?;
+    let prefix = scope.given.as_deref().unwrap_or(NAMESPACE);
+    let namespaces: Vec<_> = (0..bench.namespaces)
+        .map(|number| format!("{prefix}-{number}"))
+        .collect();
+    let plan = plan(bench, global, target.address);
+    let stop = stop_on_interrupt()?;
+    let quotas = Quotas::set(&client, &namespaces, &bench.resources)?;
+    let measured = measure(bench, &plan, &target, namespaces.clone(), &stop);
+    if !bench.keep {
+        quotas.remove()?;
+    }
+    let tally = measured.map_err(|error| {
+        Failure::general(format!("{}: {error}", client.server()))
+            .hint("it stands for many clients: look at limits.connections, and at `ulimit -n`")
+    })?;
+    if stop.is_cancelled() {
+        return Err(Failure::general("interrupted"));
+    }
+    let report = Report::new(bench, &plan, client.server(), &tally);
+    report.print(output)?;
+    judge(&tally)
+}
+
+/// Nothing done is a failure; a part that was refused is a result, and is told.
+fn judge(tally: &Tally) -> Outcome {
+    if tally.operations() == 0 {
+        return Err(Failure::general("nothing was carried out")
+            .hint("the statuses say why; quotactl reserve shows the whole answer"));
+    }
+    if tally.errors() > 0 {
+        note(format!(
+            "warning: {} requests failed: see the statuses",
+            tally.errors()
+        ));
+    }
+    if tally.denied > 0 {
+        note(format!(
+            "warning: {} reservations were denied: another quota holds them, or a bound of what may be pending",
+            tally.denied
+        ));
+    }
+    Ok(())
+}
+
+fn plan(bench: &Bench, global: &Global, address: SocketAddr) -> Plan {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    Plan {
+        address,
+        connections: bench.connections,
+        threads: bench
+            .threads
+            .unwrap_or(processors / 2)
+            .clamp(1, bench.connections),
+        warmup: bench.warmup.get(),
+        duration: bench.duration.get(),
+        rate: bench.rate,
+        patience: global.timeout.get(),
+    }
+}
+
+/// The server, as the generator speaks to it.
+struct Target {
+    address: SocketAddr,
+    headers: String,
+    base: String,
+}
+
+impl Target {
+    fn of(client: &Client) -> Outcome<Self> {
+        let server = client.server();
+        let wrong = |why: &str| Failure::usage(format!("--server {server}: {why}"));
+        let uri: Uri = server.parse().map_err(|_| wrong("not a URL"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(wrong("bench speaks plain http")
+                .hint("measure on the daemon's machine, where listen can be plain"));
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let address = (host, uri.port_u16().unwrap_or(80))
+            .to_socket_addrs()
+            .map_err(|error| wrong(&error.to_string()))?
+            .next()
+            .ok_or_else(|| wrong("the name has no address"))?;
+        let authority = uri.authority().map_or("", http::uri::Authority::as_str);
+        let mut headers = format!("host: {authority}\r\n");
+        if let Some(authorization) = client.authorization() {
+            headers.push_str(&format!("authorization: {authorization}\r\n"));
+        }
+        Ok(Self {
+            address,
+            headers,
+            base: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+fn measure(
+    bench: &Bench,
+    plan: &Plan,
+    target: &Target,
+    namespaces: Vec<String>,
+    stop: &CancellationToken,
+) -> std::io::Result<Tally> {
+    let headers = target.headers.clone();
+    let base = target.base.clone();
+    let resources = serde_json::to_string(&bench.resources)?;
+    let batch = usize::from(bench.batch);
+    if bench.events {
+        let events = Arc::new(Events {
+            headers,
+            base,
+            namespaces,
+            resources,
+            batch,
+            seed: seed(),
+        });
+        return quota_load::run(plan, stop, |connection| events.talk(connection));
+    }
+    let reservations = Arc::new(Reservations {
+        headers,
+        base,
+        namespaces,
+        resources,
+        ttl: bench.ttl.map(|ttl| ttl.to_string()),
+        batch,
+        release_percent: usize::from(bench.release.unwrap_or(100)),
+        connections: bench.connections,
+        seed: seed(),
+    });
+    quota_load::run(plan, stop, |connection| reservations.talk(connection))
+}
+
+/// Differs from run to run: a uid that was used once is not granted again.
+fn seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let nanoseconds = since.unwrap_or(Duration::ZERO).as_nanos();
+    u64::try_from(nanoseconds).unwrap_or(u64::MAX)
+}
+
+/// An interrupt ends the measurement, not the tidying up.
+fn stop_on_interrupt() -> Outcome<CancellationToken> {
+    let stop = CancellationToken::new();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let cancelled = stop.clone();
+    thread::spawn(move || {
+        runtime.block_on(async {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                note("interrupted: tidying up");
+                cancelled.cancel();
+            }
+        });
+    });
+    Ok(stop)
+}

@@ -1,0 +1,200 @@
+//! What a listing speaks of: the ledger's objects that it should hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::failure::{Failure, Outcome};
+
+/// What was asked for on the command line.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// Only these resources; none: those that are listed.
+    pub(super) resources: BTreeSet<String>,
+    /// Only this namespace.
+    pub(super) namespace: Option<String>,
+    /// All namespaces, listed or not.
+    pub(super) all: bool,
+    /// There may be nothing.
+    pub(super) allow_empty: bool,
+}
+
+impl Asked {
+    /// Whether a listed object is to be looked at.
+    pub(super) fn is_about(&self, resource: &str, namespace: &str) -> bool {
+        let is_ours = self.all || self.namespace.as_deref().is_none_or(|own| own == namespace);
+        is_ours && (self.resources.is_empty() || self.resources.contains(resource))
+    }
+}
+
+/// Namespaces by the resource whose objects were listed there.
+pub(super) type Listed = BTreeMap<String, BTreeSet<String>>;
+
+/// The namespaces of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Spaces {
+    All,
+    These(BTreeSet<String>),
+}
+
+/// The objects that a listing speaks of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scope(BTreeMap<String, Spaces>);
+
+impl Scope {
+    /// By default the resources that occur in the listing, each in the namespaces in which it occurs.
+    pub(super) fn new(asked: &Asked, listed: Listed) -> Outcome<Self> {
+        let is_listed = |resource: &&String| !listed.contains_key(*resource);
+        let unlisted: Vec<_> = asked.resources.iter().filter(is_listed).collect();
+        if listed.is_empty() && !asked.allow_empty {
+            return Err(Failure::general("the listing is empty").hint(
+                "if there is nothing, --allow-empty says so; with it all that the ledger believes in is gone",
+            ));
+        }
+        if let (Some(resource), false) = (unlisted.first(), asked.allow_empty) {
+            return Err(Failure::general(format!("the listing has no {resource}"))
+                .hint("if there are none, --allow-empty says so"));
+        }
+        let names_spaces = asked.all || asked.namespace.is_some();
+        if !names_spaces && !unlisted.is_empty() {
+            return Err(Failure::usage(
+                "where should there be none? -n or -A say so",
+            ));
+        }
+        if listed.is_empty() && asked.resources.is_empty() {
+            return Err(Failure::usage(
+                "of what should there be none? An empty listing does not say; --resource does",
+            ));
+        }
+        let none = asked
+            .resources
+            .iter()
+            .map(|name| (name.clone(), <_>::default()));
+        let mut all: Listed = none.collect();
+        all.extend(listed);
+        let spaces = |listed| match &asked.namespace {
+            _ if asked.all => Spaces::All,
+            Some(only) => Spaces::These(BTreeSet::from([only.clone()])),
+            None => Spaces::These(listed),
+        };
+        let spaces = all
+            .into_iter()
+            .map(|(resource, listed)| (resource, spaces(listed)));
+        Ok(Self(spaces.collect()))
+    }
+
+    /// Whether an object of the ledger should be in the listing.
+    pub(super) fn holds(&self, resource: &str, namespace: &str) -> bool {
+        match self.0.get(resource) {
+            Some(Spaces::All) => true,
+            Some(Spaces::These(names)) => names.contains(namespace),
+            None => false,
+        }
+    }
+
+    /// Its namespaces, if there are at most so many.
+    pub(super) fn namespaces(&self, most: usize) -> Option<BTreeSet<&str>> {
+        let mut names = BTreeSet::new();
+        for spaces in self.0.values() {
+            let Spaces::These(these) = spaces else {
+                return None;
+            };
+            names.extend(these.iter().map(String::as_str));
+        }
+        (names.len() <= most).then_some(names)
+    }
+
+    /// Its resource, if it is about one only.
+    pub(super) fn resource(&self) -> Option<&str> {
+        let mut resources = self.0.keys();
+        let only = resources.next()?;
+        resources.next().is_none().then_some(only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    fn names(text: &str) -> BTreeSet<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn listed(pairs: &[(&str, &str)]) -> Listed {
+        let pair = |(resource, spaces): &(&str, &str)| ((*resource).to_owned(), names(spaces));
+        pairs.iter().map(pair).collect()
+    }
+
+    fn asked(resources: &str, namespace: Option<&str>, all: bool) -> Asked {
+        Asked {
+            resources: names(resources),
+            namespace: namespace.map(str::to_owned),
+            all,
+            allow_empty: false,
+        }
+    }
+
+    #[test]
+    fn by_default_it_is_what_occurs_in_the_listing() {
+        let listed = listed(&[("pods", "a b"), ("services", "a")]);
+        let scope = Scope::new(&asked("", None, false), listed.clone()).unwrap();
+        let pairs = [("pods", "a"), ("pods", "b"), ("services", "a")];
+        assert!(
+            pairs
+                .iter()
+                .all(|(resource, space)| scope.holds(resource, space))
+        );
+        assert!(
+            !scope.holds("services", "b")
+                && !scope.holds("pods", "c")
+                && !scope.holds("secrets", "a")
+        );
+        assert_eq!(scope.namespaces(2).unwrap().len(), 2);
+        assert_eq!((scope.namespaces(1), scope.resource()), (None, None));
+        let everywhere = Scope::new(&asked("", None, true), listed.clone()).unwrap();
+        assert!(everywhere.holds("pods", "c") && everywhere.namespaces(9).is_none());
+        let wider = Scope::new(&asked("", Some("c"), false), listed).unwrap();
+        assert!(wider.holds("pods", "c") && !wider.holds("pods", "a"));
+    }
+
+    #[test]
+    fn what_is_listed_elsewhere_is_not_looked_at() {
+        assert!(asked("", None, false).is_about("pods", "a"));
+        assert!(asked("pods", Some("a"), false).is_about("pods", "a"));
+        assert!(!asked("pods", Some("a"), false).is_about("pods", "b"));
+        assert!(!asked("pods", None, true).is_about("services", "a"));
+        assert!(asked("pods", Some("a"), true).is_about("pods", "b"));
+    }
+
+    #[test]
+    fn that_there_is_none_has_to_be_said_and_of_what_and_where() {
+        let exit = |asked: &Asked, listed: &Listed| {
+            Scope::new(asked, listed.clone()).map_err(|failure| failure.exit)
+        };
+        let (none, pods) = (Listed::new(), listed(&[("pods", "a")]));
+        assert_eq!(exit(&asked("pods", None, true), &none), Err(Exit::Failure));
+        assert_eq!(
+            exit(&asked("pods services", None, true), &pods),
+            Err(Exit::Failure)
+        );
+        let allowed = |resources, namespace, all| Asked {
+            allow_empty: true,
+            ..asked(resources, namespace, all)
+        };
+        assert_eq!(exit(&allowed("", None, true), &none), Err(Exit::Usage));
+        assert_eq!(exit(&allowed("pods", None, false), &none), Err(Exit::Usage));
+        assert_eq!(
+            exit(&allowed("services", None, false), &pods),
+            Err(Exit::Usage)
+        );
+        let scope = exit(&allowed("services pods", Some("b"), false), &pods).unwrap();
+        assert!(
+            scope.holds("services", "b") && scope.holds("pods", "b") && !scope.holds("pods", "a")
+        );
+        assert_eq!(
+            exit(&allowed("pods", None, true), &none)
+                .unwrap()
+                .resource(),
+            Some("pods")
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! The rights that quota-bridge needs in the cluster: to see what is counted, and its Lease.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use crate::{
+    args::Bridge,
+    failure::Outcome,
+    output::{Output, yaml},
+};
+
+/// What is watched whatever quotas there are.
+const ALWAYS: [(&str, &str); 5] = [
+    ("", "pods"),
+    ("", "services"),
+    ("", "persistentvolumeclaims"),
+    ("", "resourcequotas"),
+    ("resource.k8s.io", "resourceclaims"),
+];
+
+pub(super) fn run(wanted: &Bridge, output: &Output) -> Outcome {
+    let list = manifests(wanted);
+    if output.is_structured() {
+        return output.value(&list);
+    }
+    output.line(yaml(&list)?.trim_end())
+}
+
+/// A List of everything, to be applied as it is.
+pub(super) fn manifests(wanted: &Bridge) -> Value {
+    let Bridge {
+        namespace,
+        name,
+        namespaces,
+        ..
+    } = wanted;
+    let account = json!([{ "kind": "ServiceAccount", "name": name, "namespace": namespace }]);
+    let mut items = vec![json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": { "name": name, "namespace": namespace },
+    })];
+    let mut grant = |kind: &str, metadata: Value, rules: Value| {
+        items.push(json!({
+            "apiVersion": RBAC, "kind": kind, "metadata": metadata, "rules": rules,
+        }));
+        items.push(json!({
+            "apiVersion": RBAC, "kind": format!("{kind}Binding"), "metadata": metadata,
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name },
+            "subjects": account,
+        }));
+    };
+    let mut of_cluster = about_the_cluster();
+    match namespaces.is_empty() {
+        true => of_cluster.extend(objects(wanted)),
+        false => {
+            for namespace in namespaces {
+                let metadata = json!({ "name": name, "namespace": namespace });
+                grant("Role", metadata, json!(objects(wanted)));
+            }
+        }
+    }
+    grant("ClusterRole", json!({ "name": name }), json!(of_cluster));
+    // The Lease has a Role of its own name, since the namespace may be one of those that are watched.
+    let lease = format!("{name}-lease");
+    let metadata = json!({ "name": lease, "namespace": namespace });
+    items.push(json!({
+        "apiVersion": RBAC, "kind": "Role", "metadata": metadata,
+        "rules": [
+            { "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"] },
+            { "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+              "resourceNames": ["quota-bridge"], "verbs": ["get", "update"] },
+        ],
+    }));
+    items.push(json!({
+        "apiVersion": RBAC, "kind": "RoleBinding", "metadata": metadata,
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": lease },
+        "subjects": account,
+    }));
+    json!({ "apiVersion": "v1", "kind": "List", "items": items })
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+/// Which cluster this is, and which kinds it has.
+fn about_the_cluster() -> Vec<Value> {
+    vec![
+        json!({ "apiGroups": [""], "resources": ["namespaces"],
+                "resourceNames": ["kube-system"], "verbs": ["get"] }),
+        json!({ "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+                "verbs": ["get", "list", "watch"] }),
+        json!({ "apiGroups": ["apiregistration.k8s.io"], "resources": ["apiservices"],
+                "verbs": ["get", "list", "watch"] }),
+    ]
+}
+
+/// What is counted, a rule per group.
+fn objects(wanted: &Bridge) -> Vec<Value> {
+    let more = wanted.count.iter().chain(&wanted.charge);
+    let more = more.map(|kind| (&*kind.group, &*kind.resource));
+    let mut groups = BTreeMap::<&str, BTreeSet<&str>>::new();
+    for (group, resource) in ALWAYS.into_iter().chain(more) {
+        groups.entry(group).or_default().insert(resource);
+    }
+    let rule = |(group, resources): (&str, BTreeSet<&str>)| json!({ "apiGroups": [group], "resources": resources, "verbs": ["get", "list", "watch"] });
+    groups.into_iter().map(rule).collect()
+}

@@ -1,0 +1,204 @@
+//! A ValidatingWebhookConfiguration that cannot lock a cluster out.
+//!
+//! Kinds are listed one by one, deletions and status writes of pods are not asked about, and neither are the
+//! namespaces that the cluster or the daemon itself needs to come up again.
+
+use std::{fs, path::Path};
+
+use quota_client::paths;
+use quota_semantics::{admission::Charging, object::GroupResource};
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use serde_json::{Value, json};
+
+use crate::{
+    args::{FailurePolicy, Webhook},
+    failure::{Failure, Outcome},
+    output::{Output, yaml},
+};
+
+/// Namespaces that a cluster needs to come up.
+const OF_THE_CLUSTER: [&str; 3] = ["kube-system", "kube-node-lease", "kube-public"];
+
+pub(super) fn run(wanted: &Webhook, output: &Output) -> Outcome {
+    let configuration = configuration(wanted)?;
+    if output.is_structured() {
+        return output.value(&configuration);
+    }
+    let name = &wanted.name;
+    let removal = format!("kubectl delete validatingwebhookconfiguration {name}");
+    output.line(format!(
+        "# In an emergency: {removal}\n{}",
+        yaml(&configuration)?.trim_end()
+    ))
+}
+
+pub(super) fn configuration(wanted: &Webhook) -> Outcome<Value> {
+    let (place, own_namespace) = place(wanted)?;
+    let mut client = place;
+    if let Some(file) = &wanted.ca_bundle {
+        client["caBundle"] = bundle(file)?.into();
+    }
+    let mut exempt: Vec<&str> = OF_THE_CLUSTER.to_vec();
+    exempt.extend(wanted.exempt.iter().map(String::as_str));
+    exempt.extend(own_namespace);
+    exempt.sort_unstable();
+    exempt.dedup();
+    let failure_policy = match wanted.failure_policy {
+        FailurePolicy::Ignore => "Ignore",
+        FailurePolicy::Fail => "Fail",
+    };
+    Ok(json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": wanted.name },
+        "webhooks": [{
+            // Also the prefix of the audit annotations.
+            "name": format!("admission.{}.local", wanted.name),
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "NoneOnDryRun",
+            "failurePolicy": failure_policy,
+            "timeoutSeconds": wanted.timeout_seconds,
+            "matchPolicy": "Equivalent",
+            "clientConfig": client,
+            "rules": rules(wanted)?,
+            "namespaceSelector": { "matchExpressions": [{
+                "key": "kubernetes.io/metadata.name",
+                "operator": "NotIn",
+                "values": exempt,
+            }]},
+            "matchConditions": conditions(),
+        }],
+    }))
+}
+
+/// `clientConfig`, and the namespace that the daemon runs in, if that is known.
+fn place(wanted: &Webhook) -> Outcome<(Value, Option<&str>)> {
+    if let Some(url) = &wanted.url {
+        let base = url.trim_end_matches('/');
+        if !base.starts_with("https://") {
+            return Err(Failure::usage("--url: must begin with https://"));
+        }
+        return Ok((json!({ "url": format!("{base}{}", paths::ADMIT) }), None));
+    }
+    let service = wanted.service.as_deref().unwrap_or_default();
+    let unusable = || Failure::usage("--service: must be NAMESPACE/NAME or NAMESPACE/NAME:PORT");
+    let (namespace, rest) = service.split_once('/').ok_or_else(unusable)?;
+    let (name, port) = match rest.split_once(':') {
+        Some((name, port)) => (name, port.parse::<u16>().map_err(|_| unusable())?),
+        None => (rest, 443),
+    };
+    if namespace.is_empty() || name.is_empty() {
+        return Err(unusable());
+    }
+    let service =
+        json!({ "namespace": namespace, "name": name, "port": port, "path": paths::ADMIT });
+    Ok((json!({ "service": service }), Some(namespace)))
+}
+
+pub(super) fn bundle(file: &Path) -> Outcome<String> {
+    let about = |failure: Failure| failure.about(file.display());
+    let pem = fs::read(file).map_err(|error| about(error.into()))?;
+    let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    match certificates {
+        Ok(certificates) if !certificates.is_empty() => Ok(base64(&pem)),
+        Ok(_) => Err(about(Failure::general("holds no certificate"))),
+        Err(error) => Err(about(Failure::general(error.to_string()))),
+    }
+}
+
+/// What is asked about: creations of what counts, and the changes by which it can grow.
+fn rules(wanted: &Webhook) -> Outcome<Vec<Value>> {
+    const CREATE: &[&str] = &["CREATE"];
+    const BOTH: &[&str] = &["CREATE", "UPDATE"];
+    const UPDATE: &[&str] = &["UPDATE"];
+    let charged: Vec<String> = wanted.charge.iter().map(GroupResource::to_string).collect();
+    Charging::new(charged.iter().map(String::as_str))
+        .map_err(|error| Failure::usage(format!("--charge: {error}")))?;
+
+    let core = ["pods", "services", "persistentvolumeclaims"];
+    let parts = ["pods/resize", "persistentvolumeclaims/status"];
+    let mut rules = vec![
+        rule(BOTH, "", &core),
+        rule(UPDATE, "", &parts),
+        rule(BOTH, "resource.k8s.io", &["resourceclaims"]),
+    ];
+    let counted = wanted.count.iter();
+    rules.extend(counted.map(|kind| rule(CREATE, &kind.group, &[&kind.resource])));
+    for kind in &wanted.charge {
+        let scale = format!("{}/scale", kind.resource);
+        rules.push(rule(BOTH, &kind.group, &[&kind.resource]));
+        rules.push(rule(UPDATE, &kind.group, &[&scale]));
+    }
+    Ok(rules)
+}
+
+fn rule(operations: &[&str], group: &str, resources: &[&str]) -> Value {
+    json!({
+        "operations": operations,
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "resources": resources,
+        "scope": "Namespaced",
+    })
+}
+
+/// What need not be asked about, in CEL. All of them must hold for a request to be asked about.
+fn conditions() -> Value {
+    json!([
+        {
+            // Mirror pods of nodes must never wait for the daemon.
+            "name": "not-a-node",
+            "expression": "!has(request.userInfo.groups) || !('system:nodes' in request.userInfo.groups)",
+        },
+        {
+            "name": "not-being-deleted",
+            "expression": "request.operation == 'CREATE' || !has(object.metadata.deletionTimestamp)",
+        },
+        {
+            // What a pod counts for can only change by its deadline, but for pods/resize.
+            "name": "not-a-mere-label",
+            "expression": "request.operation == 'CREATE' || request.resource.resource != 'pods' \
+                || has(request.subResource) \
+                || has(object.spec.activeDeadlineSeconds) != has(oldObject.spec.activeDeadlineSeconds)",
+        },
+    ])
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let mut group = [0; 3];
+        group[..chunk.len()].copy_from_slice(chunk);
+        let bits = u32::from_be_bytes([0, group[0], group[1], group[2]]);
+        for place in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * place)) as usize & 63];
+            text.push(if place <= chunk.len() {
+                char::from(digit)
+            } else {
+                '='
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (plain, encoded) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foob", "Zm9vYg=="),
+            ("fooba", "Zm9vYmE="),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(plain.as_bytes()), encoded);
+        }
+    }
+}

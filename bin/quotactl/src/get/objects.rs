@@ -1,0 +1,89 @@
+//! `get objects`: the objects behind the numbers.
+
+use serde_json::Value;
+
+use crate::{
+    address::Address,
+    failure::Outcome,
+    reservation,
+    session::{Session, items, text},
+    table::Table,
+};
+
+/// Shows the objects of a namespace or of all namespaces, with what each counts for.
+pub(super) fn get(session: &Session, resource: Option<&str>, limit: Option<usize>) -> Outcome {
+    let address = match session.scope.all {
+        true => Address::of(["v1", "objects"]),
+        false => Address::in_namespace(session.scope.namespace(), ["objects"]),
+    };
+    let address = address.with_some("resource", resource);
+    let mut answer = session.client.list(&address, limit)?;
+    if let Some(objects) = answer.get_mut("items").and_then(Value::as_array_mut) {
+        let order = |object: &Value| {
+            let fields = ["/namespace", "/resource", "/name", "/uid"];
+            fields.map(|field| text(object, field).to_owned())
+        };
+        objects.sort_by_cached_key(order);
+    }
+    let objects = items(&answer);
+    if objects.is_empty() {
+        session.note_empty();
+    }
+    session.note_lag(&answer);
+    session.output.answer(
+        &answer,
+        || objects.iter().map(name).collect(),
+        |wide| table(objects, session.scope.all, wide),
+    )
+}
+
+fn name(object: &Value) -> String {
+    format!("{}/{}", text(object, "/resource"), text(object, "/name"))
+}
+
+fn table(objects: &[Value], all: bool, wide: bool) -> Table {
+    let mut titles = vec!["RESOURCE", "NAME", "COUNTS"];
+    if all {
+        titles.insert(0, "NAMESPACE");
+    }
+    if wide {
+        titles.extend(["UID", ">SEQUENCE"]);
+    }
+    let mut table = Table::new(&titles);
+    for object in objects {
+        let mut row = Vec::with_capacity(titles.len());
+        if all {
+            row.push(text(object, "/namespace").to_owned());
+        }
+        row.push(text(object, "/resource").to_owned());
+        row.push(text(object, "/name").to_owned());
+        row.push(reservation::list(
+            object.get("usage").and_then(Value::as_object),
+        ));
+        if wide {
+            row.push(text(object, "/uid").to_owned());
+            row.push(object["sequence"].to_string());
+        }
+        table.row(row);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn objects_say_what_they_count_for() {
+        let object = json!({"uid": "u1", "namespace": "a", "resource": "pods", "name": "web",
+                            "usage": {"pods": "1", "requests.cpu": "500m"}, "sequence": 7});
+        let text = table(&[object], true, true).render(false);
+        let words: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(
+            words,
+            ["a", "pods", "web", "pods=1,requests.cpu=500m", "u1", "7"]
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! A data directory while it is made: it appears when everything is in it, or not at all.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use quota_journal::disk::{Disk as _, RealDisk};
+
+use super::unread;
+use crate::failure::{Exit, Failure, Outcome};
+
+/// Ending of a directory that is being made.
+const ENDING: &str = ".partial";
+
+/// A directory beside the one that it will be. Dropped unfinished, it is removed: what is left of it would only
+/// be in the way.
+pub(crate) struct Building {
+    path: PathBuf,
+    directory: PathBuf,
+    finished: bool,
+}
+
+impl Building {
+    /// Begins a directory that does not exist, or is empty.
+    pub(crate) fn begin(directory: &Path) -> Outcome<Self> {
+        refuse_what_is_there(directory)?;
+        let named = directory.file_name();
+        let mut name = named
+            .ok_or_else(|| Failure::usage(format!("{}: no name", directory.display())))?
+            .to_owned();
+        name.push(ENDING);
+        let path = directory.with_file_name(name);
+        fs::create_dir(&path).map_err(|error| {
+            let failure = Failure::from(error).about(path.display());
+            failure.hint("what was cut off before leaves such a directory: remove it")
+        })?;
+        Ok(Self {
+            path,
+            directory: directory.to_path_buf(),
+            finished: false,
+        })
+    }
+
+    /// Where it is made.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives it its name, durably. Everything in it has to be durable.
+    pub(crate) fn finish(mut self) -> Outcome {
+        let named = fs::rename(&self.path, &self.directory);
+        named.map_err(|error| Failure::from(error).about(self.directory.display()))?;
+        self.finished = true;
+        let parent = self.directory.parent();
+        let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+        RealDisk
+            .sync_directory(parent.unwrap_or(Path::new(".")))
+            .map_err(unread)
+    }
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        if !self.finished {
+            // Why it was not finished is what matters.
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+fn refuse_what_is_there(directory: &Path) -> Outcome {
+    match fs::read_dir(directory) {
+        Ok(mut found) => match found.next() {
+            None => Ok(()),
+            Some(_) => Err(
+                Failure::new(Exit::Conflict, "there is something in it already")
+                    .about(directory.display())
+                    .hint("a ledger is put into a directory of its own"),
+            ),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Failure::from(error).about(directory.display())),
+    }
+}

@@ -1,0 +1,220 @@
+//! Signed checkpoints: what a ledger has to extend.
+
+use std::{
+    collections::BTreeMap,
+    fs::OpenOptions,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use quota_journal::{BatchRef, Damage, Hash, Verified};
+
+use super::super::{
+    failure::{Exit, Failure, Outcome},
+    output::{Output, note},
+};
+use quota_checkpoint::{
+    Checkpoint, Series, Stored,
+    key::{PrivateKey, PublicKey},
+    note as signed, read_all,
+};
+
+/// What checkpoints say of a ledger, and what has been found of it.
+#[derive(Default)]
+pub(crate) struct Claims {
+    series: Series,
+    /// Where each of them stands.
+    files: BTreeMap<u64, PathBuf>,
+    /// Those that no batch was held against yet.
+    open: BTreeMap<u64, Hash>,
+    /// Where they were looked for; none: nobody asks for a proof.
+    place: Option<PathBuf>,
+    proven: usize,
+    wrong: Vec<Damage>,
+}
+
+impl Claims {
+    /// Reads files of checkpoints, and directories of such files: all have to be signed by the key, and to agree.
+    pub(crate) fn load(places: &[PathBuf], public_key: &Path) -> Outcome<Self> {
+        let key = std::fs::read_to_string(public_key);
+        let key = key.map_err(|error| unusable(public_key, &error))?;
+        let key: PublicKey = key.parse().map_err(|error| unusable(public_key, &error))?;
+        let mut claims = Self {
+            place: places.first().cloned(),
+            ..Self::default()
+        };
+        for place in places {
+            for file in files(place)? {
+                claims.take(&file, &key)?;
+            }
+        }
+        let signed = claims.series.iter();
+        claims.open = signed
+            .map(|signed| (signed.sequence, signed.hash))
+            .collect();
+        Ok(claims)
+    }
+
+    fn take(&mut self, file: &Path, key: &PublicKey) -> Outcome {
+        let stored = stored(file)?;
+        self.series.begin_file();
+        for text in stored.notes {
+            let checkpoint = match signed::verify(&text, key) {
+                Ok(checkpoint) => checkpoint,
+                Err(error) => {
+                    self.find(file, None, error.to_string());
+                    continue;
+                }
+            };
+            let sequence = checkpoint.sequence;
+            let place = self.files.entry(sequence);
+            place.or_insert_with(|| file.to_path_buf());
+            if let Err(contradiction) = self.series.add(checkpoint) {
+                self.find(file, Some(sequence), contradiction.to_string());
+            }
+        }
+        if stored.is_cut_off {
+            self.find(file, None, "its last checkpoint is cut off".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The checkpoints, by sequence.
+    pub(crate) fn signed(
+        &self,
+    ) -> impl ExactSizeIterator<Item = &Checkpoint> + DoubleEndedIterator + Clone {
+        self.series.iter()
+    }
+
+    /// What is wrong with them, whatever the ledger holds.
+    pub(crate) fn into_wrong(self) -> Vec<Damage> {
+        self.wrong
+    }
+
+    /// Holds a batch against what is said of it.
+    pub(super) fn see(&mut self, batch: &BatchRef<'_>) {
+        let sequence = batch.last_sequence();
+        match self.open.remove(&sequence) {
+            Some(hash) if hash == batch.hash => self.proven += 1,
+            Some(hash) => {
+                let why = format!("the chain hash is {}, but {hash} was signed", batch.hash);
+                self.refute(sequence, why);
+            }
+            None => {}
+        }
+    }
+
+    /// What is refuted, once the whole ledger has been seen.
+    pub(super) fn finish(mut self, found: &mut Verified) {
+        let last = found.last.map_or(0, |last| last.sequence);
+        for sequence in std::mem::take(&mut self.open).into_keys() {
+            if sequence > last {
+                self.refute(sequence, format!("the ledger ends with sequence {last}"));
+            } else if sequence < found.first_sequence {
+                let what = format!(
+                    "the checkpoint of sequence {sequence} is about entries that are not here"
+                );
+                found.notes.push(what);
+            } else {
+                self.refute(sequence, "no batch ends there".to_owned());
+            }
+        }
+        found.damages.append(&mut self.wrong);
+        if self.proven > 0 {
+            found
+                .notes
+                .push(format!("the ledger extends {} checkpoints", self.proven));
+        } else if found.damages.is_empty() && self.place.is_some() {
+            let why = "none of the checkpoints is about the entries that are here".to_owned();
+            self.refute(0, why);
+            found.damages.append(&mut self.wrong);
+        }
+    }
+
+    fn refute(&mut self, sequence: u64, why: String) {
+        let file = self.files.get(&sequence).or(self.place.as_ref());
+        let file = file.cloned().unwrap_or_default();
+        let why = format!("the ledger does not extend the checkpoint: {why}");
+        self.find(&file, Some(sequence), why);
+    }
+
+    fn find(&mut self, file: &Path, sequence: Option<u64>, why: String) {
+        self.wrong.push(Damage {
+            file: file.to_path_buf(),
+            offset: None,
+            sequence,
+            through: None,
+            why,
+        });
+    }
+}
+
+/// The files of a directory, by name, but for hidden ones; or the file itself.
+fn files(place: &Path) -> Outcome<Vec<PathBuf>> {
+    if !place.is_dir() {
+        return Ok(vec![place.to_path_buf()]);
+    }
+    let failed = |error: io::Error| unusable(place, &error);
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(place).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !is_hidden && entry.path().is_file() {
+            files.push(entry.path());
+        }
+    }
+    if files.is_empty() {
+        return Err(no_proof(place, &"it holds no checkpoint"));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The notes of a file. Who asks for a proof has none if the file is missing, empty or no such file.
+fn stored(file: &Path) -> Outcome<Stored> {
+    use io::ErrorKind::{InvalidData, NotFound};
+    match read_all(file) {
+        Ok(stored) if stored.notes.is_empty() => Err(no_proof(
+            file,
+            &match stored.is_cut_off {
+                true => "its only checkpoint is cut off",
+                false => "it holds no checkpoint",
+            },
+        )),
+        Ok(stored) => Ok(stored),
+        Err(error) if matches!(error.kind(), InvalidData | NotFound) => Err(no_proof(file, &error)),
+        Err(error) => Err(unusable(file, &error)),
+    }
+}
+
+fn no_proof(file: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Damaged, why.to_string()).about(file.display())
+}
+
+fn unusable(file: &Path, why: &dyn std::fmt::Display) -> Failure {
+    Failure::general(why.to_string()).about(file.display())
+}
+
+/// Makes a key pair: `FILE` is to be kept secret, `FILE.pub` is to be given to those who verify.
+pub(super) fn keygen(file: &Path, origin: &str, output: &Output) -> Outcome {
+    let key = PrivateKey::generate(origin).map_err(|error| Failure::usage(error.to_string()))?;
+    let mut public_file = file.as_os_str().to_owned();
+    public_file.push(".pub");
+    let public_file = PathBuf::from(public_file);
+    let write = |path: &Path, text: String, mode: u32| -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(mode).open(path)?;
+        file.write_all(format!("{text}\n").as_bytes())?;
+        file.sync_all()
+    };
+    write(file, key.to_secret_text(), 0o600).map_err(|error| unusable(file, &error))?;
+    let public = key.public().to_string();
+    write(&public_file, public.clone(), 0o644).map_err(|error| unusable(&public_file, &error))?;
+    note(format!(
+        "wrote {} and {}",
+        file.display(),
+        public_file.display()
+    ));
+    output.line(public)
+}

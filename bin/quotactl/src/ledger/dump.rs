@@ -1,0 +1,37 @@
+//! `ledger dump`: entries, one JSON object per line.
+
+use std::io::{self, BufWriter, Write};
+
+use quota_core::event::Entry;
+use quota_journal::Offline;
+
+use super::each_entry;
+use crate::{
+    failure::{Failure, Outcome},
+    output::{note, written},
+};
+
+/// Prints the entries `from..=to`, of one namespace or of all.
+pub(super) fn run(ledger: &Offline, namespace: Option<&str>, from: u64, to: u64) -> Outcome {
+    let first = ledger.first_sequence();
+    if from.max(1) < first {
+        note(format!(
+            "note: the entries before {first} were compacted away"
+        ));
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    let read = each_entry(ledger, from, to, |entry| {
+        let own = entry.event.namespace();
+        if namespace.is_none_or(|wanted| own.is_some_and(|own| *own == *wanted)) {
+            print(&mut out, entry)?;
+        }
+        Ok(())
+    });
+    written(out.flush())?;
+    read
+}
+
+fn print(out: &mut impl Write, entry: &Entry) -> Outcome {
+    let line = serde_json::to_string(entry).map_err(|error| Failure::general(error.to_string()))?;
+    written(writeln!(out, "{line}"))
+}

@@ -1,0 +1,155 @@
+//! `ledger export`: the ledger as text.
+//!
+//! One JSON object per line. The first is `{"format":…,"version":…,"firstSequence":…,"previous":…}`. Each batch is a
+//! line `{"batch":{…}}` with its place in the hash chain and its bytes, and a line `{"entry":{…}}` for each of its
+//! entries. The last is `{"end":{…}}`: without it the text is not whole.
+//!
+//! So the chain can be checked without knowing how entries are encoded: a batch's `hash` is the BLAKE3 hash of the
+//! text `quota-ledger/1`, the 32 bytes of `previous`, and then little-endian the length of the payload (4 bytes),
+//! `count` (4), `firstSequence` (8), `time` in nanoseconds since 1970 (8), and the payload.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    path::Path,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use quota_core::event::Entry;
+use quota_journal::{Hash, Offline};
+use quota_semantics::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{entries, progress::Progress, unread};
+use crate::failure::{Failure, Outcome};
+
+/// What the first line of an exported ledger says.
+pub(super) const FORMAT: &str = "quota-ledger-export";
+
+/// The version of the layout that is written here.
+pub(super) const VERSION: u32 = 1;
+
+/// The first line.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Head {
+    pub(super) format: String,
+    pub(super) version: u32,
+    pub(super) first_sequence: u64,
+    /// The chain hash before the first batch.
+    pub(super) previous: String,
+}
+
+/// Every other line.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Line<E = Value> {
+    Batch(BatchLine),
+    Entry(E),
+    End(End),
+}
+
+/// A batch without its entries.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct BatchLine {
+    pub(super) first_sequence: u64,
+    pub(super) count: u32,
+    pub(super) time: Timestamp,
+    pub(super) previous: String,
+    pub(super) hash: String,
+    /// The encoded entries, in base64.
+    pub(super) payload: String,
+}
+
+/// The last line.
+#[derive(Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct End {
+    pub(super) batches: u64,
+    pub(super) entries: u64,
+    pub(super) last_sequence: u64,
+    pub(super) hash: String,
+}
+
+/// Writes the whole ledger to a file, or to standard output.
+pub(super) fn run(ledger: &Offline, file: &Path) -> Outcome {
+    if file == Path::new("-") {
+        let mut out = BufWriter::new(io::stdout().lock());
+        return export(ledger, &mut out).and_then(|()| Ok(out.flush()?));
+    }
+    let about = |error: io::Error| Failure::from(error).about(file.display());
+    let created = File::create_new(file).map_err(about)?;
+    let exported = export_to(ledger, created).map_err(|failure| failure.about(file.display()));
+    if exported.is_err() {
+        // It is not whole; that it failed is what matters.
+        let _ = fs::remove_file(file);
+    }
+    exported
+}
+
+fn export_to(ledger: &Offline, file: File) -> Outcome {
+    let mut out = BufWriter::new(file);
+    export(ledger, &mut out)?;
+    let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+    Ok(file.sync_all()?)
+}
+
+fn export(ledger: &Offline, out: &mut impl Write) -> Outcome {
+    let (first, last) = (ledger.first_sequence(), ledger.last_sequence());
+    let progress = Progress::over("exporting", first, last);
+    let mut end = End {
+        batches: 0,
+        entries: 0,
+        last_sequence: 0,
+        hash: Hash::GENESIS.to_string(),
+    };
+    let mut begun = false;
+    let mut batches = ledger.batches(first);
+    while let Some(batch) = batches.next_batch() {
+        let batch = batch.map_err(unread)?;
+        if !begun {
+            put(out, &head(batch.first_sequence, batch.previous))?;
+            begun = true;
+        }
+        let entries = entries(&batch)?;
+        put(
+            out,
+            &Line::<Value>::Batch(BatchLine {
+                first_sequence: batch.first_sequence,
+                count: batch.count,
+                time: batch.time,
+                previous: batch.previous.to_string(),
+                hash: batch.hash.to_string(),
+                payload: STANDARD.encode(batch.payload),
+            }),
+        )?;
+        for entry in &entries {
+            put(out, &Line::<&Entry>::Entry(entry))?;
+        }
+        end.batches += 1;
+        end.entries += u64::from(batch.count);
+        end.last_sequence = batch.last_sequence();
+        end.hash = batch.hash.to_string();
+        progress.at(batch.last_sequence());
+    }
+    if !begun {
+        put(out, &head(first, Hash::GENESIS))?;
+    }
+    put(out, &Line::<Value>::End(end))
+}
+
+fn head(first_sequence: u64, previous: Hash) -> Head {
+    Head {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        first_sequence,
+        previous: previous.to_string(),
+    }
+}
+
+fn put(out: &mut impl Write, line: &impl Serialize) -> Outcome {
+    let text = serde_json::to_string(line).map_err(|error| Failure::general(error.to_string()))?;
+    Ok(writeln!(out, "{text}")?)
+}

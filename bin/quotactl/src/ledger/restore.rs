@@ -1,0 +1,63 @@
+//! `ledger restore`: a data directory from a backup, once the backup is known to be whole.
+
+use std::{
+    io::{self, BufReader, BufWriter},
+    path::Path,
+    sync::Arc,
+    thread,
+};
+
+use quota_journal::{BackedUp, Offline, disk::RealDisk};
+
+use super::{building::Building, checkpoints::Claims, open, unread, verify};
+use crate::{
+    args::{Jobs, Place},
+    backup::tell,
+    failure::{Exit, Failure, Outcome},
+    output::Output,
+};
+
+/// Checks everything in the backup, and then copies it, each batch checked once more.
+pub(super) fn run(
+    backup: &Path,
+    data_dir: &Path,
+    claims: Claims,
+    jobs: &Jobs,
+    output: &Output,
+) -> Outcome {
+    let building = Building::begin(data_dir)?;
+    let place = Place {
+        data_dir: backup.to_path_buf(),
+        archive: None,
+    };
+    verify::refuse_damage(&verify::check(&place, claims, jobs)?)?;
+    let made = copy(&place, building.path())?;
+    building.finish()?;
+    tell(data_dir, &made, output)
+}
+
+/// Through a pipe, as if the ledger came from a daemon.
+fn copy(from: &Place, to: &Path) -> Outcome<BackedUp> {
+    let Offline::Data(data) = open(from)? else {
+        return Err(Failure::new(Exit::NotFound, "it is an archive, no backup")
+            .about(from.data_dir.display()));
+    };
+    let (input, output) = io::pipe()?;
+    let (written, read) = thread::scope(|scope| {
+        let writing = scope.spawn(move || {
+            let mut output = BufWriter::new(output);
+            quota_journal::write_backup(data.reader(), &mut output)
+        });
+        let mut input = BufReader::new(input);
+        let read = quota_journal::read_backup(&mut input, &from.data_dir, Arc::new(RealDisk), to);
+        drop(input);
+        (writing.join(), read)
+    });
+    match (written, read) {
+        (_, Ok(made)) => Ok(made),
+        // Why it could not be written comes first, unless that is because it was not read.
+        (Ok(Err(error @ quota_journal::Error::Damaged(_))), Err(_)) | (_, Err(error)) => {
+            Err(unread(error))
+        }
+    }
+}

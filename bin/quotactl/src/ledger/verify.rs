@@ -1,0 +1,207 @@
+//! `ledger verify`: everything that can be checked.
+//!
+//! First the bytes: checksums, the hash chain, offsets, seals, snapshots, archive files, and that every batch holds
+//! entries. Then the meaning: the entries are folded, and each snapshot must hold the state that the fold has there.
+
+use std::{path::Path, sync::Arc};
+
+use parking_lot::Mutex;
+use quota_core::{audit::Naive, codec, state::State};
+use quota_journal::{BatchRef, Damage, Offline, SnapshotInfo, Verified, Watch, disk::RealDisk};
+use quota_ledger::replay::{self as fold, Until};
+use serde_json::{Value, json};
+
+use super::{
+    REPAIR, checkpoints::Claims, damage_as_json, is_repairable, progress::Progress, replay,
+    unfolded, unopened, unread,
+};
+use crate::{
+    args::{Jobs, Place},
+    failure::{Exit, Failure, Outcome},
+    output::{Output, note},
+};
+
+/// Checks a ledger; fails with [`Exit::Damaged`] if something is wrong with it.
+pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -> Outcome {
+    let found = check(place, claims, jobs)?;
+    if output.is_structured() {
+        output.value(&told(&found))?;
+    } else if found.damages.is_empty() {
+        output.line(summary(&found))?;
+    }
+    refuse_damage(&found)
+}
+
+/// Checks a ledger, and says what is no damage.
+pub(crate) fn check(place: &Place, claims: Claims, jobs: &Jobs) -> Outcome<Verified> {
+    let directory = &place.data_dir;
+    let archive = place.archive.as_deref();
+    let bytes = Bytes {
+        progress: Progress::of_bytes("checking"),
+        claims: Mutex::new(claims),
+    };
+    let disk = Arc::new(RealDisk);
+    let mut found = quota_journal::verify_with(disk, directory, archive, jobs.get(), &bytes)
+        .map_err(|error| unopened(error, directory))?;
+    drop(bytes.progress);
+    bytes.claims.into_inner().finish(&mut found);
+    if found.damages.is_empty() {
+        let ledger = Offline::open(Arc::new(RealDisk), directory, archive)
+            .map_err(|error| unopened(error, directory))?;
+        found.damages = wrong_states(&ledger)?;
+    }
+    for what in &found.notes {
+        note(format!("note: {what}"));
+    }
+    Ok(found)
+}
+
+/// Names all damage there is.
+pub(super) fn refuse_damage(found: &Verified) -> Outcome {
+    for damage in &found.damages {
+        let failure = quota_journal::Error::Damaged(damage.clone()).to_string();
+        note(Failure::general(failure).to_string());
+    }
+    if found.damages.iter().any(is_repairable) {
+        note(format!("hint: {REPAIR}"));
+    }
+    if found.damages.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::silent(Exit::Damaged))
+    }
+}
+
+/// Follows the check of the bytes.
+struct Bytes {
+    progress: Progress,
+    claims: Mutex<Claims>,
+}
+
+impl Watch for Bytes {
+    fn progress(&self, _part: &str, checked: u64, total: u64) {
+        self.progress.of(checked, total);
+    }
+
+    fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
+        let entries = codec::decode_entries(batch.first_sequence, batch.count, batch.payload)
+            .map_err(|error| error.to_string())?;
+        match entries.last() {
+            Some(last) if last.time == batch.time => {
+                self.claims.lock().see(&batch);
+                Ok(())
+            }
+            _ => Err("its time is not that of its last entry".to_owned()),
+        }
+    }
+}
+
+/// Snapshots whose state is not what the entries amount to, found out in two ways: by the daemon's fold, and by a
+/// second, naive one that keeps no sums.
+fn wrong_states(ledger: &Offline) -> Outcome<Vec<Damage>> {
+    if matches!(ledger, Offline::Archive(_)) && ledger.first_sequence() > 1 {
+        note("note: a part of an archive: its entries amount to nothing without those before");
+        return Ok(Vec::new());
+    }
+    let mut folds = Folds::of(replay::beginning(
+        ledger,
+        ledger.first_sequence(),
+        Until::End,
+    )?);
+    let mut damages = Vec::new();
+    for info in ahead(ledger, &folds.state)? {
+        let until = Until::Sequence(info.position.sequence);
+        folds.go_on(ledger, until)?;
+        damages.extend(folds.disagreement(&info.path));
+        damages.extend(compare(ledger, &info, &folds.state)?);
+    }
+    folds.go_on(ledger, Until::End)?;
+    damages.extend(folds.disagreement(Path::new("the state at the end")));
+    Ok(damages)
+}
+
+/// The fold, and the naive one.
+struct Folds {
+    state: State,
+    naive: Naive,
+}
+
+impl Folds {
+    fn of(state: State) -> Self {
+        let naive = Naive::beginning_with(&state);
+        Self { state, naive }
+    }
+
+    fn go_on(&mut self, ledger: &Offline, until: Until) -> Outcome {
+        let naive = &mut self.naive;
+        replay::fold(ledger, &mut self.state, until, |entry| naive.apply(entry))
+    }
+
+    /// What the folds do not agree about. Neither is damage of what is stored: one of them is wrong.
+    fn disagreement(&self, place: &Path) -> Option<Damage> {
+        let differences = self.naive.differences(&self.state);
+        (!differences.is_empty()).then(|| Damage {
+            file: place.to_path_buf(),
+            offset: None,
+            sequence: Some(self.state.head().sequence),
+            through: None,
+            why: format!(
+                "the sums are not those of a recount: {}",
+                differences.join("; ")
+            ),
+        })
+    }
+}
+
+/// The snapshots that the state will come to.
+fn ahead(ledger: &Offline, state: &State) -> Outcome<Vec<SnapshotInfo>> {
+    let Offline::Data(data) = ledger else {
+        return Ok(Vec::new());
+    };
+    let (mut snapshots, _) = data.reader().snapshots().list().map_err(unread)?;
+    snapshots.retain(|info| info.position.sequence > state.head().sequence);
+    Ok(snapshots)
+}
+
+fn compare(ledger: &Offline, info: &SnapshotInfo, folded: &State) -> Outcome<Option<Damage>> {
+    let Offline::Data(data) = ledger else {
+        return Ok(None);
+    };
+    let why = match fold::load(data.reader(), info) {
+        Ok(stored) if stored.digest() == folded.digest() => return Ok(None),
+        Ok(_) => "its state is not what the entries up to it amount to".to_owned(),
+        Err(fold::Error::Snapshot { source, .. }) => source.to_string(),
+        Err(error) => return Err(unfolded(error)),
+    };
+    Ok(Some(Damage {
+        file: info.path.clone(),
+        offset: None,
+        sequence: Some(info.position.sequence),
+        through: None,
+        why,
+    }))
+}
+
+fn summary(found: &Verified) -> String {
+    match &found.last {
+        Some(last) => format!(
+            "whole: entries {} to {}, batches: {}, snapshots: {}, head: {}",
+            found.first_sequence, last.sequence, found.batches, found.snapshots, last.hash
+        ),
+        None => "whole: no entries".to_owned(),
+    }
+}
+
+fn told(found: &Verified) -> Value {
+    json!({
+        "whole": found.damages.is_empty(),
+        "damages": found.damages.iter().map(damage_as_json).collect::<Vec<_>>(),
+        "notes": found.notes,
+        "firstSequence": found.first_sequence,
+        "lastSequence": found.last.map_or(0, |last| last.sequence),
+        "head": found.last.map(|last| last.hash.to_string()),
+        "batches": found.batches,
+        "entries": found.entries,
+        "snapshots": found.snapshots,
+    })
+}

@@ -1,0 +1,171 @@
+//! A state, printed.
+
+use quota_core::{
+    event::Cursor,
+    state::{Head, ReservationView, State},
+};
+use quota_journal::Hash;
+use quota_semantics::{Name, Timestamp, resource::ResourceList};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+use crate::{
+    failure::Outcome,
+    figures::{Figure, Figures, Sum, Usage, usage_table},
+    output::{Format, Output},
+    table::Table,
+};
+
+/// A state as JSON and YAML show it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct View<'a> {
+    as_of: Head,
+    /// BLAKE3 of the state's image: equal states have equal digests.
+    digest: String,
+    objects: u32,
+    pending_reservations: usize,
+    dead_letters: usize,
+    sources: &'a BTreeMap<Name, Cursor>,
+    namespaces: Vec<Usage>,
+    reservations: Vec<Pending>,
+}
+
+/// A pending reservation.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Pending {
+    namespace: Name,
+    reserved_by: Holder,
+    reserved: ResourceList,
+    created_time: Timestamp,
+    expiration_time: Timestamp,
+}
+
+#[derive(Debug, Serialize)]
+struct Holder {
+    kind: Name,
+    name: Box<str>,
+    uid: String,
+}
+
+impl From<ReservationView> for Pending {
+    fn from(view: ReservationView) -> Self {
+        let reservation = view.reservation;
+        Self {
+            namespace: reservation.namespace.clone(),
+            reserved_by: Holder {
+                kind: reservation.kind.clone(),
+                name: reservation.name.clone(),
+                uid: reservation.uid.to_string(),
+            },
+            reserved: view.held,
+            created_time: reservation.created,
+            expiration_time: reservation.expiration,
+        }
+    }
+}
+
+/// Prints a state.
+pub(super) fn print(state: &State, output: &Output) -> Outcome {
+    let view = view(state);
+    match output.format {
+        Format::Json | Format::Yaml => output.value(&view),
+        Format::Name => view
+            .namespaces
+            .iter()
+            .try_for_each(|usage| output.line(format!("namespace/{}", usage.namespace))),
+        Format::Table | Format::Wide => {
+            output.line(format!(
+                "entry {} at {}, digest {}\nobjects: {}, pending reservations: {}, dead letters: {}",
+                view.as_of.sequence,
+                view.as_of.time,
+                view.digest,
+                view.objects,
+                view.pending_reservations,
+                view.dead_letters
+            ))?;
+            let tables = [
+                usage_table(&view.namespaces, true),
+                pending(&view.reservations),
+            ];
+            for table in tables.iter().filter(|table| !table.is_empty()) {
+                output.line("")?;
+                output.table(table)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn view(state: &State) -> View<'_> {
+    let namespaces: Vec<_> = state.namespaces("").cloned().collect();
+    View {
+        as_of: state.head(),
+        digest: Hash::from_bytes(state.digest()).to_string(),
+        objects: state.object_count(),
+        pending_reservations: state.pending_count(),
+        dead_letters: state.dead_letters().count(),
+        sources: state.sources(),
+        reservations: namespaces
+            .iter()
+            .flat_map(|namespace| state.pending(namespace))
+            .map(Pending::from)
+            .collect(),
+        namespaces: namespaces
+            .iter()
+            .map(|namespace| usage(state, namespace))
+            .collect(),
+    }
+}
+
+/// What a state says about a namespace.
+fn usage(state: &State, namespace: &str) -> Usage {
+    let totals = state.totals(namespace);
+    let mut names = totals.used.clone();
+    names.add(&totals.reserved);
+    let of = |list: &ResourceList, name: &str| list.get(name).cloned().unwrap_or_default();
+    let sums = names.names().map(|name| Sum {
+        resource: name.to_string(),
+        used: of(&totals.used, name),
+        reserved: of(&totals.reserved, name),
+    });
+    let quotas = state.quotas(namespace).into_iter().map(|quota| Figures {
+        name: quota.record.name.to_string(),
+        resources: quota.figures.into_iter().map(figure).collect(),
+    });
+    Usage {
+        namespace: namespace.to_owned(),
+        resources: sums.collect(),
+        quotas: quotas.collect(),
+    }
+}
+
+fn figure(figure: quota_core::state::Figure) -> Figure {
+    Figure {
+        resource: figure.resource.to_string(),
+        hard: figure.hard,
+        used: figure.used.unwrap_or_default(),
+        reserved: figure.reserved,
+        requested: quota_semantics::quantity::Quantity::ZERO,
+    }
+}
+
+fn pending(reservations: &[Pending]) -> Table {
+    let mut table = Table::new(&["NAMESPACE", "RESERVATION", "FOR", "RESERVED", "EXPIRATION"]);
+    for reservation in reservations {
+        let holder = &reservation.reserved_by;
+        let target = match (holder.kind.is_empty(), holder.name.is_empty()) {
+            (false, false) => format!("{}/{}", holder.kind, holder.name),
+            _ => format!("{}{}", holder.kind, holder.name),
+        };
+        table.row([
+            reservation.namespace.to_string(),
+            holder.uid.clone(),
+            target,
+            reservation.reserved.pretty(),
+            reservation.expiration_time.to_string(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,155 @@
+//! `quotactl`: talks to a daemon, and reads a ledger without one.
+//!
+//! Data goes to standard output, everything else to standard error.
+
+mod address;
+mod age;
+mod apply;
+mod args;
+mod backup;
+mod bench;
+mod check;
+mod checkpoint;
+mod client;
+mod describe;
+mod drift;
+mod entry;
+mod failure;
+mod figures;
+mod generate;
+mod get;
+mod ledger;
+mod manifest;
+mod namespaces;
+mod output;
+mod problem;
+mod push;
+mod relist;
+mod reservation;
+mod session;
+mod sse;
+mod table;
+mod tls;
+mod token;
+mod watch;
+
+pub use drift::objects_of;
+pub use ledger::import_from;
+
+use std::{ffi::OsString, io, process::ExitCode};
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches, parser::ValueSource};
+use rustix::fs::Mode;
+
+use self::{
+    args::{Arguments, Command, Describe, Global, Online},
+    client::Client,
+    failure::{Exit, Outcome},
+    output::{Output, note},
+    session::{Scope, Session},
+};
+
+/// Runs `quotactl` with these arguments, the program's name first.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let exit = match parse(arguments) {
+        Ok((arguments, matches)) => match act(&arguments, &matches) {
+            Ok(()) => Exit::Done,
+            Err(failure) => {
+                if !failure.is_silent() {
+                    note(failure.to_string());
+                }
+                failure.exit
+            }
+        },
+        Err(error) => {
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Done
+            };
+            // Help goes to standard output; a reader that went away has seen enough of it.
+            let _ = error.print();
+            exit
+        }
+    };
+    ExitCode::from(exit as u8)
+}
+
+fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<(Arguments, ArgMatches), clap::Error> {
+    let matches = Arguments::command().try_get_matches_from(arguments)?;
+    let arguments = Arguments::from_arg_matches(&matches)?;
+    Ok((arguments, matches))
+}
+
+fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
+    let global = &arguments.global;
+    let output = Output {
+        format: global.output,
+        headers: !global.no_headers,
+    };
+    if arguments.command.copies_the_ledger() {
+        // It holds names of users and objects: what is written is for this user alone.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    }
+    match &arguments.command {
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Arguments::command(), "quotactl", &mut script);
+            output::written(io::Write::write_all(&mut io::stdout(), &script))
+        }
+        Command::Bench(bench) => {
+            let scope = scope(global, matches);
+            bench::run(bench, global, &output, &scope)
+        }
+        Command::Checkpoint(command) => checkpoint::run(command, &output),
+        Command::Generate(command) => generate::run(command, &output),
+        Command::Ledger(command) => ledger::run(command, &output, &scope(global, matches)),
+        Command::Token(command) => token::run(command, &output, &scope(global, matches)),
+        Command::Online(command) => online(&session(global, matches, output)?, command),
+    }
+}
+
+fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Session> {
+    Ok(Session {
+        client: Client::new(global)?,
+        output,
+        scope: scope(global, matches),
+    })
+}
+
+fn scope(global: &Global, matches: &ArgMatches) -> Scope {
+    Scope {
+        given: global.namespace.clone(),
+        strict: is_flag(matches, "namespace"),
+        all: global.all_namespaces,
+    }
+}
+
+/// Whether an option was given by flag: at the program's name, or at that of a command.
+fn is_flag(matches: &ArgMatches, name: &str) -> bool {
+    matches.value_source(name) == Some(ValueSource::CommandLine)
+        || matches.subcommand().is_some_and(|(_, matches)| {
+            matches.ids().any(|id| id == name) && is_flag(matches, name)
+        })
+}
+
+fn online(session: &Session, command: &Online) -> Outcome {
+    match command {
+        Online::Backup { directory } => backup::run(session, directory),
+        Online::Get(what) => get::run(session, what),
+        Online::Describe(Describe::Quota { name }) => describe::quotas(session, name.as_deref()),
+        Online::Apply(files) => apply::apply(session, &files.files),
+        Online::Delete(what) => apply::delete(session, what),
+        Online::Check(files) => check::run(session, &files.files),
+        Online::Reserve(args) => reservation::reserve(session, args),
+        Online::Extend { uid, ttl } => reservation::extend(session, uid, *ttl),
+        Online::Commit { uid, request } => reservation::commit(session, uid, request.as_ref()),
+        Online::Release { uid } => reservation::release(session, uid),
+        Online::Drift(args) => drift::run(session, args),
+        Online::Push { file } => push::run(session, file),
+        Online::Relist { resource } => relist::run(session, resource),
+        Online::Watch { from } => watch::run(session, *from),
+    }
+}

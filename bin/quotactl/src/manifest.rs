@@ -1,0 +1,209 @@
+//! Documents from files: YAML or JSON, several in a file, lists unfolded.
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+use quota_semantics::quantity::exact_numbers;
+use serde_json::Value;
+
+use super::failure::{Failure, Outcome};
+use quota_semantics::yaml::Object;
+
+/// Most bytes of one file that are read.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+/// What a file in a directory must end with to be read.
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// One object of a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    /// Where it stands, for messages.
+    pub(crate) place: String,
+    /// The object.
+    pub(crate) value: Value,
+}
+
+/// All documents of files and directories, in order; at least one.
+pub(crate) fn load(paths: &[PathBuf]) -> Outcome<Vec<Document>> {
+    let mut documents = Vec::new();
+    for path in paths {
+        for file in files(path)? {
+            let place = place(&file);
+            let text = read(&file).map_err(|failure| failure.about(&place))?;
+            let found = parse(&text).map_err(|failure| failure.about(&place))?;
+            let values = found.into_iter().flat_map(unfold);
+            documents.extend(values.map(|value| Document {
+                place: place.clone(),
+                value,
+            }));
+        }
+    }
+    if documents.is_empty() {
+        return Err(Failure::general("no objects in what -f names"));
+    }
+    Ok(documents)
+}
+
+fn place(file: &Path) -> String {
+    if file == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    }
+}
+
+/// The files that a path stands for: itself, or those in a directory, by name.
+fn files(path: &Path) -> Outcome<Vec<PathBuf>> {
+    if path == Path::new("-") || !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let about = |error: io::Error| Failure::from(error).about(path.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(about)? {
+        let file = entry.map_err(about)?.path();
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| EXTENSIONS.contains(&extension)) && file.is_file() {
+            files.push(file);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(file: &Path) -> Outcome<String> {
+    let source: Box<dyn Read> = if file == Path::new("-") {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(fs::File::open(file)?)
+    };
+    let mut text = String::new();
+    source
+        .take(MAX_FILE_BYTES.saturating_add(1))
+        .read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(Failure::general(format!(
+            "larger than {MAX_FILE_BYTES} bytes"
+        )));
+    }
+    Ok(text)
+}
+
+/// JSON is read as JSON, so that its numbers stay exact and its errors name JSON's places.
+fn parse(text: &str) -> Outcome<Vec<Value>> {
+    if text.trim_start().starts_with('{') {
+        let exact = exact_numbers(text.as_bytes());
+        let json: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&exact)
+            .into_iter()
+            .collect();
+        match json {
+            Ok(values) => return Ok(values),
+            // It may still be YAML in flow style; if it is not, JSON's error says more.
+            Err(error) => {
+                return yaml(text).map_err(|_| Failure::general(format!("not JSON: {error}")));
+            }
+        }
+    }
+    yaml(text).map_err(|error| Failure::general(format!("not YAML: {}", error.without_snippet())))
+}
+
+fn yaml(text: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
+    let objects = serde_saphyr::from_multiple::<Object>(text)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
+}
+
+/// The objects of a Kubernetes list, or the one object; nothing for an empty document.
+fn unfold(mut value: Value) -> Vec<Value> {
+    let is_list = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .is_some_and(|kind| kind.ends_with("List"));
+    match value.get_mut("items").map(Value::take) {
+        Some(Value::Array(items)) if is_list => items.into_iter().flat_map(unfold).collect(),
+        Some(items) => {
+            value["items"] = items;
+            vec![value]
+        }
+        None if value.is_null() => Vec::new(),
+        None => vec![value],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yaml_and_json_of_several_documents_are_read() {
+        let yaml =
+            "---\nkind: A\n---\n# nothing\n---\nkind: B\nspec: {hard: {cpu: 500m, pods: 2}}\n";
+        let values: Vec<_> = parse(yaml).unwrap().into_iter().flat_map(unfold).collect();
+        assert_eq!(
+            values,
+            [
+                json!({"kind": "A"}),
+                json!({"kind": "B", "spec": {"hard": {"cpu": "500m", "pods": "2"}}})
+            ]
+        );
+        assert_eq!(
+            parse("{\"a\":1}\n{\"a\":2}").unwrap(),
+            [json!({"a": 1}), json!({"a": 2})]
+        );
+        assert_eq!(parse("{a: b}").unwrap(), [json!({"a": "b"})]);
+    }
+
+    #[test]
+    fn lists_are_unfolded() {
+        let list = json!({"kind": "List", "items": [
+            {"kind": "PodList", "items": [{"kind": "Pod"}]}, {"kind": "ConfigMap", "items": 1}]});
+        assert_eq!(
+            unfold(list),
+            [
+                json!({"kind": "Pod"}),
+                json!({"kind": "ConfigMap", "items": 1})
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_in_one_line() {
+        assert!(
+            parse("{\"a\":")
+                .unwrap_err()
+                .message
+                .starts_with("not JSON: EOF")
+        );
+        let message = parse("a: [1\nb: 2").unwrap_err().message;
+        assert!(
+            message.starts_with("not YAML:") && !message.contains('\n'),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn a_directory_stands_for_its_manifests_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("b.yaml", "kind: B"),
+            ("a.json", "{\"kind\":\"A\"}"),
+            ("c.txt", "}"),
+        ] {
+            fs::write(directory.path().join(name), text).unwrap();
+        }
+        let documents = load(&[directory.path().to_owned()]).unwrap();
+        let kinds: Vec<_> = documents
+            .iter()
+            .map(|document| &document.value["kind"])
+            .collect();
+        assert_eq!(kinds, ["A", "B"]);
+        let empty = tempfile::tempdir().unwrap();
+        assert!(load(&[empty.path().to_owned()]).is_err());
+        let missing = load(&[PathBuf::from("/nonexistent.yaml")]).unwrap_err();
+        assert!(missing.message.starts_with("/nonexistent.yaml: "));
+    }
+}

@@ -1,0 +1,3 @@
+//! The HTTP API of Quota Ledger.
+
+pub mod paths;

@@ -1,0 +1,133 @@
+//! The file of checkpoints: signed notes, each followed by an empty line. Only ever appended to.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::Path,
+};
+
+/// As far back from the end the last note is looked for, in bytes.
+pub(super) const TAIL_BYTES: u64 = 64 * 1024;
+
+/// Between the body of a note and its signatures, and between two notes.
+const EMPTY_LINE: &str = "\n\n";
+
+/// How signatures begin.
+const SIGNATURES: &str = "\u{2014} ";
+
+/// The notes of the end of a file, which may begin in the midst of one.
+fn notes(text: &str) -> Vec<String> {
+    let paragraphs: Vec<&str> = text
+        .split(EMPTY_LINE)
+        .map(|text| text.trim_matches('\n'))
+        .collect();
+    let pairs = paragraphs.windows(2);
+    pairs
+        .filter(|pair| pair[1].starts_with(SIGNATURES))
+        .map(|pair| format!("{}{EMPTY_LINE}{}\n", pair[0], pair[1]))
+        .collect()
+}
+
+/// What a file of checkpoints holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// The signed notes, oldest first.
+    pub notes: Vec<String>,
+    /// Whether something stands behind them that is only the beginning of a note, as a kill leaves it.
+    pub is_cut_off: bool,
+}
+
+/// Reads a file of checkpoints, in which nothing else may stand.
+///
+/// # Errors
+/// Those of the operating system; invalid data, with the line, if something in it is no note.
+pub fn read_all(path: &Path) -> io::Result<Stored> {
+    let text = std::fs::read_to_string(path)?;
+    let mut stored = Stored::default();
+    let mut rest = text.as_str();
+    while let Some((body, behind)) = rest.split_once(EMPTY_LINE) {
+        let next = match behind.split_once(EMPTY_LINE) {
+            Some(next) => Some(next),
+            // One that somebody has stored alone has no empty line behind it.
+            None => behind.strip_suffix('\n').map(|signatures| (signatures, "")),
+        };
+        let Some((signatures, next)) = next else {
+            break;
+        };
+        if !signatures.starts_with(SIGNATURES) {
+            let before = text.len().saturating_sub(rest.len());
+            let line = 1 + text[..before].matches('\n').count();
+            let why = format!("line {line}: what begins there is no checkpoint");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        stored
+            .notes
+            .push(format!("{body}{EMPTY_LINE}{signatures}\n"));
+        rest = next;
+    }
+    stored.is_cut_off = !rest.is_empty();
+    Ok(stored)
+}
+
+/// The file, to append to.
+#[derive(Debug)]
+pub struct Notes(File);
+
+impl Notes {
+    /// Opens the file, or begins it, and gives the last note. One that a kill has cut off never left the daemon: it is
+    /// removed.
+    ///
+    /// # Errors
+    /// Those of the operating system; invalid data if there is no note at the end of a long file.
+    pub fn open(path: &Path) -> io::Result<(Self, Option<String>)> {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        let length = file.metadata()?.len();
+        let begin = length.saturating_sub(TAIL_BYTES);
+        file.seek(SeekFrom::Start(begin))?;
+        let mut tail = Vec::new();
+        file.read_to_end(&mut tail)?;
+        let whole = end_of_last(&tail);
+        if whole == 0 && begin > 0 {
+            let why = "there is no checkpoint at its end";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+        file.set_len(begin.saturating_add(whole as u64))?;
+        file.seek(SeekFrom::End(0))?;
+        file.sync_all()?;
+        if length == 0 {
+            let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        let text = String::from_utf8_lossy(&tail[..whole]);
+        Ok((Self(file), notes(&text).pop()))
+    }
+
+    /// Adds a note, durably.
+    ///
+    /// # Errors
+    /// Those of the operating system: whether the note stands there is not known then.
+    pub fn append(&mut self, note: &str) -> io::Result<()> {
+        self.0.write_all(format!("{note}\n").as_bytes())?;
+        self.0.sync_data()
+    }
+}
+
+/// Where the last note that is whole ends, with the empty line behind it.
+fn end_of_last(bytes: &[u8]) -> usize {
+    let mut end = bytes.len();
+    while let Some(at) = memchr::memmem::rfind(&bytes[..end], EMPTY_LINE.as_bytes()) {
+        let begin =
+            memchr::memmem::rfind(&bytes[..at], EMPTY_LINE.as_bytes()).map_or(0, |at| at + 2);
+        if bytes[begin..at].starts_with(SIGNATURES.as_bytes()) {
+            return at + 2;
+        }
+        end = at + 1;
+    }
+    0
+}

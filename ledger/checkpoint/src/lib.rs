@@ -1,0 +1,83 @@
+//! Checkpoints: signed statements of how far the ledger has come and what its chain hash is there.
+//!
+//! Whoever has one can prove later that the ledger still holds everything that it held then, unchanged. So they are
+//! worth as much as the place where they are kept: the key and the file belong outside the data directory, and copies
+//! where the daemon cannot rewrite them.
+
+mod file;
+pub mod key;
+pub mod note;
+mod series;
+#[cfg(test)]
+mod tests;
+
+use quota_journal::{Durable, FileReader, Hash, Reader as _};
+use quota_semantics::Timestamp;
+
+pub use file::{Notes, Stored, read_all};
+pub use series::{Contradiction, Series};
+
+/// What is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Which ledger it is about.
+    pub origin: String,
+    /// Its last entry.
+    pub sequence: u64,
+    /// The chain hash of the batch that ends with that entry.
+    pub hash: Hash,
+    /// Ledger time of that entry.
+    pub time: Timestamp,
+}
+
+/// How a ledger stands to a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extends {
+    /// It holds all that it held then, unchanged.
+    Yes,
+    /// It ends before.
+    TooShort {
+        /// With this entry.
+        last: u64,
+    },
+    /// It holds something else.
+    Differs,
+    /// The entry was compacted away, and is not in the archive.
+    Compacted,
+}
+
+impl Checkpoint {
+    /// The checkpoint of a durable position.
+    #[must_use]
+    pub fn of(origin: &str, durable: &Durable) -> Self {
+        Self {
+            origin: origin.to_owned(),
+            sequence: durable.sequence,
+            hash: durable.hash,
+            time: durable.time,
+        }
+    }
+
+    /// Whether a ledger extends it.
+    ///
+    /// # Errors
+    /// If the ledger cannot be read.
+    pub fn is_extended_by(&self, reader: &FileReader) -> Result<Extends, quota_journal::Error> {
+        let last = reader.durable().sequence;
+        if last < self.sequence {
+            return Ok(Extends::TooShort { last });
+        }
+        let mut batches = reader.batches(self.sequence);
+        match batches.next_batch() {
+            Some(Ok(batch))
+                if (batch.last_sequence(), batch.hash) == (self.sequence, self.hash) =>
+            {
+                Ok(Extends::Yes)
+            }
+            Some(Ok(_)) => Ok(Extends::Differs),
+            Some(Err(quota_journal::Error::Compacted { .. })) => Ok(Extends::Compacted),
+            Some(Err(error)) => Err(error),
+            None => Ok(Extends::TooShort { last }),
+        }
+    }
+}

@@ -76,8 +76,17 @@ fn deciding(criterion: &mut Criterion) {
             black_box(fits)
         });
     });
+    let by = decide::By::holder("bench");
     group.bench_function("reserve, 100,000 objects", |bench| {
-        bench.iter(|| black_box(decide::reserve(&state, now, black_box(&request), &policy)));
+        bench.iter(|| {
+            black_box(decide::reserve(
+                &state,
+                now,
+                &by,
+                black_box(&request),
+                &policy,
+            ))
+        });
     });
     group.finish();
 }

@@ -79,6 +79,10 @@ reasons! {
     UidReused 422 "The uid was used for another request"
     /// More was asked for than the configuration allows.
     LimitReached 422 "A limit of the configuration is reached"
+    /// Another principal made the reservation.
+    NotOwner 403 "The reservation is another's"
+    /// The reservation was granted before, and has ended since: nothing is held.
+    ReservationEnded 409 "The reservation has ended"
     /// More was committed than was reserved.
     ExceedsReservation 422 "More than was reserved"
     /// There is no such thing, or not any more.
@@ -130,6 +134,8 @@ impl From<&Refusal> for Reason {
         match refusal {
             Refusal::Denied(denied) => Self::from(&denied.denial),
             Refusal::UidReused(_) => Self::UidReused,
+            Refusal::NotOwner(_) => Self::NotOwner,
+            Refusal::Ended(_) => Self::ReservationEnded,
             Refusal::TooManyPending { .. } => Self::TooManyReservations,
             Refusal::LimitReached { .. } => Self::LimitReached,
             Refusal::InvalidTtl { .. } => Self::Invalid,

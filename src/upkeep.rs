@@ -197,12 +197,13 @@ impl Upkeep {
 
     async fn tell_figures(&self) {
         metrics::ledger_last_sequence(self.ledger.durable().sequence);
-        let (pending, oldest, relists) = self.ledger.peek(|state| {
-            let relists = state.relist_count();
-            (state.pending_count(), state.oldest_pending(), relists)
+        let oldest = self.ledger.peek(|state| {
+            metrics::relists_open(state.relist_count() as u64);
+            metrics::uid_collisions(state.uid_collisions() as u64);
+            metrics::reservations(Standing::Pending, state.pending_count() as u64);
+            metrics::reservations(Standing::Committed, state.committed_count() as u64);
+            state.oldest_pending()
         });
-        metrics::relists_open(relists as u64);
-        metrics::reservations(Standing::Pending, pending as u64);
         let age = oldest.map_or(0, |oldest| writer::now().since(oldest).nanoseconds());
         metrics::oldest_reservation_age(Duration::from_nanos(u64::try_from(age).unwrap_or(0)));
         let reader = self.reader.clone();

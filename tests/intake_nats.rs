@@ -110,7 +110,7 @@ fn position(state: &State) -> u64 {
 
 fn is_alive(state: &State, number: usize) -> bool {
     state
-        .object(&Uid::new(&format!("u-{number}")).unwrap())
+        .object("team-a", &Uid::new(&format!("u-{number}")).unwrap())
         .is_some()
 }
 

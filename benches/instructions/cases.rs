@@ -63,11 +63,12 @@ pub(super) fn run(name: &str, measured: fn(&mut dyn FnMut())) {
 fn deciding(measured: fn(&mut dyn FnMut())) {
     let state = fold(&entries());
     let policy = Policy::default();
+    let by = decide::By::holder("bench");
     let now = state.head().time;
     let requests: Vec<_> = (0..TIMES).map(request).map(Filed::from).collect();
     measured(&mut || {
         for request in &requests {
-            black_box(decide::reserve(&state, now, request, &policy)).expect("there is room");
+            black_box(decide::reserve(&state, now, &by, request, &policy)).expect("there is room");
         }
     });
 }
@@ -76,11 +77,13 @@ fn deciding(measured: fn(&mut dyn FnMut())) {
 fn deciding_together(measured: fn(&mut dyn FnMut())) {
     let state = reserved();
     let policy = Policy::default();
+    let by = decide::By::holder("bench");
     let now = state.head().time;
     let requests: Vec<_> = (0..TIMES).map(newer).map(Filed::from).collect();
     measured(&mut || {
         for batch in requests.chunks(100) {
-            black_box(decide::reserve_all(&state, now, batch, &policy)).expect("there is room");
+            black_box(decide::reserve_all(&state, now, &by, batch, &policy))
+                .expect("there is room");
         }
     });
 }
@@ -89,15 +92,16 @@ fn deciding_together(measured: fn(&mut dyn FnMut())) {
 fn granting(measured: fn(&mut dyn FnMut())) {
     let mut state = reserved();
     let policy = Policy::default();
+    let by = decide::By::holder("bench");
     let actor = Actor::named("bench");
     let requests: Vec<_> = (0..TIMES).map(newer).map(Filed::from).collect();
     let mut open = Open::default();
     let mut desk = Desk::new(&mut state, &mut open, Timestamp::EPOCH);
     measured(&mut || {
         for request in &requests {
-            let reserved = decide::reserve(desk.state(), desk.now(), request, &policy);
+            let reserved = decide::reserve(desk.state(), desk.now(), &by, request, &policy);
             desk.record(&actor, reserved.expect("there is room").events);
-            black_box(desk.state().promise(&request.uid));
+            black_box(desk.state().promise(&request.namespace, &request.uid));
         }
     });
 }
@@ -228,11 +232,12 @@ fn entries() -> Vec<Entry> {
 fn reserved() -> State {
     let mut state = fold(&entries());
     let policy = Policy::default();
+    let by = decide::By::holder("bench");
     let now = state.head().time;
     let mut open = Open::default();
     let mut desk = Desk::new(&mut state, &mut open, now);
     for request in (0..TIMES).map(request).map(Filed::from) {
-        let reserved = decide::reserve(desk.state(), now, &request, &policy);
+        let reserved = decide::reserve(desk.state(), now, &by, &request, &policy);
         let events = reserved.expect("there is room").events;
         desk.record(&Actor::named("bench"), events);
     }

@@ -95,7 +95,7 @@ fn correct(state: &mut State, open: &mut Open, listed: Listed, now: Timestamp) {
     if compared(state) {
         return;
     }
-    let known = state.object(&listed.object.uid);
+    let known = state.object(&listed.object.namespace, &listed.object.uid);
     let current = state.quota_record(&listed.object.namespace, &listed.object.name);
     let repair = Repair::Set {
         object: listed.object.clone(),

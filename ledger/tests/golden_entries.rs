@@ -31,6 +31,9 @@ const PUBLISHED: &str = include_str!("golden/published-v1.hex");
 /// Of workloads that are charged, in a batch of their own.
 const CHARGED: &str = include_str!("golden/charged-v1.hex");
 
+/// Of what holders commit and give back, in a batch of their own.
+const COMMITTED: &str = include_str!("golden/committed-v1.hex");
+
 /// Of names that are waited for, in a batch of their own.
 const AWAITED: &str = include_str!("golden/awaited-v1.hex");
 
@@ -165,7 +168,7 @@ fn events() -> Vec<Event> {
             namespace: team.clone(),
             expiration: time(50),
         },
-        Event::ReservationCommitted {
+        Event::ObjectCommitted {
             uid: uuid(),
             namespace: team.clone(),
             resources: list(&[("pods", "1")]),
@@ -328,6 +331,20 @@ fn published() -> Vec<Event> {
     ]
 }
 
+fn committed() -> Vec<Event> {
+    vec![
+        Event::ReservationCommitted {
+            uid: uuid(),
+            namespace: Name::from("team-a"),
+            resources: list(&[("pods", "1"), ("requests.cpu", "250m")]),
+        },
+        Event::ReservationReturned {
+            uid: text(),
+            namespace: Name::from("team-a"),
+        },
+    ]
+}
+
 fn awaited() -> Vec<Event> {
     vec![Event::NameAwaited {
         uid: uuid(),
@@ -405,6 +422,17 @@ fn what_publishers_say_is_written_and_read_as_ever() {
         "resource": "pods", "watermark": time(5), "resourceVersion": 4711, "absent": false,
     });
     assert_eq!(shown["resources"][0], told);
+}
+
+#[test]
+fn what_is_committed_is_written_and_read_as_ever() {
+    let expected = numbered(committed());
+    assert_eq!(hex(&codec::encode_entries(&expected)), COMMITTED);
+    let read = codec::decode_entries(100, 2, &bytes(COMMITTED)).unwrap();
+    assert_eq!(read, expected);
+    // Of both tags that say so, one name.
+    let shown = serde_json::to_value(&expected[0].event).unwrap();
+    assert_eq!(shown["type"], "ReservationCommitted");
 }
 
 #[test]

@@ -31,7 +31,7 @@ use axum::{
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
-    decide::{self, Admitted, Basis, Filed, Policy, Refusal, Review},
+    decide::{self, Admitted, Basis, By, Filed, Policy, Refusal, Review},
     event::{Actor, Sequence},
     state::State as LedgerState,
 };
@@ -314,7 +314,9 @@ impl Hook {
                 return None;
             }
             let Sitting { desk, policy, .. } = sitting;
-            let outcome = decide::admit(desk.state(), desk.now(), &review, policy);
+            // What the webhook holds is its own, whatever else its principal may do.
+            let by = By::holder(actor.principal.clone());
+            let outcome = decide::admit(desk.state(), desk.now(), &by, &review, policy);
             let events = outcome.as_ref().map(|admitted| admitted.events.clone());
             if let (Err(refusal), Some(denials)) = (&outcome, &denials) {
                 denials.note(&actor, &review.request, refusal, desk.state().head());

@@ -8,7 +8,7 @@ use axum::{
 };
 use http::StatusCode;
 use quota_core::{
-    decide::{self, Filed},
+    decide::{self, By, Filed},
     event::Actor,
     state::Head,
 };
@@ -17,6 +17,7 @@ use serde::Deserialize;
 use super::{
     App, Caller, answer,
     body::JsonText,
+    caller,
     measure::{Operation, decided, log_denied, measured},
     problem::{Cause, Problem, Reason},
     reservations::{Granted, LAGGING, Shown, grant, remembered, write_head},
@@ -83,9 +84,9 @@ pub(super) async fn reserve(
                 .enumerate()
                 .map(at)
                 .collect::<Result<Vec<_>, _>>()?;
-            together(&app, actor, requests).await
+            together(&app, actor, &principal, requests).await
         } else {
-            one_by_one(&app, actor, requests.collect()).await
+            one_by_one(&app, actor, principal.clone(), requests.collect()).await
         }
     });
     match results.await {
@@ -118,6 +119,7 @@ fn request(app: &App, principal: &Principal, wish: &Wish<'_>) -> Result<Filed, P
 async fn one_by_one(
     app: &App,
     actor: Arc<Actor>,
+    principal: Principal,
     requests: Vec<Result<Filed, Problem>>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
@@ -126,14 +128,17 @@ async fn one_by_one(
     let count = requests.len();
     let decide_some = |first: usize| {
         let (requests, actor, denials) = (requests.clone(), actor.clone(), denials.clone());
+        let principal = principal.clone();
         move |sitting: &mut Sitting<'_>| {
             let policy = sitting.policy.shared_by(count);
             let decide_one = |request: &Result<Filed, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;
+                let by = caller::by(&actor, &principal, &request.namespace);
                 grant(
                     &mut sitting.desk,
                     &policy,
                     &actor,
+                    &by,
                     request,
                     denials.as_ref(),
                 )
@@ -163,14 +168,20 @@ async fn one_by_one(
 async fn together(
     app: &App,
     actor: Arc<Actor>,
+    principal: &Principal,
     requests: Vec<Filed>,
 ) -> Result<(Results, Head), Problem> {
+    let is_admin = |request: &Filed| principal.may(Role::Admin, &request.namespace);
+    let by = By {
+        principal: actor.principal.clone(),
+        is_admin: requests.iter().all(is_admin),
+    };
     let denials = app.ledger.denials().cloned();
     let requests = Arc::new(requests);
     let decided = requests.clone();
     let principal = actor.principal.clone();
     let decision = app.ledger.decide_for(&principal, move |sitting| {
-        let results = all_or_none(sitting, &actor, &decided, denials.as_ref());
+        let results = all_or_none(sitting, &actor, &by, &decided, denials.as_ref());
         (results, sitting.desk.state().head())
     });
     let (results, head) = decision.await?;
@@ -188,11 +199,12 @@ async fn together(
 fn all_or_none(
     sitting: &mut Sitting<'_>,
     actor: &Arc<Actor>,
+    by: &By,
     requests: &[Filed],
     denials: Option<&Denials>,
 ) -> Result<Results, (usize, Problem)> {
     let desk = &mut sitting.desk;
-    let all = decide::reserve_all(desk.state(), desk.now(), requests, sitting.policy);
+    let all = decide::reserve_all(desk.state(), desk.now(), by, requests, sitting.policy);
     let all = all.map_err(|(index, refusal)| {
         if let (Some(denials), Some(request)) = (denials, requests.get(index)) {
             denials.note(actor, request, &refusal, desk.state().head());
@@ -205,7 +217,7 @@ fn all_or_none(
         desk.record(actor, reserved.events);
     }
     let granted = |(request, replayed): (&Filed, bool)| {
-        let promise = remembered(desk.state(), &request.uid)?;
+        let promise = remembered(desk.state(), request)?;
         Ok(Granted { promise, replayed })
     };
     Ok(requests.iter().zip(replayed).map(granted).collect())

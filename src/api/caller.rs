@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use http::{HeaderMap, HeaderName, request::Parts};
-use quota_core::event::Actor;
+use quota_core::{decide::By, event::Actor};
 use quota_semantics::Name;
 
 use super::problem::{Problem, Reason};
-use crate::auth::Principal;
+use crate::auth::{Principal, Role};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -58,6 +58,14 @@ pub fn actor(headers: &HeaderMap, caller: Arc<Actor>) -> Result<Arc<Actor>, Prob
         reason: reason.map(Name::from),
         ..(*caller).clone()
     }))
+}
+
+/// Whose a reservation is that this caller makes in a namespace, and what it may change there.
+pub(super) fn by(actor: &Actor, principal: &Principal, namespace: &str) -> By {
+    By {
+        principal: actor.principal.clone(),
+        is_admin: principal.may(Role::Admin, namespace),
+    }
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

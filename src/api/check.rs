@@ -12,14 +12,15 @@ use quota_semantics::{Timestamp, uid::Uid};
 use serde::Serialize;
 
 use super::{
-    App, answer,
+    App, Caller, answer,
     body::ObjectText,
+    caller,
     measure::{Operation, measured},
     page::Target,
     problem::Problem,
     wish::Wish,
 };
-use crate::writer;
+use crate::{auth::Principal, writer};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,6 +42,8 @@ struct Verdict<'a> {
 pub(super) async fn check(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    principal: Principal,
+    Caller(actor): Caller,
     text: ObjectText,
 ) -> Response {
     let checked = measured(Operation::Check, async {
@@ -49,10 +52,11 @@ pub(super) async fn check(
         let text = text.into_json()?;
         let wish = text.read::<Wish<'_>>()?;
         let request = wish.request(&app, &namespace, writer::now(), Some(fresh))?;
+        let by = caller::by(&actor, &principal, &namespace);
         let question = app.ledger.read(|state| {
             let now = writer::now().max(state.head().time);
             (
-                decide::check(state, now, &request, &app.policy),
+                decide::check(state, now, &by, &request, &app.policy),
                 state.head(),
             )
         });

@@ -9,7 +9,7 @@ use quota_core::{
     size,
     state::{Head, State as LedgerState},
 };
-use quota_semantics::{Timestamp, uid::Uid};
+use quota_semantics::{Name, Timestamp, uid::Uid};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -50,6 +50,8 @@ struct Wish<'a> {
     #[serde(borrow)]
     object: Option<&'a RawValue>,
     uid: Option<Uid>,
+    /// With the uid: the namespace of the one that is gone. None: no other one bears the uid.
+    namespace: Option<Name>,
     known: Option<Known>,
     /// The entry that had set the quota of its name.
     quota_sequence: Option<Sequence>,
@@ -188,7 +190,13 @@ fn repair(app: &App, wish: &Wish<'_>, now: Timestamp) -> Result<Sized, Cause> {
             let why = "what was known of the object that is gone";
             let seen = seen.ok_or_else(|| Cause::required("known", why))?;
             let uid = uid.clone();
-            Ok((Repair::End { uid, seen }, ENTRIES_EACH * size::ENTRY))
+            let namespace = wish.namespace.clone();
+            let repair = Repair::End {
+                namespace,
+                uid,
+                seen,
+            };
+            Ok((repair, ENTRIES_EACH * size::ENTRY))
         }
         _ => Err(Cause::required(
             "object",
@@ -280,7 +288,13 @@ mod tests {
             version: 1,
         };
         let uid = Uid::from_uuid([1; 16]);
-        (Repair::End { uid, seen }, bytes)
+        let namespace = None;
+        let repair = Repair::End {
+            namespace,
+            uid,
+            seen,
+        };
+        (repair, bytes)
     }
 
     #[test]

@@ -138,7 +138,10 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
     let Listed { object, quota } = listed;
     let (difference, known) = match decide::compare(state, object, quota.as_deref(), now) {
         Standing::Same => (Difference::None, None),
-        Standing::Newer => (Difference::Newer, state.object(&object.uid)),
+        Standing::Newer => (
+            Difference::Newer,
+            state.object(&object.namespace, &object.uid),
+        ),
         Standing::Missing => (Difference::Missing, None),
         Standing::Recreated(other) => (Difference::Recreated, Some(other)),
         Standing::Changed(known) => (Difference::Changed, Some(known)),

@@ -72,6 +72,15 @@ impl<'a> From<&'a Part> for Shown<'a> {
                 sequence,
                 expiration_time: None,
             },
+            Holder::Commit(view) => Self {
+                kind: "commit",
+                uid: &view.reservation.uid,
+                resource: &view.reservation.resource,
+                name: &view.reservation.name,
+                amount,
+                sequence,
+                expiration_time: None,
+            },
             Holder::Reservation(view) => Self {
                 kind: "reservation",
                 uid: &view.reservation.uid,

@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{Method, Uri};
-use quota_core::event::Actor;
+use quota_core::{decide::By, event::Actor};
 
 use super::{
     App, answer,
@@ -61,7 +61,9 @@ impl Express {
             peer: Some(peer),
         };
         let admitted = self.authenticator.admit(&target, &mut parts)?;
-        let actor = caller::actor(&parts.headers, admitted.principal.actor()).map_err(refused)?;
+        let principal = admitted.principal;
+        let actor = caller::actor(&parts.headers, principal.actor()).map_err(refused)?;
+        let by = caller::by(&actor, &principal, asked.namespace());
         if matches!(asked, Asked::Reserve { .. }) {
             must_be_json(&parts.headers).map_err(refused)?;
         }
@@ -69,6 +71,7 @@ impl Express {
             method: parts.method,
             uri,
             actor,
+            by,
             body,
         })
     }
@@ -78,15 +81,16 @@ impl Express {
             method,
             uri,
             actor,
+            by,
             body,
         } = admitted;
         match asked(&method, uri.path()) {
             Some(Asked::Reserve { namespace }) => match JsonText::of(body).await {
-                Ok(text) => reservations::reserve(&self.app, namespace, actor, &text).await,
+                Ok(text) => reservations::reserve(&self.app, namespace, actor, by, &text).await,
                 Err(problem) => problem.into_response(),
             },
             Some(Asked::Release { namespace, uid }) => {
-                lifecycle::end(&self.app, namespace.into(), uid, actor).await
+                lifecycle::end(&self.app, namespace.into(), uid, actor, by).await
             }
             None => astray(),
         }
@@ -98,6 +102,7 @@ struct Admitted {
     method: Method,
     uri: Uri,
     actor: Arc<Actor>,
+    by: By,
     body: Body,
 }
 

@@ -9,7 +9,7 @@ use axum::{
 use http::StatusCode;
 use quota_core::{
     decide,
-    decide::{Policy, Refusal},
+    decide::{By, Policy, Refusal},
     event::{Actor, Event},
     state::{Head, Promise},
 };
@@ -19,12 +19,14 @@ use serde::Deserialize;
 use super::{
     App, Caller,
     body::JsonText,
+    caller,
     measure::{Operation, measured},
     page::Target,
     problem::{Problem, Reason},
     reservations::show,
     wish::{Amounts, read_ttl},
 };
+use crate::auth::Principal;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -43,15 +45,23 @@ struct Commitment<'a> {
 pub(super) async fn extend(
     State(app): State<App>,
     Target((namespace, uid)): Target<(String, String)>,
+    principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
 ) -> Response {
     let extended = measured(Operation::Extend, async {
         let ttl = read_more(&text)?;
         let uid = known(&uid)?;
-        change(&app, actor, uid, move |state, uid, now, policy| {
-            decide::extend(state, now, &namespace, uid, ttl, policy)
-        })
+        let by = caller::by(&actor, &principal, &namespace);
+        change(
+            &app,
+            actor,
+            namespace.into(),
+            uid,
+            move |state, now, namespace, uid, policy| {
+                decide::extend(state, now, &by, namespace, uid, ttl, policy)
+            },
+        )
         .await
     });
     shown(&app, extended.await)
@@ -68,6 +78,7 @@ fn read_more(text: &JsonText) -> Result<Span, Problem> {
 pub(super) async fn commit(
     State(app): State<App>,
     Target((namespace, uid)): Target<(String, String)>,
+    principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
 ) -> Response {
@@ -85,9 +96,16 @@ pub(super) async fn commit(
             return Err(Problem::invalid(causes));
         }
         let uid = known(&uid)?;
-        change(&app, actor, uid, move |state, uid, _, _| {
-            decide::commit(state, &namespace, uid, resources.as_ref())
-        })
+        let by = caller::by(&actor, &principal, &namespace);
+        change(
+            &app,
+            actor,
+            namespace.into(),
+            uid,
+            move |state, _, namespace, uid, _| {
+                decide::commit(state, &by, namespace, uid, resources.as_ref())
+            },
+        )
         .await
     });
     shown(&app, committed.await)
@@ -97,18 +115,30 @@ pub(super) async fn commit(
 pub(super) async fn release(
     State(app): State<App>,
     Target((namespace, uid)): Target<(String, String)>,
+    principal: Principal,
     Caller(actor): Caller,
 ) -> Response {
-    end(&app, namespace.into(), &uid, actor).await
+    let by = caller::by(&actor, &principal, &namespace);
+    end(&app, namespace.into(), &uid, actor, by).await
 }
 
 /// Releases a reservation.
-pub(super) async fn end(app: &App, namespace: Name, uid: &str, actor: Arc<Actor>) -> Response {
+pub(super) async fn end(
+    app: &App,
+    namespace: Name,
+    uid: &str,
+    actor: Arc<Actor>,
+    by: By,
+) -> Response {
     let released = measured(Operation::Release, async {
         let uid = known(uid)?;
-        change(app, actor, uid, move |state, uid, _, _| {
-            decide::release(state, &namespace, uid)
-        })
+        change(
+            app,
+            actor,
+            namespace,
+            uid,
+            move |state, _, namespace, uid, _| decide::release(state, &by, namespace, uid),
+        )
         .await
     });
     match released.await {
@@ -127,11 +157,13 @@ type Changed = (Promise, Head);
 async fn change(
     app: &App,
     actor: Arc<Actor>,
+    namespace: Name,
     uid: Uid,
     decision: impl FnOnce(
         &quota_core::state::State,
-        &Uid,
         Timestamp,
+        &Name,
+        &Uid,
         &Policy,
     ) -> Result<Vec<Event>, Refusal>
     + Send
@@ -142,10 +174,10 @@ async fn change(
         .ledger
         .decide_always(&principal, move |sitting| {
             let desk = &mut sitting.desk;
-            let events = decision(desk.state(), &uid, desk.now(), sitting.policy);
+            let events = decision(desk.state(), desk.now(), &namespace, &uid, sitting.policy);
             let changed = events.map(|events| {
                 desk.record(&actor, events);
-                desk.state().promise(&uid)
+                desk.state().promise(&namespace, &uid)
             });
             (changed, desk.state().head())
         })

@@ -5,13 +5,14 @@ use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{LookedAt, Refusal},
-    state::Head,
+    state::{Head, ReservationView},
 };
 use quota_journal::Damage;
 use quota_ledger::replay;
 use quota_semantics::{Timestamp, quota::FieldError};
 use serde::{Serialize, Serializer};
 
+use super::reservations::state_of;
 use crate::{history, metrics::Limit, writer::Unavailable};
 
 pub use crate::reason::Reason;
@@ -106,12 +107,34 @@ struct Content {
     fits_when_empty: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     as_of: Option<Head>,
+    #[serde(flatten)]
+    ended: Option<Ended>,
     /// The ledger refused what was asked for.
     #[serde(skip)]
     is_refusal: bool,
     /// The bound that was hit.
     #[serde(skip)]
     limit: Option<Limit>,
+}
+
+/// How the reservation ended that was asked for again.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Ended {
+    state: &'static str,
+    ended_time: Timestamp,
+    cause: &'static str,
+}
+
+impl Ended {
+    fn of(view: &ReservationView) -> Option<Self> {
+        let (end, ended_time) = view.end?;
+        Some(Self {
+            state: state_of(view.end),
+            ended_time,
+            cause: end.as_str(),
+        })
+    }
 }
 
 fn as_uri<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
@@ -142,6 +165,7 @@ impl Problem {
             retry_after: None,
             fits_when_empty: None,
             as_of: None,
+            ended: None,
             is_refusal: false,
             limit: None,
         }))
@@ -229,6 +253,11 @@ impl From<Refusal> for Problem {
                 problem.0.quotas = Some(denied.quotas);
                 problem.0.retry_after = denied.retry_after;
                 problem.0.fits_when_empty = Some(denied.fits_when_empty);
+                problem
+            }
+            Refusal::Ended(view) => {
+                let mut problem = Self::new(reason, detail);
+                problem.0.ended = Ended::of(&view);
                 problem
             }
             Refusal::InvalidTtl { .. } => Self::invalid(vec![Cause {

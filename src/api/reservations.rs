@@ -10,7 +10,7 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
-    decide::{self, Policy},
+    decide::{self, By, Policy},
     desk::Desk,
     event::{Actor, Sequence},
     state::{self, Head, Promise},
@@ -21,15 +21,16 @@ use serde::Deserialize;
 use super::{
     App, Caller, answer,
     body::JsonText,
+    caller,
     measure::{Operation, decided, log_denied, measured},
     page::{self, Page, Params, Target, token},
     past::{self, When},
     problem::{Problem, Reason},
     wish::Wish,
 };
-use crate::{denials::Denials, writer};
+use crate::{auth::Principal, denials::Denials, writer};
 
-pub(super) use shown::{HolderView, LAGGING, Shown, write_head};
+pub(super) use shown::{HolderView, LAGGING, Shown, state_of, write_head};
 
 /// The answer that shows one reservation.
 pub(super) fn show(app: &App, status: StatusCode, promise: &Promise, head: Head) -> Response {
@@ -52,10 +53,11 @@ pub(super) fn grant(
     desk: &mut Desk<'_>,
     policy: &Policy,
     actor: &Arc<Actor>,
+    by: &By,
     request: &decide::Filed,
     denials: Option<&Denials>,
 ) -> Result<Granted, Problem> {
-    let reserved = decide::reserve(desk.state(), desk.now(), request, policy);
+    let reserved = decide::reserve(desk.state(), desk.now(), by, request, policy);
     let reserved = reserved.inspect_err(|refusal| {
         if let Some(denials) = denials {
             denials.note(actor, request, refusal, desk.state().head());
@@ -63,14 +65,17 @@ pub(super) fn grant(
     })?;
     desk.record(actor, reserved.events);
     Ok(Granted {
-        promise: remembered(desk.state(), &request.uid)?,
+        promise: remembered(desk.state(), request)?,
         replayed: reserved.replayed,
     })
 }
 
 /// A reservation that was granted just now or before.
-pub(super) fn remembered(state: &state::State, uid: &Uid) -> Result<Promise, Problem> {
-    let promise = state.promise(uid);
+pub(super) fn remembered(
+    state: &state::State,
+    request: &decide::Filed,
+) -> Result<Promise, Problem> {
+    let promise = state.promise(&request.namespace, &request.uid);
     promise.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))
 }
 
@@ -78,10 +83,12 @@ pub(super) fn remembered(state: &state::State, uid: &Uid) -> Result<Promise, Pro
 pub(super) async fn create(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    principal: Principal,
     Caller(actor): Caller,
     text: JsonText,
 ) -> Response {
-    reserve(&app, &namespace, actor, &text).await
+    let by = caller::by(&actor, &principal, &namespace);
+    reserve(&app, &namespace, actor, by, &text).await
 }
 
 /// Reserves what a body asks for.
@@ -89,6 +96,7 @@ pub(super) async fn reserve(
     app: &App,
     namespace: &str,
     actor: Arc<Actor>,
+    by: By,
     text: &JsonText,
 ) -> Response {
     let granted = measured(Operation::Reserve, async {
@@ -107,6 +115,7 @@ pub(super) async fn reserve(
                 &mut sitting.desk,
                 sitting.policy,
                 &actor,
+                &by,
                 &decided,
                 denials.as_ref(),
             );
@@ -162,11 +171,9 @@ pub(super) async fn get(
     let known = Uid::new(&uid).map_err(|_| not_found())?;
     let found = app
         .ledger
-        .read(|state| (state.promise(&known), state.head()));
+        .read(|state| (state.promise(&namespace, &known), state.head()));
     let (promise, head) = found.await?;
-    let promise = promise
-        .filter(|promise| promise.reservation.namespace == *namespace)
-        .ok_or_else(not_found)?;
+    let promise = promise.ok_or_else(not_found)?;
     Ok(show(&app, StatusCode::OK, &promise, head))
 }
 

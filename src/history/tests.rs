@@ -5,7 +5,7 @@ use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use quota_core::{
     codec,
-    decide::{self, Basis, Policy, Request, Verdict},
+    decide::{self, Basis, By, Policy, Request, Verdict},
     desk::{Desk, Open},
     event::{Actor, Entry},
     state::State,
@@ -106,9 +106,15 @@ impl Recorded {
             }
         }
         let request = request(&self.state, number);
-        if let Some(Ok(reserved)) = request
-            .map(|request| decide::reserve(&self.state, now, &request.into(), &Policy::default()))
-        {
+        if let Some(Ok(reserved)) = request.map(|request| {
+            decide::reserve(
+                &self.state,
+                now,
+                &By::holder("test"),
+                &request.into(),
+                &Policy::default(),
+            )
+        }) {
             Desk::new(&mut self.state, &mut open, now).record(&actor, reserved.events);
         }
         let entries = open.take();

@@ -22,12 +22,13 @@ pub fn recorded(entries: &[Entry]) {
 }
 
 /// Every way in which a reservation can end.
-const ENDS: [End; 5] = [
+const ENDS: [End; 6] = [
     End::Observed,
     End::Committed,
     End::Released,
     End::Expired,
     End::Superseded,
+    End::Returned,
 ];
 
 fn ended(event: &Event) -> Option<End> {
@@ -37,6 +38,7 @@ fn ended(event: &Event) -> Option<End> {
             ends_reservation, ..
         } => ends_reservation.then_some(End::Observed),
         Event::ReservationCommitted { .. } => Some(End::Committed),
+        Event::ReservationReturned { .. } => Some(End::Returned),
         Event::ReservationReleased { .. } => Some(End::Released),
         Event::ReservationExpired { .. } => Some(End::Expired),
         Event::ReservationSuperseded { .. } => Some(End::Superseded),
@@ -77,6 +79,7 @@ impl From<End> for Outcome {
             End::Released => Self::Released,
             End::Expired => Self::Expired,
             End::Superseded => Self::Superseded,
+            End::Returned => Self::Returned,
         }
     }
 }

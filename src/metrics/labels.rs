@@ -145,6 +145,8 @@ labels! {
         Pending = "pending",
         /// Past its expiration time, held since the sources lag.
         Held = "held",
+        /// Its holder said that the object exists, and no source has shown it.
+        Committed = "committed",
     }
 
     /// How a reservation ended.
@@ -159,6 +161,8 @@ labels! {
         Expired = "expired",
         /// A new reservation for the same object took its place.
         Superseded = "superseded",
+        /// Its holder gave back what it had committed.
+        Returned = "returned",
     }
 
     /// Parts of the ledger on disk.

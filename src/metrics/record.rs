@@ -90,6 +90,11 @@ pub fn relists_open(count: u64) {
     gauge!(table::DRIFT_RELISTS_OPEN.name).set(float(count));
 }
 
+/// How many objects bear the uid of an object of another namespace.
+pub fn uid_collisions(count: u64) {
+    gauge!(table::UID_COLLISIONS.name).set(float(count));
+}
+
 /// Counts events that were understood.
 pub fn events_consumed(source: Source, count: u64) {
     counter!(table::EVENTS_CONSUMED.name, &[pair(source)]).increment(count);

@@ -119,6 +119,8 @@ table! {
         "Relists that have begun and are not over; one that stays open was cut off."
     RELISTS_ASKED Counter "quota_ledger_relists_asked_total" [closed::<RelistAsked>()]
         "Times that publishers were asked to list again what may have been lost."
+    UID_COLLISIONS Gauge "quota_ledger_uid_collisions" []
+        "Objects that bear the uid of an object of another namespace; it harms neither, but somebody makes up uids."
     STREAM_LAG_MESSAGES Gauge "quota_ledger_stream_lag_messages" []
         "Messages in the stream that are not consumed yet."
     STREAM_LAG Gauge "quota_ledger_stream_lag_seconds" []

@@ -90,7 +90,7 @@ async fn a_create_is_held_under_the_objects_uid_until_it_is_seen() {
         .unwrap();
     let held = world
         .ledger
-        .peek(|state| state.reservation(&Uid::new(uid).unwrap()))
+        .peek(|state| state.reservation("team-a", &Uid::new(uid).unwrap()))
         .unwrap();
     assert_eq!(&*held.reservation.name, "web-0");
 

@@ -228,7 +228,7 @@ async fn limits_are_compared_and_put_right() {
 }
 
 #[tokio::test]
-async fn what_was_committed_just_now_is_awaited_and_not_ended() {
+async fn what_is_committed_is_no_object_before_it_is_shown() {
     let world = World::new();
     world.quota(json!({"pods": "9"})).await;
     world
@@ -239,19 +239,9 @@ async fn what_was_committed_just_now_is_awaited_and_not_ended() {
         .post(&format!("{SPACES}/a/reservations/u1/commit"), &json!({}))
         .await
         .is(200);
-    let objects = world.get("/v1/objects").await;
-    let object = &objects.items()[0];
-    assert!(object["awaitedSince"].is_string(), "{object}");
-    let end = json!({"uid": "u1", "known": known(object)});
-    assert_eq!(correct(&world, &[end]).await, ["awaited"]);
-    // It is shown after all.
-    let listing = [pod("web", "u1", 5, "1")];
-    let reply = compare(&world, &listing).await;
-    let item = &reply.items()[0];
-    assert_eq!(
-        (&item["difference"], &item["known"]["uid"]),
-        (&json!("changed"), &json!("u1"))
-    );
+    assert!(world.get("/v1/objects").await.items().is_empty());
+    let reply = compare(&world, &[pod("web", "u1", 5, "1")]).await;
+    assert_eq!(reply.items()[0]["difference"], "missing");
 }
 
 #[tokio::test]

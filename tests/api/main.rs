@@ -16,5 +16,6 @@ mod races;
 mod reading;
 mod relists;
 mod reservations;
+mod tenants;
 mod watching;
 mod world;

@@ -21,6 +21,11 @@ def uid(value):
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+def key(event):
+    """What an object and its reservation are known by."""
+    return event["namespace"], uid(event["uid"])
+
+
 def amount(quantity):
     """A quantity as a number."""
     mantissa = quantity["mantissa"]
@@ -38,7 +43,7 @@ class Ledger:
 
     def __init__(self):
         self.quotas, self.objects, self.pending, self.sources = {}, {}, {}, {}
-        self.bearers = {}
+        self.committed, self.bearers = {}, {}
         self.tags = set()
 
     def apply(self, entry):
@@ -56,55 +61,70 @@ class Ledger:
         self.quotas.pop((event["namespace"], event["name"]), None)
 
     def on_ObjectObserved(self, observed):
-        self.objects[uid(observed["uid"])] = dict(observed)
-        if observed["ends_reservation"]:
-            self.pending.pop(uid(observed["uid"]), None)
+        self.objects[key(observed)] = dict(observed)
+        self.see(key(observed), observed)
+
+    def see(self, place, event):
+        """What was committed counts no more, unless it waits for a later version."""
+        if committed := self.committed.get(place):
+            if event["version"] == 0 or event["version"] > committed["after_version"]:
+                del self.committed[place]
+        if event["ends_reservation"]:
+            self.pending.pop(place, None)
 
     def on_ObjectRefreshed(self, event):
-        if known := self.objects.get(uid(event["uid"])):
+        if known := self.objects.get(key(event)):
             known["version"] = event["version"]
-            if event["ends_reservation"]:
-                self.pending.pop(uid(event["uid"]), None)
+            self.see(key(event), event)
 
     def on_ObjectLapsed(self, event):
-        if known := self.objects.get(uid(event["uid"])):
+        if known := self.objects.get(key(event)):
             known.update(footprint=event["footprint"], lapse=None)
 
     def on_ObjectDeleted(self, event):
-        self.objects.pop(uid(event["uid"]), None)
-        self.pending.pop(uid(event["uid"]), None)
+        for table in (self.objects, self.pending, self.committed):
+            table.pop(key(event), None)
 
     def on_ReservationGranted(self, reservation):
-        self.bearers.pop(uid(reservation["uid"]), None)
-        self.pending[uid(reservation["uid"])] = dict(reservation)
+        self.bearers.pop(key(reservation), None)
+        self.pending[key(reservation)] = dict(reservation)
 
     def on_ReservationGrown(self, event):
-        if pending := self.pending.get(uid(event["uid"])):
+        if pending := self.pending.get(key(event)):
             pending.update(footprint=event["footprint"], expiration=event["expiration"])
 
     def on_ReservationExtended(self, event):
-        if pending := self.pending.get(uid(event["uid"])):
+        if pending := self.pending.get(key(event)):
             pending["expiration"] = event["expiration"]
 
-    def on_ReservationCommitted(self, event):
-        pending = self.pending.pop(uid(event["uid"]), None)
+    def on_ObjectCommitted(self, event):
+        pending = self.pending.pop(key(event), None)
         if pending is None:
             return
         footprint = {"resources": event["resources"], "traits": pending["footprint"]["traits"]}
-        if known := self.objects.get(uid(event["uid"])):
+        if known := self.objects.get(key(event)):
             known["footprint"] = footprint
         else:
             kept = {name: pending[name] for name in ("uid", "namespace", "resource", "name")}
-            self.objects[uid(event["uid"])] = {**kept, "version": 0, "footprint": footprint, "lapse": None}
+            self.committed.pop(key(event), None)
+            self.objects[key(event)] = {**kept, "version": 0, "footprint": footprint, "lapse": None}
+
+    def on_ReservationCommitted(self, event):
+        if pending := self.pending.pop(key(event), None):
+            footprint = {"resources": event["resources"], "traits": pending["footprint"]["traits"]}
+            self.committed[key(event)] = {**pending, "footprint": footprint}
+
+    def on_ReservationReturned(self, event):
+        self.committed.pop(key(event), None)
 
     def end(self, event):
-        self.pending.pop(uid(event["uid"]), None)
+        self.pending.pop(key(event), None)
 
     on_ReservationReleased = on_ReservationExpired = on_ReservationSuperseded = end
 
     def on_NameAwaited(self, event):
-        if uid(event["uid"]) in self.pending and event["uid"] != event["bearer"]:
-            self.bearers[uid(event["uid"])] = uid(event["bearer"])
+        if key(event) in self.pending and event["uid"] != event["bearer"]:
+            self.bearers[key(event)] = (event["namespace"], uid(event["bearer"]))
 
     def on_SourceAdvanced(self, event):
         self.sources[event["source"]] = dict(event["cursor"])
@@ -137,39 +157,51 @@ class Ledger:
 
     def namespaces(self):
         """Those that have anything."""
-        named = [item["namespace"] for item in (*self.objects.values(), *self.pending.values())]
+        named = [namespace for namespace, _ in (*self.objects, *self.pending, *self.committed)]
         return {*named, *(namespace for namespace, _ in self.quotas)}
 
     def usage(self, namespace):
         """Sums and quotas of a namespace: used and reserved of each resource."""
-        objects = {key: item["footprint"] for key, item in self.objects.items() if item["namespace"] == namespace}
-        pending = {key: item["footprint"] for key, item in self.pending.items() if item["namespace"] == namespace}
-        beside = {key: objects.get(key, objects.get(self.bearers.get(key))) for key in pending}
-        names = {name for footprint in (*objects.values(), *pending.values()) for name in footprint["resources"]}
-        sums = count(objects, pending, beside, lambda _: True)
+        def footprints(table):
+            return {place: item["footprint"] for place, item in table.items() if place[0] == namespace}
+        objects, pending, committed = map(footprints, (self.objects, self.pending, self.committed))
+        claims = [
+            [(item, objects.get(place)) for place, item in committed.items()],
+            [(item, objects.get(place, objects.get(self.bearers.get(place)))) for place, item in pending.items()],
+        ]
+        every = (*objects.values(), *pending.values(), *committed.values())
+        names = {name for footprint in every for name in footprint["resources"]}
+        sums = count(objects, claims, lambda _: True)
         quotas = {}
         for (place, name), quota in self.quotas.items():
             if place == namespace:
-                counted = count(objects, pending, beside, lambda item, spec=quota["spec"]: counts(spec, item))
+                counted = count(objects, claims, lambda item, spec=quota["spec"]: counts(spec, item))
                 hard = {resource: amount(limit) for resource, limit in quota["spec"]["hard"].items()}
                 quotas[name] = {resource: (limit, *counted(resource)) for resource, limit in hard.items()}
         resources = {name: sums(name) for name in names}
         return {"resources": {name: sum for name, sum in resources.items() if any(sum)}, "quotas": quotas}
 
 
-def count(objects, pending, beside, matches):
+def count(objects, claims, matches):
     """What is used and reserved of a resource, of those footprints that match."""
     def of(resource):
         used = sum((amounts(item).get(resource, ZERO) for item in objects.values() if matches(item)), ZERO)
-        reserved = ZERO
-        for key, wanted in pending.items():
-            if matches(wanted):
-                seen = beside[key]
-                there = amounts(seen).get(resource, ZERO) if seen is not None and matches(seen) else ZERO
-                held = amounts(wanted).get(resource, ZERO)
-                reserved += held if seen is None or not matches(seen) else max(held - there, ZERO)
-        return used, reserved
+        committed, reserved = (taken(claim, resource, matches) for claim in claims)
+        return used + committed, reserved
     return of
+
+
+def taken(claims, resource, matches):
+    """What claims take of a resource beside what counts already."""
+    total = ZERO
+    for wanted, seen in claims:
+        if matches(wanted):
+            held = amounts(wanted).get(resource, ZERO)
+            if seen is None or not matches(seen):
+                total += held
+            else:
+                total += max(held - amounts(seen).get(resource, ZERO), ZERO)
+    return total
 
 
 def counts(spec, footprint):

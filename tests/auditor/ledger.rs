@@ -45,9 +45,9 @@ const AMOUNTS: [&str; 12] = [
 ];
 
 /// The tags of all events.
-const TAGS: [u64; 30] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 27, 29, 30,
-    31, 32, 33, 34,
+const TAGS: [u64; 32] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 27,
+    29, 30, 31, 32, 33, 34,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -273,6 +273,11 @@ impl Writer {
         }
     }
 
+    fn pending_in(&self, namespace: &str) -> Option<Uid> {
+        let pending = self.state.pending(namespace);
+        pending.first().map(|view| view.reservation.uid.clone())
+    }
+
     fn event(&mut self, tag: u64) -> Event {
         let (uid, namespace) = (self.uid(), self.namespace());
         let quota = Name::from(self.pick(&["q1", "q2", "q3", "q4"]));
@@ -325,7 +330,7 @@ impl Writer {
                 namespace,
                 expiration: self.far(),
             },
-            10 => Event::ReservationCommitted {
+            10 => Event::ObjectCommitted {
                 uid,
                 namespace,
                 resources: self.resources(),
@@ -391,15 +396,17 @@ impl Writer {
                 listed: 2,
                 ended: 1,
             })),
-            27 => {
-                let pending = self.state.pending(&namespace);
-                let pending = pending.first().map(|view| view.reservation.uid.clone());
-                Event::NameAwaited {
-                    uid: pending.unwrap_or(uid),
-                    namespace,
-                    bearer: self.uid(),
-                }
-            }
+            24 => Event::ReservationCommitted {
+                uid: self.pending_in(&namespace).unwrap_or(uid),
+                namespace,
+                resources: self.resources(),
+            },
+            25 => Event::ReservationReturned { uid, namespace },
+            27 => Event::NameAwaited {
+                uid: self.pending_in(&namespace).unwrap_or(uid),
+                namespace,
+                bearer: self.uid(),
+            },
             29 => Event::ChargingChanged {
                 kinds: match self.random.below(4) {
                     0 => vec!["deployments.apps".into()],

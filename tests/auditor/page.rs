@@ -170,7 +170,9 @@ fn coded() -> Layouts {
     for source in sources() {
         let text = fs::read_to_string(&source).unwrap();
         for (name, body) in uses(&text, "record!(") {
-            let fields = body.split(',').map(|field| field.trim().to_owned());
+            // What stands elsewhere comes after the fields.
+            let fields = body.split('}').next().unwrap_or_default();
+            let fields = fields.split(',').map(|field| field.trim().to_owned());
             layouts
                 .records
                 .insert(name, fields.filter(|field| !field.is_empty()).collect());

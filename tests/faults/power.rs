@@ -97,7 +97,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         .filter(|name| state.quota("team-a", name).is_none());
     wrong.extend(quotas.map(|name| format!("quota {name} is lost")));
     for (uid, expected) in &told.reservations {
-        let found = state.reservation(&Uid::new(uid).unwrap());
+        let found = state.reservation("team-a", &Uid::new(uid).unwrap());
         if found.is_none() {
             wrong.push(format!("reservation {uid}, {expected}, is lost"));
         }

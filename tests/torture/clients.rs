@@ -113,6 +113,11 @@ impl<'a> Client<'a> {
                 });
             }
             403 => assert_eq!(answer["reason"], "ExceedsHard", "{answer}"),
+            // Granted by a request whose answer was lost, and over by the time of the next one.
+            409 => {
+                assert_eq!(answer["cause"], "expired", "{answer}");
+                self.acknowledge(&uid, What::Expired, &answer);
+            }
             _ => panic!("{status}: {answer}"),
         }
     }

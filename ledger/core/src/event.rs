@@ -128,8 +128,9 @@ pub enum Event {
         /// The new end of the promise.
         expiration: Timestamp,
     },
-    /// The holder said that the object exists: it counts as used from now on.
-    ReservationCommitted {
+    /// As the first ledgers have it: the holder said that the object exists, and it was taken for observed.
+    #[serde(rename = "ReservationCommitted")]
+    ObjectCommitted {
         /// The object.
         uid: Uid,
         /// Its namespace.
@@ -241,6 +242,23 @@ pub enum Event {
         #[serde(flatten)]
         letter: Box<DeadLetter>,
     },
+    /// The holder said that the object exists: what it says counts as used, until the object is observed or the holder
+    /// gives it back.
+    ReservationCommitted {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+        /// What it counts for.
+        resources: ResourceList,
+    },
+    /// The holder gave back what it had committed.
+    ReservationReturned {
+        /// The object.
+        uid: Uid,
+        /// Its namespace.
+        namespace: Name,
+    },
 }
 
 impl Event {
@@ -266,7 +284,9 @@ impl Event {
             | Self::ObjectDeleted { namespace, .. }
             | Self::ReservationGrown { namespace, .. }
             | Self::ReservationExtended { namespace, .. }
+            | Self::ObjectCommitted { namespace, .. }
             | Self::ReservationCommitted { namespace, .. }
+            | Self::ReservationReturned { namespace, .. }
             | Self::ReservationReleased { namespace, .. }
             | Self::ReservationExpired { namespace, .. }
             | Self::ReservationSuperseded { namespace, .. }
@@ -302,7 +322,10 @@ impl Event {
             Self::ReservationGranted(_) => "ReservationGranted",
             Self::ReservationGrown { .. } => "ReservationGrown",
             Self::ReservationExtended { .. } => "ReservationExtended",
-            Self::ReservationCommitted { .. } => "ReservationCommitted",
+            Self::ObjectCommitted { .. } | Self::ReservationCommitted { .. } => {
+                "ReservationCommitted"
+            }
+            Self::ReservationReturned { .. } => "ReservationReturned",
             Self::ReservationReleased { .. } => "ReservationReleased",
             Self::ReservationExpired { .. } => "ReservationExpired",
             Self::ReservationSuperseded { .. } => "ReservationSuperseded",
@@ -394,6 +417,14 @@ pub struct Reservation {
     /// Digest of what was asked: a repeated request is known by it.
     #[serde(skip)]
     pub request: [u8; 16],
+}
+
+impl Reservation {
+    /// Whether it ends when its object is observed in this version; 0: not known.
+    #[must_use]
+    pub const fn is_awaiting(&self, version: u64) -> bool {
+        version == 0 || version > self.after_version
+    }
 }
 
 /// How far a source has been consumed.

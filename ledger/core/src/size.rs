@@ -34,7 +34,8 @@ pub fn of_event(event: &Event) -> usize {
         Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {
             of_footprint(footprint)
         }
-        Event::ReservationCommitted { resources, .. } => of_amounts(resources),
+        Event::ObjectCommitted { resources, .. }
+        | Event::ReservationCommitted { resources, .. } => of_amounts(resources),
         Event::ObjectCorrected(correction) => {
             of_footprint(&correction.object.footprint)
                 + correction.was.as_ref().map_or(0, of_footprint)

@@ -9,8 +9,8 @@ mod sources;
 
 use quota_core::{
     decide::{
-        self, Adopted, Basis, Filed, Policy, Precondition, QuotaChange, Refusal, Request, Reserved,
-        Sighting, Verdict,
+        self, Adopted, Basis, By, Filed, Policy, Precondition, QuotaChange, Refusal, Request,
+        Reserved, Sighting, Verdict,
     },
     desk::{Desk, Open},
     event::{Actor, Event, Observed},
@@ -39,6 +39,10 @@ fn list(text: &str) -> ResourceList {
 
 fn uid(text: &str) -> Uid {
     Uid::new(text).unwrap()
+}
+
+fn by() -> By {
+    By::holder("test")
 }
 
 fn team() -> Name {
@@ -139,12 +143,17 @@ impl Given {
 
     fn reserve_all(&self, wishes: &[Request]) -> Result<Vec<Reserved>, (usize, Refusal)> {
         let filed: Vec<_> = wishes.iter().cloned().map(Filed::from).collect();
-        decide::reserve_all(&self.state, self.now(), &filed, &self.policy)
+        decide::reserve_all(&self.state, self.now(), &by(), &filed, &self.policy)
     }
 
     fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {
-        let reserved =
-            decide::reserve(&self.state, self.now(), &wish.clone().into(), &self.policy)?;
+        let reserved = decide::reserve(
+            &self.state,
+            self.now(),
+            &by(),
+            &wish.clone().into(),
+            &self.policy,
+        )?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }
@@ -182,7 +191,7 @@ impl Given {
 
     fn end(&self, id: &str) -> Option<End> {
         self.state
-            .reservation(&uid(id))
+            .reservation("team-a", &uid(id))
             .unwrap()
             .end
             .map(|(end, _)| end)

@@ -77,7 +77,7 @@ fn the_search_for_room_is_bounded_and_shared() {
     }
     let late = Filed::from(wish("late", "pods=500"));
     let retry_after = |policy: &Policy| {
-        let reserved = decide::reserve(&given.state, at(1), &late, policy);
+        let reserved = decide::reserve(&given.state, at(1), &by(), &late, policy);
         denied(reserved).retry_after
     };
     let policy = Policy::default();
@@ -87,7 +87,7 @@ fn the_search_for_room_is_bounded_and_shared() {
 }
 
 #[test]
-fn a_repeated_wish_is_answered_as_before_whatever_has_become_of_it() {
+fn a_repeated_wish_is_answered_as_before_until_its_reservation_has_ended_with_nothing() {
     let mut given = Given::hard("pods=1");
     assert!(!given.reserve(&wish("a", "pods=1")).unwrap().replayed);
     assert!(given.reserve(&wish("a", "pods=1")).unwrap().replayed);
@@ -95,9 +95,11 @@ fn a_repeated_wish_is_answered_as_before_whatever_has_become_of_it() {
         given.reserve(&wish("a", "pods=0")),
         Err(Refusal::UidReused(_))
     ));
-    given.record(decide::release(&given.state, "team-a", &uid("a")).unwrap());
-    assert!(given.reserve(&wish("a", "pods=1")).unwrap().replayed);
-    assert_eq!(given.end("a"), Some(End::Released));
+    given.record(decide::release(&given.state, &by(), "team-a", &uid("a")).unwrap());
+    let Err(Refusal::Ended(ended)) = given.reserve(&wish("a", "pods=1")) else {
+        panic!("nothing is held for it any more");
+    };
+    assert_eq!(ended.end, Some((End::Released, given.now())));
     given.reserve(&wish("b", "pods=1")).unwrap();
 }
 
@@ -182,6 +184,7 @@ fn extending_never_shortens_and_what_has_ended_stays_ended() {
         decide::extend(
             &given.state,
             given.now(),
+            &by(),
             "team-a",
             &uid(id),
             Span::from_seconds(seconds),
@@ -213,6 +216,7 @@ fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
     let commit = |given: &Given, amounts: Option<&str>| {
         decide::commit(
             &given.state,
+            &by(),
             "team-a",
             &uid("a"),
             amounts.map(list).as_ref(),
@@ -241,21 +245,20 @@ fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
 }
 
 #[test]
-fn a_reservation_is_pending_in_its_own_namespace_only() {
+fn a_reservation_is_known_by_its_namespace_and_uid() {
     let mut given = Given::hard("pods=9");
     given.reserve(&wish("a", "pods=1")).unwrap();
     assert!(matches!(
-        decide::release(&given.state, "team-b", &uid("a")),
+        decide::release(&given.state, &by(), "team-b", &uid("a")),
         Err(Refusal::NotFound(_))
     ));
     let elsewhere = Request {
         namespace: Name::from("team-b"),
         ..update("a", 0, "pods=1")
     };
-    assert!(matches!(
-        given.reserve(&elsewhere),
-        Err(Refusal::UidReused(_))
-    ));
+    given.reserve(&elsewhere).unwrap();
+    given.record(decide::release(&given.state, &by(), "team-b", &uid("a")).unwrap());
+    assert_eq!(given.counted(), ("0".into(), "1".into()));
 }
 
 #[test]
@@ -278,6 +281,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
         decide::check(
             &given.state,
             given.now(),
+            &by(),
             &wish("a", "pods=1").into(),
             &given.policy
         )
@@ -289,6 +293,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
         decide::check(
             &given.state,
             given.now(),
+            &by(),
             &wish("a", "pods=2").into(),
             &given.policy
         )
@@ -296,4 +301,84 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
     );
     assert_eq!(given.state.head(), head);
     given.reserve(&wish("a", "pods=1")).unwrap();
+}
+
+#[test]
+fn what_another_principal_made_is_left_alone_but_by_an_admin() {
+    let mut given = Given::hard("pods=9");
+    given.reserve(&named("a", "web", "pods=1")).unwrap();
+    let (other, now) = (By::holder("other"), given.now());
+    let id = uid("a");
+    let minute = Span::from_seconds(60);
+    let attempts = |given: &Given, by: &By| {
+        let (state, policy) = (&given.state, &given.policy);
+        let reserved = decide::reserve(state, now, by, &named("b", "web", "pods=1").into(), policy);
+        [
+            decide::release(state, by, "team-a", &id),
+            decide::commit(state, by, "team-a", &id, None),
+            decide::extend(state, now, by, "team-a", &id, minute, policy),
+            reserved.map(|reserved| reserved.events),
+        ]
+    };
+    for attempt in attempts(&given, &other) {
+        assert!(matches!(attempt, Err(Refusal::NotOwner(_))), "{attempt:?}");
+    }
+    let admin = By {
+        is_admin: true,
+        ..other
+    };
+    for by in [admin, by()] {
+        for attempt in attempts(&given, &by) {
+            assert!(!attempt.unwrap().is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
+    let mut given = Given::hard("pods=9");
+    let release =
+        |given: &Given, id: &str| decide::release(&given.state, &by(), "team-a", &uid(id));
+    for id in ["a", "b"] {
+        given.reserve(&wish(id, "pods=2")).unwrap();
+        given.record(decide::commit(&given.state, &by(), "team-a", &uid(id), None).unwrap());
+    }
+    assert_eq!(given.counted(), ("4".into(), "0".into()));
+    given.record(release(&given, "a").unwrap());
+    assert_eq!(given.counted(), ("2".into(), "0".into()));
+    assert_eq!(given.end("a"), Some(End::Returned));
+    assert!(release(&given, "a").unwrap().is_empty());
+    assert!(matches!(
+        given.reserve(&wish("a", "pods=2")),
+        Err(Refusal::Ended(_))
+    ));
+    assert!(given.reserve(&wish("b", "pods=2")).unwrap().replayed);
+    given.sees(&alive("b", 3, "pods=1"));
+    assert_eq!(given.counted(), ("1".into(), "0".into()));
+    assert!(matches!(
+        release(&given, "b"),
+        Err(Refusal::AlreadyObserved(_))
+    ));
+}
+
+#[test]
+fn of_what_is_pending_for_the_name_of_an_observed_object_the_latest_waits_and_the_rest_ends() {
+    let mut given = Given::hard("pods=9");
+    let other = By::holder("other");
+    given.reserve(&named("a", "web", "pods=2")).unwrap();
+    // Decided as an API server's, it stands beside what is another's.
+    let review = decide::Review {
+        request: named("b", "web", "pods=1").into(),
+        measure: decide::Measure::Given,
+        holds: true,
+    };
+    let admitted = decide::admit(&given.state, given.now(), &other, &review, &given.policy);
+    given.record(admitted.unwrap().events);
+    assert_eq!(given.counted(), ("0".into(), "3".into()));
+    given.sees(&alive("web", 1, "pods=1"));
+    assert_eq!(
+        (given.end("a"), given.end("b")),
+        (Some(End::Superseded), None)
+    );
+    assert_eq!(given.counted(), ("1".into(), "0".into()));
 }

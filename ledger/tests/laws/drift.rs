@@ -38,13 +38,18 @@ fn listed(listing: &Listing, now: Timestamp) -> Vec<Observed> {
 
 /// What the ledger believes to be there and the listing lacks.
 fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
-    let uids: BTreeSet<&Uid> = listed.iter().map(|object| &object.uid).collect();
+    let keys = listed.iter().map(|object| (&object.namespace, &object.uid));
+    let keys: BTreeSet<_> = keys.collect();
     let mut gone = Vec::new();
     let mut next = Some(0);
     while let Some(from) = next {
         // Small steps, so that there are many pages.
         let (found, then) = state.objects_from(from, 3, 2, |resource| resource == "pods");
-        gone.extend(found.into_iter().filter(|view| !uids.contains(&view.uid)));
+        gone.extend(
+            found
+                .into_iter()
+                .filter(|view| !keys.contains(&(&view.namespace, &view.uid))),
+        );
         next = then;
     }
     gone
@@ -54,6 +59,7 @@ fn gone(state: &State, listed: &[Observed]) -> Vec<ObjectView> {
 fn repairs(state: &State, listed: &[Observed], now: Timestamp) -> Vec<Repair> {
     let end = |view: ObjectView| Repair::End {
         seen: Seen::from(&view),
+        namespace: Some(view.namespace),
         uid: view.uid,
     };
     let set = |object: &Observed, known: Option<&ObjectView>| Repair::Set {
@@ -71,15 +77,15 @@ fn repairs(state: &State, listed: &[Observed], now: Timestamp) -> Vec<Repair> {
     ends.chain(listed.iter().filter_map(differs)).collect()
 }
 
-const fn subject(repair: &Repair) -> &Uid {
+fn subject(repair: &Repair) -> (&str, &Uid) {
     match repair {
-        Repair::Set { object, .. } => &object.uid,
-        Repair::End { uid, .. } => uid,
+        Repair::Set { object, .. } => (&object.namespace, &object.uid),
+        Repair::End { namespace, uid, .. } => (namespace.as_deref().unwrap_or_default(), uid),
     }
 }
 
-fn seen(state: &State, uid: &Uid) -> Option<Seen> {
-    state.object(uid).as_ref().map(Seen::from)
+fn seen(state: &State, (namespace, uid): (&str, &Uid)) -> Option<Seen> {
+    state.object(namespace, uid).as_ref().map(Seen::from)
 }
 
 proptest! {

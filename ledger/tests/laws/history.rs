@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quota_core::{
     decide::{
-        self, Admitted, Adopted, Basis, Measure, Policy, QuotaChange, Refusal, Request, Reserved,
-        Review, Sighting, Verdict,
+        self, Admitted, Adopted, Basis, By, Measure, Policy, QuotaChange, Refusal, Request,
+        Reserved, Review, Sighting, Verdict,
     },
     desk::{Desk, Open},
     event::{Actor, Entry, Event, Reservation},
@@ -74,8 +74,13 @@ impl World {
     }
 
     pub(crate) fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {
-        let reserved =
-            decide::reserve(&self.state, self.now(), &wish.clone().into(), &self.policy)?;
+        let reserved = decide::reserve(
+            &self.state,
+            self.now(),
+            &by(),
+            &wish.clone().into(),
+            &self.policy,
+        )?;
         self.record(reserved.events.clone());
         Ok(reserved)
     }
@@ -203,7 +208,8 @@ impl World {
             measure,
             holds,
         };
-        let Ok(admitted) = decide::admit(&self.state, self.now(), &review, &self.policy) else {
+        let Ok(admitted) = decide::admit(&self.state, self.now(), &by(), &review, &self.policy)
+        else {
             return false;
         };
         self.granted = admitted.events.iter().find_map(|event| match event {
@@ -211,7 +217,7 @@ impl World {
             _ => None,
         });
         if self.granted.is_some() {
-            self.wishes.retain(|earlier| earlier.uid != request.uid);
+            self.wishes.retain(|earlier| !is_same(earlier, &request));
         }
         self.record(admitted.events.clone());
         self.admitted = Some((request, holds, admitted));
@@ -228,7 +234,7 @@ impl World {
                     Event::ReservationGranted(reservation) => Some(reservation.clone()),
                     _ => None,
                 });
-                self.wishes.retain(|earlier| earlier.uid != wish.uid);
+                self.wishes.retain(|earlier| !is_same(earlier, &wish));
                 if wish.basis == Basis::Create {
                     self.wishes.push(wish);
                 }
@@ -267,7 +273,7 @@ impl World {
             Step::Release {
                 namespace: space,
                 uid: number,
-            } => decide::release(state, &namespace(space), &uid(number)).unwrap_or_default(),
+            } => decide::release(state, &by(), &namespace(space), &uid(number)).unwrap_or_default(),
             Step::Extend {
                 namespace: space,
                 uid: number,
@@ -277,6 +283,7 @@ impl World {
                 decide::extend(
                     state,
                     self.now(),
+                    &by(),
                     &namespace(space),
                     &uid(number),
                     ttl,
@@ -290,8 +297,14 @@ impl World {
                 amount,
             } => {
                 let resources = amount.map(|amount| footprint(amount, false, false).resources);
-                decide::commit(state, &namespace(space), &uid(number), resources.as_ref())
-                    .unwrap_or_default()
+                decide::commit(
+                    state,
+                    &by(),
+                    &namespace(space),
+                    &uid(number),
+                    resources.as_ref(),
+                )
+                .unwrap_or_default()
             }
             Step::Observe {
                 namespace: space,
@@ -397,6 +410,14 @@ impl World {
             | Step::AdmitWorkload { .. } => Vec::new(),
         }
     }
+}
+
+fn is_same(one: &Request, other: &Request) -> bool {
+    one.uid == other.uid && one.namespace == other.namespace
+}
+
+fn by() -> By {
+    By::holder("test")
 }
 
 pub(crate) fn seen(state: &State, sighting: &Sighting) -> Vec<Event> {

@@ -131,10 +131,13 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             gone,
             seen,
         } => {
-            let known = state.object(&uid(number)).filter(|_| seen);
+            let known = state
+                .object(&namespace(number % 2), &uid(number))
+                .filter(|_| seen);
             let seen = known.as_ref().map(Seen::from);
             let repair = match (gone, seen) {
                 (true, Some(seen)) => Repair::End {
+                    namespace: Some(namespace(number % 2)),
                     uid: uid(number),
                     seen,
                 },

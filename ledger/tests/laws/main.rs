@@ -21,6 +21,7 @@ use proptest::prelude::*;
 use quota_core::{
     audit::Naive,
     codec,
+    decide::Refusal,
     event::{Entry, Event},
     state::{Holder, Part, State},
 };
@@ -157,17 +158,18 @@ proptest! {
         prop_assume!(!observed.is_empty());
         let changed = *which.get(&observed);
         let (mut naive, mut state) = (Naive::default(), State::default());
-        let mut uid = None;
+        let mut key = None;
         for entry in &world.entries {
             naive.apply(entry);
             let mut entry = entry.clone();
             if let Event::ObjectObserved(object) = &mut entry.event && entry.sequence == changed {
                 object.footprint.resources.insert("pods".into(), Quantity::from_units(77));
-                uid = Some(object.uid.clone());
+                key = Some((object.namespace.clone(), object.uid.clone()));
             }
             state.apply(&entry);
         }
-        let alive = |state: &State| state.object(uid.as_ref().unwrap()).map(|object| object.footprint);
+        let (namespace, uid) = key.unwrap();
+        let alive = |state: &State| state.object(&namespace, &uid).map(|object| object.footprint);
         prop_assume!(alive(&state) != alive(&world.state));
         let told = naive.differences(&state);
         prop_assert!(told.iter().any(|what| what.starts_with("object ")), "{told:?}");
@@ -237,28 +239,35 @@ proptest! {
     #[test]
     fn a_reservation_ends_at_most_once(steps in steps()) {
         let world = World::run(&steps);
-        let mut pending = BTreeMap::new();
+        let (mut pending, mut committed) = (BTreeMap::new(), 0_usize);
         for entry in &world.entries {
             let ended = match &entry.event {
                 Event::ReservationGranted(reservation) => {
-                    let before = pending.insert(reservation.uid.clone(), entry.sequence);
+                    let key = (reservation.namespace.clone(), reservation.uid.clone());
+                    let before = pending.insert(key, entry.sequence);
                     prop_assert_eq!(before, None, "granted while pending");
                     continue;
                 }
-                Event::ReservationReleased { uid, .. } | Event::ReservationExpired { uid, .. }
-                | Event::ReservationCommitted { uid, .. } | Event::ReservationSuperseded { uid, .. } => {
-                    prop_assert!(pending.contains_key(uid), "{:?} of what is not pending", entry.event);
-                    uid
+                Event::ReservationReleased { uid, namespace } | Event::ReservationExpired { uid, namespace }
+                | Event::ReservationCommitted { uid, namespace, .. }
+                | Event::ReservationSuperseded { uid, namespace, .. } => {
+                    let key = (namespace.clone(), uid.clone());
+                    prop_assert!(pending.contains_key(&key), "{:?} of what is not pending", entry.event);
+                    committed += usize::from(matches!(entry.event, Event::ReservationCommitted { .. }));
+                    key
                 }
-                Event::ObjectObserved(object) if object.ends_reservation => &object.uid,
-                Event::ObjectRefreshed { uid, ends_reservation: true, .. } => uid,
-                Event::ObjectDeleted { uid, .. } => uid,
-                Event::ObjectEnded(ending) => &ending.uid,
-                Event::ObjectCorrected(correction) if correction.object.ends_reservation => &correction.object.uid,
+                Event::ObjectObserved(object) if object.ends_reservation => (object.namespace.clone(), object.uid.clone()),
+                Event::ObjectRefreshed { uid, namespace, ends_reservation: true, .. } => (namespace.clone(), uid.clone()),
+                Event::ObjectDeleted { uid, namespace } => (namespace.clone(), uid.clone()),
+                Event::ObjectEnded(ending) => (ending.namespace.clone(), ending.uid.clone()),
+                Event::ObjectCorrected(correction) if correction.object.ends_reservation => {
+                    (correction.object.namespace.clone(), correction.object.uid.clone())
+                }
                 _ => continue,
             };
-            pending.remove(ended);
+            pending.remove(&ended);
         }
+        prop_assert!(world.state.committed_count() <= committed);
         prop_assert_eq!(pending.len(), world.state.pending_count());
     }
 
@@ -268,8 +277,12 @@ proptest! {
         let granted: Vec<_> = world.wishes.clone();
         for wish in granted {
             let before = world.state.head();
-            let reserved = world.reserve(&wish).expect("what was granted once stays granted");
-            prop_assert!(reserved.replayed);
+            let ended = world.state.reservation(&wish.namespace, &wish.uid).unwrap().end;
+            match world.reserve(&wish) {
+                Ok(reserved) => prop_assert!(reserved.replayed && ended.is_none_or(|(end, _)| !end.is_void())),
+                Err(Refusal::Ended(view)) => prop_assert!(view.end == ended && ended.is_some_and(|(end, _)| end.is_void())),
+                Err(other) => prop_assert!(false, "what was granted once is {other:?}"),
+            }
             prop_assert_eq!(world.state.head(), before);
         }
     }

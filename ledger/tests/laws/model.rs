@@ -11,13 +11,21 @@ use quota_semantics::{
     uid::Uid,
 };
 
+type Key = (Name, Uid);
+
+fn key(namespace: &Name, uid: &Uid) -> Key {
+    (namespace.clone(), uid.clone())
+}
+
 #[derive(Default)]
 pub(crate) struct Model {
     quotas: BTreeMap<(Name, Name), Arc<QuotaRecord>>,
-    objects: BTreeMap<Uid, Observed>,
-    pending: BTreeMap<Uid, Reservation>,
+    objects: BTreeMap<Key, Observed>,
+    pending: BTreeMap<Key, Reservation>,
+    /// With what was committed in place of what was reserved.
+    committed: BTreeMap<Key, Reservation>,
     /// The objects that bear the names of reservations.
-    bearers: BTreeMap<Uid, Uid>,
+    bearers: BTreeMap<Key, Uid>,
 }
 
 impl Model {
@@ -30,67 +38,55 @@ impl Model {
             Event::QuotaDeleted { namespace, name } => {
                 self.quotas.remove(&(namespace.clone(), name.clone()));
             }
-            Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
-                self.objects.insert(object.uid.clone(), (**object).clone());
-                if object.ends_reservation {
-                    self.pending.remove(&object.uid);
-                }
-            }
+            Event::ObjectObserved(object) | Event::ObjectReplaced(object) => self.observe(object),
             Event::ObjectRefreshed {
                 uid,
-                ends_reservation: true,
+                namespace,
+                version,
+                ends_reservation,
+            } => self.see(&key(namespace, uid), *version, *ends_reservation),
+            Event::ObjectLapsed {
+                uid,
+                namespace,
+                footprint,
+            } => {
+                let object = self.objects.get_mut(&key(namespace, uid)).unwrap();
+                object.footprint = footprint.clone();
+            }
+            Event::ObjectDeleted { uid, namespace } => self.take_away(&key(namespace, uid)),
+            Event::ObjectCorrected(correction) => self.observe(&correction.object),
+            Event::ObjectEnded(ending) => self.take_away(&key(&ending.namespace, &ending.uid)),
+            Event::ReservationGranted(reservation) => {
+                let key = key(&reservation.namespace, &reservation.uid);
+                self.bearers.remove(&key);
+                self.pending.insert(key, (**reservation).clone());
+            }
+            Event::ReservationGrown {
+                uid,
+                namespace,
+                footprint,
                 ..
             } => {
-                self.pending.remove(uid);
+                let pending = self.pending.get_mut(&key(namespace, uid)).unwrap();
+                pending.footprint = footprint.clone();
             }
-            Event::ObjectLapsed { uid, footprint, .. } => {
-                self.objects.get_mut(uid).unwrap().footprint = footprint.clone();
+            Event::ReservationCommitted {
+                uid,
+                namespace,
+                resources,
+            } => {
+                let key = key(namespace, uid);
+                let mut reservation = self.pending.remove(&key).unwrap();
+                reservation.footprint.resources = resources.clone();
+                self.committed.insert(key, reservation);
             }
-            Event::ObjectDeleted { uid, .. } => {
-                self.objects.remove(uid);
-                self.pending.remove(uid);
+            Event::ReservationReturned { uid, namespace } => {
+                self.committed.remove(&key(namespace, uid)).unwrap();
             }
-            Event::ObjectCorrected(correction) => {
-                let object = &correction.object;
-                self.objects.insert(object.uid.clone(), object.clone());
-                if object.ends_reservation {
-                    self.pending.remove(&object.uid);
-                }
-            }
-            Event::ObjectEnded(ending) => {
-                self.objects.remove(&ending.uid);
-                self.pending.remove(&ending.uid);
-            }
-            Event::ReservationGranted(reservation) => {
-                self.bearers.remove(&reservation.uid);
-                self.pending
-                    .insert(reservation.uid.clone(), (**reservation).clone());
-            }
-            Event::ReservationGrown { uid, footprint, .. } => {
-                self.pending.get_mut(uid).unwrap().footprint = footprint.clone();
-            }
-            Event::ReservationCommitted { uid, resources, .. } => {
-                let reservation = self.pending.remove(uid).unwrap();
-                let footprint = Footprint {
-                    resources: resources.clone(),
-                    traits: reservation.footprint.traits,
-                };
-                let object = Observed {
-                    uid: uid.clone(),
-                    namespace: reservation.namespace,
-                    resource: reservation.resource,
-                    name: reservation.name,
-                    version: 0,
-                    footprint: footprint.clone(),
-                    lapse: None,
-                    ends_reservation: false,
-                };
-                self.objects.entry(uid.clone()).or_insert(object).footprint = footprint;
-            }
-            Event::ReservationReleased { uid, .. }
-            | Event::ReservationExpired { uid, .. }
-            | Event::ReservationSuperseded { uid, .. } => {
-                self.pending.remove(uid).unwrap();
+            Event::ReservationReleased { uid, namespace }
+            | Event::ReservationExpired { uid, namespace }
+            | Event::ReservationSuperseded { uid, namespace, .. } => {
+                self.pending.remove(&key(namespace, uid)).unwrap();
             }
             Event::ChargingChanged { kinds } if kinds.is_empty() => {
                 for object in self.objects.values_mut() {
@@ -103,11 +99,38 @@ impl Model {
                     }
                 }
             }
-            Event::NameAwaited { uid, bearer, .. } => {
-                self.bearers.insert(uid.clone(), bearer.clone());
+            Event::NameAwaited {
+                uid,
+                namespace,
+                bearer,
+            } => {
+                self.bearers.insert(key(namespace, uid), bearer.clone());
             }
             _ => {}
         }
+    }
+
+    fn observe(&mut self, object: &Observed) {
+        let key = key(&object.namespace, &object.uid);
+        self.see(&key, object.version, object.ends_reservation);
+        self.objects.insert(key, object.clone());
+    }
+
+    fn see(&mut self, key: &Key, version: u64, ends_reservation: bool) {
+        if let Some(committed) = self.committed.get(key)
+            && (version == 0 || version > committed.after_version)
+        {
+            self.committed.remove(key);
+        }
+        if ends_reservation {
+            self.pending.remove(key).unwrap();
+        }
+    }
+
+    fn take_away(&mut self, key: &Key) {
+        self.objects.remove(key);
+        self.pending.remove(key);
+        self.committed.remove(key);
     }
 
     pub(crate) fn quota_names(&self) -> Vec<(Name, Name)> {
@@ -122,7 +145,8 @@ impl Model {
         let mut limits = Vec::new();
         for quota in self.quotas.values().filter(of) {
             for (resource, hard) in quota.spec.hard.iter() {
-                let asked = self.growth(quota, reservation, resource);
+                let bearer = self.bearer(reservation);
+                let asked = self.growth(quota, reservation, bearer, resource);
                 if asked.is_positive() {
                     limits.push((quota.name.clone(), resource.clone(), hard.clone()));
                 }
@@ -145,24 +169,45 @@ impl Model {
                 used.add_assign(&amount(&object.footprint, resource));
             }
         }
+        for reservation in self
+            .committed
+            .values()
+            .filter(|r| r.namespace == *namespace)
+        {
+            used.add_assign(&self.growth(quota, reservation, None, resource));
+        }
         let mut reserved = Quantity::ZERO;
         for reservation in self.pending.values().filter(|r| r.namespace == *namespace) {
-            reserved.add_assign(&self.growth(quota, reservation, resource));
+            let bearer = self.bearer(reservation);
+            reserved.add_assign(&self.growth(quota, reservation, bearer, resource));
         }
         (used, reserved)
     }
 
-    fn growth(&self, quota: &QuotaRecord, reservation: &Reservation, resource: &str) -> Quantity {
+    fn bearer(&self, reservation: &Reservation) -> Option<&Uid> {
+        let key = key(&reservation.namespace, &reservation.uid);
+        self.bearers.get(&key)
+    }
+
+    /// What is taken beside the object, or else beside the one that bears the name.
+    fn growth(
+        &self,
+        quota: &QuotaRecord,
+        reservation: &Reservation,
+        bearer: Option<&Uid>,
+        resource: &str,
+    ) -> Quantity {
         if !applies(quota, &reservation.footprint) {
             return Quantity::ZERO;
         }
         let wanted = amount(&reservation.footprint, resource);
-        let here = |uid: &Uid| {
-            let object = self.objects.get(uid);
-            object.filter(|object| object.namespace == quota.namespace)
-        };
-        let own = here(&reservation.uid);
-        let beside = own.or_else(|| here(self.bearers.get(&reservation.uid)?));
+        let own = self
+            .objects
+            .get(&key(&reservation.namespace, &reservation.uid));
+        let beside = own.or_else(|| {
+            let bearer = bearer?;
+            self.objects.get(&key(&reservation.namespace, bearer))
+        });
         match beside.filter(|object| applies(quota, &object.footprint)) {
             Some(object) => wanted.subtract_non_negative(&amount(&object.footprint, resource)),
             None => wanted,

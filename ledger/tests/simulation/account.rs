@@ -46,21 +46,28 @@ pub(crate) struct Account {
 /// A grant whose limits are still to be looked at.
 #[derive(Clone, Debug)]
 struct Granted {
-    uid: Uid,
+    key: Key,
     at: u64,
     /// What was held for it before.
     before: Vec<Held>,
+}
+
+/// What an object and its reservation are known by.
+type Key = (Name, Uid);
+
+fn key(namespace: &Name, uid: &Uid) -> Key {
+    (namespace.clone(), uid.clone())
 }
 
 /// What the entries amount to, kept in the simplest way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fold {
     pub(crate) naive: Naive,
-    pending: BTreeMap<Uid, Timestamp>,
-    /// Namespaces and names of pending reservations.
-    names: BTreeMap<Uid, (Name, Box<str>)>,
+    pending: BTreeMap<Key, Timestamp>,
+    /// Names of pending reservations.
+    names: BTreeMap<Key, Box<str>>,
     /// Creations, by what was asked for: the entries that granted them.
-    created: BTreeMap<(Uid, [u8; 16]), u64>,
+    created: BTreeMap<(Key, [u8; 16]), u64>,
     /// Of the source since it last began anew.
     pub(crate) source: SourceFold,
 }
@@ -83,11 +90,11 @@ impl SourceFold {
 impl Fold {
     /// Whether a reservation is pending for an object, or for another of its name.
     pub(crate) fn is_pending(&self, uid: &Uid, namespace: &Name, name: &str) -> bool {
-        let is_named = |uid: &Uid| {
-            let known = self.names.get(uid);
-            known.is_some_and(|(there, known)| there == namespace && **known == *name)
+        let is_named = |other: &Key| {
+            let known = self.names.get(other);
+            other.0 == *namespace && known.is_some_and(|known| **known == *name)
         };
-        self.pending.contains_key(uid) || self.pending.keys().any(is_named)
+        self.pending.contains_key(&key(namespace, uid)) || self.pending.keys().any(is_named)
     }
 
     /// I7, I8, I9, and that nothing is granted twice.
@@ -97,46 +104,51 @@ impl Fold {
         match &entry.event {
             Event::ReservationGranted(reservation) => {
                 let uid = &reservation.uid;
-                let before = self.pending.insert(uid.clone(), reservation.expiration);
+                let key = key(&reservation.namespace, uid);
+                let before = self.pending.insert(key.clone(), reservation.expiration);
                 ensure!(
                     before.is_none(),
                     "I9: {uid} is granted at {at} while pending"
                 );
-                let name = (reservation.namespace.clone(), reservation.name.clone());
-                self.names.insert(uid.clone(), name);
-                let asked = (uid.clone(), reservation.request);
+                self.names.insert(key.clone(), reservation.name.clone());
                 if reservation.after_version == 0 {
-                    let before = self.created.insert(asked, at);
+                    let before = self.created.insert((key, reservation.request), at);
+                    // What has ended is decided anew for an API server, and for nobody else.
                     ensure!(
-                        before.is_none(),
+                        before.is_none() || entry.actor.user.is_some(),
                         "I10: {uid} is granted at {before:?} and again at {at}"
                     );
                 }
             }
             Event::ReservationGrown {
-                uid, expiration, ..
+                uid,
+                namespace,
+                expiration,
+                ..
             }
             | Event::ReservationExtended {
-                uid, expiration, ..
+                uid,
+                namespace,
+                expiration,
             } => {
-                let before = self.pending.insert(uid.clone(), *expiration);
+                let before = self.pending.insert(key(namespace, uid), *expiration);
                 ensure!(
                     before.is_some(),
                     "I9: {uid} is not pending at {at}, but changed"
                 );
             }
-            Event::ReservationReleased { uid, .. }
-            | Event::ReservationExpired { uid, .. }
-            | Event::ReservationCommitted { uid, .. }
-            | Event::ReservationSuperseded { uid, .. } => {
-                let before = self.pending.remove(uid);
+            Event::ReservationReleased { uid, namespace }
+            | Event::ReservationExpired { uid, namespace }
+            | Event::ReservationCommitted { uid, namespace, .. }
+            | Event::ReservationSuperseded { uid, namespace, .. } => {
+                let before = self.pending.remove(&key(namespace, uid));
                 ensure!(
                     before.is_some(),
                     "I9: {uid} is not pending at {at}, but settled"
                 );
             }
             Event::ObjectObserved(object) if object.ends_reservation => {
-                let before = self.pending.remove(&object.uid);
+                let before = self.pending.remove(&key(&object.namespace, &object.uid));
                 ensure!(
                     before.is_some(),
                     "I9: {} is not pending at {at}, but settled",
@@ -145,17 +157,18 @@ impl Fold {
             }
             Event::ObjectRefreshed {
                 uid,
+                namespace,
                 ends_reservation: true,
                 ..
             } => {
-                let before = self.pending.remove(uid);
+                let before = self.pending.remove(&key(namespace, uid));
                 ensure!(
                     before.is_some(),
                     "I9: {uid} is not pending at {at}, but settled"
                 );
             }
-            Event::ObjectDeleted { uid, .. } => {
-                self.pending.remove(uid);
+            Event::ObjectDeleted { uid, namespace } => {
+                self.pending.remove(&key(namespace, uid));
             }
             Event::SourceReset { .. } => self.source = SourceFold::default(),
             Event::SourceGapped { first, last, .. } => {
@@ -205,21 +218,21 @@ impl Account {
         ensure!(at == expected, "I7: entry {at} where {expected} is next");
         ensure!(entry.time >= self.latest, "I7: time goes back at {at}");
         self.latest = entry.time;
-        if let Event::ReservationExpired { uid, .. } = &entry.event {
-            self.expired(uid, entry, sight)?;
+        if let Event::ReservationExpired { uid, namespace } = &entry.event {
+            self.expired(&key(namespace, uid), entry, sight)?;
         }
         let completes = matches!(entry.event, Event::NameAwaited { .. });
         if !completes {
             self.within_limits()?;
         }
-        let uid = match &entry.event {
-            Event::ReservationGranted(reservation) => Some(reservation.uid.clone()),
-            Event::ReservationGrown { uid, .. } => Some(uid.clone()),
+        let granted = match &entry.event {
+            Event::ReservationGranted(granted) => Some(key(&granted.namespace, &granted.uid)),
+            Event::ReservationGrown { uid, namespace, .. } => Some(key(namespace, uid)),
             _ => None,
         };
-        let granted = uid.map(|uid| Granted {
-            before: self.fold.naive.held(&uid),
-            uid,
+        let granted = granted.map(|key| Granted {
+            before: self.fold.naive.held(&key.0, &key.1),
+            key,
             at,
         });
         self.entries.push(entry.clone());
@@ -233,10 +246,11 @@ impl Account {
 
     /// I1: what was granted last passed no limit.
     fn within_limits(&self) -> Checked {
-        let Some(Granted { uid, at, before }) = &self.granted else {
+        let Some(Granted { key, at, before }) = &self.granted else {
             return Ok(());
         };
-        for held in self.fold.naive.held(uid) {
+        let (namespace, uid) = key;
+        for held in self.fold.naive.held(namespace, uid) {
             ensure!(
                 held.counted <= held.hard || !has_grown(before, &held),
                 "I1: entry {at} grants {uid} {} {} of {}, which makes {} of {}",
@@ -251,9 +265,9 @@ impl Account {
     }
 
     /// Not before its time, nor while an event that settles it may be on its way.
-    fn expired(&self, uid: &Uid, entry: &Entry, sight: Sight<'_>) -> Checked {
-        let at = entry.sequence;
-        let Some(expiration) = self.fold.pending.get(uid) else {
+    fn expired(&self, key: &Key, entry: &Entry, sight: Sight<'_>) -> Checked {
+        let (at, uid) = (entry.sequence, &key.1);
+        let Some(expiration) = self.fold.pending.get(key) else {
             return Err(format!("I9: {uid} is not pending at {at}, but expired"));
         };
         ensure!(

@@ -94,10 +94,15 @@ impl Clients {
                     .map(|_| self.create(space, random, settings))
                     .collect(),
             ),
-            7..=8 => Op::Admit(Request {
-                ttl: None,
-                ..self.create(space, random, settings)
-            }),
+            7..=8 => {
+                let request = self.create(space, random, settings);
+                // What has ended is decided anew for an API server, so another grant takes the first one's place.
+                self.updated.insert(self.next);
+                Op::Admit(Request {
+                    ttl: None,
+                    ..request
+                })
+            }
             9 => Op::Check(self.create(space, random, settings)),
             10..=11 => self
                 .again(random)
@@ -252,6 +257,7 @@ impl Clients {
             }
             // An API server may ask again for what other webhooks have changed: that is reconsidered.
             _ if admits => Ok(()),
+            (Said::Ended, Some(_)) => Ok(()),
             (Said::Granted(entries), Some(entry)) => {
                 ensure!(
                     is_same,

@@ -4,7 +4,7 @@
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
 use quota_core::{
-    decide::{self, Filed, Policy, QuotaChange, Refusal, Request, Review},
+    decide::{self, By, Filed, Policy, QuotaChange, Refusal, Request, Review},
     desk::Desk,
     event::{Actor, Cursor, Event},
     source::{self, Consumed, Item},
@@ -75,6 +75,8 @@ pub(crate) enum Said {
     Denied,
     UidReused,
     NotFound,
+    /// Granted before, and ended since.
+    Ended,
     Refused,
 }
 
@@ -271,15 +273,21 @@ fn run_errand(desk: &mut Desk<'_>, errand: &Errand) -> Told {
 }
 
 fn answer(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
-    let actor = Actor::named("client");
-    let events = match events(desk.state(), desk.now(), op, policy) {
+    // A review names the user on whose behalf it comes.
+    let actor = Arc::new(Actor {
+        principal: "client".into(),
+        user: matches!(op, Op::Admit(_)).then(|| "somebody".into()),
+        ..Actor::default()
+    });
+    let by = By::holder(actor.principal.clone());
+    let events = match events(desk.state(), desk.now(), &by, op, policy) {
         Ok(events) => events,
         Err(refusal) => return said(&refusal),
     };
     desk.record(&actor, events);
     let granted = |request: &Request| {
         desk.state()
-            .reservation(&request.uid)
+            .reservation(&request.namespace, &request.uid)
             .map(|view| view.entry)
     };
     match op {
@@ -293,13 +301,19 @@ fn answer(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
     }
 }
 
-fn events(state: &State, now: Timestamp, op: &Op, policy: &Policy) -> Result<Vec<Event>, Refusal> {
+fn events(
+    state: &State,
+    now: Timestamp,
+    by: &By,
+    op: &Op,
+    policy: &Policy,
+) -> Result<Vec<Event>, Refusal> {
     match op {
-        Op::Reserve(request) => decide::reserve(state, now, &request.clone().into(), policy)
+        Op::Reserve(request) => decide::reserve(state, now, by, &request.clone().into(), policy)
             .map(|reserved| reserved.events),
         Op::ReserveAll(requests) => {
             let filed: Vec<_> = requests.iter().cloned().map(Filed::from).collect();
-            match decide::reserve_all(state, now, &filed, policy) {
+            match decide::reserve_all(state, now, by, &filed, policy) {
                 Ok(all) => Ok(all
                     .into_iter()
                     .flat_map(|reserved| reserved.events)
@@ -313,17 +327,27 @@ fn events(state: &State, now: Timestamp, op: &Op, policy: &Policy) -> Result<Vec
                 measure: decide::Measure::Given,
                 holds: true,
             };
-            decide::admit(state, now, &review, policy).map(|admitted| admitted.events)
+            decide::admit(state, now, by, &review, policy).map(|admitted| admitted.events)
         }
         Op::Check(request) => {
-            decide::check(state, now, &request.clone().into(), policy).map(|_| Vec::new())
+            decide::check(state, now, by, &request.clone().into(), policy).map(|_| Vec::new())
         }
-        Op::Release(space, number) => decide::release(state, &namespace(*space), &uid(*number)),
+        Op::Release(space, number) => decide::release(state, by, &namespace(*space), &uid(*number)),
         Op::Extend(space, number, ttl) => {
             let ttl = Span::from_seconds(*ttl);
-            decide::extend(state, now, &namespace(*space), &uid(*number), ttl, policy)
+            decide::extend(
+                state,
+                now,
+                by,
+                &namespace(*space),
+                &uid(*number),
+                ttl,
+                policy,
+            )
         }
-        Op::Commit(space, number) => decide::commit(state, &namespace(*space), &uid(*number), None),
+        Op::Commit(space, number) => {
+            decide::commit(state, by, &namespace(*space), &uid(*number), None)
+        }
         Op::SetQuota(change) => decide::set_quota(state, now, change),
         Op::DeleteQuota(space, name) => decide::delete_quota(state, space, name, None),
     }
@@ -334,6 +358,7 @@ fn said(refusal: &Refusal) -> Said {
         Refusal::Denied(_) => Said::Denied,
         Refusal::UidReused(_) => Said::UidReused,
         Refusal::NotFound(_) => Said::NotFound,
+        Refusal::Ended(_) => Said::Ended,
         _ => Said::Refused,
     }
 }

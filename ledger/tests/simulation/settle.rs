@@ -8,7 +8,7 @@ use super::{
     account::{Checked, Unread, ensure},
     settings::DIRECTORY,
     stream::is_versioned,
-    things::uid,
+    things::{namespace, uid},
     world::World,
 };
 
@@ -92,7 +92,7 @@ impl World {
         let state = &daemon.state;
         for (number, truth) in &self.cluster.objects {
             let uid = uid(*number);
-            let object = state.object(&uid);
+            let object = state.object(&namespace(truth.namespace), &uid);
             ensure!(
                 object.is_some() == truth.is_alive,
                 "I2: {uid} should be alive: {}",

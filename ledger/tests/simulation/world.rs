@@ -369,7 +369,7 @@ fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Che
         event: Event::ReservationGranted(std::sync::Arc::new(reservation)),
     });
     let over = naive
-        .held(uid)
+        .held(&request.namespace, uid)
         .into_iter()
         .any(|held| held.counted > held.hard);
     ensure!(over, "I1: {uid} is denied although there is room");

@@ -53,6 +53,17 @@ pub(in crate::api) struct Shown<'a> {
     lagging: bool,
 }
 
+/// The state of a reservation, by how it ended.
+pub(in crate::api) const fn state_of(end: Option<(End, Timestamp)>) -> &'static str {
+    match end {
+        None => "pending",
+        Some((End::Observed, _)) => "observed",
+        Some((End::Committed, _)) => "committed",
+        Some((End::Released | End::Superseded | End::Returned, _)) => "released",
+        Some((End::Expired, _)) => "expired",
+    }
+}
+
 impl<'a> From<&'a Promise> for Shown<'a> {
     fn from(promise: &'a Promise) -> Self {
         Self::of(&promise.reservation, promise.end)
@@ -61,22 +72,18 @@ impl<'a> From<&'a Promise> for Shown<'a> {
 
 impl<'a> Shown<'a> {
     pub(super) fn of(reservation: &'a Reservation, end: Option<(End, Timestamp)>) -> Self {
-        let (state, detail) = match end {
-            None => ("pending", None),
-            Some((End::Observed, _)) => ("observed", None),
-            Some((End::Committed, _)) => ("committed", None),
-            Some((End::Released, _)) => ("released", None),
-            Some((End::Superseded, _)) => (
-                "released",
-                Some("a newer reservation for the same name took its place"),
-            ),
-            Some((End::Expired, _)) => ("expired", None),
+        let detail = match end {
+            Some((End::Superseded, _)) => {
+                Some("a newer reservation, or an object, of the same name took its place")
+            }
+            Some((End::Returned, _)) => Some("its holder gave back what it had committed"),
+            _ => None,
         };
         Self {
             namespace: &reservation.namespace,
             reserved_by: reservation.into(),
             reserved: &reservation.footprint.resources,
-            state,
+            state: state_of(end),
             detail,
             created_time: reservation.created,
             expiration_time: reservation.expiration,

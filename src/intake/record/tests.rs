@@ -221,7 +221,10 @@ fn what_was_listed_is_told_before_the_list_ends_and_with_the_batch() {
     assert_eq!(kinds, ["ObjectsListed", "RelistClosed", "ResourceListed"]);
     let relist = state.closed_relist().unwrap();
     let (gone, next) = state.unlisted(&relist.scope, 0, 100, Timestamp::EPOCH);
-    assert_eq!((gone, next), (vec![Uid::new("c").unwrap()], None));
+    assert_eq!(
+        (gone, next),
+        (vec![("team-a".into(), Uid::new("c").unwrap())], None)
+    );
 }
 
 #[test]
@@ -347,7 +350,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
     });
     decided(&mut state, &before, None);
     let alive = |state: &State, uid: &str| {
-        let object = state.object(&Uid::new(uid).unwrap());
+        let object = state.object("team-a", &Uid::new(uid).unwrap());
         object.map(|object| object.version)
     };
 
@@ -372,7 +375,7 @@ fn versions_that_went_back_are_replaced_by_what_is_listed() {
     assert_eq!(alive(&state, "deleted"), Some(90));
     let closed = state.closed_relist().unwrap();
     let (unlisted, _) = state.unlisted(&closed.scope, 0, 100, Timestamp::EPOCH);
-    assert_eq!(unlisted, [Uid::new("gone").unwrap()]);
+    assert_eq!(unlisted, [("team-a".into(), Uid::new("gone").unwrap())]);
 
     // What has been restored changes and is deleted as ever.
     let mut after = Chunk::default();

@@ -31,6 +31,8 @@ struct Wish<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     uid: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     known: Option<Known<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quota_sequence: Option<u64>,
@@ -81,6 +83,7 @@ fn wish(difference: &Difference) -> Outcome<Wish<'_>> {
     let is_known = text(shown, "/difference") != "recreated";
     Ok(Wish {
         uid: object.is_none().then(|| text(shown, "/uid")),
+        namespace: object.is_none().then(|| text(shown, "/namespace")),
         object,
         known: known.filter(|_| is_known),
         quota_sequence: shown.pointer("/quota/sequence").and_then(Value::as_u64),

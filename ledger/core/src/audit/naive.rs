@@ -35,15 +35,31 @@ pub struct Held {
     pub hard: Quantity,
 }
 
+/// What an object and its reservation are known by.
+pub(super) type Key = (Name, Uid);
+
+fn key(namespace: &Name, uid: &Uid) -> Key {
+    (namespace.clone(), uid.clone())
+}
+
+/// What somebody said that an object counts for, and to whom it belongs.
+#[derive(Clone, Debug)]
+struct Claim {
+    reservation: Reservation,
+    owner: Name,
+}
+
 /// What all entries up to a sequence amount to, as lists.
 #[derive(Clone, Debug, Default)]
 pub struct Naive {
     last: Sequence,
     quotas: BTreeMap<(Name, Name), Arc<QuotaRecord>>,
-    objects: BTreeMap<Uid, Observed>,
-    pending: BTreeMap<Uid, Reservation>,
-    /// The objects that bear the names of reservations, by the uids of these.
-    bearers: BTreeMap<Uid, Uid>,
+    objects: BTreeMap<Key, Observed>,
+    pending: BTreeMap<Key, Claim>,
+    /// With what was committed in place of what was reserved.
+    committed: BTreeMap<Key, Claim>,
+    /// The objects that bear the names of pending reservations.
+    bearers: BTreeMap<Key, Uid>,
     sources: BTreeMap<Name, Cursor>,
     relists: relists::Relists,
     progress: progress::Progress,
@@ -67,7 +83,7 @@ impl Naive {
             }
             for view in state.objects(namespace, None, usize::MAX, |_, _| true) {
                 let object = Observed {
-                    uid: view.uid.clone(),
+                    uid: view.uid,
                     namespace: view.namespace,
                     resource: view.resource,
                     name: view.name,
@@ -76,15 +92,30 @@ impl Naive {
                     lapse: view.lapse,
                     ends_reservation: false,
                 };
-                naive.objects.insert(view.uid, object);
+                let key = key(namespace, &object.uid);
+                naive.objects.insert(key, object);
             }
-            for view in state.pending(namespace) {
-                let reservation = (*view.reservation).clone();
-                if let Some(bearer) = state.bearer(&reservation) {
-                    let uid = reservation.uid.clone();
-                    naive.bearers.insert(uid, bearer.clone());
+            let claims = state
+                .pending(namespace)
+                .into_iter()
+                .chain(state.committed_in(namespace));
+            for view in claims {
+                let mut reservation = (*view.reservation).clone();
+                let claims = match view.committed {
+                    Some(committed) => {
+                        reservation.footprint = (*committed).clone();
+                        &mut naive.committed
+                    }
+                    None => &mut naive.pending,
+                };
+                let key = key(namespace, &reservation.uid);
+                if let Some(bearer) = state.bearer(&reservation)
+                    && view.end.is_none()
+                {
+                    naive.bearers.insert(key.clone(), bearer.clone());
                 }
-                naive.pending.insert(reservation.uid.clone(), reservation);
+                let owner = view.owner;
+                claims.insert(key, Claim { reservation, owner });
             }
         }
         naive
@@ -101,67 +132,91 @@ impl Naive {
             Event::QuotaDeleted { namespace, name } => {
                 self.quotas.remove(&(namespace.clone(), name.clone()));
             }
-            Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
-                self.objects.insert(object.uid.clone(), (**object).clone());
-                if object.ends_reservation {
-                    self.pending.remove(&object.uid);
-                }
-            }
+            Event::ObjectObserved(object) | Event::ObjectReplaced(object) => self.observe(object),
             Event::ObjectRefreshed {
                 uid,
+                namespace,
                 version,
                 ends_reservation,
-                ..
             } => {
-                if let Some(object) = self.objects.get_mut(uid) {
+                let key = key(namespace, uid);
+                if let Some(object) = self.objects.get_mut(&key) {
                     object.version = *version;
-                    if *ends_reservation {
-                        self.pending.remove(uid);
-                    }
+                    self.see(&key, *version, *ends_reservation);
                 }
             }
-            Event::ObjectLapsed { uid, footprint, .. } => {
-                if let Some(object) = self.objects.get_mut(uid) {
+            Event::ObjectLapsed {
+                uid,
+                namespace,
+                footprint,
+            } => {
+                if let Some(object) = self.objects.get_mut(&key(namespace, uid)) {
                     object.footprint = footprint.clone();
                     object.lapse = None;
                 }
             }
-            Event::ObjectDeleted { uid, .. } => {
-                self.objects.remove(uid);
-                self.pending.remove(uid);
-            }
+            Event::ObjectDeleted { uid, namespace } => self.take_away(&key(namespace, uid)),
             Event::ReservationGranted(reservation) => {
-                let uid = reservation.uid.clone();
-                self.bearers.remove(&uid);
-                self.pending.insert(uid, (**reservation).clone());
+                let key = key(&reservation.namespace, &reservation.uid);
+                let claim = Claim {
+                    reservation: (**reservation).clone(),
+                    owner: entry.actor.principal.clone(),
+                };
+                self.bearers.remove(&key);
+                self.pending.insert(key, claim);
             }
             Event::ReservationGrown {
                 uid,
+                namespace,
                 footprint,
                 expiration,
-                ..
             } => {
-                if let Some(reservation) = self.pending.get_mut(uid) {
-                    reservation.footprint = footprint.clone();
-                    reservation.expiration = *expiration;
+                if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
+                    claim.reservation.footprint = footprint.clone();
+                    claim.reservation.expiration = *expiration;
                 }
             }
             Event::ReservationExtended {
-                uid, expiration, ..
+                uid,
+                namespace,
+                expiration,
             } => {
-                if let Some(reservation) = self.pending.get_mut(uid) {
-                    reservation.expiration = *expiration;
+                if let Some(claim) = self.pending.get_mut(&key(namespace, uid)) {
+                    claim.reservation.expiration = *expiration;
                 }
             }
-            Event::ReservationCommitted { uid, resources, .. } => self.commit(uid, resources),
-            Event::ReservationReleased { uid, .. }
-            | Event::ReservationExpired { uid, .. }
-            | Event::ReservationSuperseded { uid, .. } => {
-                self.pending.remove(uid);
+            Event::ObjectCommitted {
+                uid,
+                namespace,
+                resources,
+            } => self.commit_as_object(key(namespace, uid), resources),
+            Event::ReservationCommitted {
+                uid,
+                namespace,
+                resources,
+            } => {
+                let key = key(namespace, uid);
+                if let Some(mut claim) = self.pending.remove(&key) {
+                    claim.reservation.footprint.resources = resources.clone();
+                    self.committed.insert(key, claim);
+                }
             }
-            Event::NameAwaited { uid, bearer, .. } => {
-                if self.pending.contains_key(uid) {
-                    self.bearers.insert(uid.clone(), bearer.clone());
+            Event::ReservationReturned { uid, namespace } => {
+                self.committed.remove(&key(namespace, uid));
+            }
+            Event::ReservationReleased { uid, namespace }
+            | Event::ReservationExpired { uid, namespace }
+            | Event::ReservationSuperseded { uid, namespace, .. } => {
+                self.pending.remove(&key(namespace, uid));
+            }
+            Event::NameAwaited {
+                uid,
+                namespace,
+                bearer,
+            } => {
+                let key = key(namespace, uid);
+                if self.pending.contains_key(&key) {
+                    self.bearers.insert(key, bearer.clone());
                 }
             }
             Event::SourceAdvanced { source, cursor } => {
@@ -180,17 +235,8 @@ impl Naive {
             Event::SourceGapped { source, last, .. } => {
                 self.sources.entry(source.clone()).or_default().position = *last;
             }
-            Event::ObjectCorrected(correction) => {
-                let object = &correction.object;
-                self.objects.insert(object.uid.clone(), object.clone());
-                if object.ends_reservation {
-                    self.pending.remove(&object.uid);
-                }
-            }
-            Event::ObjectEnded(ending) => {
-                self.objects.remove(&ending.uid);
-                self.pending.remove(&ending.uid);
-            }
+            Event::ObjectCorrected(correction) => self.observe(&correction.object),
+            Event::ObjectEnded(ending) => self.take_away(&key(&ending.namespace, &ending.uid)),
             Event::ChargingChanged { kinds } => {
                 for object in self.objects.values_mut() {
                     if let Some(itself) = object.footprint.itself()
@@ -214,20 +260,45 @@ impl Naive {
         self.progress.apply(entry);
     }
 
-    fn commit(&mut self, uid: &Uid, resources: &ResourceList) {
-        let Some(reservation) = self.pending.remove(uid) else {
+    fn observe(&mut self, object: &Observed) {
+        let key = key(&object.namespace, &object.uid);
+        self.see(&key, object.version, object.ends_reservation);
+        self.objects.insert(key, object.clone());
+    }
+
+    /// What was committed for an object that is seen counts no more, unless it waits for a later version.
+    fn see(&mut self, key: &Key, version: u64, ends_reservation: bool) {
+        if let Some(claim) = self.committed.get(key)
+            && (version == 0 || version > claim.reservation.after_version)
+        {
+            self.committed.remove(key);
+        }
+        if ends_reservation {
+            self.pending.remove(key);
+        }
+    }
+
+    fn take_away(&mut self, key: &Key) {
+        self.objects.remove(key);
+        self.pending.remove(key);
+        self.committed.remove(key);
+    }
+
+    /// As the first ledgers have it.
+    fn commit_as_object(&mut self, key: Key, resources: &ResourceList) {
+        let Some(Claim { reservation, .. }) = self.pending.remove(&key) else {
             return;
         };
         let footprint = Footprint {
             resources: resources.clone(),
             traits: reservation.footprint.traits,
         };
-        if let Some(object) = self.objects.get_mut(uid) {
+        if let Some(object) = self.objects.get_mut(&key) {
             object.footprint = footprint;
             return;
         }
-        let object = Observed {
-            uid: uid.clone(),
+        self.observe(&Observed {
+            uid: reservation.uid,
             namespace: reservation.namespace,
             resource: reservation.resource,
             name: reservation.name,
@@ -235,23 +306,23 @@ impl Naive {
             footprint,
             lapse: None,
             ends_reservation: false,
-        };
-        self.objects.insert(uid.clone(), object);
+        });
     }
 
     /// What a pending reservation holds of each limit that it is subject to, by quota and resource; of those that
     /// it holds nothing of, nothing is told.
     #[must_use]
-    pub fn held(&self, uid: &Uid) -> Vec<Held> {
-        let Some(reservation) = self.pending.get(uid) else {
+    pub fn held(&self, namespace: &Name, uid: &Uid) -> Vec<Held> {
+        let key = key(namespace, uid);
+        let Some(Claim { reservation, .. }) = self.pending.get(&key) else {
             return Vec::new();
         };
         let counts = self.counts();
         let nothing = Count::default();
-        let count = counts.get(&reservation.namespace).unwrap_or(&nothing);
+        let count = counts.get(namespace).unwrap_or(&nothing);
         let own = Count {
-            objects: Vec::new(),
-            pending: vec![(&reservation.footprint, self.beside(reservation))],
+            pending: vec![(&reservation.footprint, self.beside(&key))],
+            ..Count::default()
         };
         let mut all = Vec::new();
         for ((namespace, quota), record) in &self.quotas {

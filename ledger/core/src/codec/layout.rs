@@ -1,14 +1,17 @@
 //! Layouts of structs and enums, written once for both directions.
 
-/// The layout of a struct: its fields, in the order written.
+/// The layout of a struct: its fields, in the order written, and those that are written elsewhere.
 macro_rules! record {
-    ($type:ty { $($field:ident),* $(,)? }) => {
+    ($type:ty { $($field:ident),* $(,)? } $( without { $($elsewhere:ident),* $(,)? } )?) => {
         impl $crate::codec::Wire for $type {
             fn put(&self, writer: &mut $crate::codec::Writer) {
                 $( $crate::codec::Wire::put(&self.$field, writer); )*
             }
             fn take(reader: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
-                Ok(Self { $( $field: $crate::codec::Wire::take(reader)? ),* })
+                Ok(Self {
+                    $( $field: $crate::codec::Wire::take(reader)?, )*
+                    $( $( $elsewhere: Default::default(), )* )?
+                })
             }
         }
     };

@@ -10,12 +10,12 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request, explain, names, names::needs_later,
-    reserve, reserve::Case,
+    Basis, By, Denied, Filed, LookedAt, Policy, Refusal, Request, explain, names,
+    names::needs_later, reserve, reserve::Case,
 };
 use crate::{
     event::{Event, Sequence},
-    state::{Counted, Overlay, State},
+    state::{Counted, Overlay, State, Tracked},
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -74,6 +74,7 @@ pub struct Admitted {
 pub fn admit(
     state: &State,
     now: Timestamp,
+    by: &By,
     review: &Review,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
@@ -97,13 +98,13 @@ pub fn admit(
         },
     };
     match footprint {
-        None => decide(state, now, request, review.holds, policy),
+        None => decide(state, now, by, request, review.holds, policy),
         Some(footprint) => {
             let request = Filed::from(Request {
                 footprint,
                 ..Request::clone(request)
             });
-            decide(state, now, &request, review.holds, policy)
+            decide(state, now, by, &request, review.holds, policy)
         }
     }
 }
@@ -117,11 +118,12 @@ pub fn is_unlimited(state: &State, namespace: &str, policy: &Policy) -> bool {
 fn decide(
     state: &State,
     now: Timestamp,
+    by: &By,
     request: &Filed,
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
-    match reserve::granted_before(state, request) {
+    match held_before(state, by, request) {
         Ok(None) => {}
         Ok(Some(granted)) => {
             return Ok(Admitted {
@@ -129,25 +131,36 @@ fn decide(
                 ..Admitted::default()
             });
         }
-        Err(Refusal::UidReused(_)) if is_of(state, request) => {
-            return reconsider(state, now, request, holds, policy);
+        Err(Refusal::UidReused(_)) => {
+            return reconsider(state, now, by, request, holds, policy);
         }
         Err(refusal) => return Err(refusal),
     }
     if let Some(seen) = unseen_before(state, request) {
-        return grow_unseen(state, now, request, seen, holds, policy);
+        return grow_unseen(state, now, by, request, seen, holds, policy);
     }
-    let case = names::case(state, request);
+    let case = names::case(state, by, request);
     if request.basis != Basis::Create && case.before.is_none() {
         return Err(no_previous_version(state, &case, policy));
     }
     settle(state, now, case, holds, policy)
 }
 
-/// Whether what is known by this uid is of the same namespace.
-fn is_of(state: &State, request: &Request) -> bool {
-    let known = state.tracked(&request.uid);
-    known.is_some_and(|known| known.reservation.namespace == request.namespace)
+/// What is held for the same review already. What has ended with nothing holds nothing, and what another principal
+/// holds can be taken away at any time: then it is decided anew.
+fn held_before<'s>(
+    state: &'s State,
+    by: &By,
+    request: &Filed,
+) -> Result<Option<&'s Tracked>, Refusal> {
+    let known = state.tracked(&request.namespace, &request.uid);
+    if known.is_some_and(|known| !by.made(&known.owner)) {
+        return Ok(None);
+    }
+    match reserve::granted_before(state, request) {
+        Err(Refusal::Ended(_)) => Ok(None),
+        known => known,
+    }
 }
 
 /// The creation of the same object comes again, and it counts for something else by now: other webhooks changed it,
@@ -155,6 +168,7 @@ fn is_of(state: &State, request: &Request) -> bool {
 fn reconsider(
     state: &State,
     now: Timestamp,
+    by: &By,
     request: &Filed,
     holds: bool,
     policy: &Policy,
@@ -163,7 +177,7 @@ fn reconsider(
         basis: Basis::Update { version: 0 },
         ..Request::clone(request)
     });
-    let case = Case::of(state, &request, Overlay::default());
+    let case = Case::of(state, by, &request, Overlay::default());
     settle(state, now, case, holds, policy)
 }
 
@@ -212,8 +226,8 @@ fn unseen_before(state: &State, request: &Request) -> Option<Footprint> {
     {
         return None;
     }
-    let pending = state.reservation(&request.uid);
-    if let Some(pending) = pending.filter(|known| known.end.is_none()) {
+    let pending = state.pending_of(&request.namespace, &request.uid);
+    if let Some(pending) = pending {
         seen.resources.max(&pending.reservation.footprint.resources);
     }
     Some(seen)
@@ -224,6 +238,7 @@ fn unseen_before(state: &State, request: &Request) -> Option<Footprint> {
 fn grow_unseen(
     state: &State,
     now: Timestamp,
+    by: &By,
     request: &Filed,
     seen: Footprint,
     holds: bool,
@@ -236,7 +251,7 @@ fn grow_unseen(
             .resources
             .retain(|name, _| growth.get(name).is_some_and(Quantity::is_positive));
     }
-    let mut by_its_word = Case::of(state, request, Overlay::default());
+    let mut by_its_word = Case::of(state, by, request, Overlay::default());
     by_its_word.before = Some(Cow::Owned(seen));
     by_its_word.pending = None;
     if by_its_word.evaluate(state, now, policy)?.is_empty() {
@@ -247,7 +262,7 @@ fn grow_unseen(
         before: None,
         ..Request::clone(request)
     });
-    let case = Case::of(state, &request, Overlay::default());
+    let case = Case::of(state, by, &request, Overlay::default());
     settle(state, now, case, holds, policy)
 }
 
@@ -255,22 +270,18 @@ fn knows(state: &State, namespace: &Name, payer: &Payer) -> bool {
     match payer {
         Payer::Controller(uid) => {
             state.footprint_in(namespace, uid).is_some()
-                || state.reservation(uid).is_some_and(|known| {
-                    known.end.is_none() && known.reservation.namespace == *namespace
-                })
+                || state.pending_of(namespace, uid).is_some()
         }
         Payer::Above(resource, name) => {
             state.object_named(namespace, resource, name).is_some()
-                || state.pending_for(namespace, resource, name).is_some()
+                || state.named(namespace, resource, name).next().is_some()
         }
     }
 }
 
 /// What a workload counts for with so many replicas, going by what is held for it or observed of it.
 fn scaled(state: &State, request: &Request, replicas: u64) -> Option<Footprint> {
-    let pending = state.reservation(&request.uid);
-    let pending = pending.filter(|known| known.end.is_none());
-    match pending {
+    match state.pending_of(&request.namespace, &request.uid) {
         Some(known) => known.reservation.footprint.scaled(replicas),
         None => state
             .footprint_in(&request.namespace, &request.uid)?

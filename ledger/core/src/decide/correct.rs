@@ -1,11 +1,14 @@
 //! Drift: where the ledger and a listing disagree, and what puts it right.
 
-use super::observe::{Adopted, adopt};
+use super::{
+    names,
+    observe::{Adopted, adopt, ends_reservation},
+};
 use crate::{
     event::{Cause, Correction, Ending, Event, Observed, Sequence},
     state::{ObjectView, State, lapsed_footprint},
 };
-use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
+use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// How a listed object stands to what the ledger believes.
 #[derive(Clone, Debug)]
@@ -56,6 +59,8 @@ pub enum Repair {
     },
     /// The object is not there any more.
     End {
+        /// Its namespace; none: that of the only one with this uid.
+        namespace: Option<Name>,
         /// The object.
         uid: Uid,
         /// What was known of it.
@@ -85,8 +90,8 @@ pub fn compare(
     quota: Option<&Adopted>,
     now: Timestamp,
 ) -> Standing {
-    let Some(known) = state.object(&listed.uid) else {
-        if state.is_deleted(&listed.uid) {
+    let Some(known) = state.object(&listed.namespace, &listed.uid) else {
+        if state.is_deleted(&listed.namespace, &listed.uid) {
             return Standing::Newer;
         }
         let namesake = state.object_named(&listed.namespace, &listed.resource, &listed.name);
@@ -138,13 +143,26 @@ pub fn repair(state: &State, repair: &Repair, now: Timestamp) -> Repaired {
             let listed = (&**object, quota.as_deref());
             set(state, listed, *seen, *quota_seen, now)
         }
-        Repair::End { uid, seen } => match state.object(uid) {
+        Repair::End {
+            namespace,
+            uid,
+            seen,
+        } => match find(state, namespace.as_deref(), uid) {
             None => Repaired::Right,
             Some(known) if Seen::from(&known) != *seen => Repaired::Changed,
             Some(known) if state.committed_lately(&known, now).is_some() => Repaired::Early,
             Some(known) => Repaired::Done(end(state, known, Cause::Drift)),
         },
     }
+}
+
+fn find(state: &State, namespace: Option<&str>, uid: &Uid) -> Option<ObjectView> {
+    if let Some(namespace) = namespace {
+        return state.object(namespace, uid);
+    }
+    let mut all = state.objects_with(uid);
+    let only = all.next()?;
+    all.next().is_none().then_some(only)
 }
 
 fn set(
@@ -154,7 +172,7 @@ fn set(
     quota_seen: Option<Sequence>,
     now: Timestamp,
 ) -> Repaired {
-    let known = state.object(&listed.uid);
+    let known = state.object(&listed.namespace, &listed.uid);
     let is_right = |known: &ObjectView| {
         is_as_listed(known, listed, now) && limits_are_as_listed(state, listed, quota)
     };
@@ -162,17 +180,14 @@ fn set(
         (Some(known), _) if is_newer(known, listed) => return Repaired::Changed,
         (Some(known), _) if is_right(known) => return Repaired::Right,
         (Some(known), Some(seen)) if Seen::from(known) == seen => {}
-        (None, None) if !state.is_deleted(&listed.uid) => {}
+        (None, None) if !state.is_deleted(&listed.namespace, &listed.uid) => {}
         _ => return Repaired::Changed,
     }
     let current = state.quota_record(&listed.namespace, &listed.name);
     if quota.is_some() && current.map(|(_, entry)| entry) != quota_seen {
         return Repaired::Changed;
     }
-    let pending = state.reservation(&listed.uid);
-    let pending = pending.filter(|view| view.end.is_none());
-    let ends_reservation = pending
-        .is_some_and(|view| listed.version == 0 || listed.version > view.reservation.after_version);
+    let ends_reservation = ends_reservation(state, listed);
     let was = known
         .as_ref()
         .map(|known| Footprint::clone(&known.footprint));
@@ -185,6 +200,7 @@ fn set(
         was,
     };
     let mut events = vec![Event::ObjectCorrected(Box::new(correction))];
+    events.extend(names::settled(state, listed));
     events.extend(quota.and_then(|quota| adopt(state, listed, quota)));
     Repaired::Done(events)
 }

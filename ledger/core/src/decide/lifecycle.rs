@@ -1,6 +1,6 @@
 //! What becomes of a reservation after it was granted.
 
-use super::{Policy, Refusal};
+use super::{By, Policy, Refusal};
 use crate::{
     event::{Event, Sequence},
     state::{End, ReservationView, State},
@@ -8,11 +8,11 @@ use crate::{
 use planted::Bug;
 use quota_semantics::{Name, Span, Timestamp, resource::ResourceList, uid::Uid};
 
-fn find(state: &State, namespace: &str, uid: &Uid) -> Result<ReservationView, Refusal> {
-    state
-        .reservation(uid)
-        .filter(|view| view.reservation.namespace == *namespace)
-        .ok_or_else(|| unknown(uid))
+fn find(state: &State, namespace: &str, uid: &Uid, by: &By) -> Result<ReservationView, Refusal> {
+    let view = state.reservation(namespace, uid);
+    let view = view.ok_or_else(|| unknown(uid))?;
+    by.must_own(&view.owner, uid)?;
+    Ok(view)
 }
 
 fn unknown(uid: &Uid) -> Refusal {
@@ -23,7 +23,7 @@ fn ended(end: End, view: ReservationView) -> Refusal {
     let view = Box::new(view);
     match end {
         End::Observed | End::Committed => Refusal::AlreadyObserved(view),
-        End::Released | End::Superseded => Refusal::AlreadyReleased(view),
+        End::Released | End::Superseded | End::Returned => Refusal::AlreadyReleased(view),
         End::Expired => Refusal::Expired(view),
     }
 }
@@ -31,16 +31,17 @@ fn ended(end: End, view: ReservationView) -> Refusal {
 /// Gives a pending reservation more time: until `ttl` from now, never less than it has.
 ///
 /// # Errors
-/// `NotFound`, `InvalidTtl`, `LimitReached`, or how the reservation ended.
+/// `NotFound`, `NotOwner`, `InvalidTtl`, `LimitReached`, or how the reservation ended.
 pub fn extend(
     state: &State,
     now: Timestamp,
+    by: &By,
     namespace: &str,
     uid: &Uid,
     ttl: Span,
     policy: &Policy,
 ) -> Result<Vec<Event>, Refusal> {
-    let view = find(state, namespace, uid)?;
+    let view = find(state, namespace, uid, by)?;
     if let Some((end, _)) = view.end {
         return Err(ended(end, view));
     }
@@ -62,19 +63,21 @@ pub fn extend(
     }])
 }
 
-/// The holder says that the object exists: it counts as used from now on, for `resources` or all that is held.
+/// The holder says that the object exists: `resources`, or all that is held, count as used from now on, until the object
+/// is observed or the holder gives them back.
 ///
 /// Repeated for a reservation that is committed or observed already, it changes nothing.
 ///
 /// # Errors
-/// `NotFound`, `Expired`, `AlreadyReleased`, or `ExceedsReservation`.
+/// `NotFound`, `NotOwner`, `Expired`, `AlreadyReleased`, or `ExceedsReservation`.
 pub fn commit(
     state: &State,
+    by: &By,
     namespace: &str,
     uid: &Uid,
     resources: Option<&ResourceList>,
 ) -> Result<Vec<Event>, Refusal> {
-    let view = find(state, namespace, uid)?;
+    let view = find(state, namespace, uid, by)?;
     match view.end {
         None => {}
         Some((End::Observed | End::Committed, _)) => return Ok(Vec::new()),
@@ -93,8 +96,8 @@ pub fn commit(
         }
     }
     let mut resources = committed.clone();
-    if let Some(object) = state.object(uid) {
-        resources.max(&object.footprint.resources);
+    if let Some(committed) = state.committed(namespace, uid) {
+        resources.max(&committed.resources);
     }
     Ok(vec![Event::ReservationCommitted {
         uid: uid.clone(),
@@ -103,22 +106,31 @@ pub fn commit(
     }])
 }
 
-/// Gives a reservation back. For one that has ended already there is nothing to do.
+/// Gives back what a reservation holds, or what was committed. Where nothing is held any more there is nothing to do.
 ///
 /// # Errors
-/// `NotFound`.
-pub fn release(state: &State, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
-    let known = state
-        .tracked(uid)
-        .filter(|known| known.reservation.namespace == *namespace)
-        .ok_or_else(|| unknown(uid))?;
-    if known.ended.is_some() && !planted::is(Bug::SettledTwice) {
-        return Ok(Vec::new());
+/// `NotFound`, `NotOwner`, or `AlreadyObserved`: what a source has shown is not the holder's to take away.
+pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
+    let known = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
+    by.must_own(&known.owner, uid)?;
+    let (uid, namespace) = (uid.clone(), known.reservation.namespace.clone());
+    let is_pending = known.ended.is_none() || planted::is(Bug::SettledTwice);
+    if is_pending {
+        return Ok(vec![Event::ReservationReleased { uid, namespace }]);
     }
-    Ok(vec![Event::ReservationReleased {
-        uid: uid.clone(),
-        namespace: known.reservation.namespace.clone(),
-    }])
+    if known.committed.is_some() {
+        return Ok(vec![Event::ReservationReturned { uid, namespace }]);
+    }
+    match known.end() {
+        Some((End::Observed | End::Committed, _)) => {
+            let view = state.reservation(&namespace, &uid);
+            Err(view.map_or_else(
+                || unknown(&uid),
+                |view| Refusal::AlreadyObserved(Box::new(view)),
+            ))
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// The object will not be created after all: gives back what this entry reserved for it. None: that has ended, or

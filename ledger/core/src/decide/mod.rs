@@ -12,6 +12,7 @@ mod explain;
 mod lifecycle;
 mod names;
 mod observe;
+mod owner;
 mod quota;
 mod refusal;
 mod relist;
@@ -29,6 +30,7 @@ pub use lifecycle::{commit, extend, fail, release};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };
+pub use owner::By;
 pub use quota::{Precondition, QuotaChange, delete_quota, set_quota, unless_adopted};
 pub use refusal::{Denied, Looked, LookedAt, Refusal};
 pub use relist::{

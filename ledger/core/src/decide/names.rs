@@ -5,37 +5,38 @@
 //! - Of several that are asked for, any may be the one that is stored: no less is held than for the largest.
 
 use super::{
-    Basis, Filed,
+    Basis, By, Filed,
     reserve::{self, Beside, Case},
 };
 use crate::{
     event::{Event, Observed},
-    state::{Overlay, State},
+    state::{Overlay, State, Tracked},
 };
-use quota_semantics::{admission::Limit as _, quantity::Quantity};
+use quota_semantics::{admission::Limit as _, quantity::Quantity, uid::Uid};
 
 /// What an API server is about to store, as the state sees it.
-pub(super) fn case<'a>(state: &'a State, request: &'a Filed) -> Case<'a> {
-    let case = in_place(state, request);
+pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a Filed) -> Case<'a> {
+    let case = in_place(state, by, request);
     match beside(state, &case) {
         Some(beside) => case.beside(beside),
         None => case,
     }
 }
 
-/// It takes the place of what is pending for its name. Where the two are of different quotas, neither can stand for
-/// the other, and both are held.
-fn in_place<'a>(state: &'a State, request: &'a Filed) -> Case<'a> {
+/// It takes the place of what the asker has pending for its name. Where the two are of different quotas, neither can
+/// stand for the other, and both are held.
+fn in_place<'a>(state: &'a State, by: &By, request: &'a Filed) -> Case<'a> {
     let overlay = Overlay::default();
-    let superseded = reserve::superseded(state, request, &overlay);
-    let pending = superseded.as_ref().and_then(|uid| state.pending_of(uid));
-    match pending {
-        Some(pending) if pending.footprint.traits == request.footprint.traits => {
-            Case::taking_the_place_of(state, request, superseded, overlay)
-                .no_less_than(&pending.footprint)
-        }
-        _ => Case::taking_the_place_of(state, request, None, overlay),
-    }
+    let pending = |uid: &Uid| {
+        let pending = state.pending_of(&request.namespace, uid)?;
+        Some(&pending.reservation.footprint)
+    };
+    let traits = Some(&request.footprint.traits);
+    let mut alike = reserve::namesakes(state, by, request, &overlay).own;
+    alike.retain(|uid| pending(uid).map(|held| &held.traits) == traits);
+    let held: Vec<_> = alike.iter().filter_map(pending).collect();
+    let case = Case::taking_the_place_of(state, by, request, alike, overlay);
+    held.into_iter().fold(case, Case::no_less_than)
 }
 
 /// The object that bears the name that a new object is to have. One of which something else waits for the name counts
@@ -47,7 +48,7 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
     }
     let resource = request.resource.name();
     let named = state.object_named(&request.namespace, &resource, &request.name)?;
-    let is_free = !state.is_waited_for(&named.uid, case.superseded.as_ref());
+    let is_free = !state.is_waited_for(&request.namespace, &named.uid, &case.superseded);
     let footprint = state.footprint_in(&request.namespace, &named.uid)?;
     (named.uid != request.uid && is_free).then_some(Beside {
         bearer: named.uid,
@@ -55,20 +56,45 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
     })
 }
 
-/// An object is seen for the first time: what is pending for its name was not stored, or is to follow the object.
-pub(super) fn awaited(state: &State, object: &Observed) -> Option<Event> {
-    if object.name.is_empty() || state.pending_count() == 0 {
-        return None;
+/// An object is seen for the first time: of what is pending for its name, nothing was stored but perhaps the latest, which
+/// then is to follow the object. The rest comes to nothing.
+pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
+    let Observed {
+        uid: bearer,
+        namespace,
+        resource,
+        name,
+        ..
+    } = object;
+    let is_new = state.object(namespace, bearer).is_none();
+    if name.is_empty() || state.pending_count() == 0 || !is_new {
+        return Vec::new();
     }
-    let pending = state.pending_for(&object.namespace, &object.resource, &object.name)?;
-    let reservation = &pending.reservation;
-    let is_another = reservation.uid != object.uid && state.object(&reservation.uid).is_none();
-    let waits = state.bearer_shared(reservation).is_some();
-    (is_another && !waits).then(|| Event::NameAwaited {
-        uid: reservation.uid.clone(),
-        namespace: object.namespace.clone(),
-        bearer: object.uid.clone(),
-    })
+    let is_another = |tracked: &&Tracked| {
+        let reservation = &tracked.reservation;
+        reservation.uid != *bearer
+            && state.object(namespace, &reservation.uid).is_none()
+            && state.bearer_shared(reservation).is_none()
+    };
+    let mut others: Vec<_> = state
+        .named(namespace, resource, name)
+        .filter(is_another)
+        .collect();
+    others.sort_unstable_by_key(|tracked| tracked.entry);
+    let Some(latest) = others.pop() else {
+        return Vec::new();
+    };
+    let superseded = others.iter().map(|tracked| Event::ReservationSuperseded {
+        uid: tracked.reservation.uid.clone(),
+        namespace: namespace.clone(),
+        by: bearer.clone(),
+    });
+    let awaited = Event::NameAwaited {
+        uid: latest.reservation.uid.clone(),
+        namespace: namespace.clone(),
+        bearer: bearer.clone(),
+    };
+    superseded.chain([awaited]).collect()
 }
 
 /// Whether it needs nothing now that it will not need when the object ends that bears its name.

@@ -102,7 +102,7 @@ fn end_quotas(state: &State, namespace: Name, version: u64) -> Verdict {
 }
 
 fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Verdict {
-    if state.is_deleted(&uid) && state.object(&uid).is_none() {
+    if state.is_deleted(&namespace, &uid) && state.object(&namespace, &uid).is_none() {
         return Verdict::Ignored(Sighting::Deleted {
             uid,
             namespace,
@@ -138,25 +138,23 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
         Sighting::Alive { mut object, quota } if is_replaced => {
             object.ends_reservation = ends_reservation(state, &object);
             let adopted = quota.and_then(|quota| adopt(state, &object, &quota));
+            let named = names::settled(state, &object);
             let replaced = Event::ObjectReplaced(object);
-            Ok([replaced].into_iter().chain(adopted).collect())
+            Ok([replaced].into_iter().chain(adopted).chain(named).collect())
         }
         sighting => Err(sighting),
     }
 }
 
-fn ends_reservation(state: &State, object: &Observed) -> bool {
-    let pending = state
-        .reservation(&object.uid)
-        .filter(|view| view.end.is_none());
-    pending
-        .is_some_and(|view| object.version == 0 || object.version > view.reservation.after_version)
+pub(super) fn ends_reservation(state: &State, object: &Observed) -> bool {
+    let pending = state.pending_of(&object.namespace, &object.uid);
+    pending.is_some_and(|pending| pending.reservation.is_awaiting(object.version))
 }
 
 fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
-    let known = state.object(&object.uid);
+    let known = state.object(&object.namespace, &object.uid);
     // One that is known came back with a backup of its cluster.
-    if known.is_none() && state.is_deleted(&object.uid) {
+    if known.is_none() && state.is_deleted(&object.namespace, &object.uid) {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let ends_reservation = ends_reservation(state, &object);
@@ -165,8 +163,8 @@ fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> V
         quota.and_then(|quota| adopt(state, &object, quota))
     };
     let Some(known) = known else {
-        let awaited = names::awaited(state, &object);
-        let more = adopted().into_iter().chain(awaited);
+        let named = names::settled(state, &object);
+        let more = adopted().into_iter().chain(named);
         return accepted(object, ends_reservation, more);
     };
     if object.version != 0 && object.version <= known.version {
@@ -181,7 +179,8 @@ fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> V
     if !same || adopted.is_some() {
         return accepted(object, ends_reservation, adopted);
     }
-    if object.version == 0 && !ends_reservation {
+    let ends_any = ends_reservation || state.replaces(&object.namespace, &object.uid, 0);
+    if object.version == 0 && !ends_any {
         return Verdict::Ignored(Sighting::Alive { object, quota });
     }
     let version = object.version.max(known.version);

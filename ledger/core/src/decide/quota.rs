@@ -155,6 +155,6 @@ pub fn unless_adopted(
 
 /// In which version a source has shown a quota, if it has: its object is alive under the quota's uid.
 pub(super) fn adopted_version(state: &State, quota: &QuotaRecord) -> Option<u64> {
-    let object = state.object(&quota.uid)?;
+    let object = state.object(&quota.namespace, &quota.uid)?;
     (*object.resource == *"resourcequotas").then_some(object.version)
 }

@@ -14,6 +14,16 @@ pub enum Refusal {
     /// The uid was used for another request before.
     #[error("uid {0} was used before for a request that asked for something else")]
     UidReused(quota_semantics::uid::Uid),
+    /// Another principal made the reservation.
+    #[error("the reservation of {0} was made by another principal")]
+    NotOwner(quota_semantics::uid::Uid),
+    /// The reservation was granted before, and has ended since: nothing is held.
+    #[error(
+        "the reservation of {} has ended: it was {}",
+        .0.reservation.uid,
+        .0.end.map_or("", |(end, _)| end.as_str())
+    )]
+    Ended(Box<ReservationView>),
     /// More reservations are pending than the configuration allows.
     #[error("{limit} is reached: {pending} reservations are pending")]
     TooManyPending {

@@ -72,7 +72,9 @@ pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) ->
 #[must_use]
 pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Option<&'a Uid> {
     match sighting {
-        Sighting::Alive { object, .. } if state.awaits(source, &object.uid) => Some(&object.uid),
+        Sighting::Alive { object, .. } if state.awaits(source, &object.namespace, &object.uid) => {
+            Some(&object.uid)
+        }
         _ => None,
     }
 }
@@ -141,7 +143,7 @@ pub fn end_unlisted(
     state: &State,
     scope: &RelistScope,
     began: Sequence,
-    uids: &[Uid],
+    objects: &[(Name, Uid)],
     now: Timestamp,
 ) -> Vec<Event> {
     if state
@@ -150,9 +152,9 @@ pub fn end_unlisted(
     {
         return Vec::new();
     }
-    let gone = uids
+    let gone = objects
         .iter()
-        .filter_map(|uid| state.find_unlisted(scope, uid, now));
+        .filter_map(|key| state.find_unlisted(scope, key, now));
     gone.flat_map(|known| correct::end(state, known, Cause::Relist { began }))
         .collect()
 }

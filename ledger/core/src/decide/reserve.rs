@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Basis, Denied, Filed, LookedAt, Policy, Refusal, Request,
+    Basis, By, Denied, Filed, LookedAt, Policy, Refusal, Request,
     explain::{detail, looked_at},
 };
 use crate::{
@@ -33,18 +33,19 @@ pub struct Reserved {
 /// Grants a wish, or says why not.
 ///
 /// Granted if for every quota that applies `used + reserved + request <= hard`. The same wish again gets the same
-/// answer. A pending reservation for the same name by another uid is superseded. A wish for an object that is
-/// known already reserves what it grows.
+/// answer until its reservation has ended with nothing. A pending reservation for the same name by another uid is
+/// superseded. A wish for an object that is known already reserves what it grows.
 ///
 /// # Errors
-/// `Denied`, `UidReused`, `TooManyPending`, `LimitReached`, `InvalidTtl`.
+/// `Denied`, `UidReused`, `Ended`, `NotOwner`, `TooManyPending`, `LimitReached`, `InvalidTtl`.
 pub fn reserve(
     state: &State,
     now: Timestamp,
+    by: &By,
     request: &Filed,
     policy: &Policy,
 ) -> Result<Reserved, Refusal> {
-    let (reserved, _) = decide(state, now, request, policy, Overlay::default())?;
+    let (reserved, _) = decide(state, now, by, request, policy, Overlay::default())?;
     Ok(reserved)
 }
 
@@ -55,6 +56,7 @@ pub fn reserve(
 pub fn reserve_all(
     state: &State,
     now: Timestamp,
+    by: &By,
     requests: &[Filed],
     policy: &Policy,
 ) -> Result<Vec<Reserved>, (usize, Refusal)> {
@@ -62,13 +64,13 @@ pub fn reserve_all(
     let mut seen = BTreeSet::new();
     let mut all = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        if !seen.insert(&request.uid) {
+        if !seen.insert((&request.namespace, &request.uid)) {
             return Err((index, Refusal::UidReused(request.uid.clone())));
         }
         if planted::is(Bug::BatchBlind) {
             overlay = Overlay::default();
         }
-        let decided = decide(state, now, request, policy, overlay);
+        let decided = decide(state, now, by, request, policy, overlay);
         let (reserved, before) = decided.map_err(|refusal| (index, refusal))?;
         overlay = before;
         for event in &reserved.events {
@@ -86,11 +88,12 @@ pub fn reserve_all(
 pub fn check(
     state: &State,
     now: Timestamp,
+    by: &By,
     request: &Filed,
     policy: &Policy,
 ) -> Result<Vec<LookedAt>, Refusal> {
     policy.bounds.check_request(state, request)?;
-    let case = Case::of(state, request, Overlay::default());
+    let case = Case::of(state, by, request, Overlay::default());
     case.evaluate(state, now, policy)?;
     Ok(looked_at(
         &state.counted(&request.namespace, &case.overlay),
@@ -102,6 +105,7 @@ pub fn check(
 fn decide(
     state: &State,
     now: Timestamp,
+    by: &By,
     request: &Filed,
     policy: &Policy,
     overlay: Overlay,
@@ -120,7 +124,10 @@ fn decide(
             max: policy.max_ttl,
         });
     }
-    let case = Case::of(state, request, overlay);
+    let case = Case::of(state, by, request, overlay);
+    if let Some(uid) = &case.not_owned {
+        return Err(Refusal::NotOwner(uid.clone()));
+    }
     case.evaluate(state, now, policy)?;
     let reserved = Reserved {
         events: case.grant(state, now, ttl, policy)?,
@@ -135,25 +142,40 @@ pub(super) fn granted_before<'s>(
     state: &'s State,
     request: &Filed,
 ) -> Result<Option<&'s Tracked>, Refusal> {
-    let known = state.tracked(&request.uid);
+    let known = state.tracked(&request.namespace, &request.uid);
     let Some(known) = known.filter(|_| !planted::is(Bug::NoIdempotency)) else {
         return Ok(None);
     };
     let creates = request.basis == Basis::Create;
-    if request.is_that_of(&known.reservation) {
-        return Ok(Some(known).filter(|known| creates || known.ended.is_none()));
+    if !request.is_that_of(&known.reservation) {
+        return match creates {
+            true => Err(Refusal::UidReused(request.uid.clone())),
+            false => Ok(None),
+        };
     }
-    if creates || known.reservation.namespace != request.namespace {
-        return Err(Refusal::UidReused(request.uid.clone()));
+    match known.end() {
+        Some((end, _)) if creates && end.is_void() => Err(ended(state, request)),
+        Some(_) if !creates => Ok(None),
+        _ => Ok(Some(known)),
     }
-    Ok(None)
+}
+
+fn ended(state: &State, request: &Request) -> Refusal {
+    let view = state.reservation(&request.namespace, &request.uid);
+    view.map_or_else(
+        || Refusal::NotFound(format!("reservation {}", request.uid)),
+        |view| Refusal::Ended(Box::new(view)),
+    )
 }
 
 /// A wish as the state sees it.
 pub(super) struct Case<'a> {
     pub(super) request: &'a Filed,
-    /// The pending reservation of another uid for the same name: granted, it ends.
-    pub(super) superseded: Option<Uid>,
+    /// Pending reservations whose place this one takes: granted, they end. Those for the same name by another uid that
+    /// are the asker's to change, and one for the same object that is not.
+    pub(super) superseded: Vec<Uid>,
+    /// A pending reservation for the same name or object that another principal made.
+    not_owned: Option<Uid>,
     /// What the object counts for as it is observed; or else the object that bears its name.
     observed: Option<&'a Footprint>,
     /// Its pending reservation.
@@ -177,22 +199,33 @@ pub(super) struct Beside<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(state: &'a State, request: &'a Filed, overlay: Overlay) -> Self {
-        let superseded = superseded(state, request, &overlay);
-        Self::taking_the_place_of(state, request, superseded, overlay)
+    pub(super) fn of(state: &'a State, by: &By, request: &'a Filed, overlay: Overlay) -> Self {
+        let Namesakes { own, mut foreign } = namesakes(state, by, request, &overlay);
+        let case = Self::taking_the_place_of(state, by, request, own, overlay);
+        Self {
+            not_owned: case.not_owned.or_else(|| foreign.pop()),
+            ..case
+        }
     }
 
     pub(super) fn taking_the_place_of(
         state: &'a State,
+        by: &By,
         request: &'a Filed,
-        superseded: Option<Uid>,
+        mut superseded: Vec<Uid>,
         mut overlay: Overlay,
     ) -> Self {
-        if let Some(uid) = &superseded {
-            overlay.end(state, uid);
+        let Request { uid, namespace, .. } = &**request;
+        let pending = state.pending_of(namespace, uid);
+        let (pending, foreign) = match pending {
+            Some(pending) if !by.may_change(&pending.owner) => (None, Some(uid.clone())),
+            pending => (pending.map(|pending| &*pending.reservation), None),
+        };
+        superseded.extend(foreign.clone());
+        for uid in &superseded {
+            overlay.end(state, namespace, uid);
         }
-        let own = state.footprint_in(&request.namespace, &request.uid);
-        let pending = state.pending_of(&request.uid).map(|pending| &**pending);
+        let own = state.footprint_in(namespace, uid);
         let observed = own.or_else(|| Some(&**state.bearer_shared(pending?)?));
         let mut target = Cow::Borrowed(&request.footprint);
         if let Some(pending) = pending {
@@ -201,6 +234,7 @@ impl<'a> Case<'a> {
         Self {
             request,
             superseded,
+            not_owned: foreign,
             before: before(request, observed, pending.map(|pending| &pending.footprint)),
             waits: own.is_none() && observed.is_some(),
             bearer: None,
@@ -339,7 +373,7 @@ impl<'a> Case<'a> {
                 expiration: now.plus(ttl).max(pending.expiration),
             }]);
         }
-        if self.superseded.is_none() {
+        if self.superseded.is_empty() {
             let namespace = &request.namespace;
             let [more, more_here] = self.overlay.more_pending(namespace);
             let total = state.pending_count().saturating_add_signed(more);
@@ -355,9 +389,9 @@ impl<'a> Case<'a> {
         let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
         let superseded = self
             .superseded
-            .clone()
+            .iter()
             .map(|uid| Event::ReservationSuperseded {
-                uid,
+                uid: uid.clone(),
                 namespace: request.namespace.clone(),
                 by: request.uid.clone(),
             });
@@ -367,11 +401,7 @@ impl<'a> Case<'a> {
             bearer,
         });
         let granted = Event::ReservationGranted(Arc::new(granted));
-        Ok(superseded
-            .into_iter()
-            .chain([granted])
-            .chain(awaited)
-            .collect())
+        Ok(superseded.chain([granted]).chain(awaited).collect())
     }
 }
 
@@ -385,13 +415,29 @@ fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal
     })
 }
 
-pub(super) fn superseded(state: &State, request: &Request, overlay: &Overlay) -> Option<Uid> {
+/// Pending reservations for the same name by other uids.
+#[derive(Default)]
+pub(super) struct Namesakes {
+    /// Those that the asker may change.
+    pub(super) own: Vec<Uid>,
+    foreign: Vec<Uid>,
+}
+
+pub(super) fn namesakes(state: &State, by: &By, request: &Request, overlay: &Overlay) -> Namesakes {
+    let mut namesakes = Namesakes::default();
     if request.name.is_empty() || request.basis != Basis::Create {
-        return None;
+        return namesakes;
     }
     let resource = request.resource.name();
-    let uid = overlay.pending_for(state, &request.namespace, &resource, &request.name)?;
-    (uid != request.uid).then_some(uid)
+    let all = overlay.pending_for(state, &request.namespace, &resource, &request.name);
+    for (uid, owner) in all {
+        match owner.is_none_or(|owner| by.may_change(owner)) {
+            _ if uid == request.uid => {}
+            true => namesakes.own.push(uid),
+            false => namesakes.foreign.push(uid),
+        }
+    }
+    namesakes
 }
 
 fn before<'a>(

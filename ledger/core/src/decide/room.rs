@@ -56,12 +56,12 @@ impl Case<'_> {
         let mut overlay = self.overlay.clone();
         let mut work = policy.search_max;
         for pending in state.soonest(namespace) {
-            if Some(&pending.uid) == self.superseded.as_ref() {
+            if self.superseded.contains(&pending.uid) {
                 continue;
             }
             let amounts = PER_STEP + asked + pending.footprint.resources.len();
             work = work.checked_sub(limits.len() * amounts)?;
-            overlay.end(state, &pending.uid);
+            overlay.end(state, namespace, &pending.uid);
             let limits = state.counted(namespace, &overlay);
             if self.admitted(&limits, policy).is_ok() {
                 return Some(pending.expiration);

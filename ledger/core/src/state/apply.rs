@@ -9,10 +9,13 @@ use super::{
     DEAD_LETTERS_MAX, State,
     namespaces::{Change, QuotaState, Sums},
     objects::Object,
-    reservations::{End, Ended},
+    reservations::{End, Ended, Tracked},
 };
 use crate::event::{Cause, Ending, Entry, Event, Observed, QuotaRecord, Reservation, Sequence};
 use quota_semantics::{Name, Timestamp, object::Footprint, resource::ResourceList, uid::Uid};
+
+/// What an object and its reservation are known by.
+pub(super) type Key<'a> = (&'a Name, &'a Uid);
 
 impl State {
     /// Applies the next entry.
@@ -29,34 +32,62 @@ impl State {
             }
             Event::ObjectRefreshed {
                 uid,
+                namespace,
                 version,
                 ends_reservation,
-                ..
             } => {
-                self.refresh(entry, uid, *version, *ends_reservation);
+                self.refresh(entry, (namespace, uid), *version, *ends_reservation);
             }
-            Event::ObjectLapsed { uid, footprint, .. } => self.lapse(entry, uid, footprint),
-            Event::ObjectDeleted { uid, .. } => self.delete_object(entry, uid),
-            Event::ReservationGranted(reservation) => self.grant(entry.sequence, reservation),
+            Event::ObjectLapsed {
+                uid,
+                namespace,
+                footprint,
+            } => self.lapse(entry, (namespace, uid), footprint),
+            Event::ObjectDeleted { uid, namespace } => self.delete_object(entry, (namespace, uid)),
+            Event::ReservationGranted(reservation) => self.grant(entry, reservation),
             Event::ReservationGrown {
                 uid,
+                namespace,
                 footprint,
                 expiration,
-                ..
             } => {
-                self.grow(uid, footprint, *expiration);
+                self.grow((namespace, uid), footprint, *expiration);
             }
             Event::ReservationExtended {
-                uid, expiration, ..
-            } => self.extend(uid, *expiration),
-            Event::ReservationCommitted { uid, resources, .. } => {
-                self.commit(entry, uid, resources);
-                self.mark_alive(uid);
+                uid,
+                namespace,
+                expiration,
+            } => self.extend((namespace, uid), *expiration),
+            Event::ObjectCommitted {
+                uid,
+                namespace,
+                resources,
+            } => {
+                self.commit_as_object(entry, (namespace, uid), resources);
+                self.mark_alive((namespace, uid));
             }
-            Event::ReservationReleased { uid, .. } => self.end(entry, uid, End::Released),
-            Event::ReservationExpired { uid, .. } => self.end(entry, uid, End::Expired),
-            Event::ReservationSuperseded { uid, .. } => self.end(entry, uid, End::Superseded),
-            Event::NameAwaited { uid, bearer, .. } => self.await_name(uid, bearer),
+            Event::ReservationCommitted {
+                uid,
+                namespace,
+                resources,
+            } => self.commit(entry, (namespace, uid), resources),
+            Event::ReservationReturned { uid, namespace } => {
+                self.end_commit(entry, (namespace, uid), End::Returned);
+            }
+            Event::ReservationReleased { uid, namespace } => {
+                self.end(entry, (namespace, uid), End::Released);
+            }
+            Event::ReservationExpired { uid, namespace } => {
+                self.end(entry, (namespace, uid), End::Expired);
+            }
+            Event::ReservationSuperseded { uid, namespace, .. } => {
+                self.end(entry, (namespace, uid), End::Superseded);
+            }
+            Event::NameAwaited {
+                uid,
+                namespace,
+                bearer,
+            } => self.await_name((namespace, uid), bearer),
             Event::SourceAdvanced { source, cursor } => {
                 self.sources.insert(source.clone(), cursor.clone());
             }
@@ -87,7 +118,7 @@ impl State {
             Event::ObjectEnded(ending) => self.end_object(entry, ending),
             Event::RelistBegan(begin) => self.relists.begin(entry.sequence, begin),
             Event::ObjectsListed { source, uids } => {
-                uids.iter().for_each(|uid| self.mark(uid, Some(source)));
+                uids.iter().for_each(|uid| self.mark_listed(uid, source));
             }
             Event::RelistClosed(close) => self.relists.close(close),
             Event::RelistEnded(end) => self.relists.end(end),
@@ -139,11 +170,14 @@ impl State {
                 sums.used.add(&footprint.resources);
             }
         }
-        for &place in &namespace.pending {
-            let reservation = &self.reservations.get(place).reservation;
-            let observed = self.observed_footprint(reservation);
-            if let Some(amounts) = quota.hold(&reservation.footprint, observed) {
-                sums.reserved.add(&amounts);
+        for &place in namespace.pending.iter().chain(&namespace.committed) {
+            let tracked = self.reservations.get(place);
+            let observed = self.beside(tracked).map(|shared| &**shared);
+            let Some((claim, target)) = tracked.claim() else {
+                continue;
+            };
+            if let Some(amounts) = quota.hold(target, observed) {
+                sums.of(claim).add(&amounts);
             }
         }
         sums
@@ -158,12 +192,10 @@ impl State {
     }
 
     fn observe(&mut self, entry: &Entry, observed: &Observed) {
-        let pending = self.pending_of(&observed.uid).cloned();
-        if let Some(pending) = &pending {
-            self.change_hold(pending, Change::Remove);
-        }
-        self.change_waiting(&observed.uid, Change::Remove);
-        self.uncount(&observed.uid);
+        let key = (&observed.namespace, &observed.uid);
+        self.change_claims(key, Change::Remove);
+        self.change_waiting(key, Change::Remove);
+        self.uncount(key);
         let namespace = self.namespaces.ensure(&observed.namespace);
         let object = Object {
             uid: observed.uid.clone(),
@@ -181,20 +213,20 @@ impl State {
         let namespace = self.namespaces.get_mut(namespace);
         namespace.objects.push(place);
         namespace.count(&observed.footprint, Change::Add);
-        self.mark_alive(&observed.uid);
-        match pending {
-            None => {}
-            Some(_) if observed.ends_reservation => {
-                self.settle(entry, &observed.uid, End::Observed);
-            }
-            Some(pending) => self.change_hold(&pending, Change::Add),
+        self.mark_alive(key);
+        if self.replaces(key.0, key.1, observed.version) {
+            self.settle_commit(entry, key, End::Observed);
         }
-        self.change_waiting(&observed.uid, Change::Add);
+        if observed.ends_reservation {
+            self.settle(entry, key, End::Observed);
+        }
+        self.change_claims(key, Change::Add);
+        self.change_waiting(key, Change::Add);
     }
 
     /// Takes an object out of the tables and the sums, if it is there.
-    fn uncount(&mut self, uid: &Uid) {
-        let Some(place) = self.objects.find(uid) else {
+    fn uncount(&mut self, key: Key<'_>) {
+        let Some(place) = self.find_object(key) else {
             return;
         };
         let Some(object) = self.objects.remove(place) else {
@@ -216,31 +248,37 @@ impl State {
         self.namespaces.drop_if_empty(object.namespace);
     }
 
-    fn refresh(&mut self, entry: &Entry, uid: &Uid, version: u64, ends_reservation: bool) {
-        let Some(place) = self.objects.find(uid) else {
+    fn refresh(&mut self, entry: &Entry, key: Key<'_>, version: u64, ends_reservation: bool) {
+        let Some(place) = self.find_object(key) else {
             return;
         };
         let object = self.objects.get_mut(place);
         object.version = version;
-        self.mark_alive(uid);
+        self.mark_alive(key);
+        if self.replaces(key.0, key.1, version) {
+            self.end_commit(entry, key, End::Observed);
+        }
         if ends_reservation {
-            self.end(entry, uid, End::Observed);
+            self.end(entry, key, End::Observed);
         }
     }
 
-    fn lapse(&mut self, entry: &Entry, uid: &Uid, footprint: &Footprint) {
-        let Some(place) = self.objects.find(uid) else {
+    fn lapse(&mut self, entry: &Entry, key: Key<'_>, footprint: &Footprint) {
+        let Some(place) = self.find_object(key) else {
             return;
         };
         self.objects.set_lapse(place, Timestamp::MAX);
         self.recount_object(entry, place, footprint);
     }
 
-    /// Gives an object another footprint, keeping what is held beside it right.
+    /// Gives an object another footprint, keeping what is claimed beside it right.
     pub(super) fn recount_object(&mut self, entry: &Entry, place: u32, footprint: &Footprint) {
-        let uid = self.objects.get(place).uid.clone();
-        self.withdraw_hold(&uid);
-        self.change_waiting(&uid, Change::Remove);
+        let object = self.objects.get(place);
+        let uid = object.uid.clone();
+        let namespace = self.namespaces.get(object.namespace).name.clone();
+        let key = (&namespace, &uid);
+        self.change_claims(key, Change::Remove);
+        self.change_waiting(key, Change::Remove);
         let held = self.footprints.hold(footprint);
         let object = self.objects.get_mut(place);
         let before = std::mem::replace(&mut object.footprint, held);
@@ -248,13 +286,16 @@ impl State {
         let namespace = self.namespaces.get_mut(object.namespace);
         namespace.count(&self.footprints.release(before), Change::Remove);
         namespace.count(footprint, Change::Add);
-        self.place_hold(&uid);
-        self.change_waiting(&uid, Change::Add);
+        self.change_claims(key, Change::Add);
+        self.change_waiting(key, Change::Add);
     }
 
-    fn delete_object(&mut self, entry: &Entry, uid: &Uid) {
-        self.remove_object(entry, uid);
-        self.objects.deleted.remember(uid.clone());
+    fn delete_object(&mut self, entry: &Entry, key: Key<'_>) {
+        self.take_away(entry, key);
+        let (namespace, uid) = key;
+        self.objects
+            .deleted
+            .remember(namespace.clone(), uid.clone());
     }
 
     /// Ends an object as its deletion would, but it is not remembered as deleted.
@@ -266,72 +307,121 @@ impl State {
             cause,
             ..
         } = ending;
-        self.remove_object(entry, uid);
+        self.take_away(entry, (namespace, uid));
         if let Cause::Relist { began } = cause {
             self.relists.count_ended(resource, namespace, *began);
         }
     }
 
-    /// Ceases to count an object, and what is held for it.
-    fn remove_object(&mut self, entry: &Entry, uid: &Uid) {
-        self.withdraw_hold(uid);
-        self.change_waiting(uid, Change::Remove);
-        self.uncount(uid);
-        self.settle(entry, uid, End::Observed);
-        self.change_waiting(uid, Change::Add);
+    /// An object is gone, and all that was claimed for it.
+    fn take_away(&mut self, entry: &Entry, key: Key<'_>) {
+        self.change_claims(key, Change::Remove);
+        self.change_waiting(key, Change::Remove);
+        self.uncount(key);
+        self.settle_commit(entry, key, End::Observed);
+        self.settle(entry, key, End::Observed);
+        self.change_waiting(key, Change::Add);
     }
 
     /// The object was seen alive, so that it is in every list of its kind that is being made.
-    fn mark_alive(&mut self, uid: &Uid) {
-        self.mark(uid, None);
+    fn mark_alive(&mut self, key: Key<'_>) {
+        if !self.relists.is_empty()
+            && let Some(place) = self.find_object(key)
+        {
+            self.mark(place, None);
+        }
     }
 
-    fn mark(&mut self, uid: &Uid, source: Option<&Name>) {
+    /// A source has listed an object. By its uid alone: a namesake of another namespace is listed with it.
+    fn mark_listed(&mut self, uid: &Uid, source: &Name) {
         if self.relists.is_empty() {
             return;
         }
-        let Some(place) = self.objects.find(uid) else {
-            return;
-        };
+        let places: Vec<u32> = self.objects.all_with(uid).collect();
+        for place in places {
+            self.mark(place, Some(source));
+        }
+    }
+
+    fn mark(&mut self, place: u32, source: Option<&Name>) {
         let object = self.objects.get(place);
         let resource = self.resources.get(object.resource);
         let namespace = &self.namespaces.get(object.namespace).name;
         self.relists.mark(resource, namespace, place, source);
     }
 
-    fn grant(&mut self, entry: Sequence, reservation: &Arc<Reservation>) {
+    fn grant(&mut self, entry: &Entry, reservation: &Arc<Reservation>) {
         let namespace = self.namespaces.ensure(&reservation.namespace);
-        if let Some((before, _)) = self.reservations.find(&reservation.uid) {
+        let before = self
+            .reservations
+            .find_pending(&reservation.namespace, &reservation.uid);
+        if let Some((before, _)) = before {
             self.bearers.remove(before);
         }
-        let place = self.reservations.insert(reservation.clone(), entry);
+        let owner = entry.actor.principal.clone();
+        let place = self
+            .reservations
+            .insert(reservation.clone(), owner, entry.sequence);
         self.namespaces.get_mut(namespace).pending.insert(place);
-        self.change_hold_in(namespace, reservation, Change::Add);
+        self.change_claim(place, Change::Add);
     }
 
-    fn grow(&mut self, uid: &Uid, footprint: &Footprint, expiration: Timestamp) {
-        let Some((place, tracked)) = self.reservations.find_pending(uid) else {
+    fn grow(&mut self, (namespace, uid): Key<'_>, footprint: &Footprint, expiration: Timestamp) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
             return;
         };
-        let before = tracked.reservation.clone();
-        self.change_hold(&before, Change::Remove);
+        self.change_claim(place, Change::Remove);
         self.reservations.change(place, |reservation| {
             reservation.footprint = footprint.clone();
             reservation.expiration = expiration;
         });
-        self.place_hold(uid);
+        self.change_claim(place, Change::Add);
     }
 
-    fn extend(&mut self, uid: &Uid, expiration: Timestamp) {
-        let Some((place, _)) = self.reservations.find_pending(uid) else {
+    fn extend(&mut self, (namespace, uid): Key<'_>, expiration: Timestamp) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
             return;
         };
         self.reservations
             .change(place, |reservation| reservation.expiration = expiration);
     }
 
-    fn commit(&mut self, entry: &Entry, uid: &Uid, resources: &ResourceList) {
-        let Some((_, tracked)) = self.reservations.find_pending(uid) else {
+    fn commit(&mut self, entry: &Entry, key: Key<'_>, resources: &ResourceList) {
+        let Some((place, tracked)) = self.reservations.find_pending(key.0, key.1) else {
+            return;
+        };
+        let footprint = Footprint {
+            resources: resources.clone(),
+            traits: tracked.reservation.footprint.traits.clone(),
+        };
+        self.change_claim(place, Change::Remove);
+        // Removed before, since of each object one commit counts.
+        self.forget_commit(key);
+        let ended = self.ended(entry, End::Committed);
+        self.bearers.remove(place);
+        self.reservations.commit(place, footprint, ended);
+        let namespace = self.namespaces.ensure(key.0);
+        let namespace = self.namespaces.get_mut(namespace);
+        namespace.pending.remove(&place);
+        namespace.committed.insert(place);
+        self.change_claim(place, Change::Add);
+    }
+
+    /// A newer commit takes the place of this one.
+    fn forget_commit(&mut self, (namespace, uid): Key<'_>) {
+        let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
+            return;
+        };
+        self.change_claim(place, Change::Remove);
+        self.reservations.forget_commit(place);
+        if let Some(namespace) = self.namespaces.place(namespace) {
+            self.namespaces.get_mut(namespace).committed.remove(&place);
+        }
+    }
+
+    /// As the first ledgers have it: what is committed is taken for observed.
+    fn commit_as_object(&mut self, entry: &Entry, key: Key<'_>, resources: &ResourceList) {
+        let Some((_, tracked)) = self.reservations.find_pending(key.0, key.1) else {
             return;
         };
         let reservation = tracked.reservation.clone();
@@ -339,14 +429,14 @@ impl State {
             resources: resources.clone(),
             traits: reservation.footprint.traits.clone(),
         };
-        if let Some(place) = self.objects.find(uid) {
+        if let Some(place) = self.find_object(key) {
             self.recount_object(entry, place, &footprint);
-            self.end(entry, uid, End::Committed);
+            self.end(entry, key, End::Committed);
             return;
         }
-        self.end(entry, uid, End::Committed);
+        self.end(entry, key, End::Committed);
         let object = Observed {
-            uid: uid.clone(),
+            uid: reservation.uid.clone(),
             namespace: reservation.namespace.clone(),
             resource: reservation.resource.clone(),
             name: reservation.name.clone(),
@@ -358,89 +448,115 @@ impl State {
         self.observe(entry, &object);
     }
 
-    fn end(&mut self, entry: &Entry, uid: &Uid, how: End) {
-        let Some((place, tracked)) = self.reservations.find_pending(uid) else {
-            return;
-        };
-        let pending = tracked.reservation.clone();
-        let namespace = self.namespaces.place(&pending.namespace);
-        if let Some(namespace) = namespace {
-            self.change_hold_in(namespace, &pending, Change::Remove);
+    fn ended(&self, entry: &Entry, how: End) -> Ended {
+        Ended {
+            how,
+            time: self.head.time,
+            entry: entry.sequence,
         }
-        self.settle_in(entry, namespace, place, how);
     }
 
-    fn settle(&mut self, entry: &Entry, uid: &Uid, how: End) {
-        let Some((place, tracked)) = self.reservations.find_pending(uid) else {
+    fn end(&mut self, entry: &Entry, key: Key<'_>, how: End) {
+        if let Some((place, _)) = self.reservations.find_pending(key.0, key.1) {
+            self.change_claim(place, Change::Remove);
+            self.settle(entry, key, how);
+        }
+    }
+
+    /// Ends a reservation that counts no more.
+    fn settle(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
             return;
         };
-        let namespace = self.namespaces.place(&tracked.reservation.namespace);
-        self.settle_in(entry, namespace, place, how);
-    }
-
-    fn settle_in(&mut self, entry: &Entry, namespace: Option<u32>, place: u32, how: End) {
         self.bearers.remove(place);
-        self.reservations.end(
-            place,
-            Ended {
-                how,
-                time: self.head.time,
-                entry: entry.sequence,
-            },
-        );
-        if let Some(namespace) = namespace {
+        self.reservations.end(place, self.ended(entry, how));
+        if let Some(namespace) = self.namespaces.place(namespace) {
             self.namespaces.get_mut(namespace).pending.remove(&place);
             self.namespaces.drop_if_empty(namespace);
         }
     }
 
-    fn withdraw_hold(&mut self, uid: &Uid) {
-        if let Some(pending) = self.pending_of(uid).cloned() {
-            self.change_hold(&pending, Change::Remove);
+    fn end_commit(&mut self, entry: &Entry, key: Key<'_>, how: End) {
+        if let Some((place, _)) = self.reservations.find_committed(key.0, key.1) {
+            self.change_claim(place, Change::Remove);
+            self.settle_commit(entry, key, how);
         }
     }
 
-    fn place_hold(&mut self, uid: &Uid) {
-        if let Some(pending) = self.pending_of(uid).cloned() {
-            self.change_hold(&pending, Change::Add);
+    /// Ends a commit that counts no more.
+    fn settle_commit(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
+        let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
+            return;
+        };
+        self.reservations.end_commit(place, self.ended(entry, how));
+        if let Some(namespace) = self.namespaces.place(namespace) {
+            self.namespaces.get_mut(namespace).committed.remove(&place);
+            self.namespaces.drop_if_empty(namespace);
         }
     }
 
-    /// Adds or removes what a pending reservation holds beside the object as it stands.
-    pub(super) fn change_hold(&mut self, pending: &Reservation, direction: Change) {
-        if let Some(namespace) = self.namespaces.place(&pending.namespace) {
-            self.change_hold_in(namespace, pending, direction);
+    /// Whether an object that is observed in this version replaces what was committed for it.
+    pub(crate) fn replaces(&self, namespace: &str, uid: &Uid, version: u64) -> bool {
+        let committed = self.reservations.find_committed(namespace, uid);
+        committed.is_some_and(|(_, tracked)| tracked.reservation.is_awaiting(version))
+    }
+
+    /// Adds or removes what is claimed for an object beside what it counts for as it stands.
+    fn change_claims(&mut self, (namespace, uid): Key<'_>, direction: Change) {
+        let claims = [
+            self.reservations.find_pending(namespace, uid),
+            self.reservations.find_committed(namespace, uid),
+        ];
+        let places = claims.map(|claim| claim.map(|(place, _)| place));
+        for place in places.into_iter().flatten() {
+            self.change_claim(place, direction);
         }
     }
 
-    fn change_hold_in(&mut self, namespace: u32, pending: &Reservation, direction: Change) {
-        let own = self.observed_in(namespace, &pending.uid);
-        let observed = own.or_else(|| self.bearer_shared(pending)).cloned();
+    pub(super) fn change_claim(&mut self, place: u32, direction: Change) {
+        let tracked = self.reservations.get(place);
+        let Some((claim, target)) = tracked.claim() else {
+            return;
+        };
+        let Some(namespace) = self.namespaces.place(&tracked.reservation.namespace) else {
+            return;
+        };
+        let beside = self.beside(tracked).cloned();
         let namespace = self.namespaces.get_mut(namespace);
-        namespace.hold(&pending.footprint, observed.as_deref(), direction);
+        namespace.claim(claim, target, beside.as_deref(), direction);
     }
 
-    /// What a reservation's object counts for already; an object of another namespace counts there.
-    /// If it was never seen, what the object counts for that still bears its name.
+    pub(super) fn find_object(&self, (namespace, uid): Key<'_>) -> Option<u32> {
+        self.objects.find(self.namespaces.place(namespace)?, uid)
+    }
+
+    /// What a reservation or a commit is counted beside, since that counts already: its object. Of a reservation whose
+    /// object was never seen, the object that still bears its name.
+    pub(super) fn beside(&self, tracked: &Tracked) -> Option<&Arc<Footprint>> {
+        let reservation = &tracked.reservation;
+        let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
+        match tracked.committed {
+            Some(_) => own,
+            None => own.or_else(|| self.bearer_shared(reservation)),
+        }
+    }
+
+    /// What a pending reservation's object counts for already. If it was never seen, what the object counts for that
+    /// still bears its name.
     pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
-        let own = self.observed_shared(&reservation.namespace, &reservation.uid);
-        let base = own.or_else(|| self.bearer_shared(reservation));
-        base.map(|shared| &**shared)
+        let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
+        let beside = own.or_else(|| self.bearer_shared(reservation));
+        beside.map(|shared| &**shared)
     }
 
     pub(crate) fn footprint_in(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
-        self.observed_shared(namespace, uid).map(|shared| &**shared)
+        self.footprint_shared(namespace, uid)
+            .map(|shared| &**shared)
     }
 
-    pub(super) fn observed_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {
-        let object = self.objects.get(self.objects.find(uid)?);
-        let here = self.namespaces.get(object.namespace).name == *namespace;
-        here.then(|| self.footprints.get(object.footprint))
-    }
-
-    fn observed_in(&self, namespace: u32, uid: &Uid) -> Option<&Arc<Footprint>> {
-        let object = self.objects.get(self.objects.find(uid)?);
-        (object.namespace == namespace).then(|| self.footprints.get(object.footprint))
+    pub(super) fn footprint_shared(&self, namespace: &str, uid: &Uid) -> Option<&Arc<Footprint>> {
+        let place = self.objects.find(self.namespaces.place(namespace)?, uid)?;
+        Some(self.footprints.get(self.objects.get(place).footprint))
     }
 }
 

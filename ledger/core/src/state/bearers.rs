@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{State, namespaces::Change};
+use super::{State, apply::Key, namespaces::Change};
 use crate::event::Reservation;
-use quota_semantics::{object::Footprint, uid::Uid};
+use quota_semantics::{Name, object::Footprint, uid::Uid};
 
 /// The objects that bear the names of pending reservations, by the places of these.
 #[derive(Clone, Debug, Default)]
@@ -60,43 +60,50 @@ impl State {
         if self.bearers.by_place.is_empty() {
             return None;
         }
-        let (place, _) = self.reservations.find_pending(&reservation.uid)?;
+        let Reservation { namespace, uid, .. } = reservation;
+        let (place, _) = self.reservations.find_pending(namespace, uid)?;
         self.bearers.by_place.get(&place)
     }
 
-    /// Whether a reservation other than that at `uid` waits for the name of an object.
-    pub(crate) fn is_waited_for(&self, bearer: &Uid, but_for: Option<&Uid>) -> bool {
-        let waiting = self.bearers.waiting_for(bearer);
+    /// Whether reservations other than those of these uids wait for the name of an object.
+    pub(crate) fn is_waited_for(&self, namespace: &Name, bearer: &Uid, but_for: &[Uid]) -> bool {
+        let waiting = self.waiting_for((namespace, bearer));
         let mut uids = waiting
             .iter()
             .map(|place| &self.reservations.get(*place).reservation.uid);
-        uids.any(|uid| Some(uid) != but_for)
+        uids.any(|uid| !but_for.contains(uid))
+    }
+
+    /// The places of the reservations that wait for the name of an object.
+    fn waiting_for(&self, (namespace, bearer): Key<'_>) -> Vec<u32> {
+        let mut places = self.bearers.waiting_for(bearer);
+        places.retain(|place| self.reservations.get(*place).reservation.namespace == *namespace);
+        places
     }
 
     /// What the object counts for that bears the name of a pending reservation, if it is alive.
     pub(crate) fn bearer_shared(&self, reservation: &Reservation) -> Option<&Arc<Footprint>> {
-        self.observed_shared(&reservation.namespace, self.bearer(reservation)?)
+        let bearer = self.bearer(reservation)?;
+        self.footprint_shared(&reservation.namespace, bearer)
     }
 
     /// A reservation waits for a name.
-    pub(super) fn await_name(&mut self, uid: &Uid, bearer: &Uid) {
-        let Some((place, tracked)) = self.reservations.find_pending(uid) else {
+    pub(super) fn await_name(&mut self, (namespace, uid): Key<'_>, bearer: &Uid) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
             return;
         };
         if uid == bearer {
             return;
         }
-        let pending = tracked.reservation.clone();
-        self.change_hold(&pending, Change::Remove);
+        self.change_claim(place, Change::Remove);
         self.bearers.insert(place, bearer.clone());
-        self.change_hold(&pending, Change::Add);
+        self.change_claim(place, Change::Add);
     }
 
     /// Takes out, or puts back, what is held beside an object by those that wait for its name.
-    pub(super) fn change_waiting(&mut self, bearer: &Uid, direction: Change) {
-        for place in self.bearers.waiting_for(bearer) {
-            let pending = self.reservations.get(place).reservation.clone();
-            self.change_hold(&pending, direction);
+    pub(super) fn change_waiting(&mut self, bearer: Key<'_>, direction: Change) {
+        for place in self.waiting_for(bearer) {
+            self.change_claim(place, direction);
         }
     }
 }

@@ -5,16 +5,33 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::ring::Ring;
-use quota_semantics::uid::Uid;
+use crate::codec::record;
+use quota_semantics::{Name, uid::Uid};
 
 /// How many are remembered. In the fold, and so part of the format: with a changed number old ledgers would fold to
 /// another state.
 const DELETED_MAX: u32 = 1 << 17;
 
-/// Their uids, in the order of the deletions.
-pub(crate) type Uids = Ring<Uid, DELETED_MAX>;
+/// An object that was deleted.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    pub(crate) uid: Uid,
+    /// Empty: not known, as in snapshots of the first ledgers. Then it stands for every one.
+    pub(crate) namespace: Name,
+}
 
-/// Their uids, in the order of the deletions, and by uid.
+record!(Gone { uid } without { namespace });
+
+impl Gone {
+    fn is(&self, namespace: &str, uid: &Uid) -> bool {
+        self.uid == *uid && (self.namespace.is_empty() || self.namespace == *namespace)
+    }
+}
+
+/// In the order of the deletions.
+pub(crate) type Uids = Ring<Gone, DELETED_MAX>;
+
+/// In the order of the deletions, and by uid.
 #[derive(Debug, Default)]
 pub(crate) struct Deleted {
     uids: Uids,
@@ -37,18 +54,21 @@ impl Deleted {
         &self.uids
     }
 
-    pub(crate) fn contains(&self, uid: &Uid) -> bool {
-        let same = |&place: &u32| self.uids.get(place) == Some(uid);
+    pub(crate) fn contains(&self, namespace: &str, uid: &Uid) -> bool {
+        let same = |&place: &u32| {
+            let gone = self.uids.get(place);
+            gone.is_some_and(|gone| gone.is(namespace, uid))
+        };
         self.index.find(self.hasher.hash_one(uid), same).is_some()
     }
 
-    pub(crate) fn remember(&mut self, uid: Uid) {
-        if self.contains(&uid) {
+    pub(crate) fn remember(&mut self, namespace: Name, uid: Uid) {
+        if self.contains(&namespace, &uid) {
             return;
         }
-        let (place, forgotten) = self.uids.push(uid);
+        let (place, forgotten) = self.uids.push(Gone { uid, namespace });
         if let Some(forgotten) = forgotten {
-            let hash = self.hasher.hash_one(&forgotten);
+            let hash = self.hasher.hash_one(&forgotten.uid);
             if let Ok(entry) = self.index.find_entry(hash, |&other| other == place) {
                 entry.remove();
             }
@@ -62,7 +82,10 @@ impl Deleted {
             index,
             hasher,
         } = self;
-        let hash = |&place: &u32| uids.get(place).map_or(0, |uid| hasher.hash_one(uid));
+        let hash = |&place: &u32| {
+            let gone = uids.get(place);
+            gone.map_or(0, |gone| hasher.hash_one(&gone.uid))
+        };
         index.insert_unique(hash(&place), place, hash);
     }
 }
@@ -79,12 +102,13 @@ mod tests {
     fn as_many_are_remembered_as_the_format_says() {
         let mut deleted = Deleted::default();
         for number in 0..DELETED_MAX + 5 {
-            deleted.remember(uid(number));
-            deleted.remember(uid(number));
+            deleted.remember("team-a".into(), uid(number));
+            deleted.remember("team-a".into(), uid(number));
         }
         for deleted in [Deleted::from_uids(deleted.uids().clone()), deleted] {
-            assert!(!deleted.contains(&uid(4)) && deleted.contains(&uid(5)));
-            assert!(deleted.contains(&uid(DELETED_MAX + 4)));
+            assert!(!deleted.contains("team-a", &uid(4)) && deleted.contains("team-a", &uid(5)));
+            assert!(deleted.contains("team-a", &uid(DELETED_MAX + 4)));
+            assert!(!deleted.contains("team-b", &uid(5)));
             assert_eq!(deleted.index.len(), DELETED_MAX as usize);
         }
     }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ObjectView, ReservationView, State};
+use super::{
+    ObjectView, ReservationView, State,
+    namespaces::{Claim, growth},
+};
 use crate::event::Sequence;
 use quota_semantics::{object::Footprint, quantity::Quantity, uid::Uid};
 
@@ -23,13 +26,23 @@ pub struct Part {
 pub enum Holder {
     /// A part of what is used.
     Object(ObjectView),
+    /// A part of what is used: its holder said that the object exists, and no source has shown it.
+    Commit(ReservationView),
     /// A part of what is reserved.
     Reservation(ReservationView),
 }
 
+/// What a part is, in the order in which equal ones stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+enum Kind {
+    Object,
+    Commit,
+    Reservation,
+}
+
 /// A part's place among the others: the largest first, and what is used before what is reserved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct PartKey(Reverse<Quantity>, bool, Uid);
+pub struct PartKey(Reverse<Quantity>, Kind, Uid);
 
 impl Part {
     /// The entry that caused it: that last changed what the object counts for, or that granted the reservation.
@@ -37,18 +50,19 @@ impl Part {
     pub const fn entry(&self) -> Sequence {
         match &self.holder {
             Holder::Object(object) => object.entry,
-            Holder::Reservation(reservation) => reservation.entry,
+            Holder::Commit(reservation) | Holder::Reservation(reservation) => reservation.entry,
         }
     }
 
     /// Its place among the others.
     #[must_use]
     pub fn key(&self) -> PartKey {
-        let (is_reservation, uid) = match &self.holder {
-            Holder::Object(object) => (false, &object.uid),
-            Holder::Reservation(view) => (true, &view.reservation.uid),
+        let (kind, uid) = match &self.holder {
+            Holder::Object(object) => (Kind::Object, &object.uid),
+            Holder::Commit(view) => (Kind::Commit, &view.reservation.uid),
+            Holder::Reservation(view) => (Kind::Reservation, &view.reservation.uid),
         };
-        PartKey(Reverse(self.amount.clone()), is_reservation, uid.clone())
+        PartKey(Reverse(self.amount.clone()), kind, uid.clone())
     }
 }
 
@@ -87,18 +101,25 @@ impl State {
         for &place in &namespace.objects {
             let object = self.objects.get(place);
             if let Some(amount) = counted(self.footprints.get(object.footprint)) {
-                first.offer(amount, false, &object.uid, place);
+                first.offer(amount, Kind::Object, &object.uid, place);
             }
         }
-        for &place in &namespace.pending {
-            let reservation = &self.reservations.get(place).reservation;
-            let observed = self.observed_footprint(reservation);
-            let held = match quota {
-                Some(quota) => quota.hold(&reservation.footprint, observed),
-                None => Some(super::namespaces::growth(&reservation.footprint, observed)),
+        for &place in namespace.pending.iter().chain(&namespace.committed) {
+            let tracked = self.reservations.get(place);
+            let observed = self.beside(tracked).map(|shared| &**shared);
+            let Some((claim, target)) = tracked.claim() else {
+                continue;
             };
-            if let Some(amount) = held.as_ref().and_then(|held| held.get(resource)) {
-                first.offer(amount.clone(), true, &reservation.uid, place);
+            let kind = match claim {
+                Claim::Pending => Kind::Reservation,
+                Claim::Committed => Kind::Commit,
+            };
+            let taken = match quota {
+                Some(quota) => quota.hold(target, observed),
+                None => Some(growth(target, observed)),
+            };
+            if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(resource)) {
+                first.offer(amount.clone(), kind, &tracked.reservation.uid, place);
             }
         }
         Some(
@@ -110,11 +131,12 @@ impl State {
         )
     }
 
-    fn part(&self, PartKey(Reverse(amount), is_reservation, _): PartKey, place: u32) -> Part {
-        let holder = if is_reservation {
-            Holder::Reservation(self.reservation_view(self.reservations.get(place)))
-        } else {
-            Holder::Object(self.object_view(place))
+    fn part(&self, PartKey(Reverse(amount), kind, _): PartKey, place: u32) -> Part {
+        let claimed = || self.reservation_view(self.reservations.get(place));
+        let holder = match kind {
+            Kind::Object => Holder::Object(self.object_view(place)),
+            Kind::Commit => Holder::Commit(claimed()),
+            Kind::Reservation => Holder::Reservation(claimed()),
         };
         Part { amount, holder }
     }
@@ -128,11 +150,11 @@ struct First<'a> {
 }
 
 impl First<'_> {
-    fn offer(&mut self, amount: Quantity, is_reservation: bool, uid: &Uid, place: u32) {
+    fn offer(&mut self, amount: Quantity, kind: Kind, uid: &Uid, place: u32) {
         if amount.is_zero() {
             return;
         }
-        let key = PartKey(Reverse(amount), is_reservation, uid.clone());
+        let key = PartKey(Reverse(amount), kind, uid.clone());
         if self.after.is_some_and(|after| key <= *after) {
             return;
         }

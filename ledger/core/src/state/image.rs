@@ -14,6 +14,7 @@ use super::{
     relists::Relists,
     reservations::{Ends, Reservations, Tracked},
     slab::Slab,
+    tenancy::Tenancy,
 };
 use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
@@ -22,12 +23,13 @@ use crate::{
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
-/// names that are waited for; of one with workloads that are charged.
+/// names that are waited for; of one with workloads that are charged; of one that tells whose what is.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
 const VERSION_WITH_BEARERS: u32 = 4;
 const VERSION_WITH_CHARGING: u32 = 5;
+const VERSION_WITH_TENANCY: u32 = 6;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -68,6 +70,15 @@ pub struct Image {
     more: More,
     bearers: BTreeMap<u32, Uid>,
     charging: BTreeSet<Name>,
+    tenancy: Told,
+}
+
+/// Whether an image tells whose what is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    All,
+    /// As in images of the first ledgers.
+    Nothing,
 }
 
 /// An image that cannot be read.
@@ -103,6 +114,7 @@ impl State {
             relists: self.relists.clone(),
             bearers: self.bearers.by_place().clone(),
             charging: self.charging.clone(),
+            tenancy: Told::All,
         }
     }
 
@@ -114,15 +126,15 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_CHARGING).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_CHARGING}");
+        if !(VERSION..=VERSION_WITH_TENANCY).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_TENANCY}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
         let sources = Wire::take(&mut reader)?;
         let dead_letters = Wire::take(&mut reader)?;
         let ended = Wire::take(&mut reader)?;
-        let deleted = Deleted::from_uids(Wire::take(&mut reader)?);
+        let mut deleted = Wire::take(&mut reader)?;
         reader.finish()?;
         let open = match version {
             VERSION => BTreeMap::new(),
@@ -137,9 +149,21 @@ impl State {
             _ => BTreeMap::new(),
         };
         let charging = match version {
-            VERSION_WITH_CHARGING => read_record(input)?,
+            VERSION_WITH_CHARGING.. => read_record(input)?,
             _ => BTreeSet::new(),
         };
+        let tenancy: Tenancy = match version {
+            VERSION_WITH_TENANCY.. => read_record(input)?,
+            _ => Tenancy::default(),
+        };
+        tenancy.fill_deleted(&mut deleted)?;
+        let mut namespaces = Namespaces::from_slab(read_slab(input)?);
+        let resources = Pool::from_slab(read_slab(input)?);
+        let footprints = Pool::from_slab(read_slab(input)?);
+        let objects = Objects::from_parts(read_slab(input)?, Deleted::from_uids(deleted));
+        let mut reservations = read_slab(input)?;
+        tenancy.fill_reservations(&mut reservations)?;
+        Tenancy::fill_namespaces(&reservations, &mut namespaces);
         Ok(Self {
             head,
             relists: Relists { open, resets },
@@ -148,22 +172,29 @@ impl State {
             progress,
             sources,
             dead_letters,
-            namespaces: Namespaces::from_slab(read_slab(input)?),
-            resources: Pool::from_slab(read_slab(input)?),
-            footprints: Pool::from_slab(read_slab(input)?),
-            objects: Objects::from_parts(read_slab(input)?, deleted),
-            reservations: Reservations::from_parts(read_slab(input)?, ended),
+            namespaces,
+            resources,
+            footprints,
+            objects,
+            reservations: Reservations::from_parts(reservations, ended),
         })
     }
 
     /// BLAKE3 of the state's image: equal states have equal digests.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
-        let mut hasher = blake3::Hasher::new();
-        self.image()
-            .write(&mut hasher)
-            .expect("hashing does not fail");
-        *hasher.finalize().as_bytes()
+        self.image().digest()
+    }
+
+    /// Whether this state, read from an image, is what `folded` is. An image of the first ledgers does not tell whose
+    /// what is: then the rest has to be the same.
+    #[must_use]
+    pub fn is_image_of(&self, folded: &Self) -> bool {
+        let (own, mut other) = (self.image(), folded.image());
+        if own.tenancy().is_empty() {
+            other.tenancy = Told::Nothing;
+        }
+        own.digest() == other.digest()
     }
 }
 
@@ -174,22 +205,34 @@ impl Image {
         self.head
     }
 
+    fn digest(&self) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        self.write(&mut hasher).expect("hashing does not fail");
+        *hasher.finalize().as_bytes()
+    }
+
+    fn tenancy(&self) -> Tenancy {
+        match self.tenancy {
+            Told::All => Tenancy::of(&self.reservations, &self.deleted),
+            Told::Nothing => Tenancy::default(),
+        }
+    }
+
     /// Writes the image, in pieces of bounded length.
     ///
     /// # Errors
     /// Those of the output.
     pub fn write(&self, output: &mut impl Write) -> io::Result<()> {
         let mut writer = Writer::default();
+        let tenancy = self.tenancy();
         // What is not there is written as before there was any, so that its digest is the same.
         let version = match (self.more.is_empty(), self.relists.is_empty()) {
+            _ if !tenancy.is_empty() => VERSION_WITH_TENANCY,
+            _ if !self.charging.is_empty() => VERSION_WITH_CHARGING,
+            _ if !self.bearers.is_empty() => VERSION_WITH_BEARERS,
             (true, true) => VERSION,
             (true, false) => VERSION_WITH_RELISTS,
             (false, _) => VERSION_WITH_MORE,
-        };
-        let version = match (self.bearers.is_empty(), self.charging.is_empty()) {
-            (true, true) => version,
-            (false, true) => VERSION_WITH_BEARERS,
-            (_, false) => VERSION_WITH_CHARGING,
         };
         version.put(&mut writer);
         self.head.put(&mut writer);
@@ -209,6 +252,9 @@ impl Image {
         }
         if version >= VERSION_WITH_CHARGING {
             write_record(output, &self.charging)?;
+        }
+        if version >= VERSION_WITH_TENANCY {
+            write_record(output, &tenancy)?;
         }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;

@@ -22,6 +22,7 @@ mod relists;
 mod reservations;
 mod ring;
 mod slab;
+mod tenancy;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

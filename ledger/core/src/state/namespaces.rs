@@ -32,7 +32,7 @@ pub(crate) struct Sums {
     pub(crate) reserved: ResourceList,
 }
 
-/// One namespace. It exists while it has quotas, objects or pending reservations.
+/// One namespace. It exists while it has quotas, objects, or reservations that are pending or committed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Namespace {
     pub(crate) name: Name,
@@ -42,6 +42,8 @@ pub(crate) struct Namespace {
     pub(crate) objects: Vec<u32>,
     /// Places of its pending reservations.
     pub(crate) pending: BTreeSet<u32>,
+    /// Places of what was committed and no source has shown yet.
+    pub(crate) committed: BTreeSet<u32>,
 }
 
 record!(Sums { used, reserved });
@@ -56,7 +58,7 @@ record!(Namespace {
     sums,
     objects,
     pending
-});
+} without { committed });
 
 impl QuotaState {
     pub(crate) fn is_scoped(&self) -> bool {
@@ -69,7 +71,7 @@ impl QuotaState {
         scopes::matches(&self.record.spec, &footprint.traits).unwrap_or(false)
     }
 
-    /// What a pending reservation for `target` holds here, given the object as it is observed.
+    /// What a pending reservation or a commit for `target` takes here, given the object as it is observed.
     ///
     /// The growth over what is observed; all of it, if the quota did not count the object before.
     pub(crate) fn hold<'t>(
@@ -85,7 +87,7 @@ impl QuotaState {
     }
 }
 
-/// What a reservation holds beside what its object already counts for.
+/// What a reservation or a commit takes beside what its object already counts for.
 pub(crate) fn growth<'t>(
     target: &'t Footprint,
     observed: Option<&Footprint>,
@@ -101,6 +103,24 @@ pub(crate) fn growth<'t>(
 pub(crate) enum Change {
     Add,
     Remove,
+}
+
+/// What counts because of somebody's word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// It is promised.
+    Pending,
+    /// Its holder said that it is there.
+    Committed,
+}
+
+impl Sums {
+    pub(crate) fn of(&mut self, claim: Claim) -> &mut ResourceList {
+        match claim {
+            Claim::Pending => &mut self.reserved,
+            Claim::Committed => &mut self.used,
+        }
+    }
 }
 
 fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
@@ -130,27 +150,28 @@ impl Namespace {
         }
     }
 
-    /// Holds capacity for a reservation, or ceases to.
-    pub(crate) fn hold(
+    /// Counts what is claimed for an object, or ceases to.
+    pub(crate) fn claim(
         &mut self,
+        claim: Claim,
         target: &Footprint,
         observed: Option<&Footprint>,
         direction: Change,
     ) {
-        change(
-            &mut self.sums.reserved,
-            &growth(target, observed),
-            direction,
-        );
+        let amounts = growth(target, observed);
+        change(self.sums.of(claim), &amounts, direction);
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if let Some(amounts) = quota.hold(target, observed) {
-                change(&mut quota.scoped.reserved, &amounts, direction);
+                change(quota.scoped.of(claim), &amounts, direction);
             }
         }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.quotas.is_empty() && self.objects.is_empty() && self.pending.is_empty()
+        self.quotas.is_empty()
+            && self.objects.is_empty()
+            && self.pending.is_empty()
+            && self.committed.is_empty()
     }
 }
 

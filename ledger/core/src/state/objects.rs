@@ -48,6 +48,8 @@ pub(crate) struct Objects {
     by_uid: HashTable<u32>,
     by_name: HashTable<u32>,
     lapses: BTreeSet<(Timestamp, u32)>,
+    /// How many objects bear the uid of another one, which is of another namespace.
+    collisions: usize,
     pub(crate) deleted: Deleted,
     hasher: DefaultHashBuilder,
 }
@@ -81,11 +83,24 @@ impl Objects {
             .expect("an object that is listed is alive")
     }
 
-    pub(crate) fn find(&self, uid: &Uid) -> Option<u32> {
+    /// The object, by the place of its namespace.
+    pub(crate) fn find(&self, namespace: u32, uid: &Uid) -> Option<u32> {
         let hash = self.hasher.hash_one(uid);
-        self.by_uid
-            .find(hash, |&place| self.get(place).uid == *uid)
-            .copied()
+        let same = |&place: &u32| {
+            let object = self.get(place);
+            object.uid == *uid && object.namespace == namespace
+        };
+        self.by_uid.find(hash, same).copied()
+    }
+
+    /// The objects that bear this uid, each in another namespace.
+    pub(crate) fn all_with(&self, uid: &Uid) -> impl Iterator<Item = u32> {
+        let places = self.by_uid.iter_hash(self.hasher.hash_one(uid)).copied();
+        places.filter(move |&place| self.get(place).uid == *uid)
+    }
+
+    pub(crate) const fn collisions(&self) -> usize {
+        self.collisions
     }
 
     /// The newest object of this name, by the places of its namespace and resource.
@@ -109,9 +124,11 @@ impl Objects {
     fn index(&mut self, place: u32) {
         let object = self.get(place);
         let older = self.find_name(object.namespace, object.resource, object.name.as_bytes());
+        let collides = self.all_with(&object.uid).next().is_some();
         if let Some(older) = older {
             self.unindex_name(older);
         }
+        self.collisions += usize::from(collides);
         let Self {
             slab,
             by_uid,
@@ -153,7 +170,10 @@ impl Objects {
             entry.remove();
         }
         self.unindex_name(place);
-        self.slab.remove(place)
+        let removed = self.slab.remove(place)?;
+        let collided = self.all_with(&removed.uid).next().is_some();
+        self.collisions -= usize::from(collided);
+        Some(removed)
     }
 
     pub(crate) fn set_lapse(&mut self, place: u32, lapse: Timestamp) {

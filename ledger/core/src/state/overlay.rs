@@ -11,7 +11,6 @@ use hashbrown::HashMap;
 use super::{
     State,
     namespaces::{Change, Namespace, QuotaState, Sums},
-    reservations::Target,
 };
 use crate::event::{Event, Reservation};
 use quota_semantics::{
@@ -86,8 +85,8 @@ impl Limit for Counted<'_> {
 pub(crate) struct Overlay {
     namespaces: BTreeMap<Name, Changed>,
     /// Pending reservations of the state that have ended, or have taken another form.
-    ended: BTreeSet<Uid>,
-    granted: HashMap<Uid, Arc<Reservation>>,
+    ended: BTreeSet<(Name, Uid)>,
+    granted: HashMap<(Name, Uid), Arc<Reservation>>,
     /// The newest granted by namespace, resource and name.
     newest: HashMap<(Name, Name, Box<str>), Uid>,
     /// How many more reservations are pending than in the state.
@@ -160,39 +159,43 @@ impl Overlay {
     }
 
     /// As if a pending reservation had ended.
-    pub(crate) fn end(&mut self, state: &State, uid: &Uid) {
-        let reservation = match self.granted.remove(uid) {
+    pub(crate) fn end(&mut self, state: &State, namespace: &Name, uid: &Uid) {
+        let key = (namespace.clone(), uid.clone());
+        let reservation = match self.granted.remove(&key) {
             Some(granted) => granted,
-            None => match state.pending_of(uid) {
-                Some(pending) if self.ended.insert(uid.clone()) => pending.clone(),
+            None => match state.pending_of(namespace, uid) {
+                Some(pending) if self.ended.insert(key) => pending.reservation.clone(),
                 _ => return,
             },
         };
         self.change(state, &reservation, Change::Remove);
     }
 
-    /// The pending reservation for an object of this name.
-    pub(crate) fn pending_for(
+    /// The pending reservations for objects of this name, by uid, with their owners; none: it is granted by the decision
+    /// itself.
+    pub(crate) fn pending_for<'s>(
         &self,
-        state: &State,
-        namespace: &Name,
-        resource: &Name,
-        name: &str,
-    ) -> Option<Uid> {
+        state: &'s State,
+        namespace: &'s Name,
+        resource: &'s Name,
+        name: &'s str,
+    ) -> BTreeMap<Uid, Option<&'s Name>> {
+        let of_state = state.named(namespace, resource, name).map(|tracked| {
+            let uid = tracked.reservation.uid.clone();
+            (uid, Some(&tracked.owner))
+        });
+        let is_there = |uid: &Uid| !self.ended.contains(&(namespace.clone(), uid.clone()));
+        let mut all: BTreeMap<_, _> = of_state.filter(|(uid, _)| is_there(uid)).collect();
         if !self.granted.is_empty() {
             let target = (namespace.clone(), resource.clone(), name.into());
-            let newest = self.newest.get(&target);
-            if let Some(uid) = newest.filter(|uid| self.granted.contains_key(*uid)) {
-                return Some(uid.clone());
-            }
+            let newest = self.newest.get(&target).cloned();
+            let is_granted = |uid: &Uid| {
+                let key = (namespace.clone(), uid.clone());
+                self.granted.contains_key(&key)
+            };
+            all.extend(newest.filter(is_granted).map(|uid| (uid, None)));
         }
-        let target = Target {
-            namespace,
-            resource,
-            name,
-        };
-        let uid = &state.reservations.pending_for(target)?.reservation.uid;
-        (!self.ended.contains(uid)).then(|| uid.clone())
+        all
     }
 
     /// How many more reservations are pending, in all and in a namespace, than in the state.
@@ -205,15 +208,22 @@ impl Overlay {
     pub(crate) fn follow(&mut self, state: &State, event: &Event) {
         match event {
             Event::ReservationGranted(reservation) => self.grant(state, reservation.clone()),
-            Event::ReservationSuperseded { uid, .. } => self.end(state, uid),
-            Event::ReservationGrown { uid, footprint, .. } => {
-                let Some(pending) = state.pending_of(uid) else {
+            Event::ReservationSuperseded { uid, namespace, .. } => {
+                self.end(state, namespace, uid);
+            }
+            Event::ReservationGrown {
+                uid,
+                namespace,
+                footprint,
+                ..
+            } => {
+                let Some(pending) = state.pending_of(namespace, uid) else {
                     return;
                 };
-                self.end(state, uid);
+                self.end(state, namespace, uid);
                 let grown = Reservation {
                     footprint: footprint.clone(),
-                    ..(**pending).clone()
+                    ..(*pending.reservation).clone()
                 };
                 self.grant(state, Arc::new(grown));
             }
@@ -232,7 +242,8 @@ impl Overlay {
         } = &*reservation;
         let target = (namespace.clone(), resource.clone(), name.clone());
         self.newest.insert(target, uid.clone());
-        self.granted.insert(uid.clone(), reservation);
+        let key = (namespace.clone(), uid.clone());
+        self.granted.insert(key, reservation);
     }
 }
 

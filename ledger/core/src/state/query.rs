@@ -1,5 +1,6 @@
 //! What readers ask the state.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,6 +46,18 @@ impl State {
     #[must_use]
     pub const fn object_count(&self) -> u32 {
         self.objects.slab.len()
+    }
+
+    /// How many objects bear the uid of another one, which is of another namespace. It harms neither.
+    #[must_use]
+    pub const fn uid_collisions(&self) -> usize {
+        self.objects.collisions()
+    }
+
+    /// How much is committed and was not observed: reservations.
+    #[must_use]
+    pub fn committed_count(&self) -> usize {
+        self.reservations.committed_count()
     }
 
     /// How many reservations are pending.
@@ -304,68 +317,96 @@ impl State {
 
     /// A reservation in any state, as long as it is remembered.
     #[must_use]
-    pub fn reservation(&self, uid: &Uid) -> Option<ReservationView> {
+    pub fn reservation(&self, namespace: &str, uid: &Uid) -> Option<ReservationView> {
         self.reservations
-            .find(uid)
+            .find(namespace, uid)
             .map(|(_, tracked)| self.reservation_view(tracked))
     }
 
     /// The same without what it holds, which takes the most to tell.
     #[must_use]
-    pub fn promise(&self, uid: &Uid) -> Option<Promise> {
-        let (_, tracked) = self.reservations.find(uid)?;
+    pub fn promise(&self, namespace: &str, uid: &Uid) -> Option<Promise> {
+        let (_, tracked) = self.reservations.find(namespace, uid)?;
         Some(Promise {
             reservation: tracked.reservation.clone(),
             end: tracked.end(),
         })
     }
 
-    /// The pending reservation for an object of this name.
+    /// The pending reservations for objects of this name, oldest first.
     #[must_use]
     pub fn pending_for(
         &self,
         namespace: &Name,
         resource: &Name,
         name: &str,
-    ) -> Option<ReservationView> {
-        let target = Target {
+    ) -> Vec<ReservationView> {
+        let all = self.named(namespace, resource, name);
+        let mut all: Vec<_> = all.map(|tracked| self.reservation_view(tracked)).collect();
+        all.sort_unstable_by_key(|view| view.entry);
+        all
+    }
+
+    /// The pending reservations for objects of this name, in no order.
+    pub(crate) fn named<'a>(
+        &'a self,
+        namespace: &'a str,
+        resource: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Tracked> {
+        self.reservations.pending_for(Target {
             namespace,
             resource,
             name,
-        };
-        let tracked = self.reservations.pending_for(target)?;
-        Some(self.reservation_view(tracked))
+        })
     }
 
     /// The reservation for an object, pending or not, without what it holds.
-    pub(crate) fn tracked(&self, uid: &Uid) -> Option<&Tracked> {
-        self.reservations.find(uid).map(|(_, tracked)| tracked)
+    pub(crate) fn tracked(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
+        let known = self.reservations.find(namespace, uid);
+        known.map(|(_, tracked)| tracked)
+    }
+
+    /// What is committed for an object that was not observed.
+    #[must_use]
+    pub fn committed(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
+        let (_, tracked) = self.reservations.find_committed(namespace, uid)?;
+        tracked.committed.as_deref()
+    }
+
+    /// All that is committed in a namespace, for objects that were not observed.
+    pub fn committed_in(&self, namespace: &str) -> impl Iterator<Item = ReservationView> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        let places = namespace.flat_map(|namespace| &namespace.committed);
+        places.map(|&place| self.reservation_view(self.reservations.get(place)))
     }
 
     /// The entry that granted the pending reservation for an object of this namespace.
     #[must_use]
     pub fn pending_entry(&self, namespace: &str, uid: &Uid) -> Option<Sequence> {
-        let (_, tracked) = self.reservations.find_pending(uid)?;
-        (*tracked.reservation.namespace == *namespace).then_some(tracked.entry)
+        let pending = self.pending_of(namespace, uid);
+        pending.map(|tracked| tracked.entry)
     }
 
     /// The pending reservation for an object.
-    pub(crate) fn pending_of(&self, uid: &Uid) -> Option<&Arc<Reservation>> {
-        let (_, tracked) = self.reservations.find_pending(uid)?;
-        Some(&tracked.reservation)
+    pub(crate) fn pending_of(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
+        let pending = self.reservations.find_pending(namespace, uid);
+        pending.map(|(_, tracked)| tracked)
     }
 
     pub(super) fn reservation_view(&self, tracked: &Tracked) -> ReservationView {
         let reservation = tracked.reservation.clone();
-        let observed = match tracked.ended {
-            None => self.observed_footprint(&reservation),
-            Some(_) => None,
+        let held = match tracked.claim() {
+            Some((_, target)) => growth(target, self.beside(tracked).map(|shared| &**shared)),
+            None => Cow::Borrowed(&reservation.footprint.resources),
         };
         ReservationView {
-            held: growth(&reservation.footprint, observed).into_owned(),
-            reservation,
+            held: held.into_owned(),
+            owner: tracked.owner.clone(),
             entry: tracked.entry,
             end: tracked.end(),
+            committed: tracked.committed.clone(),
+            reservation,
         }
     }
 
@@ -404,8 +445,16 @@ impl State {
 
     /// An object that is alive.
     #[must_use]
-    pub fn object(&self, uid: &Uid) -> Option<ObjectView> {
-        self.objects.find(uid).map(|place| self.object_view(place))
+    pub fn object(&self, namespace: &str, uid: &Uid) -> Option<ObjectView> {
+        let namespace = self.namespaces.place(namespace)?;
+        let place = self.objects.find(namespace, uid)?;
+        Some(self.object_view(place))
+    }
+
+    /// The objects that bear this uid, each in another namespace.
+    pub fn objects_with(&self, uid: &Uid) -> impl Iterator<Item = ObjectView> {
+        let places = self.objects.all_with(uid);
+        places.map(|place| self.object_view(place))
     }
 
     /// The object of this name, if one is alive.
@@ -418,10 +467,10 @@ impl State {
             .map(|place| self.object_view(place))
     }
 
-    /// Whether a delete event for this uid was seen, as far as that is remembered.
+    /// Whether a delete event for this object was seen, as far as that is remembered.
     #[must_use]
-    pub fn is_deleted(&self, uid: &Uid) -> bool {
-        self.objects.deleted.contains(uid)
+    pub fn is_deleted(&self, namespace: &str, uid: &Uid) -> bool {
+        self.objects.deleted.contains(namespace, uid)
     }
 
     /// The `limit` first objects of a namespace after `after`, by resource, name and uid; `keep` filters.

@@ -92,7 +92,7 @@ impl State {
         resource: &Name,
         namespace: &Name,
     ) -> bool {
-        let place = self.objects.find(uid);
+        let place = self.find_object((namespace, uid));
         let is_open = |scope: &RelistScope| {
             let relist = self.relists.open.get(scope);
             relist.is_some_and(|relist| {
@@ -118,24 +118,29 @@ impl State {
 
     /// The objects that a relist has listed.
     #[must_use]
-    pub fn listed(&self, scope: &RelistScope) -> BTreeSet<Uid> {
+    pub fn listed(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
         let relist = self.relists.open.get(scope);
         let marked =
             |place: u32| relist.is_some_and(|relist: &Relist| relist.marks.contains(place));
         let objects = self.objects.slab.iter();
         objects
             .filter(|(place, _)| marked(*place))
-            .map(|(_, object)| object.uid.clone())
+            .map(|(_, object)| self.key_of(object))
             .collect()
+    }
+
+    fn key_of(&self, object: &Object) -> (Name, Uid) {
+        let namespace = &self.namespaces.get(object.namespace).name;
+        (namespace.clone(), object.uid.clone())
     }
 
     /// Whether a relist of this source is waiting to hear of this object, which is alive.
     #[must_use]
-    pub fn awaits(&self, source: &Name, uid: &Uid) -> bool {
+    pub fn awaits(&self, source: &Name, namespace: &Name, uid: &Uid) -> bool {
         if self.relists.is_empty() {
             return false;
         }
-        let Some(place) = self.objects.find(uid) else {
+        let Some(place) = self.find_object((namespace, uid)) else {
             return false;
         };
         let object = self.objects.get(place);
@@ -155,7 +160,7 @@ impl State {
         from: u32,
         most: u32,
         now: Timestamp,
-    ) -> (Vec<Uid>, Option<u32>) {
+    ) -> (Vec<(Name, Uid)>, Option<u32>) {
         let Some(relist) = self.relists.open.get(scope) else {
             return (Vec::new(), None);
         };
@@ -164,7 +169,7 @@ impl State {
         let unlisted = (from..end.min(places)).filter_map(|place| {
             let object = self.objects.slab.get(place)?;
             self.is_unlisted(scope, relist, place, now)
-                .then(|| object.uid.clone())
+                .then(|| self.key_of(object))
         });
         (unlisted.collect(), (end < places).then_some(end))
     }
@@ -173,11 +178,11 @@ impl State {
     pub(crate) fn find_unlisted(
         &self,
         scope: &RelistScope,
-        uid: &Uid,
+        (namespace, uid): &(Name, Uid),
         now: Timestamp,
     ) -> Option<ObjectView> {
         let relist = self.relists.open.get(scope)?;
-        let place = self.objects.find(uid)?;
+        let place = self.find_object((namespace, uid))?;
         self.is_unlisted(scope, relist, place, now)
             .then(|| self.object_view(place))
     }
@@ -195,7 +200,9 @@ impl State {
         };
         let is_reset = self.relists.resets.contains(scope);
         let is_newer = version > 0 && object.version > version && !is_reset;
-        let is_awaited = object.version == 0 && self.committed(&object.uid, now).is_some();
+        let namespace = &self.namespaces.get(object.namespace).name;
+        let is_awaited =
+            object.version == 0 && self.committed_since(namespace, &object.uid, now).is_some();
         self.is_in(scope, object) && !relist.marks.contains(place) && !is_newer && !is_awaited
     }
 
@@ -208,14 +215,15 @@ impl State {
                 .is_none_or(|only| only == namespace)
     }
 
-    /// When its holder said that an object exists, if that was a short while ago and no source has shown it yet.
+    /// When its holder said that an object exists, if that was a short while ago and no source has shown it yet. Only
+    /// in the first ledgers such an object is taken for observed.
     #[must_use]
     pub fn committed_lately(&self, object: &ObjectView, now: Timestamp) -> Option<Timestamp> {
-        (object.version == 0).then(|| self.committed(&object.uid, now))?
+        (object.version == 0).then(|| self.committed_since(&object.namespace, &object.uid, now))?
     }
 
-    fn committed(&self, uid: &Uid, now: Timestamp) -> Option<Timestamp> {
-        let (how, time) = self.reservation(uid)?.end?;
+    fn committed_since(&self, namespace: &str, uid: &Uid, now: Timestamp) -> Option<Timestamp> {
+        let (how, time) = self.tracked(namespace, uid)?.end()?;
         (how == End::Committed && now.since(time) < COMMITTED_LATELY).then_some(time)
     }
 }

@@ -6,12 +6,12 @@ use std::{hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::{ring::Ring, slab::Slab};
+use super::{namespaces::Claim, ring::Ring, slab::Slab};
 use crate::{
     codec::{record, variants},
     event::{Reservation, Sequence},
 };
-use quota_semantics::{Timestamp, uid::Uid};
+use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 const CHUNK: usize = 64;
 
@@ -35,8 +35,34 @@ pub enum End {
     Released,
     /// Its time ran out.
     Expired,
-    /// A newer reservation for the same name took its place.
+    /// A newer reservation for the same name took its place, or an object of that name was observed.
     Superseded,
+    /// The holder gave back what it had committed.
+    Returned,
+}
+
+impl End {
+    /// As it is told: a past participle.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Observed => "observed",
+            Self::Committed => "committed",
+            Self::Released => "released",
+            Self::Expired => "expired",
+            Self::Superseded => "superseded",
+            Self::Returned => "returned",
+        }
+    }
+
+    /// Whether nothing came of it: what was promised is promised no more, and is not used either.
+    #[must_use]
+    pub const fn is_void(self) -> bool {
+        match self {
+            Self::Observed | Self::Committed => false,
+            Self::Released | Self::Expired | Self::Superseded | Self::Returned => true,
+        }
+    }
 }
 
 /// A reservation and what became of it.
@@ -46,9 +72,26 @@ pub(crate) struct Tracked {
     /// The entry that granted it.
     pub(crate) entry: Sequence,
     pub(crate) ended: Option<Ended>,
+    /// The principal that made it; empty: not known, as in snapshots of the first ledgers.
+    pub(crate) owner: Name,
+    /// What the holder said that the object counts for, until the object is observed or the holder gives it back.
+    pub(crate) committed: Option<Arc<Footprint>>,
 }
 
 impl Tracked {
+    pub(crate) fn is(&self, namespace: &str, uid: &Uid) -> bool {
+        self.reservation.uid == *uid && self.reservation.namespace == *namespace
+    }
+
+    /// What it claims beside what its object counts for, if it claims anything.
+    pub(crate) fn claim(&self) -> Option<(Claim, &Footprint)> {
+        match (&self.committed, &self.ended) {
+            (Some(committed), _) => Some((Claim::Committed, committed)),
+            (None, None) => Some((Claim::Pending, &self.reservation.footprint)),
+            (None, Some(_)) => None,
+        }
+    }
+
     /// How and when it ended.
     pub(crate) fn end(&self) -> Option<(End, Timestamp)> {
         let ended = self.ended.as_ref()?;
@@ -64,13 +107,13 @@ pub(crate) struct Ended {
     pub(crate) entry: Sequence,
 }
 
-variants!(End { 0 => Observed, 1 => Committed, 2 => Released, 3 => Expired, 4 => Superseded });
+variants!(End { 0 => Observed, 1 => Committed, 2 => Released, 3 => Expired, 4 => Superseded, 5 => Returned });
 record!(Ended { how, time, entry });
 record!(Tracked {
     reservation,
     entry,
     ended
-});
+} without { owner, committed });
 
 /// What a pending reservation is for. A newer one for the same takes its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,8 +145,11 @@ impl<'a> Target<'a> {
 pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
     pub(crate) ended: Ends,
-    /// Places only: with the uids in it the table would be many times the caches.
+    /// Places only: with the uids in it the table would be many times the caches. Of each object one at most.
     by_uid: HashTable<u32>,
+    /// What is committed, by uid; there may be a newer reservation for the same object.
+    committed: HashTable<u32>,
+    /// All that are pending for the same.
     by_target: HashTable<u32>,
     hasher: DefaultHashBuilder,
     expirations: BTreeSet<(Timestamp, u32)>,
@@ -121,26 +167,47 @@ impl Reservations {
             if planted::is(Bug::SnapshotWithoutEnded) && tracked.ended.is_some() {
                 continue;
             }
-            reservations.index_uid(place, &tracked.reservation.uid);
-            if tracked.ended.is_none() {
-                reservations.index_pending(place, &tracked.reservation);
-            }
+            reservations.index(place, tracked);
         }
         reservations
     }
 
-    fn index_uid(&mut self, place: u32, uid: &Uid) {
+    fn index(&mut self, place: u32, tracked: &Tracked) {
+        self.index_uid(place, tracked);
+        if tracked.ended.is_none() {
+            self.index_pending(place, &tracked.reservation);
+        }
+    }
+
+    fn index_uid(&mut self, place: u32, tracked: &Tracked) {
         let Self {
             slab,
             by_uid,
+            committed,
             hasher,
             ..
         } = self;
+        let table = match tracked.committed {
+            Some(_) => committed,
+            None => by_uid,
+        };
         let rehash = |&place: &u32| {
             let tracked = slab.get(place);
             tracked.map_or(0, |tracked| hasher.hash_one(&tracked.reservation.uid))
         };
-        by_uid.insert_unique(hasher.hash_one(uid), place, rehash);
+        table.insert_unique(hasher.hash_one(&tracked.reservation.uid), place, rehash);
+    }
+
+    fn unindex_uid(&mut self, place: u32) {
+        let tracked = self.get(place);
+        let hash = self.hasher.hash_one(&tracked.reservation.uid);
+        let table = match tracked.committed {
+            Some(_) => &mut self.committed,
+            None => &mut self.by_uid,
+        };
+        if let Ok(entry) = table.find_entry(hash, |&other| other == place) {
+            entry.remove();
+        }
     }
 
     fn index_pending(&mut self, place: u32, reservation: &Reservation) {
@@ -155,10 +222,8 @@ impl Reservations {
             ..
         } = self;
         let target_at = |&place: &u32| Target::of(&slab.get(place)?.reservation);
-        let same = |place: &u32| target_at(place) == Some(target);
         let rehash = |place: &u32| hasher.hash_one(target_at(place));
-        let entry = by_target.entry(hasher.hash_one(Some(target)), same, rehash);
-        *entry.or_insert(place).get_mut() = place;
+        by_target.insert_unique(hasher.hash_one(Some(target)), place, rehash);
     }
 
     pub(crate) fn get(&self, place: u32) -> &Tracked {
@@ -167,41 +232,74 @@ impl Reservations {
             .expect("a reservation that is listed is remembered")
     }
 
-    pub(crate) fn find(&self, uid: &Uid) -> Option<(u32, &Tracked)> {
-        let same = |&place: &u32| self.get(place).reservation.uid == *uid;
-        let place = *self.by_uid.find(self.hasher.hash_one(uid), same)?;
+    /// What is known of an object's reservation: the pending one, else what is committed, else how the last one ended.
+    pub(crate) fn find(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
+        let known = self.find_in(&self.by_uid, namespace, uid);
+        match known {
+            Some((_, tracked)) if tracked.ended.is_none() => known,
+            _ => self.find_committed(namespace, uid).or(known),
+        }
+    }
+
+    fn find_in(
+        &self,
+        table: &HashTable<u32>,
+        namespace: &str,
+        uid: &Uid,
+    ) -> Option<(u32, &Tracked)> {
+        let same = |&place: &u32| self.get(place).is(namespace, uid);
+        let place = *table.find(self.hasher.hash_one(uid), same)?;
         Some((place, self.get(place)))
     }
 
-    pub(crate) fn find_pending(&self, uid: &Uid) -> Option<(u32, &Tracked)> {
-        self.find(uid)
+    pub(crate) fn find_pending(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
+        self.find_in(&self.by_uid, namespace, uid)
             .filter(|(_, tracked)| tracked.ended.is_none())
     }
 
-    pub(crate) fn pending_for(&self, target: Target<'_>) -> Option<&Tracked> {
-        let same = |&place: &u32| Target::of(&self.get(place).reservation) == Some(target);
-        let place = self
-            .by_target
-            .find(self.hasher.hash_one(Some(target)), same)?;
-        Some(self.get(*place))
+    pub(crate) fn find_committed(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
+        self.find_in(&self.committed, namespace, uid)
+    }
+
+    /// How many are committed and not observed.
+    pub(crate) fn committed_count(&self) -> usize {
+        self.committed.len()
+    }
+
+    /// Those that are pending for the same, in no order.
+    pub(crate) fn pending_for<'a>(
+        &'a self,
+        target: Target<'a>,
+    ) -> impl Iterator<Item = &'a Tracked> {
+        let hash = self.hasher.hash_one(Some(target));
+        let all = self.by_target.iter_hash(hash);
+        let all = all.map(|&place| self.get(place));
+        all.filter(move |tracked| Target::of(&tracked.reservation) == Some(target))
     }
 
     pub(crate) fn pending_count(&self) -> usize {
         self.expirations.len()
     }
 
-    pub(crate) fn insert(&mut self, reservation: Arc<Reservation>, entry: Sequence) -> u32 {
-        if let Some((place, _)) = self.find(&reservation.uid) {
+    pub(crate) fn insert(
+        &mut self,
+        reservation: Arc<Reservation>,
+        owner: Name,
+        entry: Sequence,
+    ) -> u32 {
+        let known = self.find_in(&self.by_uid, &reservation.namespace, &reservation.uid);
+        if let Some((place, _)) = known {
             self.remove(place);
         }
         let tracked = Tracked {
-            reservation: reservation.clone(),
+            reservation,
             entry,
             ended: None,
+            owner,
+            committed: None,
         };
-        let place = self.slab.insert(tracked);
-        self.index_uid(place, &reservation.uid);
-        self.index_pending(place, &reservation);
+        let place = self.slab.insert(tracked.clone());
+        self.index(place, &tracked);
         place
     }
 
@@ -219,6 +317,14 @@ impl Reservations {
 
     pub(crate) fn end(&mut self, place: u32, ended: Ended) {
         let entry = ended.entry;
+        self.settle(place, ended);
+        if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
+            self.forget(place, entry);
+        }
+    }
+
+    /// A pending one is pending no more.
+    fn settle(&mut self, place: u32, ended: Ended) {
         let Some(tracked) = self.slab.get_mut(place) else {
             return;
         };
@@ -229,9 +335,44 @@ impl Reservations {
         if let Ok(entry) = self.by_target.find_entry(hash, |&other| other == place) {
             entry.remove();
         }
+    }
+
+    /// A pending one counts for this from now on. It is not forgotten before its end.
+    pub(crate) fn commit(&mut self, place: u32, footprint: Footprint, ended: Ended) {
+        self.settle(place, ended);
+        self.unindex_uid(place);
+        if let Some(tracked) = self.slab.get_mut(place) {
+            tracked.committed = Some(Arc::new(footprint));
+            let tracked = tracked.clone();
+            self.index_uid(place, &tracked);
+        }
+    }
+
+    /// What was committed counts no more. If another reservation has been made for the object since, that one is
+    /// remembered.
+    pub(crate) fn end_commit(&mut self, place: u32, ended: Ended) {
+        let reservation = self.get(place).reservation.clone();
+        let Reservation { namespace, uid, .. } = &*reservation;
+        if self.find_in(&self.by_uid, namespace, uid).is_some() {
+            self.remove(place);
+            return;
+        }
+        self.unindex_uid(place);
+        let entry = ended.entry;
+        if let Some(tracked) = self.slab.get_mut(place) {
+            tracked.committed = None;
+            tracked.ended = Some(ended);
+            let tracked = tracked.clone();
+            self.index_uid(place, &tracked);
+        }
         if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
             self.forget(place, entry);
         }
+    }
+
+    /// Nothing is remembered of what was committed.
+    pub(crate) fn forget_commit(&mut self, place: u32) {
+        self.remove(place);
     }
 
     fn forget(&mut self, place: u32, entry: Sequence) {
@@ -242,10 +383,7 @@ impl Reservations {
     }
 
     fn remove(&mut self, place: u32) {
-        let hash = self.hasher.hash_one(&self.get(place).reservation.uid);
-        if let Ok(entry) = self.by_uid.find_entry(hash, |&other| other == place) {
-            entry.remove();
-        }
+        self.unindex_uid(place);
         self.slab.remove(place);
     }
 

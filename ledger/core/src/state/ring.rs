@@ -27,6 +27,10 @@ impl<T: Clone, const MAX: u32> Ring<T, MAX> {
         self.slab.get(place)
     }
 
+    pub(crate) fn get_mut(&mut self, place: u32) -> Option<&mut T> {
+        self.slab.get_mut(place)
+    }
+
     /// Gives the value's place, and what it took the place of.
     pub(crate) fn push(&mut self, value: T) -> (u32, Option<T>) {
         let place = self.oldest;

@@ -77,10 +77,14 @@ pub struct ReservationView {
     pub reservation: Arc<Reservation>,
     /// What it holds now, or held: the growth over what its object already counts for.
     pub held: ResourceList,
+    /// The principal that made it; empty: not known.
+    pub owner: Name,
     /// The entry that granted it.
     pub entry: Sequence,
     /// How and when it ended; none: it is pending.
     pub end: Option<(End, Timestamp)>,
+    /// What it counts for as used, while it is committed and no source has shown its object.
+    pub committed: Option<Arc<Footprint>>,
 }
 
 /// A reservation and how it ended, without what it holds.

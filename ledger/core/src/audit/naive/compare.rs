@@ -29,6 +29,7 @@ impl Naive {
         }
         self.compare_objects(state, &mut told);
         self.compare_pending(state, &mut told);
+        self.compare_committed(state, &mut told);
         let counts = self.counts();
         for (key, count) in &counts {
             compare_namespace(key, count, state, &mut told);
@@ -45,8 +46,8 @@ impl Naive {
                 self.objects.len()
             )
         });
-        for (uid, object) in &self.objects {
-            let same = state.object(uid).is_some_and(|view| {
+        for ((namespace, uid), object) in &self.objects {
+            let same = state.object(namespace, uid).is_some_and(|view| {
                 view.namespace == object.namespace
                     && view.resource == object.resource
                     && view.name == object.name
@@ -66,11 +67,29 @@ impl Naive {
                 self.pending.len()
             )
         });
-        for (uid, reservation) in &self.pending {
-            let same = state
-                .reservation(uid)
-                .is_some_and(|view| view.end.is_none() && *view.reservation == *reservation);
+        for ((namespace, uid), claim) in &self.pending {
+            let view = state.reservation(namespace, uid);
+            let same = view.is_some_and(|view| {
+                view.end.is_none()
+                    && *view.reservation == claim.reservation
+                    && view.owner == claim.owner
+            });
             told.unless(same, || format!("reservation {uid}"));
+        }
+    }
+
+    fn compare_committed(&self, state: &State, told: &mut Told) {
+        told.unless(state.committed_count() == self.committed.len(), || {
+            format!(
+                "{} commits, not {}",
+                state.committed_count(),
+                self.committed.len()
+            )
+        });
+        for ((namespace, uid), claim) in &self.committed {
+            let committed = state.committed(namespace, uid);
+            let same = committed == Some(&claim.reservation.footprint);
+            told.unless(same, || format!("commit {uid}"));
         }
     }
 

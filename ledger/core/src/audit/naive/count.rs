@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Naive;
-use crate::event::{QuotaRecord, Reservation};
-use quota_semantics::{Name, object::Footprint, quantity::Quantity, quota::scopes, uid::Uid};
+use super::{Key, Naive};
+use crate::event::QuotaRecord;
+use quota_semantics::{Name, object::Footprint, quantity::Quantity, quota::scopes};
 
 pub(super) type Counts<'a> = BTreeMap<&'a Name, Count<'a>>;
 
@@ -12,34 +12,46 @@ impl Naive {
     /// What counts in each namespace.
     pub(super) fn counts(&self) -> Counts<'_> {
         let mut counts = Counts::new();
-        for object in self.objects.values() {
-            let count = counts.entry(&object.namespace).or_default();
+        for ((namespace, _), object) in &self.objects {
+            let count = counts.entry(namespace).or_default();
             count.objects.push(&object.footprint);
         }
-        for reservation in self.pending.values() {
-            let observed = self.beside(reservation);
-            let count = counts.entry(&reservation.namespace).or_default();
-            count.pending.push((&reservation.footprint, observed));
+        for (key, claim) in &self.pending {
+            let observed = self.beside(key);
+            let count = counts.entry(&key.0).or_default();
+            count.pending.push((&claim.reservation.footprint, observed));
+        }
+        for (key, claim) in &self.committed {
+            let observed = self.objects.get(key).map(|object| &object.footprint);
+            let count = counts.entry(&key.0).or_default();
+            count
+                .committed
+                .push((&claim.reservation.footprint, observed));
         }
         counts
     }
 
     /// What a reservation does not hold, since it counts already: its object, or that which bears its name.
-    pub(super) fn beside(&self, reservation: &Reservation) -> Option<&Footprint> {
-        let here = |uid: &Uid| {
-            let object = self.objects.get(uid)?;
-            (object.namespace == reservation.namespace).then_some(&object.footprint)
+    pub(super) fn beside(&self, key: &Key) -> Option<&Footprint> {
+        let bearer = || {
+            let bearer = self.bearers.get(key)?;
+            self.objects.get(&(key.0.clone(), bearer.clone()))
         };
-        here(&reservation.uid).or_else(|| here(self.bearers.get(&reservation.uid)?))
+        let object = self.objects.get(key).or_else(bearer)?;
+        Some(&object.footprint)
     }
 }
 
-/// The footprints of a namespace: of its objects; of its reservations, with those of their objects.
+/// The footprints of a namespace: of its objects; of its reservations and commits, with those of their objects.
 #[derive(Default)]
 pub(super) struct Count<'a> {
     pub(super) objects: Vec<&'a Footprint>,
-    pub(super) pending: Vec<(&'a Footprint, Option<&'a Footprint>)>,
+    pub(super) pending: Vec<Claimed<'a>>,
+    pub(super) committed: Vec<Claimed<'a>>,
 }
+
+/// What is claimed for an object, and what the object counts for.
+type Claimed<'a> = (&'a Footprint, Option<&'a Footprint>);
 
 impl Count<'_> {
     pub(super) fn used(&self, resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
@@ -47,29 +59,35 @@ impl Count<'_> {
         for footprint in self.objects.iter().filter(|footprint| counts(footprint)) {
             sum.add_assign(&amount(footprint, resource));
         }
+        sum.add_assign(&beside(&self.committed, resource, counts));
         sum
     }
 
-    /// A reservation holds what its object does not count for yet.
     pub(super) fn reserved(&self, resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
-        let mut sum = Quantity::ZERO;
-        for (wanted, observed) in self.pending.iter().filter(|(wanted, _)| counts(wanted)) {
-            let wanted = amount(wanted, resource);
-            let held = match observed.filter(|observed| counts(observed)) {
-                Some(observed) => wanted.subtract_non_negative(&amount(observed, resource)),
-                None => wanted,
-            };
-            sum.add_assign(&held);
-        }
-        sum
+        beside(&self.pending, resource, counts)
     }
 
     pub(super) fn names(&self) -> BTreeSet<&Name> {
-        let pending = self.pending.iter().map(|(wanted, _)| *wanted);
-        let all = self.objects.iter().copied().chain(pending);
+        let claimed = self.pending.iter().chain(&self.committed);
+        let claimed = claimed.map(|(wanted, _)| *wanted);
+        let all = self.objects.iter().copied().chain(claimed);
         all.flat_map(|footprint| footprint.resources.names())
             .collect()
     }
+}
+
+/// A reservation or a commit takes what its object does not count for yet.
+fn beside(claims: &[Claimed<'_>], resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
+    let mut sum = Quantity::ZERO;
+    for (wanted, observed) in claims.iter().filter(|(wanted, _)| counts(wanted)) {
+        let wanted = amount(wanted, resource);
+        let held = match observed.filter(|observed| counts(observed)) {
+            Some(observed) => wanted.subtract_non_negative(&amount(observed, resource)),
+            None => wanted,
+        };
+        sum.add_assign(&held);
+    }
+    sum
 }
 
 fn amount(footprint: &Footprint, resource: &str) -> Quantity {

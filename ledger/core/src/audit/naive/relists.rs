@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::Key;
 use crate::{
     event::{Cause, Entry, Event, Observed, RelistOutcome, RelistScope, Sequence},
     state::State,
@@ -19,7 +20,7 @@ struct Relist {
     is_closed: bool,
     has_any: bool,
     ended: u64,
-    listed: BTreeSet<Uid>,
+    listed: BTreeSet<Key>,
 }
 
 impl Relists {
@@ -40,7 +41,7 @@ impl Relists {
     }
 
     /// Takes in an entry, given the objects as they are after it.
-    pub(super) fn apply(&mut self, entry: &Entry, objects: &BTreeMap<Uid, Observed>) {
+    pub(super) fn apply(&mut self, entry: &Entry, objects: &BTreeMap<Key, Observed>) {
         let source = &entry.actor.principal;
         match &entry.event {
             Event::RelistBegan(begin) => {
@@ -71,26 +72,29 @@ impl Relists {
             }
             Event::ObjectsListed { source, uids } => {
                 for uid in uids {
-                    self.see(uid, Some(source), objects);
+                    let all = objects.keys().filter(|(_, other)| other == uid);
+                    all.for_each(|key| self.see(key, Some(source), objects));
                 }
             }
             Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
-                self.see(&object.uid, None, objects);
+                self.see_alive(&object.namespace, &object.uid, objects);
             }
             Event::ObjectCorrected(correction) => {
-                self.see(&correction.object.uid, None, objects);
+                let object = &correction.object;
+                self.see_alive(&object.namespace, &object.uid, objects);
             }
-            Event::ObjectRefreshed { uid, .. } | Event::ReservationCommitted { uid, .. } => {
-                self.see(uid, None, objects);
+            Event::ObjectRefreshed { uid, namespace, .. }
+            | Event::ObjectCommitted { uid, namespace, .. } => {
+                self.see_alive(namespace, uid, objects);
             }
             Event::ObjectEnded(ending) => {
-                self.forget(&ending.uid);
+                self.forget(&ending.namespace, &ending.uid);
                 for relist in self.0.values_mut() {
                     let began = relist.began;
                     relist.ended += u64::from(ending.cause == Cause::Relist { began });
                 }
             }
-            Event::ObjectDeleted { uid, .. } => self.forget(uid),
+            Event::ObjectDeleted { uid, namespace } => self.forget(namespace, uid),
             _ => {}
         }
     }
@@ -104,15 +108,21 @@ impl Relists {
         }
     }
 
-    fn forget(&mut self, uid: &Uid) {
+    fn forget(&mut self, namespace: &Name, uid: &Uid) {
+        let key = (namespace.clone(), uid.clone());
         for relist in self.0.values_mut() {
-            relist.listed.remove(uid);
+            relist.listed.remove(&key);
         }
     }
 
+    fn see_alive(&mut self, namespace: &Name, uid: &Uid, objects: &BTreeMap<Key, Observed>) {
+        let key = (namespace.clone(), uid.clone());
+        self.see(&key, None, objects);
+    }
+
     /// An object was seen alive, or listed by a source.
-    fn see(&mut self, uid: &Uid, source: Option<&Name>, objects: &BTreeMap<Uid, Observed>) {
-        let Some(object) = objects.get(uid) else {
+    fn see(&mut self, key: &Key, source: Option<&Name>, objects: &BTreeMap<Key, Observed>) {
+        let Some(object) = objects.get(key) else {
             return;
         };
         for (scope, relist) in &mut self.0 {
@@ -123,9 +133,9 @@ impl Relists {
                 .is_none_or(|n| *n == object.namespace);
             if scope.resource == object.resource && is_here && is_its {
                 relist.has_any = true;
-                relist.listed.insert(uid.clone());
+                relist.listed.insert(key.clone());
             } else if source.is_none() {
-                relist.listed.remove(uid);
+                relist.listed.remove(key);
             }
         }
     }

@@ -88,7 +88,10 @@ impl Given {
     }
 
     fn seen(&self, id: &str) -> Option<Seen> {
-        self.state.object(&uid(id)).as_ref().map(Seen::from)
+        self.state
+            .object("team-a", &uid(id))
+            .as_ref()
+            .map(Seen::from)
     }
 
     fn set(&self, object: Observed, seen: Option<Seen>) -> Repaired {
@@ -103,10 +106,16 @@ impl Given {
 
     fn end(&self, id: &str, seen: Seen) -> Repaired {
         let uid = uid(id);
-        super::repair(&self.state, &Repair::End { uid, seen }, at(0))
+        let namespace = None;
+        let repair = Repair::End {
+            namespace,
+            uid,
+            seen,
+        };
+        super::repair(&self.state, &repair, at(0))
     }
 
-    /// Its holder says that it exists.
+    /// Its holder says that it exists, in a ledger of the first ones.
     fn commits(&mut self, id: &str) {
         let wish = Filed::from(Request {
             uid: uid(id),
@@ -122,10 +131,14 @@ impl Given {
             object: None,
             ttl: None,
         });
-        let reserved = decide::reserve(&self.state, at(0), &wish, &Policy::default()).unwrap();
+        let by = decide::By::holder("test");
+        let reserved = decide::reserve(&self.state, at(0), &by, &wish, &Policy::default()).unwrap();
         self.record(reserved.events);
-        let committed = decide::commit(&self.state, &wish.namespace, &wish.uid, None);
-        self.record(committed.unwrap());
+        self.record(vec![Event::ObjectCommitted {
+            uid: wish.uid.clone(),
+            namespace: wish.namespace.clone(),
+            resources: wish.footprint.resources.clone(),
+        }]);
     }
 }
 
@@ -148,11 +161,11 @@ fn a_listed_object_is_the_same_or_differs() {
             "{version}"
         );
     }
-    let moved = Observed {
+    let elsewhere = Observed {
         namespace: Name::from("team-b"),
         ..object("a", 5, 1)
     };
-    assert!(matches!(given.compare(&moved), Standing::Changed(_)));
+    assert!(matches!(given.compare(&elsewhere), Standing::Missing));
     let fading = Observed {
         lapse: Some(at(60)),
         ..object("a", 6, 1)
@@ -249,6 +262,7 @@ fn what_was_committed_just_now_is_not_taken_for_gone() {
     let seen = given.seen("a").unwrap();
     assert_eq!(given.end("a", seen), Repaired::Early);
     let repair = Repair::End {
+        namespace: None,
         uid: uid("a"),
         seen,
     };

@@ -1,0 +1,206 @@
+//! Tenants: nobody touches, sees or passes what is another's. Each attack stands beside the use that it imitates.
+
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt as _;
+use quotad::auth::{Pattern, Principal, Role};
+use serde_json::{Value, json};
+
+use super::world::World;
+
+/// Somebody with a role in all namespaces, so that only ownership stands in the way.
+fn tenant(name: &str, role: Role) -> Principal {
+    Principal::new(name, &[Role::Reserve, role], &[Pattern::all()])
+}
+
+async fn ask(world: &World, who: &Principal, how: &str, body: &Value) -> (u16, Value) {
+    let (method, path) = how.split_once(' ').unwrap();
+    let mut request = Request::builder()
+        .method(method)
+        .uri(format!("/v1/namespaces/{path}"))
+        .header("content-type", "application/json")
+        .body(Body::from(body.to_string()))
+        .unwrap();
+    request.extensions_mut().insert(who.clone());
+    let response = world.send(request).await;
+    let status = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+fn wish(uid: &str, name: &str, cpu: &str) -> Value {
+    json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid},
+           "reserved": {"requests.cpu": cpu}})
+}
+
+fn seen(kind: &str, namespace: &str, uid: &str, cpu: &str) -> Value {
+    json!([{"type": kind, "namespace": namespace, "resource": "pods", "name": "web", "uid": uid,
+            "resourceVersion": "5", "usage": {"requests.cpu": cpu}}])
+}
+
+async fn events(world: &World, events: &Value) {
+    let reply = world.post("/v1/events", events).await;
+    assert_eq!(
+        reply.is(200).body["rejected"],
+        json!([]),
+        "{:?}",
+        reply.body
+    );
+}
+
+async fn figure(world: &World, which: &str) -> Value {
+    let quota = world.get("/v1/namespaces/a/quotas/q").await;
+    quota.body["status"][which]["requests.cpu"].clone()
+}
+
+#[tokio::test]
+async fn a_commit_changes_nothing_of_another_namespace_and_no_observed_object() {
+    let world = World::new();
+    world.quota(json!({"requests.cpu": "4"})).await;
+    events(&world, &seen("ADDED", "a", "live", "3")).await;
+    let tenant = tenant("b", Role::Read);
+    for namespace in ["b", "a"] {
+        let path = format!("POST {namespace}/reservations");
+        let body = wish("live", "", "0");
+        assert_eq!(ask(&world, &tenant, &path, &body).await.0, 201);
+        let path = format!("{path}/live/commit");
+        assert_eq!(ask(&world, &tenant, &path, &json!({})).await.0, 200);
+        assert_eq!(figure(&world, "used").await, "3");
+    }
+    let objects = world.get("/v1/namespaces/a/objects").await;
+    assert_eq!(objects.items()[0]["usage"]["requests.cpu"], "3");
+}
+
+#[tokio::test]
+async fn a_uid_that_is_used_in_one_namespace_is_free_in_another() {
+    let world = World::new();
+    world.quota(json!({"requests.cpu": "4"})).await;
+    let (a, b) = (tenant("a", Role::Read), tenant("b", Role::Read));
+    let of_b = wish("u", "x", "2");
+    assert_eq!(ask(&world, &b, "POST b/reservations", &of_b).await.0, 201);
+    assert_eq!(
+        ask(&world, &b, "DELETE b/reservations/u", &json!({}))
+            .await
+            .0,
+        204
+    );
+    let of_a = wish("u", "web", "3");
+    assert_eq!(ask(&world, &a, "POST a/reservations", &of_a).await.0, 201);
+    // Nor does it show what is held there.
+    let (status, body) = ask(&world, &b, "POST b/check", &wish("u", "x", "9")).await;
+    assert_eq!((status, body["quotas"].clone()), (200, json!([])), "{body}");
+    let (status, body) = ask(&world, &b, "GET b/reservations/u", &json!({})).await;
+    assert_eq!((status, &body["state"]), (200, &json!("released")));
+    // Events of one namespace end nothing of another.
+    events(&world, &seen("DELETED", "b", "u", "0")).await;
+    assert_eq!(figure(&world, "reserved").await, "3");
+    events(&world, &seen("ADDED", "a", "u", "3")).await;
+    assert_eq!(figure(&world, "used").await, "3");
+    let (_, body) = ask(&world, &a, "GET a/reservations/u", &json!({})).await;
+    assert_eq!(body["state"], "observed");
+}
+
+#[tokio::test]
+async fn only_the_holder_or_an_admin_changes_a_reservation() {
+    let world = World::new();
+    world.quota(json!({"requests.cpu": "4"})).await;
+    let (holder, other) = (tenant("holder", Role::Read), tenant("other", Role::Read));
+    let body = wish("u", "web", "2");
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &body).await.0,
+        201
+    );
+    let (nothing, more) = (json!({}), json!({"ttl": "60s"}));
+    let named = wish("v", "web", "1");
+    for (how, body, done) in [
+        ("POST a/reservations/u/extend", &more, 200),
+        ("POST a/reservations/u/commit", &nothing, 200),
+        ("DELETE a/reservations/u", &nothing, 204),
+    ] {
+        let (status, answer) = ask(&world, &other, how, body).await;
+        assert_eq!(
+            (status, &answer["reason"]),
+            (403, &json!("NotOwner")),
+            "{how}"
+        );
+        assert_eq!(ask(&world, &holder, how, body).await.0, done, "{how}");
+    }
+    let body = wish("x", "web", "2");
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &body).await.0,
+        201
+    );
+    let (status, answer) = ask(&world, &other, "POST a/reservations", &named).await;
+    assert_eq!((status, &answer["reason"]), (403, &json!("NotOwner")));
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &named).await.0,
+        201
+    );
+    assert_eq!(figure(&world, "reserved").await, "1");
+    let admin = tenant("boss", Role::Admin);
+    let body = wish("w", "db", "2");
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &body).await.0,
+        201
+    );
+    let release = "DELETE a/reservations/w";
+    let (status, answer) = ask(&world, &other, release, &json!({})).await;
+    assert_eq!((status, &answer["reason"]), (403, &json!("NotOwner")));
+    assert_eq!(ask(&world, &admin, release, &json!({})).await.0, 204);
+}
+
+#[tokio::test]
+async fn what_has_ended_is_told_and_not_granted_again() {
+    let world = World::new();
+    world.quota(json!({"requests.cpu": "4"})).await;
+    let holder = tenant("holder", Role::Read);
+    let body = wish("u", "web", "2");
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &body).await.0,
+        201
+    );
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &body).await.0,
+        200
+    );
+    let commit = "POST a/reservations/u/commit";
+    assert_eq!(ask(&world, &holder, commit, &json!({})).await.0, 200);
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &body).await.0,
+        200
+    );
+    let release = "DELETE a/reservations/u";
+    for _ in 0..2 {
+        assert_eq!(ask(&world, &holder, release, &json!({})).await.0, 204);
+        assert_eq!(figure(&world, "used").await, "0");
+    }
+    let (status, ended) = ask(&world, &holder, "POST a/reservations", &body).await;
+    assert_eq!(
+        (status, &ended["reason"]),
+        (409, &json!("ReservationEnded"))
+    );
+    assert_eq!(
+        (&ended["state"], &ended["cause"]),
+        (&json!("released"), &json!("returned"))
+    );
+    assert!(ended["endedTime"].is_string(), "{ended}");
+    let mut item = body.clone();
+    item["namespace"] = json!("a");
+    let batch = world
+        .post("/v1/reservations:batch", &json!({"items": [item]}))
+        .await;
+    assert_eq!(batch.items()[0]["reason"], "ReservationEnded");
+    // What a source has shown is not the holder's to take away.
+    let body = wish("v", "web", "2");
+    assert_eq!(
+        ask(&world, &holder, "POST a/reservations", &body).await.0,
+        201
+    );
+    events(&world, &seen("ADDED", "a", "v", "1")).await;
+    let (status, answer) = ask(&world, &holder, "DELETE a/reservations/v", &json!({})).await;
+    assert_eq!(
+        (status, &answer["reason"]),
+        (409, &json!("AlreadyObserved"))
+    );
+    assert_eq!(figure(&world, "used").await, "1");
+}

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use crate::{
-    COUNT, Handed, NAMESPACES, UNITS, Yard,
+    COUNT, Handed, UNITS, Yard, namespace_of,
     support::{PATIENCE, quotad::agent, random::Random},
 };
 
@@ -93,7 +93,7 @@ impl<'a> Client<'a> {
     fn reserve(&mut self) {
         self.made += 1;
         let uid = format!("r-{}-{}", self.number, self.made);
-        let namespace = NAMESPACES[self.random.index(NAMESPACES.len())];
+        let namespace = namespace_of(&uid);
         let units = 1 + self.random.below(3);
         let ttl = if self.random.once_in(8) { "1s" } else { "5m" };
         let body = json!({

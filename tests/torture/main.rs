@@ -43,6 +43,12 @@ use tempfile::TempDir;
 const CLIENTS: u64 = 8;
 const NAMESPACES: [&str; 3] = ["team-a", "team-b", "team-c"];
 
+/// Where the object of a uid is. The same uid elsewhere would be another object.
+fn namespace_of(uid: &str) -> &'static str {
+    let sum: usize = uid.bytes().map(usize::from).sum();
+    NAMESPACES[sum % NAMESPACES.len()]
+}
+
 /// What every quota limits, and to how much: enough for the producer's objects and a few dozen reservations.
 const UNITS: &str = "requests.example.com/units";
 const COUNT: &str = "count/widgets.example.com";

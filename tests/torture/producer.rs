@@ -14,7 +14,7 @@ use futures::future::join_all;
 use serde_json::json;
 
 use crate::{
-    Handed, NAMESPACES, UNITS, Yard,
+    Handed, UNITS, Yard, namespace_of,
     support::{PATIENCE, random::Random},
 };
 
@@ -150,12 +150,11 @@ impl<'a> Producer<'a> {
     fn change(&mut self, uid: &str) -> String {
         match self.published.objects.get(uid).copied() {
             None => {
-                let namespace = NAMESPACES[self.random.index(NAMESPACES.len())];
                 let units = self.random.below(3);
-                self.see(uid, namespace, units)
+                self.see(uid, namespace_of(uid), units)
             }
             // Final: whatever comes now changes nothing.
-            Some(None) => event("MODIFIED", uid, NAMESPACES[0], u64::MAX / 2, WRONG),
+            Some(None) => event("MODIFIED", uid, namespace_of(uid), u64::MAX / 2, WRONG),
             Some(Some(alive)) if self.random.once_in(2) => {
                 self.published.objects.insert(uid.to_owned(), None);
                 event("DELETED", uid, alive.namespace, alive.version + 1, 0)
@@ -176,7 +175,7 @@ impl<'a> Producer<'a> {
         let objects = self.published.objects.iter();
         let event = |(uid, state): (&String, &Option<Alive>)| match state {
             Some(alive) => event("ADDED", uid, alive.namespace, alive.version, alive.units),
-            None => event("DELETED", uid, NAMESPACES[0], u64::MAX / 2 + 1, 0),
+            None => event("DELETED", uid, namespace_of(uid), u64::MAX / 2 + 1, 0),
         };
         objects.map(event).collect()
     }

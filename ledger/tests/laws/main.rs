@@ -11,6 +11,7 @@ mod listings;
 mod model;
 mod names;
 mod relists;
+mod remembered;
 mod steps;
 mod strategy;
 mod things;

@@ -20,6 +20,9 @@ use quota_semantics::Timestamp;
 /// A batch is closed at about this many bytes, well below what the journal takes.
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
+/// Most events that are recorded at once because their time has come: all else waits meanwhile.
+const DUE_AT_ONCE: usize = 256;
+
 /// The deciding side: gathers decisions, while at most one batch before them is being made durable.
 #[derive(Debug)]
 pub struct Batcher<A> {
@@ -46,17 +49,21 @@ impl<A> Batcher<A> {
         }
     }
 
-    /// Records what is due at `now`. Comes before the decisions that are made at that time.
+    /// Records what is due at `now`, so many events at most. Comes before the decisions that are made at that time.
+    /// Gives whether more may be due: until that is recorded it holds what it holds.
     pub fn record_due(
         &mut self,
         state: &mut State,
         now: Timestamp,
         watermark: Timestamp,
         policy: &Policy,
-    ) {
+    ) -> bool {
         let mut desk = Desk::new(state, &mut self.open, now);
-        let events = decide::due(desk.state(), desk.now(), watermark, policy.max_hold);
+        let due = decide::due(desk.state(), desk.now(), watermark, policy.max_hold);
+        let events: Vec<_> = due.take(DUE_AT_ONCE).collect();
+        let more = events.len() == DUE_AT_ONCE;
         desk.record(&self.clock, events);
+        more
     }
 
     /// The desk for the next decision.

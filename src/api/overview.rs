@@ -18,8 +18,8 @@ use super::{
 };
 use crate::writer;
 
-/// Namespaces that are looked at under one hold of the state.
-const NAMESPACES: usize = 256;
+/// Limits that are looked at under one hold of the state, namespaces without any counted as one.
+const LIMITS_AT_ONCE: usize = 10_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -70,9 +70,11 @@ struct Best {
 }
 
 impl Best {
-    fn offer(&mut self, state: &state::State, namespace: &Name) {
+    /// Gives how many limits were looked at.
+    fn offer(&mut self, state: &state::State, namespace: &Name) -> usize {
         let quotas = state.quota_figures(namespace);
         let count = quotas.len();
+        let limits = quotas.iter().map(|(_, figures)| figures.len()).sum();
         let fullest = fullest(
             quotas
                 .into_iter()
@@ -88,7 +90,7 @@ impl Best {
                     .last_key_value()
                     .is_none_or(|(last, _)| place > *last))
         {
-            return;
+            return limits;
         }
         let shown = Shown {
             namespace: namespace.clone(),
@@ -100,6 +102,7 @@ impl Best {
         if self.found.len() > self.most {
             self.found.pop_last();
         }
+        limits
     }
 }
 
@@ -158,7 +161,9 @@ pub(super) async fn list(
     } else {
         past::ask(&app, &When { at, sequence }, |state| {
             let wanted = state.namespaces("").filter(|name| is_wanted(name));
-            wanted.for_each(|name| best.offer(state, name));
+            wanted.for_each(|name| {
+                best.offer(state, name);
+            });
             state.head()
         })
         .await?
@@ -187,16 +192,17 @@ async fn of_now(
     let mut from = Some(Name::from(""));
     while let Some(after) = from.take() {
         from = app.ledger.peek(|state| {
-            let mut last = None;
-            let mut seen = 0;
-            for name in state.namespaces(&after).take(NAMESPACES) {
-                seen += 1;
-                last = Some(name.clone());
+            let mut work = 0;
+            for name in state.namespaces(&after) {
+                work += 1;
                 if is_wanted(name) {
-                    best.offer(state, name);
+                    work += best.offer(state, name);
+                }
+                if work >= LIMITS_AT_ONCE {
+                    return Some(name.clone());
                 }
             }
-            last.filter(|_| seen == NAMESPACES)
+            None
         });
         tokio::task::yield_now().await;
     }

@@ -94,6 +94,7 @@ impl Recorded {
         let actor = Actor::named("recording");
         let mut open = Open::default();
         let due = decide::due(&self.state, now, now, Span::from_seconds(3600));
+        let due: Vec<_> = due.collect();
         Desk::new(&mut self.state, &mut open, now).record(&actor, due);
         for line in lines {
             for event in understood.read(Bytes::copy_from_slice(line.as_bytes()), now) {

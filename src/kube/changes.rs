@@ -358,10 +358,10 @@ impl Lives {
 /// The quotas of the namespaces after one, the last of these if there may be more, and how far the state is.
 fn some_of(state: &State, after: &str) -> (Vec<Arc<QuotaRecord>>, Option<Name>, Sequence) {
     let namespaces: Vec<_> = state.namespaces(after).take(NAMESPACES_AT_ONCE).collect();
-    let quotas = namespaces
+    let records = namespaces
         .iter()
-        .flat_map(|namespace| state.quotas(namespace));
-    let records = quotas.map(|view| view.record).collect();
+        .flat_map(|namespace| state.quota_records(namespace));
+    let records = records.cloned().collect();
     let last = namespaces
         .get(NAMESPACES_AT_ONCE - 1)
         .map(|last| (*last).clone());

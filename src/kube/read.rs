@@ -28,6 +28,9 @@ use crate::writer::now;
 /// Quotas of one list; more are left for `continue`, whatever `limit` says.
 const LIST_MAX: usize = 10_000;
 
+/// Amounts that one list tells, limits and what reservations hold of them; more are left for `continue` as well.
+const LIST_WORK: usize = 200_000;
+
 /// Which quotas are meant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
@@ -188,9 +191,6 @@ fn as_table(version: &str, metadata: &Value, rows: Vec<Value>) -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position(Name, Name);
 
-/// After every name.
-const LAST: &str = "\u{7f}";
-
 impl Position {
     fn read(token: &str) -> Result<Self> {
         if token.is_empty() {
@@ -230,7 +230,7 @@ impl Kube {
         limit: usize,
         check: impl Fn(Sequence) -> Result<()>,
     ) -> Result<Page> {
-        let (mut objects, mut version) = (Vec::new(), None);
+        let (mut objects, mut version, mut work) = (Vec::new(), None, 0);
         loop {
             let ((views, next), head) = self
                 .read(|state| some_of(state, scope, &after, self.chunk()))
@@ -238,11 +238,13 @@ impl Kube {
             check(head)?;
             let version = *version.get_or_insert(head);
             for view in views {
+                let more_work = view.figures.len() + view.holds.len();
                 let object = self.object(view, head);
                 if !scope.holds(&object) {
                     continue;
                 }
-                if objects.len() == limit {
+                work += more_work;
+                if objects.len() == limit || (work > LIST_WORK && !objects.is_empty()) {
                     let next = objects.last().map(|last: &Object| {
                         Position(last.namespace().clone(), last.name().clone())
                     });
@@ -255,7 +257,10 @@ impl Kube {
                 objects.push(object);
             }
             match next {
-                Some(next) => after = next,
+                Some(next) => {
+                    after = next;
+                    tokio::task::yield_now().await;
+                }
                 None => {
                     return Ok(Page {
                         objects,
@@ -268,31 +273,20 @@ impl Kube {
     }
 }
 
-/// At most `limit` namespaces and about as many quotas, and where the rest begins.
+/// Quotas of a scope, at most `limit` and as many as can be told with little work, and where the rest begins.
 fn some_of(
     state: &state::State,
     scope: &Scope,
     after: &Position,
     limit: usize,
 ) -> (Vec<QuotaView>, Option<Position>) {
-    let mut found = Vec::new();
-    let mut visit = |namespace: &Name| {
-        let quotas = state.quotas(namespace).into_iter();
-        let rest = quotas.filter(|view| *namespace != after.0 || view.record.name > after.1);
-        found.extend(rest.filter(|view| scope.is_about(namespace, &view.record.name)));
-        found.len() >= limit
-    };
-    if let Some(namespace) = &scope.namespace {
-        visit(namespace);
-        return (found, None);
-    }
-    if !after.0.is_empty() {
-        visit(&after.0);
-    }
-    for (place, namespace) in state.namespaces(&after.0).enumerate() {
-        if visit(namespace) || place == limit {
-            return (found, Some(Position(namespace.clone(), LAST.into())));
-        }
-    }
-    (found, None)
+    let (mut views, more) = state.quotas_page(
+        scope.namespace.as_deref(),
+        Some((&after.0, &after.1)),
+        limit,
+    );
+    let last = views.last().filter(|_| more);
+    let next = last.map(|view| Position(view.record.namespace.clone(), view.record.name.clone()));
+    views.retain(|view| scope.is_about(&view.record.namespace, &view.record.name));
+    (views, next)
 }

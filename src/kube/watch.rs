@@ -9,7 +9,10 @@ use axum::{
 use bytes::Bytes;
 use futures::Stream;
 use http::{HeaderValue, header};
-use quota_core::event::{Actor, Sequence};
+use quota_core::{
+    event::{Actor, Sequence},
+    state::{QuotaView, State},
+};
 use quota_semantics::Name;
 use serde_json::{Value, json};
 use tokio::{
@@ -237,30 +240,48 @@ impl Watch {
             self.tell_end(life, &began).await?;
         }
         for namespace in namespaces {
-            let (views, head) = self.kube.read(|state| state.quotas(&namespace)).await?;
-            for view in views {
-                let set_since = view.entry > self.seen;
-                let object = self.kube.object(view, head);
-                let is_older = object.version() <= self.seen;
-                if is_older || !self.scope.is_about(object.namespace(), object.name()) {
-                    continue;
-                }
-                if self.scope.labels.matches(object.labels()) {
-                    let is_new = began.contains(&uid(&object));
-                    self.tell_one(&object, |known| {
-                        if known || !is_new {
-                            "MODIFIED"
-                        } else {
-                            "ADDED"
-                        }
-                    })
-                    .await?;
-                } else if self.known.remove(&key(&object)).is_some() || set_since {
-                    self.send("DELETED", &object).await?;
+            let mut after = Some(Name::default());
+            while let Some(name) = after {
+                let position = Some((&*namespace, &*name));
+                let page = |state: &State| {
+                    state.quotas_page(Some(&namespace), position, self.kube.chunk())
+                };
+                let ((views, more), head) = self.kube.read(page).await?;
+                let last = views.last().filter(|_| more);
+                after = last.map(|view| view.record.name.clone());
+                for view in views {
+                    self.tell_change(view, head, &began).await?;
                 }
             }
         }
         self.seen = upto;
+        Ok(())
+    }
+
+    /// A quota as it is now, if it has changed since the client was told of it.
+    async fn tell_change(
+        &mut self,
+        view: QuotaView,
+        head: Sequence,
+        began: &[String],
+    ) -> std::result::Result<(), Failed> {
+        let set_since = view.entry > self.seen;
+        let object = self.kube.object(view, head);
+        let is_older = object.version() <= self.seen;
+        if is_older || !self.scope.is_about(object.namespace(), object.name()) {
+            return Ok(());
+        }
+        if self.scope.labels.matches(object.labels()) {
+            let is_new = began.contains(&uid(&object));
+            let event = |known| match known || !is_new {
+                true => "MODIFIED",
+                false => "ADDED",
+            };
+            return self.tell_one(&object, event).await;
+        }
+        if self.known.remove(&key(&object)).is_some() || set_since {
+            self.send("DELETED", &object).await?;
+        }
         Ok(())
     }
 

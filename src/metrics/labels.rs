@@ -165,6 +165,14 @@ labels! {
         Returned = "returned",
     }
 
+    /// Who looks at the state while others wait.
+    StateLock "by" {
+        /// The writer, while it decides a group of requests.
+        Writer = "writer",
+        /// A reader, while it copies what its answer needs.
+        Reader = "reader",
+    }
+
     /// Parts of the ledger on disk.
     Part "part" {
         /// The newest batches.

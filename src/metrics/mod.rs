@@ -21,10 +21,11 @@ pub use domain::{recorded, refused};
 pub use labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, Correction, CorrectionCause, Decision, Label, Limit,
     Listener, Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
+    StateLock,
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
-pub use requests::{decision_duration, decisions, http_request};
+pub use requests::{decision_duration, decisions, http_request, state_lock};
 
 /// Stands for everything that has no series of its own.
 const OTHER: &str = "_other_";

@@ -5,7 +5,7 @@ use std::{cell::RefCell, time::Duration};
 use ::metrics::{Counter, Histogram, counter, histogram};
 use http::Method;
 
-use super::{Decision, OTHER, Operation, record::pair, table};
+use super::{Decision, OTHER, Operation, StateLock, record::pair, table};
 use crate::reason::Reason;
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -25,6 +25,7 @@ thread_local! {
     static ROUTES: RefCell<Few<String, Route>> = RefCell::default();
     static DECISIONS: RefCell<Few<(Decision, Option<Reason>), Counter>> = RefCell::default();
     static DURATIONS: RefCell<Few<Operation, Histogram>> = RefCell::default();
+    static LOCKS: RefCell<Few<StateLock, Histogram>> = RefCell::default();
 }
 
 /// Counts a decision; with no reason, what was asked for was granted.
@@ -37,6 +38,12 @@ pub fn decisions(decision: Decision, reason: Option<Reason>) {
 pub fn decision_duration(operation: Operation, took: Duration) {
     let make = || histogram!(table::DECISION_DURATION.name, &[pair(operation)]);
     DURATIONS.with_borrow_mut(|series| series.of(operation, make).record(took));
+}
+
+/// How long the state was held.
+pub fn state_lock(by: StateLock, held: Duration) {
+    let make = || histogram!(table::STATE_LOCK.name, &[pair(by)]);
+    LOCKS.with_borrow_mut(|series| series.of(by, make).record(held));
 }
 
 /// A request was answered. The route is the matched one, so that the number of series is bounded.

@@ -18,6 +18,7 @@ use super::{
     now,
     syncer::Syncer,
 };
+use crate::metrics::{self, StateLock};
 
 /// How long to sleep when nothing is due.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -44,6 +45,8 @@ pub(super) struct Decider<J> {
     watermark: Arc<Watermark>,
     options: Options,
     batcher: Batcher<Answer>,
+    /// Not all that was due at the last look is recorded.
+    more_is_due: bool,
 }
 
 impl<J: Journal> Decider<J> {
@@ -62,6 +65,7 @@ impl<J: Journal> Decider<J> {
             state,
             watermark,
             batcher: Batcher::new(options.max_batch_entries),
+            more_is_due: false,
             options,
         }
     }
@@ -113,7 +117,7 @@ impl<J: Journal> Decider<J> {
         let now = now();
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
-        self.batcher.record_due(&mut state, now, watermark, policy);
+        self.more_is_due = self.batcher.record_due(&mut state, now, watermark, policy);
         while let Some(Waiting { job, .. }) = self.taken.pop_front() {
             let mut sitting = Sitting {
                 desk: self.batcher.desk(&mut state, now),
@@ -130,9 +134,14 @@ impl<J: Journal> Decider<J> {
             }
         }
         self.watermark.follow(&state);
+        drop(state);
+        metrics::state_lock(StateLock::Writer, began.elapsed());
     }
 
     fn until_due(&self) -> Duration {
+        if self.more_is_due {
+            return Duration::ZERO;
+        }
         let state = self.state.read();
         let next = [state.next_expiration(), state.next_lapse()]
             .into_iter()

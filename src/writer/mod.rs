@@ -11,9 +11,12 @@ mod syncer;
 mod tests;
 mod watermark;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
@@ -33,7 +36,11 @@ use tokio::{
 pub use watermark::{Required, Watermark};
 
 use self::{inbox::Inbox, lanes::Turn, syncer::Syncer};
-use crate::{denials::Denials, metrics, reason::Reason};
+use crate::{
+    denials::Denials,
+    metrics::{self, StateLock},
+    reason::Reason,
+};
 
 /// How many batches a slow watcher may be behind before it has to read the journal again.
 const WATCHED_BATCHES: usize = 1024;
@@ -342,10 +349,7 @@ impl Ledger {
     /// # Errors
     /// [`Unavailable::Stopped`].
     pub async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> Result<R, Unavailable> {
-        let (answer, sequence) = {
-            let state = self.state.read();
-            (question(&state), state.head().sequence)
-        };
+        let (answer, sequence) = self.peek(|state| (question(state), state.head().sequence));
         self.wait_durable(sequence).await?;
         Ok(answer)
     }
@@ -353,7 +357,12 @@ impl Ledger {
     /// Reads the state as it is, durable or not: for what does not leave the daemon, such as computing a
     /// footprint, or tells nothing that could be lost, such as metrics.
     pub fn peek<R>(&self, question: impl FnOnce(&State) -> R) -> R {
-        question(&self.state.read())
+        let state = self.state.read();
+        let began = Instant::now();
+        let answer = question(&state);
+        drop(state);
+        metrics::state_lock(StateLock::Reader, began.elapsed());
+        answer
     }
 
     /// Waits until an entry is durable.

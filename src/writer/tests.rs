@@ -1,8 +1,8 @@
 use std::thread;
 
-use quota_core::event::{Actor, Event};
+use quota_core::event::{Actor, Event, Reservation};
 use quota_journal::Error;
-use quota_semantics::uid::Uid;
+use quota_semantics::{Span, object::Footprint, uid::Uid};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::*;
@@ -115,6 +115,49 @@ fn a_flood_queues_behind_itself() {
     assert_eq!((cluster, other), (Ok(1), Ok(3)));
     let rest = (4..=22).collect::<Vec<_>>();
     assert_eq!(flood.unwrap(), [vec![2], rest].concat());
+    ledger.close();
+    threads.join().unwrap();
+}
+
+/// Nobody waits for all that ends at the same moment.
+#[test]
+fn what_is_due_at_once_is_recorded_a_part_at_a_time() {
+    const ALL: usize = 1000;
+    let (ledger, threads) = started();
+    let mut watched = ledger.watch();
+    let granted = |number: usize| {
+        Event::ReservationGranted(Arc::new(Reservation {
+            uid: Uid::new(&format!("u{number}")).unwrap(),
+            namespace: "team-a".into(),
+            resource: "pods".into(),
+            name: "".into(),
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            footprint: Footprint::default(),
+            created: now(),
+            expiration: now().minus(Span::from_seconds(60)),
+            after_version: 0,
+            request: [0; 16],
+        }))
+    };
+    let decided = ledger.decide(move |sitting| {
+        let all = (0..ALL).map(granted);
+        sitting.desk.record(&Actor::named("test"), all)
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    runtime.block_on(decided).unwrap();
+    let mut ended = Vec::new();
+    while ended.iter().sum::<usize>() < ALL {
+        let batch = watched.blocking_recv().unwrap();
+        let ends = batch
+            .iter()
+            .filter(|entry| matches!(entry.event, Event::ReservationExpired { .. }));
+        ended.push(ends.count());
+    }
+    assert!(ended.iter().all(|count| *count < ALL / 2), "{ended:?}");
+    assert_eq!(ledger.peek(State::pending_count), 0);
     ledger.close();
     threads.join().unwrap();
 }

@@ -60,7 +60,7 @@ impl Ledger {
 
     fn reach(&mut self, now: Timestamp) {
         let due = decide::due(&self.state, now, now, Span::from_seconds(3600));
-        self.record(due, now);
+        self.record(due.collect(), now);
     }
 }
 

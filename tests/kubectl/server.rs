@@ -8,11 +8,11 @@ use std::{
 };
 
 use quota_core::{
-    event::{Actor, Event, Observed, Reservation},
+    event::{Actor, Event, Observed, QuotaRecord, Reservation},
     state::State,
 };
 use quota_journal::{Batch, Durable, Error, Journal};
-use quota_semantics::{Name, Span, object::Footprint, quantity::Quantity, uid::Uid};
+use quota_semantics::{Name, Span, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid};
 use quotad::{
     kube::{self, Kube, Limits},
     watches::Most,
@@ -150,6 +150,24 @@ impl Server {
             ends_reservation: false,
         };
         self.record(Event::ObjectObserved(Box::new(observed)));
+    }
+
+    /// A quota of so many limits.
+    pub(crate) fn set_wide(&self, namespace: &str, name: &str, limits: usize) {
+        let one = || Quantity::from_units(1);
+        let hard = (0..limits).map(|number| (format!("example.com/r{number}").into(), one()));
+        let spec = Spec {
+            hard: hard.collect(),
+            ..Spec::default()
+        };
+        self.record(Event::QuotaSet(Arc::new(QuotaRecord {
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: Uid::new(name).unwrap(),
+            created: writer::now(),
+            spec,
+            metadata: "{}".into(),
+        })));
     }
 
     /// Something is promised to a pod of the namespace.

@@ -29,6 +29,27 @@ pub(crate) fn ask(
     serde_json::from_str(&answer).unwrap_or_else(|_| panic!("{answer}"))
 }
 
+/// However much there is to tell of few quotas.
+#[test]
+fn a_list_of_very_wide_quotas_has_to_be_continued() {
+    let server = Server::start();
+    for name in ["a", "b", "c"] {
+        server.set_wide("wire", name, 80_000);
+    }
+    let page = ask(&server, "GET", QUOTAS, &[], "", 200);
+    let names = |page: &Value| {
+        let items = page["items"].as_array().unwrap();
+        let names = items.iter().map(|item| item["metadata"]["name"].clone());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&page), ["a", "b"]);
+    let more = page["metadata"]["continue"].as_str().unwrap();
+    let path = format!("{QUOTAS}?continue={more}");
+    let page = ask(&server, "GET", &path, &[], "", 200);
+    assert_eq!(names(&page), ["c"]);
+    assert_eq!(page["metadata"]["continue"], Value::Null);
+}
+
 #[test]
 fn lists_come_in_pages() {
     let server = Server::with(Limits {

@@ -171,6 +171,7 @@ impl Given {
     fn passes(&mut self, seconds: i64, watermark: Timestamp) -> usize {
         self.seconds += seconds;
         let due = decide::due(&self.state, self.now(), watermark, self.policy.max_hold);
+        let due: Vec<_> = due.collect();
         let count = due.len();
         self.record(due);
         count

@@ -90,12 +90,8 @@ impl World {
         self.granted = None;
         self.admitted = None;
         let watermark = self.watermark.unwrap_or(Timestamp::MAX);
-        self.record(decide::due(
-            &self.state,
-            self.now(),
-            watermark,
-            self.policy.max_hold,
-        ));
+        let due = decide::due(&self.state, self.now(), watermark, self.policy.max_hold);
+        self.record(due.collect());
         match step.clone() {
             Step::Pass { seconds, behind } => {
                 self.clock += seconds;

@@ -12,8 +12,12 @@ use quota_semantics::{Span, Timestamp};
 /// A reservation ends at its expiration, but not before `watermark`, the time up to which all sources are known
 /// to have been consumed, has passed it too: an object created in time whose event is still on its way keeps
 /// its place. After `max_hold` beyond its expiration it ends in any case. Objects cease to count by `now`.
-#[must_use]
-pub fn due(state: &State, now: Timestamp, watermark: Timestamp, max_hold: Span) -> Vec<Event> {
+pub fn due(
+    state: &State,
+    now: Timestamp,
+    watermark: Timestamp,
+    max_hold: Span,
+) -> impl Iterator<Item = Event> {
     let watermark = match planted::is(Bug::BlindExpiry) {
         true => now,
         false => watermark,
@@ -28,5 +32,5 @@ pub fn due(state: &State, now: Timestamp, watermark: Timestamp, max_hold: Span) 
         uid: object.uid,
         namespace: object.namespace,
     });
-    expired.chain(lapsed).collect()
+    expired.chain(lapsed)
 }

@@ -23,7 +23,7 @@ use quota_semantics::{
 const HOLDS_MAX: usize = 200;
 
 /// What one page of quotas may take, in amounts that are looked at: the fold waits meanwhile.
-const PAGE_WORK: usize = 20_000;
+const PAGE_WORK: usize = 10_000;
 
 impl State {
     /// How far the fold has come.

@@ -56,8 +56,8 @@ fn beside<'a>(state: &'a State, case: &Case<'a>) -> Option<Beside<'a>> {
     })
 }
 
-/// An object is seen for the first time: of what is pending for its name, nothing was stored but perhaps the latest, which
-/// then is to follow the object. The rest comes to nothing.
+/// An object is seen for the first time. Of what is pending for its name one may have been stored after it: the latest is
+/// to follow it, and those come to nothing for which the latest holds enough.
 pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let Observed {
         uid: bearer,
@@ -84,7 +84,14 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     let Some(latest) = others.pop() else {
         return Vec::new();
     };
-    let superseded = others.iter().map(|tracked| Event::ReservationSuperseded {
+    let held = &latest.reservation.footprint;
+    let is_covered = |tracked: &&&Tracked| {
+        let footprint = &tracked.reservation.footprint;
+        let beyond = footprint.resources.delta_over(&held.resources);
+        footprint.traits == held.traits && beyond.without_zeros().is_empty()
+    };
+    let superseded = others.iter().filter(is_covered);
+    let superseded = superseded.map(|tracked| Event::ReservationSuperseded {
         uid: tracked.reservation.uid.clone(),
         namespace: namespace.clone(),
         by: bearer.clone(),

@@ -192,3 +192,28 @@ async fn what_is_no_list_of_events_is_refused() {
     let long = format!("{}{}", " ".repeat(quotad::admission::BODY_BYTES_MAX), list);
     assert_ne!(post("application/json", long).await, StatusCode::OK);
 }
+
+/// An API server that gave up on a request may have stored its object, and the request that follows fails on that.
+#[tokio::test]
+async fn what_took_the_place_of_an_earlier_one_is_not_given_back() {
+    let world = World::new();
+    world.set_quota("q", &[("pods", "1")]).await;
+    let again = |uid: &str| {
+        let mut review = pod("a");
+        review["request"]["object"]["metadata"]["uid"] = json!(uid);
+        review
+    };
+    assert!(world.send(&again("first")).await.allowed());
+    let second = world.send(&again("second")).await;
+    // The webhook is called again for the same request, too.
+    let repeated = world.send(&again("second")).await;
+    for answered in [&second, &repeated] {
+        assert!(answered.allowed());
+        let failed = ended(answered, 409, "pods \"a\" already exists");
+        assert!(!world.frees(&failed).await, "{failed}");
+        assert_eq!(world.counted("q", "pods"), "0+1");
+        assert!(!world.send(&pod("b")).await.allowed());
+    }
+    world.observe(&again("first"), "object").await;
+    assert!(!world.send(&pod("b")).await.allowed());
+}

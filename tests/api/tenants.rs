@@ -204,3 +204,28 @@ async fn what_has_ended_is_told_and_not_granted_again() {
     );
     assert_eq!(figure(&world, "used").await, "1");
 }
+
+#[tokio::test]
+async fn a_commit_beside_an_object_of_its_name_takes_no_room_twice_and_passes_no_limit() {
+    let world = World::new();
+    world.quota(json!({"requests.cpu": "4"})).await;
+    let holder = tenant("holder", Role::Read);
+    let body = wish("u", "web", "3");
+    let reserve = "POST a/reservations";
+    assert_eq!(ask(&world, &holder, reserve, &body).await.0, 201);
+    // Another object of the name: what is reserved waits for the end of that.
+    events(&world, &seen("ADDED", "a", "live", "3")).await;
+    assert_eq!(figure(&world, "reserved").await, "0");
+    let body = wish("v", "db", "1");
+    assert_eq!(ask(&world, &holder, reserve, &body).await.0, 201);
+    let commit = "POST a/reservations/u/commit";
+    assert_eq!(ask(&world, &holder, commit, &json!({})).await.0, 200);
+    assert_eq!(figure(&world, "used").await, "3");
+    let body = wish("w", "x", "1");
+    assert_eq!(ask(&world, &holder, reserve, &body).await.0, 403);
+    // From its end on all of it counts.
+    events(&world, &seen("DELETED", "a", "live", "0")).await;
+    assert_eq!(figure(&world, "used").await, "3");
+    events(&world, &seen("ADDED", "a", "u", "2")).await;
+    assert_eq!(figure(&world, "used").await, "2");
+}

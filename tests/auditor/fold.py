@@ -43,7 +43,7 @@ class Ledger:
 
     def __init__(self):
         self.quotas, self.objects, self.pending, self.sources = {}, {}, {}, {}
-        self.committed, self.bearers = {}, {}
+        self.committed, self.bearers, self.commit_bearers = {}, {}, {}
         self.tags = set()
 
     def apply(self, entry):
@@ -113,6 +113,7 @@ class Ledger:
         if pending := self.pending.pop(key(event), None):
             footprint = {"resources": event["resources"], "traits": pending["footprint"]["traits"]}
             self.committed[key(event)] = {**pending, "footprint": footprint}
+            self.commit_bearers[key(event)] = self.bearers.pop(key(event), None)
 
     def on_ReservationReturned(self, event):
         self.committed.pop(key(event), None)
@@ -166,8 +167,8 @@ class Ledger:
             return {place: item["footprint"] for place, item in table.items() if place[0] == namespace}
         objects, pending, committed = map(footprints, (self.objects, self.pending, self.committed))
         claims = [
-            [(item, objects.get(place)) for place, item in committed.items()],
-            [(item, objects.get(place, objects.get(self.bearers.get(place)))) for place, item in pending.items()],
+            [(item, objects.get(place, objects.get(bearers.get(place)))) for place, item in table.items()]
+            for table, bearers in ((committed, self.commit_bearers), (pending, self.bearers))
         ]
         every = (*objects.values(), *pending.values(), *committed.values())
         names = {name for footprint in every for name in footprint["resources"]}

@@ -26,6 +26,7 @@ pub(crate) struct Model {
     committed: BTreeMap<Key, Reservation>,
     /// The objects that bear the names of reservations.
     bearers: BTreeMap<Key, Uid>,
+    commit_bearers: BTreeMap<Key, Uid>,
 }
 
 impl Model {
@@ -78,6 +79,10 @@ impl Model {
                 let key = key(namespace, uid);
                 let mut reservation = self.pending.remove(&key).unwrap();
                 reservation.footprint.resources = resources.clone();
+                self.commit_bearers.remove(&key);
+                if let Some(bearer) = self.bearers.remove(&key) {
+                    self.commit_bearers.insert(key.clone(), bearer);
+                }
                 self.committed.insert(key, reservation);
             }
             Event::ReservationReturned { uid, namespace } => {
@@ -174,7 +179,9 @@ impl Model {
             .values()
             .filter(|r| r.namespace == *namespace)
         {
-            used.add_assign(&self.growth(quota, reservation, None, resource));
+            let key = key(&reservation.namespace, &reservation.uid);
+            let bearer = self.commit_bearers.get(&key);
+            used.add_assign(&self.growth(quota, reservation, bearer, resource));
         }
         let mut reserved = Quantity::ZERO;
         for reservation in self.pending.values().filter(|r| r.namespace == *namespace) {

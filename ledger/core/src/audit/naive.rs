@@ -58,8 +58,9 @@ pub struct Naive {
     pending: BTreeMap<Key, Claim>,
     /// With what was committed in place of what was reserved.
     committed: BTreeMap<Key, Claim>,
-    /// The objects that bear the names of pending reservations.
+    /// The objects that bear the names of pending reservations, and those of commits.
     bearers: BTreeMap<Key, Uid>,
+    commit_bearers: BTreeMap<Key, Uid>,
     sources: BTreeMap<Name, Cursor>,
     relists: relists::Relists,
     progress: progress::Progress,
@@ -109,10 +110,12 @@ impl Naive {
                     None => &mut naive.pending,
                 };
                 let key = key(namespace, &reservation.uid);
-                if let Some(bearer) = state.bearer(&reservation)
-                    && view.end.is_none()
-                {
-                    naive.bearers.insert(key.clone(), bearer.clone());
+                let bearers = match view.end {
+                    None => &mut naive.bearers,
+                    Some(_) => &mut naive.commit_bearers,
+                };
+                if let Some(bearer) = view.bearer {
+                    bearers.insert(key.clone(), bearer);
                 }
                 let owner = view.owner;
                 claims.insert(key, Claim { reservation, owner });
@@ -198,6 +201,10 @@ impl Naive {
                 let key = key(namespace, uid);
                 if let Some(mut claim) = self.pending.remove(&key) {
                     claim.reservation.footprint.resources = resources.clone();
+                    self.commit_bearers.remove(&key);
+                    if let Some(bearer) = self.bearers.remove(&key) {
+                        self.commit_bearers.insert(key.clone(), bearer);
+                    }
                     self.committed.insert(key, claim);
                 }
             }
@@ -321,7 +328,7 @@ impl Naive {
         let nothing = Count::default();
         let count = counts.get(namespace).unwrap_or(&nothing);
         let own = Count {
-            pending: vec![(&reservation.footprint, self.beside(&key))],
+            pending: vec![(&reservation.footprint, self.beside(&key, &self.bearers))],
             ..Count::default()
         };
         let mut all = Vec::new();

@@ -134,12 +134,14 @@ pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec
 }
 
 /// The object will not be created after all: gives back what this entry reserved for it. None: that has ended, or
-/// another reservation has taken its place, or the object was seen.
+/// another reservation has taken its place, or it took the place of another, whose object may have been stored, or the
+/// object was seen.
 #[must_use]
 pub fn fail(state: &State, namespace: &Name, uid: &Uid, entry: Sequence) -> Option<Event> {
-    let is_held = state.pending_entry(namespace, uid) == Some(entry);
+    let pending = state.pending_of(namespace, uid)?;
+    let is_held_alone = pending.entry == entry && !state.replaced_another(pending);
     let is_seen = state.footprint_in(namespace, uid).is_some();
-    (is_held && !is_seen).then(|| Event::ReservationReleased {
+    (is_held_alone && !is_seen).then(|| Event::ReservationReleased {
         uid: uid.clone(),
         namespace: namespace.clone(),
     })

@@ -398,7 +398,6 @@ impl State {
         // Removed before, since of each object one commit counts.
         self.forget_commit(key);
         let ended = self.ended(entry, End::Committed);
-        self.bearers.remove(place);
         self.reservations.commit(place, footprint, ended);
         let namespace = self.namespaces.ensure(key.0);
         let namespace = self.namespaces.get_mut(namespace);
@@ -413,6 +412,7 @@ impl State {
             return;
         };
         self.change_claim(place, Change::Remove);
+        self.bearers.remove(place);
         self.reservations.forget_commit(place);
         if let Some(namespace) = self.namespaces.place(namespace) {
             self.namespaces.get_mut(namespace).committed.remove(&place);
@@ -488,6 +488,7 @@ impl State {
         let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
             return;
         };
+        self.bearers.remove(place);
         self.reservations.end_commit(place, self.ended(entry, how));
         if let Some(namespace) = self.namespaces.place(namespace) {
             self.namespaces.get_mut(namespace).committed.remove(&place);
@@ -530,15 +531,15 @@ impl State {
         self.objects.find(self.namespaces.place(namespace)?, uid)
     }
 
-    /// What a reservation or a commit is counted beside, since that counts already: its object. Of a reservation whose
-    /// object was never seen, the object that still bears its name.
+    /// What a reservation or a commit is counted beside, since that counts already: its object. If that was never seen,
+    /// the object that still bears its name.
     pub(super) fn beside(&self, tracked: &Tracked) -> Option<&Arc<Footprint>> {
         let reservation = &tracked.reservation;
         let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
-        match tracked.committed {
-            Some(_) => own,
-            None => own.or_else(|| self.bearer_shared(reservation)),
-        }
+        own.or_else(|| {
+            let bearer = self.bearer_of(tracked)?;
+            self.footprint_shared(&reservation.namespace, bearer)
+        })
     }
 
     /// What a pending reservation's object counts for already. If it was never seen, what the object counts for that

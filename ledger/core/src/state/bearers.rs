@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{State, apply::Key, namespaces::Change};
+use super::{State, apply::Key, namespaces::Change, reservations::Tracked};
 use crate::event::Reservation;
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 
-/// The objects that bear the names of pending reservations, by the places of these.
+/// The objects that bear the names of pending reservations and of commits, by the places of these.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bearers {
     by_place: BTreeMap<u32, Uid>,
@@ -63,6 +63,19 @@ impl State {
         let Reservation { namespace, uid, .. } = reservation;
         let (place, _) = self.reservations.find_pending(namespace, uid)?;
         self.bearers.by_place.get(&place)
+    }
+
+    /// The object that bore the name of a reservation or a commit when that was granted; none, if nothing did.
+    pub(crate) fn bearer_of(&self, tracked: &Tracked) -> Option<&Uid> {
+        let Reservation { namespace, uid, .. } = &*tracked.reservation;
+        match tracked.committed {
+            None => self.bearer(&tracked.reservation),
+            Some(_) if self.bearers.by_place.is_empty() => None,
+            Some(_) => {
+                let (place, _) = self.reservations.find_committed(namespace, uid)?;
+                self.bearers.by_place.get(&place)
+            }
+        }
     }
 
     /// Whether reservations other than those of these uids wait for the name of an object.

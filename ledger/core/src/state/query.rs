@@ -381,6 +381,11 @@ impl State {
         places.map(|&place| self.reservation_view(self.reservations.get(place)))
     }
 
+    /// Whether a pending reservation took the place of an earlier one for the same name, as far as that is remembered.
+    pub(crate) fn replaced_another(&self, pending: &Tracked) -> bool {
+        self.reservations.replaced_another(pending)
+    }
+
     /// The entry that granted the pending reservation for an object of this namespace.
     #[must_use]
     pub fn pending_entry(&self, namespace: &str, uid: &Uid) -> Option<Sequence> {
@@ -406,6 +411,7 @@ impl State {
             entry: tracked.entry,
             end: tracked.end(),
             committed: tracked.committed.clone(),
+            bearer: self.bearer_of(tracked).cloned(),
             reservation,
         }
     }

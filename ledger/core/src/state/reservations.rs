@@ -277,6 +277,19 @@ impl Reservations {
         all.filter(move |tracked| Target::of(&tracked.reservation) == Some(target))
     }
 
+    /// Whether this one took the place of an earlier one for the same name: the entry before its own ended that.
+    pub(crate) fn replaced_another(&self, tracked: &Tracked) -> bool {
+        let before = tracked.entry.saturating_sub(1);
+        let last = self.ended.last_where(|(_, entry)| *entry <= before);
+        let ended = last.filter(|(_, entry)| *entry == before);
+        let earlier = ended.and_then(|(place, _)| self.slab.get(*place));
+        earlier.is_some_and(|earlier| {
+            let how = earlier.ended.as_ref().map(|ended| (ended.how, ended.entry));
+            how == Some((End::Superseded, before))
+                && Target::of(&earlier.reservation) == Target::of(&tracked.reservation)
+        })
+    }
+
     pub(crate) fn pending_count(&self) -> usize {
         self.expirations.len()
     }

@@ -85,6 +85,8 @@ pub struct ReservationView {
     pub end: Option<(End, Timestamp)>,
     /// What it counts for as used, while it is committed and no source has shown its object.
     pub committed: Option<Arc<Footprint>>,
+    /// The object that bore its name when it was granted, and beside which it is counted.
+    pub bearer: Option<Uid>,
 }
 
 /// A reservation and how it ended, without what it holds.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Key, Naive};
 use crate::event::QuotaRecord;
-use quota_semantics::{Name, object::Footprint, quantity::Quantity, quota::scopes};
+use quota_semantics::{Name, object::Footprint, quantity::Quantity, quota::scopes, uid::Uid};
 
 pub(super) type Counts<'a> = BTreeMap<&'a Name, Count<'a>>;
 
@@ -17,12 +17,12 @@ impl Naive {
             count.objects.push(&object.footprint);
         }
         for (key, claim) in &self.pending {
-            let observed = self.beside(key);
+            let observed = self.beside(key, &self.bearers);
             let count = counts.entry(&key.0).or_default();
             count.pending.push((&claim.reservation.footprint, observed));
         }
         for (key, claim) in &self.committed {
-            let observed = self.objects.get(key).map(|object| &object.footprint);
+            let observed = self.beside(key, &self.commit_bearers);
             let count = counts.entry(&key.0).or_default();
             count
                 .committed
@@ -31,10 +31,10 @@ impl Naive {
         counts
     }
 
-    /// What a reservation does not hold, since it counts already: its object, or that which bears its name.
-    pub(super) fn beside(&self, key: &Key) -> Option<&Footprint> {
+    /// What a reservation or a commit does not take, since it counts already: its object, or that which bears its name.
+    pub(super) fn beside(&self, key: &Key, bearers: &BTreeMap<Key, Uid>) -> Option<&Footprint> {
         let bearer = || {
-            let bearer = self.bearers.get(key)?;
+            let bearer = bearers.get(key)?;
             self.objects.get(&(key.0.clone(), bearer.clone()))
         };
         let object = self.objects.get(key).or_else(bearer)?;

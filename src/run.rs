@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use quota_service::program;
+use quota_service::{program, telemetry::Telemetry};
 use rustix::fs::Mode;
 
 use crate::{
@@ -20,7 +20,14 @@ use crate::{
 /// `quotad`: reads the command line, does what it asks for, says how it ended.
 #[must_use]
 pub fn main() -> Exit {
-    program::main(|config: &Config| &config.log, run)
+    program::main(telemetry, run)
+}
+
+fn telemetry(config: &Config) -> Telemetry<'_> {
+    Telemetry {
+        log: &config.log,
+        traces: Some(&config.traces),
+    }
 }
 
 fn run(config: Config) -> Result<(), Failure> {

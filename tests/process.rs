@@ -6,8 +6,8 @@ mod support;
 
 use std::{
     fs::Permissions,
-    io::{Read as _, Write as _},
-    net::TcpStream,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
     os::unix::{
         fs::{FileExt as _, PermissionsExt as _},
         net::UnixDatagram,
@@ -16,6 +16,8 @@ use std::{
     process::{Command, Output},
 };
 
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use prost::Message as _;
 use rustix::process::{Signal, kill_process};
 use support::quotad::{Quotad, REQUEST, agent, command};
 use tempfile::TempDir;
@@ -49,6 +51,95 @@ fn it_starts_tells_how_it_is_and_stops() {
         kill_process(daemon.pid(), signal).unwrap();
         assert_eq!(daemon.wait().code(), Some(0));
     }
+}
+
+/// Receives one request by HTTP, answers that all is well, and gives its body.
+fn receive(listener: &TcpListener) -> Vec<u8> {
+    let (mut connection, _) = listener.accept().unwrap();
+    connection
+        .set_read_timeout(Some(support::PATIENCE))
+        .unwrap();
+    let mut reader = BufReader::new(connection.try_clone().unwrap());
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    connection
+        .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    body
+}
+
+#[test]
+fn a_request_continues_the_trace_of_its_caller_and_its_decision_is_part_of_it() {
+    let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
+    let directory = TempDir::new().unwrap();
+    let address = receiver.local_addr().unwrap();
+    let url = format!("--traces.otlp_url=http://{address}/v1/traces");
+    let daemon = Quotad::start(directory.path(), &[url]);
+    let (trace, caller) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let sent = |flags: &str| {
+        agent(REQUEST)
+            .post(format!("{}/v1/namespaces/a/reservations", daemon.api))
+            .header("traceparent", format!("00-{trace}-{caller}-{flags}"))
+            .content_type("application/json")
+            .send(
+                r#"{"reservedBy":{"kind":"Pod","name":"web","uid":"u1"},"reserved":{"pods":"1"}}"#,
+            )
+            .unwrap()
+            .status()
+            .as_u16()
+    };
+    assert_eq!(sent("00"), 201, "its caller did not sample this one");
+    assert_eq!(sent("01"), 200);
+    // What is left is sent at the end.
+    kill_process(daemon.pid(), Signal::TERM).unwrap();
+    let sent = ExportTraceServiceRequest::decode(receive(&receiver).as_slice()).unwrap();
+    assert_eq!(daemon.wait().code(), Some(0));
+
+    let [resource] = sent.resource_spans.as_slice() else {
+        panic!("{sent:?}")
+    };
+    let described = format!("{:?}", resource.resource);
+    assert!(
+        described.contains(r#"StringValue("quotad")"#),
+        "{described}"
+    );
+    let spans: Vec<_> = resource
+        .scope_spans
+        .iter()
+        .flat_map(|scope| &scope.spans)
+        .collect();
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let [decision, request] = spans.as_slice() else {
+        panic!("{spans:?}")
+    };
+    assert_eq!(request.name, "POST /v1/namespaces/{namespace}/reservations");
+    assert_eq!(hex(&request.trace_id), trace);
+    assert_eq!(hex(&request.parent_span_id), caller);
+    let attributes = format!("{:?}", request.attributes);
+    assert!(
+        attributes.contains("http.response.status_code"),
+        "{attributes}"
+    );
+    assert_eq!(decision.name, "decide");
+    assert_eq!(hex(&decision.trace_id), trace);
+    assert_eq!(decision.parent_span_id, request.span_id);
 }
 
 #[test]

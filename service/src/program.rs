@@ -3,16 +3,16 @@
 use std::io::Write as _;
 
 use crate::{
-    config::{self, Effective, Log, Schema, Sources, Task},
+    config::{self, Effective, Schema, Sources, Task},
     exit::{Exit, Failure, OrExit as _},
-    telemetry,
+    telemetry::{self, Telemetry},
 };
 
-/// Reads the command line and the configuration, starts logging, runs the program, and says how it ended. `log` finds
-/// the part of the configuration that logging needs.
+/// Reads the command line and the configuration, starts logging, runs the program, and says how it ended. `telemetry` finds
+/// the part of the configuration that logging and traces need.
 #[must_use]
 pub fn main<S: Schema>(
-    log: impl FnOnce(&S) -> &Log,
+    telemetry: impl FnOnce(&S) -> Telemetry<'_>,
     run: impl FnOnce(S) -> Result<(), Failure>,
 ) -> Exit {
     let invocation = match config::parse::<S>(std::env::args_os()) {
@@ -49,7 +49,7 @@ pub fn main<S: Schema>(
                 Err(_) => Exit::Failure,
             }
         }
-        Task::Run => match start(log, run, effective) {
+        Task::Run => match start(telemetry, run, effective) {
             Ok(()) => Exit::Clean,
             Err(failure) => {
                 tracing::error!(exit_code = failure.exit.code(), "stopped: {failure}");
@@ -60,11 +60,12 @@ pub fn main<S: Schema>(
 }
 
 fn start<S: Schema>(
-    log: impl FnOnce(&S) -> &Log,
+    telemetry: impl FnOnce(&S) -> Telemetry<'_>,
     run: impl FnOnce(S) -> Result<(), Failure>,
     effective: Effective<S>,
 ) -> Result<(), Failure> {
-    telemetry::install(log(&effective.config)).or_exit(Exit::Failure)?;
+    let telemetry = telemetry(&effective.config);
+    let _sending = telemetry::install(telemetry, S::PROGRAM, S::VERSION).or_exit(Exit::Failure)?;
     let settings = effective.overridden().join("; ");
     tracing::info!(version = S::VERSION, settings, "starting");
     for (key, message) in effective.config.warnings() {

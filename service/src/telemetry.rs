@@ -9,16 +9,32 @@ use tracing_subscriber::{
     fmt::{format::Writer, time::FormatTime},
     layer::SubscriberExt as _,
     registry::LookupSpan,
-    util::{SubscriberInitExt as _, TryInitError},
+    util::SubscriberInitExt as _,
 };
 
-use crate::config::{Log, LogFormat};
+use crate::{
+    config::{Log, LogFormat, Traces},
+    traces::{self, Sending},
+};
 
-/// Starts logging and makes panics log lines. `RUST_LOG` goes before the configured level.
+/// What the program says of itself, and where to.
+pub struct Telemetry<'a> {
+    /// Log lines.
+    pub log: &'a Log,
+    /// Traces, of a program that makes them.
+    pub traces: Option<&'a Traces>,
+}
+
+/// Starts logging, makes panics log lines, and sends traces until what is returned is dropped. `RUST_LOG` goes before the
+/// configured level.
 ///
 /// # Errors
-/// Something else logs already in this process.
-pub fn install(log: &Log) -> Result<(), TryInitError> {
+/// Something else logs already in this process, or traces cannot be sent.
+pub fn install(
+    Telemetry { log, traces }: Telemetry<'_>,
+    program: &'static str,
+    version: &'static str,
+) -> anyhow::Result<Option<Sending>> {
     let filter = EnvFilter::try_from_default_env()
         .or_else(|_| EnvFilter::try_new(&log.level))
         .unwrap_or_else(|_| EnvFilter::new("info"));
@@ -27,12 +43,15 @@ pub fn install(log: &Log) -> Result<(), TryInitError> {
         LogFormat::Json => false,
         LogFormat::Pretty => true,
     };
+    let traced = traces.map(|traces| traces::layer(traces, program, version));
+    let (spans, sending) = traced.transpose()?.flatten().unzip();
+    // Each has a filter of its own, so that traces do not depend on what is logged.
     tracing_subscriber::registry()
-        .with(lines(pretty, std::io::stderr))
-        .with(filter)
+        .with(spans)
+        .with(lines(pretty, std::io::stderr).with_filter(filter))
         .try_init()?;
     panic::set_hook(Box::new(log_panic));
-    Ok(())
+    Ok(sending)
 }
 
 fn lines<S, W>(pretty: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>

@@ -9,10 +9,8 @@ use std::{
 };
 
 use async_nats::{HeaderMap, jetstream};
-use ureq::{
-    Agent, Proxy,
-    tls::{Certificate, RootCerts, TlsConfig},
-};
+use quota_service::outbound;
+use ureq::Agent;
 
 use super::delivery::Signed;
 use crate::metrics::CheckpointPlace;
@@ -55,28 +53,8 @@ impl Place {
     /// A server, by its address. An https server has to be trusted by the system.
     #[must_use]
     pub fn http(url: String) -> Self {
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("quotad/", env!("CARGO_PKG_VERSION")))
-            .timeout_global(Some(ATTEMPT))
-            .proxy(Proxy::try_from_env());
-        if url.starts_with("https:") {
-            // Certificates that cannot be read are left out: the handshake will say what is missing.
-            let found = rustls_native_certs::load_native_certs().certs;
-            let roots = found
-                .iter()
-                .map(|der| Certificate::from_der(der).to_owned());
-            let roots: Vec<_> = roots.collect();
-            let tls = TlsConfig::builder()
-                .unversioned_rustls_crypto_provider(Arc::new(
-                    rustls::crypto::ring::default_provider(),
-                ))
-                .root_certs(RootCerts::new_with_certs(&roots));
-            config = config.tls_config(tls.build());
-        }
-        let agent = config.build().new_agent();
+        let user_agent = concat!("quotad/", env!("CARGO_PKG_VERSION"));
+        let agent = outbound::agent(&url, user_agent, ATTEMPT);
         Self::Http { agent, url }
     }
 

@@ -38,6 +38,7 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     listeners(config, &mut findings);
     nats(config, &mut findings);
     periods(config, &mut findings);
+    traces(config, &mut findings);
     sizes(config, &mut findings);
     counts(config, &mut findings);
     webhook(config, &mut findings);
@@ -421,18 +422,36 @@ fn checkpoints(config: &Config, findings: &mut Vec<Finding>) {
         checkpoint.copy_dir.is_none() || checkpoint.key_file.is_some(),
         "needs checkpoint.key_file",
     );
-    let is_address = |url: &str| {
-        let uri = url.parse::<http::Uri>().ok();
-        uri.is_some_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
-        })
-    };
     let url = checkpoint.http_url.as_deref();
     check(
         findings,
         "checkpoint.http_url",
         url.is_none_or(|url| is_address(url) && checkpoint.key_file.is_some()),
         "must be an address of http or https, and needs checkpoint.key_file",
+    );
+}
+
+/// An address of http or https.
+fn is_address(url: &str) -> bool {
+    let uri = url.parse::<http::Uri>().ok();
+    uri.is_some_and(|uri| {
+        matches!(uri.scheme_str(), Some("http" | "https")) && uri.host().is_some()
+    })
+}
+
+fn traces(config: &Config, findings: &mut Vec<Finding>) {
+    let traces = &config.traces;
+    check(
+        findings,
+        "traces.otlp_url",
+        traces.otlp_url.as_deref().is_none_or(is_address),
+        "must be an address of http or https",
+    );
+    check(
+        findings,
+        "traces.sample_ratio",
+        (0.0..=1.0).contains(&traces.sample_ratio),
+        "must be between 0 and 1",
     );
 }
 

@@ -19,6 +19,7 @@ use axum::{
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use quota_service::traces;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
@@ -104,14 +105,21 @@ where
     let began = Instant::now();
     let (method, version) = (request.method().clone(), request.version());
     let id = request_id(request.headers());
-    // Below the usual level: a span costs as much as a decision. What went wrong is told with the id in any case.
+    // Below the usual level: a span costs as much as a decision. What went wrong is logged with the id in any case.
     let span = tracing::debug_span!(
+        target: traces::TARGET,
         "request",
+        otel.name = format!("{method} {route}"),
+        otel.kind = "server",
+        otel.status_code = tracing::field::Empty,
         request_id = id.to_str().unwrap_or_default(),
         trace_id = trace_id(request.headers()),
-        %method,
-        path = request.uri().path(),
+        http.request.method = %method,
+        http.route = route,
+        http.response.status_code = tracing::field::Empty,
+        url.path = request.uri().path(),
     );
+    traces::continues(&span, request.headers());
     let admitted = span.in_scope(|| admit(&bounds.options, route, request, answer));
     async move {
         let options = &*bounds.options;
@@ -133,6 +141,10 @@ where
         if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
             let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
             tracing::warn!(request_id, %method, route, status, "not answered as asked");
+        }
+        span.record("http.response.status_code", i64::from(status.as_u16()));
+        if status.is_server_error() {
+            span.record("otel.status_code", "ERROR");
         }
         span.in_scope(|| {
             tracing::debug!(

@@ -28,10 +28,12 @@ use quota_core::{
 };
 use quota_journal::{Durable, Journal};
 use quota_semantics::{Name, Timestamp};
+use quota_service::traces;
 use tokio::{
     runtime::Handle,
     sync::{broadcast, oneshot, watch},
 };
+use tracing::{Instrument as _, Span};
 
 pub use watermark::{Required, Watermark};
 
@@ -330,10 +332,16 @@ impl Ledger {
     {
         let (job, answered) = job(decision);
         let handed = self.push(turn, [job]);
-        async move {
+        let decided = async move {
             handed?;
             answered.await.map_err(|_| Unavailable::Stopped)
-        }
+        };
+        // What the daemon decides by itself is part of no request, and no trace.
+        let span = match Span::current().is_none() {
+            true => Span::none(),
+            false => tracing::debug_span!(target: traces::TARGET, "decide"),
+        };
+        decided.instrument(span)
     }
 
     fn push(&self, turn: &Turn, jobs: impl IntoIterator<Item = Job>) -> Result<(), Unavailable> {

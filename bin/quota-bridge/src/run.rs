@@ -8,6 +8,7 @@ use quota_service::{
     exit::{Exit, Failure, OrExit as _},
     health::{self, Check, Readiness},
     program, shutdown, systemd,
+    telemetry::Telemetry,
 };
 use serde::Deserialize;
 use tokio::{net::TcpListener, sync::watch};
@@ -35,7 +36,14 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// `quota-bridge`: reads the command line, does what it asks for, says how it ended.
 #[must_use]
 pub fn main() -> Exit {
-    program::main(|config: &Config| &config.log, run)
+    program::main(telemetry, run)
+}
+
+fn telemetry(config: &Config) -> Telemetry<'_> {
+    Telemetry {
+        log: &config.log,
+        traces: None,
+    }
 }
 
 fn run(config: Config) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ mod reference;
 mod schema;
 mod sources;
 mod text;
+mod traces;
 mod units;
 
 pub use flags::{Invocation, Task, parse};
@@ -22,4 +23,5 @@ pub use reference::{Entry, entries};
 pub use schema::{Finding, Schema};
 pub use sources::Sources;
 pub use text::{Printed, blank, redact};
+pub use traces::Traces;
 pub use units::{ParseSizeError, Size};

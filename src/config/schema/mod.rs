@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub use deciding::{Admission, Denials, Reservations};
 pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
-pub use quota_service::config::{Log, LogFormat};
+pub use quota_service::config::{Log, LogFormat, Traces};
 pub use serving::{Admin, Auth, Http, Limits, Shutdown, Tls};
 pub use sources::{Nats, Quotas, REVIEWED, WatermarkSource};
 
@@ -54,6 +54,8 @@ pub struct Config {
     pub denials: Denials,
     /// Logging.
     pub log: Log,
+    /// Where spans are sent.
+    pub traces: Traces,
     /// The admission webhook.
     pub admission: Admission,
     /// Certificates of the webhook's listener, and of the API's.
@@ -84,6 +86,7 @@ impl Default for Config {
             checkpoint: Checkpoint::default(),
             denials: Denials::default(),
             log: Log::default(),
+            traces: Traces::default(),
             admission: Admission::default(),
             tls: Tls::default(),
             auth: Auth::default(),

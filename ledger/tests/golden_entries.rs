@@ -37,6 +37,9 @@ const COMMITTED: &str = include_str!("golden/committed-v1.hex");
 /// Of names that are waited for, in a batch of their own.
 const AWAITED: &str = include_str!("golden/awaited-v1.hex");
 
+/// A cluster's leader.
+const LED: &str = include_str!("golden/led-v1.hex");
+
 fn list(items: &[(&str, &str)]) -> ResourceList {
     items
         .iter()
@@ -454,6 +457,19 @@ fn workloads_that_are_charged_are_written_and_read_as_ever() {
     );
     assert_eq!(hex(&codec::encode_entries(&expected)), CHARGED);
     let read = codec::decode_entries(100, 2, &bytes(CHARGED)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn leaders_are_written_and_read_as_ever() {
+    let led = Event::LeaderChanged {
+        epoch: 7,
+        node: "node-1".into(),
+        instance: 0x0102_0304_0506_0708,
+    };
+    let expected = numbered(vec![led]);
+    assert_eq!(hex(&codec::encode_entries(&expected)), LED);
+    let read = codec::decode_entries(100, 1, &bytes(LED)).unwrap();
     assert_eq!(read, expected);
 }
 

@@ -155,6 +155,7 @@ class Ledger:
 
     on_MessageRejected = on_RelistBegan = on_ObjectsListed = on_RelistClosed = on_RelistEnded = nothing
     on_WatermarksAdvanced = on_ResourceListed = on_VersionsReset = on_EventRejected = nothing
+    on_LeaderChanged = nothing
 
     def namespaces(self):
         """Those that have anything."""

@@ -45,9 +45,9 @@ const AMOUNTS: [&str; 12] = [
 ];
 
 /// The tags of all events.
-const TAGS: [u64; 32] = [
+const TAGS: [u64; 33] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 27,
-    29, 30, 31, 32, 33, 34,
+    29, 30, 31, 32, 33, 34, 45,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -433,6 +433,11 @@ impl Writer {
             34 => Event::EventRejected {
                 resource: "pods".into(),
                 letter: Box::new(self.dead_letter()),
+            },
+            45 => Event::LeaderChanged {
+                epoch: self.sequence,
+                node: "node-1".into(),
+                instance: u64::MAX,
             },
             _ => Event::ObjectObserved(Box::new(self.observed())),
         }

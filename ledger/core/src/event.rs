@@ -234,6 +234,16 @@ pub enum Event {
         /// The kinds that are charged, as in `deployments.apps`, in order.
         kinds: Vec<Name>,
     },
+    /// In a cluster: from here on this node decides. Whatever an earlier leader had on its way is in the ledger before
+    /// this entry, or nowhere. Changes no number.
+    LeaderChanged {
+        /// Its term: one more than that of the leader before.
+        epoch: u64,
+        /// The node.
+        node: Name,
+        /// Its process, drawn at random at each start.
+        instance: u64,
+    },
     /// An event of a known kind came in that could not be understood.
     EventRejected {
         /// The kind of its object, as in `pods` or `deployments.apps`.
@@ -304,6 +314,7 @@ impl Event {
             | Self::WatermarksAdvanced(_)
             | Self::ResourceListed { .. }
             | Self::ChargingChanged { .. }
+            | Self::LeaderChanged { .. }
             | Self::EventRejected { .. }
             | Self::MessageRejected(_) => None,
         }
@@ -346,6 +357,7 @@ impl Event {
             Self::ObjectReplaced(_) => "ObjectReplaced",
             Self::ChargingChanged { .. } => "ChargingChanged",
             Self::EventRejected { .. } => "EventRejected",
+            Self::LeaderChanged { .. } => "LeaderChanged",
         }
     }
 }

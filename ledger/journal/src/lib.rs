@@ -92,6 +92,64 @@ pub struct StoredBatch {
 }
 
 impl StoredBatch {
+    /// A batch at its place in the chain: behind the batch with this chain hash.
+    #[must_use]
+    pub fn behind(previous: Hash, batch: Batch) -> Self {
+        let hash = frame::encode(&batch, &previous, false, &mut Vec::new());
+        Self {
+            batch,
+            hash,
+            previous,
+        }
+    }
+
+    /// Its frame: the bytes that the write-ahead log has of it.
+    #[must_use]
+    pub fn to_frame(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        frame::encode(&self.batch, &self.previous, false, &mut bytes);
+        bytes
+    }
+
+    /// The batch of one frame and nothing else, behind the batch with this chain hash.
+    ///
+    /// # Errors
+    /// Why the bytes are no such frame.
+    pub fn from_frame(bytes: &[u8], previous: Hash) -> Result<Self, String> {
+        let frame = match frame::parse(bytes) {
+            frame::Parsed::Complete(frame) if frame.bytes.len() == bytes.len() => frame,
+            frame::Parsed::Complete(_) => return Err("bytes behind the frame".to_owned()),
+            frame::Parsed::End | frame::Parsed::NeedMore(_) => {
+                return Err("a frame that is cut off".to_owned());
+            }
+            frame::Parsed::Corrupt(why) => return Err(why.to_owned()),
+        };
+        let stored = Self {
+            batch: Batch {
+                first_sequence: frame.first_sequence,
+                count: frame.count,
+                time: frame.time,
+                payload: frame.payload.to_vec(),
+            },
+            hash: frame.hash,
+            previous,
+        };
+        match stored.computed_hash() == stored.hash {
+            true => Ok(stored),
+            false => Err("the batch does not continue the hash chain".to_owned()),
+        }
+    }
+
+    /// Where the chain stands behind it.
+    #[must_use]
+    pub const fn end(&self) -> Durable {
+        Durable {
+            sequence: self.batch.last_sequence(),
+            hash: self.hash,
+            time: self.batch.time,
+        }
+    }
+
     /// The chain hash that the batch must have behind `previous`.
     #[must_use]
     pub fn computed_hash(&self) -> Hash {

@@ -5,22 +5,24 @@
 compile_error!("planted bugs are for tests");
 
 macro_rules! bugs {
-    ($($name:ident: $what:literal,)+) => {
+    ($($list:ident: $list_what:literal { $($name:ident: $what:literal,)+ })+) => {
         /// A bug that a ledger like this could have.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bug {
-            $(#[doc = $what] $name,)+
+            $($(#[doc = $what] $name,)+)+
         }
 
         impl Bug {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$name,)+];
+            $(
+                #[doc = $list_what]
+                pub const $list: &[Self] = &[$(Self::$name,)+];
+            )+
 
             /// What goes wrong with it.
             #[must_use]
             pub const fn what(self) -> &'static str {
                 match self {
-                    $(Self::$name => $what,)+
+                    $($(Self::$name => $what,)+)+
                 }
             }
         }
@@ -28,25 +30,34 @@ macro_rules! bugs {
 }
 
 bugs! {
-    AckBeforeSync: "an answer leaves before the sync",
-    SyncErrorIgnored: "a failed sync of the commit log is taken for a good one",
-    WritesOnWhenFull: "the journal goes on after a write that found no room",
-    AnchorIgnored: "what was acknowledged last is not compared with the commit log",
-    NoSyncAtOpen: "what recovery reads back is not synced before it is built upon",
-    SegmentNameNotSynced: "the directory is not synced after a new segment got its name",
-    EpochNotSynced: "an epoch is sealed, and its log let go, without a sync of its database",
-    SnapshotNotSynced: "a snapshot is put in place without a sync",
-    SnapshotWithoutEnded: "a state that was loaded does not know of ended reservations",
-    NoIdempotency: "a request that comes again is decided again",
-    SettledTwice: "a reservation that has ended can be released",
-    ReservedIgnored: "what is reserved does not count against a limit",
-    BatchBlind: "the wishes of a batch do not see each other",
-    ClockTrusted: "ledger time follows the wall clock, back too",
-    BlindExpiry: "reservations expire while the sources are behind",
-    CursorNotInBatch: "the cursor is not always written with the events that it covers",
-    DeliveriesTrusted: "whatever a consumer delivers is taken for the next message",
-    StreamTrusted: "a stream by the same name is taken for the same stream",
-    GapsIgnored: "messages that were lost are passed over without a word",
+    LEDGER: "Bugs of one ledger on its disk." {
+        AckBeforeSync: "an answer leaves before the sync",
+        SyncErrorIgnored: "a failed sync of the commit log is taken for a good one",
+        WritesOnWhenFull: "the journal goes on after a write that found no room",
+        AnchorIgnored: "what was acknowledged last is not compared with the commit log",
+        NoSyncAtOpen: "what recovery reads back is not synced before it is built upon",
+        SegmentNameNotSynced: "the directory is not synced after a new segment got its name",
+        EpochNotSynced: "an epoch is sealed, and its log let go, without a sync of its database",
+        SnapshotNotSynced: "a snapshot is put in place without a sync",
+        SnapshotWithoutEnded: "a state that was loaded does not know of ended reservations",
+        NoIdempotency: "a request that comes again is decided again",
+        SettledTwice: "a reservation that has ended can be released",
+        ReservedIgnored: "what is reserved does not count against a limit",
+        BatchBlind: "the wishes of a batch do not see each other",
+        ClockTrusted: "ledger time follows the wall clock, back too",
+        BlindExpiry: "reservations expire while the sources are behind",
+        CursorNotInBatch: "the cursor is not always written with the events that it covers",
+        DeliveriesTrusted: "whatever a consumer delivers is taken for the next message",
+        StreamTrusted: "a stream by the same name is taken for the same stream",
+        GapsIgnored: "messages that were lost are passed over without a word",
+    }
+    CLUSTER: "Bugs of replicas that share a log." {
+        NoFence: "a new leader trusts that the old one is gone: no fence, and no expected sequence",
+        LeaseOnly: "a leader appends as long as it thinks that it leads, without an expected sequence",
+        SequenceRefreshed: "an append that is ambiguous is sent again behind whatever came to stand at its place",
+        RefusalTrusted: "an append that is refused is sent again behind the sequence that the refusal names",
+        LeaseIgnored: "a leader says no although another may lead by now",
+    }
 }
 
 #[cfg(feature = "planted-bugs")]

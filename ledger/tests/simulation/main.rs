@@ -107,7 +107,7 @@ fn seeds() {
 #[test]
 fn every_planted_bug_is_found() {
     let mut missed = Vec::new();
-    for bug in Bug::ALL {
+    for bug in Bug::LEDGER {
         match first_failing(0..BUDGET, *bug) {
             Some(Outcome { seed, failed, .. }) => {
                 let why: String = failed.unwrap_or_default().chars().take(90).collect();

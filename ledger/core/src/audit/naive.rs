@@ -253,7 +253,8 @@ impl Naive {
                     }
                 }
             }
-            Event::RelistBegan(_)
+            Event::LeaderChanged { .. }
+            | Event::RelistBegan(_)
             | Event::ObjectsListed { .. }
             | Event::RelistClosed(_)
             | Event::RelistEnded(_)

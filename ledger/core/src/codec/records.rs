@@ -163,6 +163,7 @@ variants!(Event {
     32 => VersionsReset(scope),
     33 => ObjectReplaced(object),
     34 => EventRejected { resource, letter },
+    45 => LeaderChanged { epoch, node, instance },
 });
 
 variants!(Cause {

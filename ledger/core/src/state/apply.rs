@@ -124,6 +124,8 @@ impl State {
             Event::RelistEnded(end) => self.relists.end(end),
             Event::WatermarksAdvanced(watermarks) => self.progress.advance(watermarks),
             Event::ChargingChanged { kinds } => self.set_charging(entry, kinds),
+            // Who decides changes nothing of what was decided.
+            Event::LeaderChanged { .. } => {}
             Event::ResourceListed { source, resource } => self.progress.listed(source, resource),
             Event::VersionsReset(scope) => {
                 self.relists.resets.insert((**scope).clone());

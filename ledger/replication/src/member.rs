@@ -1,0 +1,547 @@
+//! A member of the cluster: follows the log, leads it when it may, and never decides on what it has not applied.
+//!
+//! A state machine. Time, replies and messages come in; [`Action`]s come out, to be carried out in their order.
+//! Times are milliseconds of a clock that never goes back.
+
+use std::sync::Arc;
+
+use planted::Bug;
+use quota_core::{
+    codec,
+    event::{Actor, Entry, Event},
+};
+use quota_journal::{Batch, StoredBatch};
+use quota_semantics::Timestamp;
+
+use crate::{
+    Identity, NodeName, Reply,
+    append::{Append, Phase},
+    message::{Kind, Message},
+    verify::{self, Followed, Leader, Position, Stop},
+};
+
+/// Milliseconds of a clock that never goes back. Clocks of different members need not agree.
+pub type Millis = u64;
+
+/// How quickly leaders change. None of it decides whether a grant is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// After so long without a message of the leader another takes over; up to a third more is added at random.
+    pub silence: Millis,
+    /// A leader that had nothing to append for so long shows that it is there.
+    pub heartbeat: Millis,
+    /// For so long after its last append was sent a leader knows that nobody else leads. Shorter than `silence`.
+    pub lease: Millis,
+    /// An append that nothing was heard of for so long is ambiguous.
+    pub ack_wait: Millis,
+    /// How often a follower looks for messages that nobody told it of.
+    pub poll: Millis,
+}
+
+/// What a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Applies what others append.
+    Follower,
+    /// Tries to append a fence.
+    Candidate,
+    /// Decides.
+    Leader,
+    /// Must not go on in this process: see [`Action::Deposed`] and [`Action::Stop`].
+    Over,
+}
+
+/// What is to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Append these bytes to the stream, if its last sequence is `expected`.
+    Publish {
+        /// The sequence.
+        expected: u64,
+        /// The message.
+        bytes: Arc<[u8]>,
+    },
+    /// Read the stream from this sequence on, and say what came of it by [`Member::read`].
+    Read {
+        /// The first sequence.
+        from: u64,
+    },
+    /// Append a batch that was not decided here to the replica, and apply it.
+    Apply(StoredBatch),
+    /// From now on this member decides: the state is complete up to its own fence.
+    Lead {
+        /// Its term.
+        epoch: u64,
+    },
+    /// The proposed batch is in the log: append it to the replica, then let its answers go.
+    Committed(StoredBatch),
+    /// The lead was given away; this member follows.
+    HandedOver {
+        /// To this node.
+        to: NodeName,
+    },
+    /// Another has appended at the place of this leader's append: what was decided for it must be forgotten, unanswered.
+    Deposed,
+    /// The stream does not continue the replica.
+    Stop(Stop),
+}
+
+/// What has happened, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Appends whose outcome was ambiguous.
+    pub ambiguous: u64,
+    /// Of these, the ones that turned out to be stored.
+    pub resolved: u64,
+    /// Refusals of appends that were stored all the same.
+    pub false_refusals: u64,
+    /// How often the same bytes were sent again.
+    pub resent: u64,
+    /// Fences that others were quicker than.
+    pub lost_fences: u64,
+    /// Messages of leaders who were replaced.
+    pub skipped: u64,
+    /// Messages that no ledger wrote.
+    pub foreign: u64,
+}
+
+/// One process that takes part.
+#[derive(Debug)]
+pub struct Member {
+    identity: Identity,
+    settings: Settings,
+    position: Position,
+    role: Role,
+    append: Option<Append>,
+    /// A batch that waits until a heartbeat is settled.
+    proposed: Option<Batch>,
+    /// To whom the lead is to be given.
+    transfer: Option<NodeName>,
+    /// When something was applied, or this process began.
+    heard: Millis,
+    /// When a reader last found that there was nothing more.
+    caught_up: Option<Millis>,
+    /// Whether something keeps this member from leading.
+    is_barred: bool,
+    is_reading: bool,
+    next_read: Millis,
+    lease_until: Millis,
+    wants_lease: bool,
+    was_refused: bool,
+    counts: Counts,
+    actions: Vec<Action>,
+}
+
+impl Member {
+    /// A follower that has applied the log up to a position.
+    #[must_use]
+    pub fn new(identity: Identity, settings: Settings, position: Position, now: Millis) -> Self {
+        Self {
+            identity,
+            settings,
+            position,
+            role: Role::Follower,
+            append: None,
+            proposed: None,
+            transfer: None,
+            heard: now,
+            caught_up: None,
+            is_barred: false,
+            is_reading: false,
+            next_read: now,
+            lease_until: 0,
+            wants_lease: false,
+            was_refused: false,
+            counts: Counts::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn role(&self) -> Role {
+        self.role
+    }
+
+    /// How far it has applied the log.
+    #[must_use]
+    pub const fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// What has happened.
+    #[must_use]
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// When a reader last found that nothing followed; for a leader, when its last settled append was sent.
+    #[must_use]
+    pub const fn caught_up(&self) -> Option<Millis> {
+        self.caught_up
+    }
+
+    /// Until when nobody else can lead: answers that rest on no append may leave before. 0: not at all.
+    #[must_use]
+    pub fn lease_until(&self) -> Millis {
+        match self.role {
+            Role::Leader if planted::is(Bug::LeaseIgnored) => Millis::MAX,
+            Role::Leader => self.lease_until,
+            _ => 0,
+        }
+    }
+
+    /// Since when an append is on its way, if one is.
+    #[must_use]
+    pub fn in_flight_since(&self) -> Option<Millis> {
+        self.append.as_ref().map(|append| append.first_sent)
+    }
+
+    /// The actions that have come up, oldest first.
+    pub fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
+    }
+
+    /// Whether something outside of the log keeps this member from leading, such as a replica that cannot be written.
+    pub const fn set_barred(&mut self, is_barred: bool) {
+        self.is_barred = is_barred;
+    }
+
+    /// The stream has something new, as far as somebody says.
+    pub const fn hint(&mut self, now: Millis) {
+        self.next_read = now;
+    }
+
+    /// Proposes a batch. Only a leader does, and only one at a time.
+    pub fn propose(&mut self, now: Millis, batch: Batch) {
+        debug_assert!(self.proposed.is_none());
+        self.proposed = Some(batch);
+        self.lead_on(now);
+    }
+
+    /// Someone waits for a lease: a heartbeat is sent unless something is on its way.
+    pub fn renew_lease(&mut self, now: Millis) {
+        self.wants_lease = true;
+        self.lead_on(now);
+    }
+
+    /// Gives the lead to a node. Nothing may be proposed any more.
+    pub fn hand_over(&mut self, now: Millis, to: NodeName) {
+        self.transfer = Some(to);
+        self.lead_on(now);
+    }
+
+    /// Time has passed. `wall` is the time of day, for a fence's entry.
+    pub fn tick(&mut self, now: Millis, wall: Timestamp) {
+        self.press_on(now);
+        match self.role {
+            Role::Over => {}
+            Role::Leader => self.lead_on(now),
+            Role::Candidate => {}
+            Role::Follower if self.may_lead(now) => self.run_for_leader(now, wall),
+            Role::Follower => self.poll(now),
+        }
+    }
+
+    /// When [`Member::tick`] has something to do, at the latest.
+    #[must_use]
+    pub fn next_tick(&self) -> Millis {
+        match (&self.append, self.role) {
+            (Some(append), _) => match append.phase {
+                Phase::Sent { until } | Phase::Pausing { until } => until,
+                Phase::Reading => Millis::MAX,
+            },
+            (None, Role::Leader) => self.heard + self.settings.heartbeat,
+            (None, Role::Follower) => self.next_read.min(self.heard + self.patience()),
+            (None, Role::Candidate | Role::Over) => Millis::MAX,
+        }
+    }
+
+    /// A reply to the append that expected this sequence.
+    pub fn replied(&mut self, now: Millis, expected: u64, reply: Reply) {
+        let Some(append) = &self.append else { return };
+        if append.message.expected != expected || self.role == Role::Over {
+            return;
+        }
+        match reply {
+            Reply::Stored(sequence) if sequence == expected + 1 => self.settle(now),
+            Reply::Stored(sequence) if planted::is(Bug::LeaseOnly) || planted::is(Bug::NoFence) => {
+                self.position.stream = sequence - 1;
+                self.settle(now);
+            }
+            Reply::Stored(sequence) => self.stop(Stop::Misplaced { expected, sequence }),
+            Reply::Refused(Some(last)) if planted::is(Bug::RefusalTrusted) => {
+                self.go_behind(now, last);
+            }
+            Reply::Refused(_) => {
+                self.was_refused = true;
+                self.doubt();
+            }
+            Reply::Unknown => self.doubt(),
+        }
+    }
+
+    /// What reading from a sequence on has brought: messages in their order, none if nothing is there yet; or `None` if
+    /// nobody answered.
+    pub fn read(&mut self, now: Millis, messages: Option<&[(u64, Vec<u8>)]>) {
+        self.is_reading = false;
+        let found = messages.unwrap_or_default();
+        for (sequence, bytes) in found {
+            if self.role == Role::Over {
+                return;
+            }
+            if *sequence > self.position.stream {
+                self.take(now, *sequence, bytes);
+            }
+        }
+        if messages.is_some_and(<[_]>::is_empty) {
+            self.caught_up = Some(now);
+        }
+        self.next_read = match found.is_empty() {
+            true => now + self.settings.poll,
+            false => now,
+        };
+        if let Some(append) = &mut self.append
+            && append.phase == Phase::Reading
+        {
+            append.pause(now);
+        }
+    }
+
+    fn take(&mut self, now: Millis, sequence: u64, bytes: &[u8]) {
+        if sequence != self.position.stream + 1 {
+            return self.stop(Stop::Purged {
+                first: sequence,
+                applied: self.position.stream,
+            });
+        }
+        if let Some(append) = &self.append
+            && append.message.expected == self.position.stream
+        {
+            if *append.bytes == *bytes {
+                self.counts.resolved += 1;
+                return self.settle(now);
+            }
+            if self.role == Role::Leader {
+                if planted::is(Bug::SequenceRefreshed) {
+                    return self.go_behind(now, sequence);
+                }
+                return self.depose();
+            }
+            self.append = None;
+            self.role = Role::Follower;
+            self.counts.lost_fences += 1;
+        } else if self.role == Role::Leader {
+            return self.depose();
+        }
+        let partition = self.identity.partition;
+        match verify::follow(&mut self.position, partition, sequence, bytes) {
+            Ok(Followed::Applied(batch)) => {
+                self.heard = now;
+                self.actions.extend(batch.map(Action::Apply));
+            }
+            Ok(Followed::Old) => self.counts.skipped += 1,
+            Ok(Followed::Foreign) => self.counts.foreign += 1,
+            Err(stop) => self.stop(stop),
+        }
+    }
+
+    /// What is done about an append that is on its way.
+    fn press_on(&mut self, now: Millis) {
+        let Some(append) = &mut self.append else {
+            return;
+        };
+        match append.phase {
+            Phase::Sent { until } if until <= now => self.doubt(),
+            Phase::Pausing { until } if until <= now => {
+                append.sent_again(now, self.settings.ack_wait);
+                let (expected, bytes) = (append.message.expected, append.bytes.clone());
+                self.counts.resent += 1;
+                self.actions.push(Action::Publish { expected, bytes });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the append was stored is unknown: only what stands at its place says.
+    fn doubt(&mut self) {
+        let Some(append) = &mut self.append else {
+            return;
+        };
+        if !matches!(append.phase, Phase::Sent { .. }) {
+            return;
+        }
+        if append.sendings == 1 {
+            self.counts.ambiguous += 1;
+        }
+        append.phase = Phase::Reading;
+        let from = self.position.stream + 1;
+        self.read_from(from);
+    }
+
+    fn read_from(&mut self, from: u64) {
+        self.is_reading = true;
+        self.actions.push(Action::Read { from });
+    }
+
+    /// The append is in the log, at its place.
+    fn settle(&mut self, now: Millis) {
+        let Some(Append {
+            message,
+            first_sent,
+            ..
+        }) = self.append.take()
+        else {
+            return;
+        };
+        if std::mem::take(&mut self.was_refused) {
+            self.counts.false_refusals += 1;
+        }
+        let sequence = self.position.stream + 1;
+        verify::advance(&mut self.position, sequence, &message);
+        self.heard = now;
+        self.caught_up = Some(first_sent);
+        self.lease_until = first_sent + self.settings.lease;
+        self.wants_lease = false;
+        match message.kind {
+            Kind::Fence(batch) => {
+                self.role = Role::Leader;
+                self.actions.push(Action::Apply(batch));
+                self.actions.push(Action::Lead {
+                    epoch: message.epoch,
+                });
+            }
+            Kind::Group(batch) => self.actions.push(Action::Committed(batch)),
+            Kind::Handover { to } => {
+                self.role = Role::Follower;
+                self.lease_until = 0;
+                self.next_read = now;
+                self.actions.push(Action::HandedOver { to });
+            }
+            Kind::Heartbeat | Kind::Genesis { .. } => {}
+        }
+        self.lead_on(now);
+    }
+
+    /// A leader appends what there is to append.
+    fn lead_on(&mut self, now: Millis) {
+        if self.role != Role::Leader || self.append.is_some() {
+            return;
+        }
+        if let Some(batch) = self.proposed.take() {
+            let batch = StoredBatch::behind(self.position.end.hash, batch);
+            self.append(now, Kind::Group(batch));
+        } else if let Some(to) = self.transfer.take() {
+            // Whoever is named may lead at once.
+            self.lease_until = 0;
+            self.append(now, Kind::Handover { to });
+        } else if self.wants_lease || now >= self.heard + self.settings.heartbeat {
+            self.append(now, Kind::Heartbeat);
+        }
+    }
+
+    fn append(&mut self, now: Millis, kind: Kind) {
+        let Some(ledger) = self.position.ledger else {
+            return;
+        };
+        let message = Message {
+            ledger,
+            partition: self.identity.partition,
+            epoch: self.position.epoch() + u64::from(matches!(kind, Kind::Fence(_))),
+            node: self.identity.node.clone(),
+            instance: self.identity.instance,
+            expected: self.position.stream,
+            previous: self.position.end.hash,
+            kind,
+        };
+        self.was_refused = false;
+        let append = Append::new(message, now, self.settings.ack_wait);
+        let (expected, bytes) = (append.message.expected, append.bytes.clone());
+        self.append = Some(append);
+        self.actions.push(Action::Publish { expected, bytes });
+    }
+
+    fn poll(&mut self, now: Millis) {
+        if !self.is_reading && self.append.is_none() && now >= self.next_read {
+            self.read_from(self.position.stream + 1);
+        }
+    }
+
+    /// How long this member bears silence: different for each, so that not all run at once.
+    fn patience(&self) -> Millis {
+        let mut mixed = self.identity.instance ^ self.position.stream.rotate_left(32);
+        mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let third = self.settings.silence / 3 + 1;
+        self.settings.silence + (mixed >> 33) % third
+    }
+
+    fn may_lead(&self, now: Millis) -> bool {
+        if self.is_barred || self.append.is_some() || self.position.ledger.is_none() {
+            return false;
+        }
+        let leader = self.position.leader.as_ref();
+        let is_named =
+            leader.and_then(|leader| leader.handed_to.as_ref()) == Some(&self.identity.node);
+        let looked = self
+            .caught_up
+            .is_some_and(|at| at + 4 * self.settings.poll >= now);
+        looked && (is_named || now >= self.heard + self.patience())
+    }
+
+    fn run_for_leader(&mut self, now: Millis, wall: Timestamp) {
+        let epoch = self.position.epoch() + 1;
+        if planted::is(Bug::NoFence) {
+            let (node, instance) = (self.identity.node.clone(), self.identity.instance);
+            self.position.leader = Some(Leader {
+                epoch,
+                node,
+                instance,
+                handed_to: None,
+            });
+            self.role = Role::Leader;
+            self.lease_until = now + self.settings.lease;
+            self.actions.push(Action::Lead { epoch });
+            return;
+        }
+        let end = self.position.end;
+        let entry = Entry {
+            sequence: end.sequence + 1,
+            time: wall.max(end.time),
+            actor: Actor::named(&format!("node:{}", self.identity.node)),
+            event: Event::LeaderChanged {
+                epoch,
+                node: self.identity.node.as_str().into(),
+                instance: self.identity.instance,
+            },
+        };
+        let batch = Batch {
+            first_sequence: entry.sequence,
+            count: 1,
+            time: entry.time,
+            payload: codec::encode_entries(&[entry]),
+        };
+        self.role = Role::Candidate;
+        self.append(now, Kind::Fence(StoredBatch::behind(end.hash, batch)));
+    }
+
+    /// What the planted bugs do instead of finding out what stands at the append's place.
+    fn go_behind(&mut self, now: Millis, last: u64) {
+        let Some(append) = self.append.take() else {
+            return;
+        };
+        self.position.stream = last;
+        self.append(now, append.message.kind);
+    }
+
+    fn depose(&mut self) {
+        self.role = Role::Over;
+        self.append = None;
+        self.actions.push(Action::Deposed);
+    }
+
+    fn stop(&mut self, why: Stop) {
+        self.role = Role::Over;
+        self.append = None;
+        self.actions.push(Action::Stop(why));
+    }
+}

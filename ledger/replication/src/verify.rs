@@ -1,0 +1,236 @@
+//! What a reader of the log checks before it applies a message.
+
+use planted::Bug;
+use quota_journal::{Durable, StoredBatch};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Identity, LedgerId, NodeName,
+    message::{DecodeError, Kind, Message},
+};
+
+/// How far a member has applied the log, and who wrote there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// The ledger, once its first message was read.
+    pub ledger: Option<LedgerId>,
+    /// Sequence of the last message of the stream that was applied.
+    pub stream: u64,
+    /// Where the ledger's chain stands there.
+    pub end: Durable,
+    /// The leader of that time; none before the first.
+    pub leader: Option<Leader>,
+}
+
+/// Who may write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leader {
+    /// Its term.
+    pub epoch: u64,
+    /// Its node.
+    pub node: NodeName,
+    /// Its process.
+    pub instance: u64,
+    /// Whom it has given the lead to: it writes nothing more.
+    pub handed_to: Option<NodeName>,
+}
+
+/// Why a member must not go on: the stream does not continue its replica, or cannot be understood. Starting again does
+/// not help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// Messages between the replica and the stream's first are gone.
+    #[error(
+        "the stream begins at {first}, and this replica has applied up to {applied} only: join again from a backup"
+    )]
+    Purged {
+        /// The first message there is.
+        first: u64,
+        /// The last one applied.
+        applied: u64,
+    },
+    /// A message cannot be read.
+    #[error("message {sequence}: {why}")]
+    Undecodable {
+        /// Its sequence.
+        sequence: u64,
+        /// Why not.
+        why: DecodeError,
+    },
+    /// A message does not follow from what was applied before it.
+    #[error("message {sequence} does not continue this replica: {why}")]
+    Broken {
+        /// Its sequence.
+        sequence: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// An append was acknowledged at another place than its own.
+    #[error("an append behind {expected} was acknowledged at {sequence}")]
+    Misplaced {
+        /// The sequence that was expected to be the last.
+        expected: u64,
+        /// Where it was said to be stored.
+        sequence: u64,
+    },
+}
+
+impl Position {
+    /// Before anything was read.
+    pub const NOTHING: Self = Self {
+        ledger: None,
+        stream: 0,
+        end: Durable::NOTHING,
+        leader: None,
+    };
+
+    /// The current term; 0 before the first leader.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.leader.as_ref().map_or(0, |leader| leader.epoch)
+    }
+
+    /// Whether this process may write.
+    #[must_use]
+    pub fn is_led_by(&self, identity: &Identity) -> bool {
+        self.leader.as_ref().is_some_and(|leader| {
+            leader.node == identity.node
+                && leader.instance == identity.instance
+                && leader.handed_to.is_none()
+        })
+    }
+}
+
+/// What became of a message that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Followed {
+    /// It was applied, with the batch that it carries.
+    Applied(Option<StoredBatch>),
+    /// Not written by a ledger: it stands in the stream, and means nothing.
+    Foreign,
+    /// From a leader who was replaced: it means nothing.
+    Old,
+}
+
+/// Takes the position behind the next message of the stream, or says why that cannot be.
+pub(crate) fn follow(
+    position: &mut Position,
+    partition: u32,
+    sequence: u64,
+    bytes: &[u8],
+) -> Result<Followed, Stop> {
+    let broken = |why: String| Stop::Broken { sequence, why };
+    let message = match Message::decode(bytes) {
+        Ok(message) => message,
+        Err(DecodeError::Foreign) if position.stream > 0 => {
+            position.stream = sequence;
+            return Ok(Followed::Foreign);
+        }
+        Err(why) => return Err(Stop::Undecodable { sequence, why }),
+    };
+    if message.expected + 1 != sequence {
+        return Err(broken(format!(
+            "it was written to follow {}",
+            message.expected
+        )));
+    }
+    if message.partition != partition {
+        return Err(broken(format!("it is of partition {}", message.partition)));
+    }
+    if position
+        .ledger
+        .is_some_and(|ledger| ledger != message.ledger)
+    {
+        return Err(broken(format!("it is of the ledger {}", message.ledger)));
+    }
+    if message.epoch < position.epoch() {
+        position.stream = sequence;
+        return Ok(Followed::Old);
+    }
+    if let Kind::Genesis {
+        sequence: base,
+        time,
+    } = message.kind
+    {
+        if position.stream > 0 {
+            return Err(broken("a ledger begins here a second time".to_owned()));
+        }
+        position.end = Durable {
+            sequence: base,
+            hash: message.previous,
+            time,
+        };
+    } else if position.stream == 0 {
+        return Err(broken("it should say which ledger begins".to_owned()));
+    }
+    continues(position, &message).map_err(broken)?;
+    advance(position, sequence, &message);
+    Ok(Followed::Applied(message.kind.into_batch()))
+}
+
+fn continues(position: &Position, message: &Message) -> Result<(), String> {
+    if message.previous != position.end.hash {
+        return Err(format!(
+            "it follows the chain hash {} and not {}",
+            message.previous, position.end.hash
+        ));
+    }
+    if let Some(stored) = message.kind.batch() {
+        let (first, time) = (stored.batch.first_sequence, stored.batch.time);
+        if first != position.end.sequence + 1 {
+            return Err(format!("entry {first} behind {}", position.end.sequence));
+        }
+        if time < position.end.time {
+            return Err(format!("ledger time goes back to {time}"));
+        }
+    }
+    let epoch = position.epoch();
+    match &message.kind {
+        Kind::Genesis { .. } => Ok(()),
+        Kind::Fence(_) if message.epoch == epoch + 1 => Ok(()),
+        Kind::Fence(_) => Err(format!("term {} behind {epoch}", message.epoch)),
+        _ if planted::is(Bug::NoFence) => Ok(()),
+        _ => match &position.leader {
+            Some(leader)
+                if leader.epoch == message.epoch
+                    && leader.node == message.node
+                    && leader.instance == message.instance
+                    && leader.handed_to.is_none() =>
+            {
+                Ok(())
+            }
+            _ => Err(format!(
+                "{} does not lead in term {}",
+                message.node, message.epoch
+            )),
+        },
+    }
+}
+
+/// Moves on behind a message that continues the position.
+pub(crate) fn advance(position: &mut Position, sequence: u64, message: &Message) {
+    position.stream = sequence;
+    position.ledger = Some(message.ledger);
+    position.end = message.end(position.end);
+    match &message.kind {
+        Kind::Fence(_) => {
+            position.leader = Some(Leader {
+                epoch: message.epoch,
+                node: message.node.clone(),
+                instance: message.instance,
+                handed_to: None,
+            });
+        }
+        Kind::Handover { to } => {
+            if let Some(leader) = &mut position.leader {
+                leader.handed_to = Some(to.clone());
+            }
+        }
+        Kind::Group(_) | Kind::Heartbeat if planted::is(Bug::NoFence) => {
+            if let Some(leader) = &mut position.leader {
+                leader.epoch = message.epoch;
+            }
+        }
+        Kind::Genesis { .. } | Kind::Group(_) | Kind::Heartbeat => {}
+    }
+}

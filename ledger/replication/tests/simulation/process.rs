@@ -1,0 +1,240 @@
+//! One process of a node: the member, the state, and decisions by group, as the daemon has them.
+
+use std::collections::VecDeque;
+
+use quota_core::{
+    codec,
+    decide::{self, By, Policy, Refusal},
+    desk::Desk,
+    event::Actor,
+    state::State,
+};
+use quota_journal::{Batch, Durable, Error, Journal, StoredBatch};
+use quota_ledger::batcher::{Appended, Batcher, Closed};
+use quota_replication::{Identity, Member, Millis, NodeName, Position, Role, Settings};
+use quota_semantics::Timestamp;
+
+use super::clients::{self, Answer, Job, Op, Said};
+
+pub(crate) const SETTINGS: Settings = Settings {
+    silence: 1_500,
+    heartbeat: 300,
+    lease: 1_000,
+    ack_wait: 1_000,
+    poll: 150,
+};
+
+/// Most requests that wait.
+const QUEUE: usize = 16;
+
+/// Takes a batch, and is durable where it is told to be.
+struct Capture {
+    batch: Option<Batch>,
+    durable: Durable,
+}
+
+impl Journal for Capture {
+    fn append(&mut self, batch: Batch) -> Result<(), Error> {
+        self.batch = Some(batch);
+        Ok(())
+    }
+    fn sync(&mut self) -> Result<Durable, Error> {
+        Ok(self.durable)
+    }
+}
+
+pub(crate) struct Process {
+    pub(crate) life: u64,
+    pub(crate) member: Member,
+    pub(crate) state: State,
+    leads: bool,
+    hands_over_to: Option<NodeName>,
+    batcher: Batcher<Answer>,
+    queue: VecDeque<Job>,
+    /// In the log, or on its way there.
+    held: Option<Appended<Answer>>,
+    /// Answers without entries, that wait for a lease.
+    waiting: Option<Closed<Answer>>,
+    policy: Policy,
+}
+
+impl Process {
+    pub(crate) fn start(
+        identity: Identity,
+        position: Position,
+        replica: &[StoredBatch],
+        now: Millis,
+    ) -> Self {
+        let mut state = State::default();
+        for stored in replica {
+            fold(&mut state, stored);
+        }
+        Self {
+            life: identity.instance,
+            member: Member::new(identity, SETTINGS, position, now),
+            state,
+            leads: false,
+            hands_over_to: None,
+            batcher: Batcher::new(4),
+            queue: VecDeque::new(),
+            held: None,
+            waiting: None,
+            policy: Policy::default(),
+        }
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.leads
+    }
+
+    pub(crate) fn submit(&mut self, job: Job) -> Result<(), Job> {
+        let takes = self.leads && self.hands_over_to.is_none() && self.queue.len() < QUEUE;
+        match takes {
+            true => self.queue.push_back(job),
+            false => return Err(job),
+        }
+        Ok(())
+    }
+
+    /// A batch that another decided, or this member's own fence. False: the replica has another in its place.
+    pub(crate) fn apply(&mut self, stored: &StoredBatch, replica: &mut Vec<StoredBatch>) -> bool {
+        if stored.batch.last_sequence() <= self.state.head().sequence {
+            return replica.contains(stored);
+        }
+        replica.push(stored.clone());
+        fold(&mut self.state, stored);
+        true
+    }
+
+    pub(crate) fn lead(&mut self) {
+        self.leads = true;
+    }
+
+    pub(crate) fn handed_over(&mut self) {
+        self.leads = false;
+    }
+
+    pub(crate) fn hand_over(&mut self, to: NodeName) {
+        if self.leads {
+            self.hands_over_to = Some(to);
+        }
+    }
+
+    /// The batch on its way is in the log: its answers may leave.
+    pub(crate) fn committed(
+        &mut self,
+        stored: StoredBatch,
+        replica: &mut Vec<StoredBatch>,
+    ) -> Vec<Answer> {
+        let durable = stored.end();
+        replica.push(stored);
+        self.batcher.synced();
+        let Some(held) = self.held.take() else {
+            return Vec::new();
+        };
+        let mut capture = Capture {
+            batch: None,
+            durable,
+        };
+        held.sync(&mut capture).unwrap().answers
+    }
+
+    /// Decides what waits, as far as a batch may be begun. Gives answers that need nothing but the lease.
+    pub(crate) fn decide(&mut self, now: Millis, wall: Timestamp) -> Vec<Answer> {
+        if !self.leads || self.member.role() != Role::Leader {
+            return Vec::new();
+        }
+        if let Some(closed) = self.waiting.take() {
+            return self.let_go(now, closed);
+        }
+        if self.held.is_none() {
+            let policy = &self.policy;
+            self.batcher
+                .record_due(&mut self.state, wall, Timestamp::MAX, policy);
+        }
+        while let Some(job) = self.queue.pop_front() {
+            let mut desk = self.batcher.desk(&mut self.state, wall);
+            let said = carry_out(&mut desk, &job.op, &self.policy);
+            let basis = self.state.head().sequence;
+            if !self.batcher.decided(Answer { job, said, basis }, false) {
+                break;
+            }
+        }
+        let Some(closed) = self.batcher.hand_on() else {
+            if self.held.is_none()
+                && self.queue.is_empty()
+                && let Some(to) = self.hands_over_to.take()
+            {
+                self.member.hand_over(now, to);
+                self.leads = false;
+            }
+            return Vec::new();
+        };
+        if closed.is_empty() {
+            return self.let_go(now, closed);
+        }
+        let mut capture = Capture {
+            batch: None,
+            durable: Durable::NOTHING,
+        };
+        self.held = Some(closed.append(&mut capture).unwrap());
+        self.member.propose(now, capture.batch.unwrap());
+        Vec::new()
+    }
+
+    /// Answers without entries leave only while nobody else can lead.
+    fn let_go(&mut self, now: Millis, closed: Closed<Answer>) -> Vec<Answer> {
+        if now >= self.member.lease_until() {
+            self.waiting = Some(closed);
+            self.member.renew_lease(now);
+            return Vec::new();
+        }
+        self.batcher.synced();
+        let durable = self.member.position().end;
+        let mut capture = Capture {
+            batch: None,
+            durable,
+        };
+        let appended = closed.append(&mut capture).unwrap();
+        appended.sync(&mut capture).unwrap().answers
+    }
+}
+
+fn fold(state: &mut State, stored: &StoredBatch) {
+    let Batch {
+        first_sequence,
+        count,
+        payload,
+        ..
+    } = &stored.batch;
+    for entry in codec::decode_entries(*first_sequence, *count, payload).unwrap() {
+        state.apply(&entry);
+    }
+}
+
+fn carry_out(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
+    let (state, now) = (desk.state(), desk.now());
+    let by = By::holder("client");
+    let (events, said) = match op {
+        Op::Read => return Said::Done,
+        Op::SetQuota => (decide::set_quota(state, now, &clients::quota()), Said::Done),
+        Op::Release(number) => {
+            let released =
+                decide::release(state, &by, &clients::namespace(), &clients::uid(*number));
+            (released, Said::Done)
+        }
+        Op::Reserve(number) => {
+            let reserved =
+                decide::reserve(state, now, &by, &clients::request(*number).into(), policy);
+            (reserved.map(|reserved| reserved.events), Said::Granted)
+        }
+    };
+    match events {
+        Ok(events) => {
+            desk.record(&Actor::named("client"), events);
+            said
+        }
+        Err(Refusal::Denied(_)) => Said::Denied,
+        Err(_) => Said::Refused,
+    }
+}

@@ -138,7 +138,7 @@ impl From<&Refusal> for Reason {
             Refusal::Ended(_) => Self::ReservationEnded,
             Refusal::TooManyPending { .. } => Self::TooManyReservations,
             Refusal::LimitReached { .. } => Self::LimitReached,
-            Refusal::InvalidTtl { .. } => Self::Invalid,
+            Refusal::InvalidTtl { .. } | Refusal::Invalid(_) => Self::Invalid,
             Refusal::NotFound(_) => Self::NotFound,
             Refusal::Expired(_) => Self::ReservationExpired,
             Refusal::AlreadyObserved(_) => Self::AlreadyObserved,

@@ -1,6 +1,9 @@
 //! Histories: the fold, the naive fold, a model that recounts, and what is stored of them, all against each other.
 
 // The very worlds of the laws, so that there is one model of a history.
+#[path = "../../ledger/tests/laws/groups.rs"]
+#[allow(dead_code, reason = "the laws ask for more")]
+mod groups;
 #[path = "../../ledger/tests/laws/history.rs"]
 #[allow(dead_code, reason = "the laws ask for more")]
 mod history;
@@ -204,14 +207,14 @@ fn listing(input: &mut Unstructured<'_>) -> Result<Listing> {
     };
     Ok(match kind {
         0 | 1 => Listing::Begin {
-            workloads: input.ratio(1, 4)?,
+            kind: u8::from(input.ratio(1, 4)?),
             namespace: space(input)?,
         },
         2 | 3 => Listing::List {
             uid: input.int_in_range(0..=12)?,
         },
         4 => Listing::Finish {
-            workloads: input.ratio(1, 4)?,
+            kind: u8::from(input.ratio(1, 4)?),
             namespace: space(input)?,
             allow_empty: input.arbitrary()?,
             bookmark: input.arbitrary()?,

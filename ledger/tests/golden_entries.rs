@@ -7,13 +7,14 @@ use std::sync::Arc;
 use quota_core::{
     codec,
     event::{
-        Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, Observed, QuotaRecord,
-        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation, Watermark,
-        Watermarks,
+        Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, GroupRecord,
+        NamespaceRecord, Observed, QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome,
+        RelistScope, Reservation, Watermark, Watermarks,
     },
 };
 use quota_semantics::{
     Name, Timestamp,
+    group::{Enforcement, Extensions, Override, Spec as GroupSpec},
     object::{Footprint, PodTraits, Traits},
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
     resource::ResourceList,
@@ -39,6 +40,12 @@ const AWAITED: &str = include_str!("golden/awaited-v1.hex");
 
 /// A cluster's leader.
 const LED: &str = include_str!("golden/led-v1.hex");
+
+/// Of namespaces, in a batch of their own.
+const NAMESPACES: &str = include_str!("golden/namespaces-v1.hex");
+
+/// Of groups, in a batch of their own.
+const GROUPS: &str = include_str!("golden/groups-v1.hex");
 
 fn list(items: &[(&str, &str)]) -> ResourceList {
     items
@@ -348,6 +355,85 @@ fn committed() -> Vec<Event> {
     ]
 }
 
+fn namespaces() -> Vec<Event> {
+    vec![
+        Event::NamespaceObserved(Arc::new(NamespaceRecord {
+            name: "team-a".into(),
+            uid: uuid(),
+            version: 12,
+            labels: [
+                ("kubernetes.io/metadata.name".into(), "team-a".into()),
+                ("team".into(), "a".into()),
+            ]
+            .into(),
+            annotations: [("owner".into(), "somebody".into())].into(),
+        })),
+        Event::NamespaceDeleted {
+            name: "team-a".into(),
+            uid: uuid(),
+            relist: None,
+        },
+        Event::NamespaceDeleted {
+            name: "team-b".into(),
+            uid: text(),
+            relist: Some(17),
+        },
+    ]
+}
+
+fn groups() -> Vec<Event> {
+    let selector = serde_json::json!({
+        "labels": {
+            "matchLabels": {"team": "a"},
+            "matchExpressions": [{"key": "tier", "operator": "In", "values": ["x", "y"]}],
+        },
+        "annotations": {"owner": "somebody"},
+    });
+    let full = GroupSpec {
+        selector: serde_json::from_value(selector).unwrap(),
+        quota: Spec {
+            hard: list(&[("pods", "10"), ("requests.memory", "1Gi")]),
+            ..Spec::default()
+        },
+        extensions: Extensions {
+            parent: Some("company".into()),
+            guaranteed: list(&[("pods", "3")]),
+            objects: serde_json::from_str(r#"{"matchLabels":{"app":"web"}}"#).ok(),
+            each: true,
+            soft: list(&[("pods", "8")]),
+            enforcement: Enforcement::Audit,
+            r#override: Some(Override {
+                hard: list(&[("pods", "20")]),
+                until: time(60),
+            }),
+        },
+    };
+    let set = |name: &str, spec, metadata: &str| {
+        Event::GroupSet(Arc::new(GroupRecord {
+            name: name.into(),
+            uid: uuid(),
+            created: time(0),
+            spec,
+            metadata: metadata.into(),
+        }))
+    };
+    vec![
+        set("team", full, r#"{"labels":{"a":"b"}}"#),
+        set("company", GroupSpec::default(), ""),
+        Event::GroupDeleted {
+            name: "team".into(),
+        },
+        Event::OverrideEnded {
+            namespace: None,
+            quota: "team".into(),
+        },
+        Event::OverrideEnded {
+            namespace: Some("team-a".into()),
+            quota: "compute".into(),
+        },
+    ]
+}
+
 fn awaited() -> Vec<Event> {
     vec![Event::NameAwaited {
         uid: uuid(),
@@ -444,6 +530,28 @@ fn names_that_are_waited_for_are_written_and_read_as_ever() {
     assert_eq!(hex(&codec::encode_entries(&expected)), AWAITED);
     let read = codec::decode_entries(100, 1, &bytes(AWAITED)).unwrap();
     assert_eq!(read, expected);
+}
+
+#[test]
+fn namespaces_are_written_and_read_as_ever() {
+    let expected = numbered(namespaces());
+    assert_eq!(hex(&codec::encode_entries(&expected)), NAMESPACES);
+    let read = codec::decode_entries(100, 3, &bytes(NAMESPACES)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn groups_are_written_and_read_as_ever() {
+    let expected = numbered(groups());
+    assert_eq!(hex(&codec::encode_entries(&expected)), GROUPS);
+    let read = codec::decode_entries(100, 5, &bytes(GROUPS)).unwrap();
+    assert_eq!(read, expected);
+    let shown = serde_json::to_value(&expected[0].event).unwrap();
+    assert_eq!(
+        shown["spec"]["override"]["until"],
+        serde_json::json!(time(60))
+    );
+    assert_eq!(shown["spec"]["quota"]["hard"]["pods"], "10");
 }
 
 #[test]

@@ -260,6 +260,9 @@ impl From<Refusal> for Problem {
                 problem.0.ended = Ended::of(&view);
                 problem
             }
+            Refusal::Invalid(errors) => {
+                Self::invalid(errors.into_iter().map(Cause::from).collect())
+            }
             Refusal::InvalidTtl { .. } => Self::invalid(vec![Cause {
                 field: "ttl".to_owned(),
                 message: detail,

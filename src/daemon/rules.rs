@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use anyhow::Context as _;
 use quota_core::{
-    decide::{Bounds, Policy},
+    decide::{Bounds, GroupBounds, Policy},
     event::Actor,
 };
 use quota_semantics::{
@@ -33,6 +33,7 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
         search_max: Policy::default().search_max,
         limited: limited(config.admission.limited_resources_file.as_deref())?,
         adopts_quotas: config.quotas.adopt,
+        groups: GroupBounds::default(),
     })
 }
 

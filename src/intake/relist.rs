@@ -115,7 +115,7 @@ async fn decide_on(
 /// Tells metrics and the log what became of a relist.
 fn tell(event: &Event) {
     match event {
-        Event::ObjectEnded(_) => {
+        Event::ObjectEnded(_) | Event::NamespaceDeleted { .. } => {
             metrics::drift_corrected(Correction::Ended, CorrectionCause::Relist, 1);
         }
         Event::RelistEnded(end) => {

@@ -143,10 +143,14 @@ impl<J: Journal> Decider<J> {
             return Duration::ZERO;
         }
         let state = self.state.read();
-        let next = [state.next_expiration(), state.next_lapse()]
-            .into_iter()
-            .flatten()
-            .min();
+        let next = [
+            state.next_expiration(),
+            state.next_lapse(),
+            state.next_override_end(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         let Some(next) = next else {
             return LONGEST;
         };

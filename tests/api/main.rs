@@ -9,6 +9,7 @@
 mod batches;
 mod bounds;
 mod drift;
+mod namespaces;
 mod overview;
 mod problems;
 mod quotas;

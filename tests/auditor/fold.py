@@ -44,10 +44,13 @@ class Ledger:
     def __init__(self):
         self.quotas, self.objects, self.pending, self.sources = {}, {}, {}, {}
         self.committed, self.bearers, self.commit_bearers = {}, {}, {}
+        self.known = {}
+        self.groups, self.ended, self.time = {}, set(), 0
         self.tags = set()
 
     def apply(self, entry):
         event = entry["event"]
+        self.time = max(self.time, entry["time"])
         self.tags.add(event["tag"])
         meaning = getattr(self, f"on_{event['one']}", None)
         if meaning is None:
@@ -149,6 +152,30 @@ class Ledger:
                 kept = {name: amount for name, amount in known["footprint"]["resources"].items()
                         if name not in traits["replica"]}
                 known["footprint"] = {"resources": kept, "traits": {"tag": 0, "one": "Plain"}}
+
+    def on_NamespaceObserved(self, namespace):
+        self.known[namespace["name"]] = namespace
+
+    def on_NamespaceDeleted(self, event):
+        known = self.known.get(event["name"])
+        if known and uid(known["uid"]) == uid(event["uid"]):
+            del self.known[event["name"]]
+
+    def on_GroupSet(self, group):
+        self.groups[group["name"]] = group
+        self.begin((None, group["name"]), group["spec"]["extensions"]["override"])
+
+    def on_GroupDeleted(self, event):
+        self.groups.pop(event["name"], None)
+
+    def on_OverrideEnded(self, event):
+        self.ended.add((event["namespace"], event["quota"]))
+
+    def begin(self, subject, limits):
+        """An override begins, unless its time is over."""
+        self.ended.discard(subject)
+        if limits and limits["until"] <= self.time:
+            self.ended.add(subject)
 
     def nothing(self, _):
         pass

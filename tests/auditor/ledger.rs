@@ -5,15 +5,16 @@ use std::{path::Path, sync::Arc};
 use quota_core::{
     codec::encode_entries,
     event::{
-        Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, Observed, QuotaRecord,
-        RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation, Watermark,
-        Watermarks,
+        Actor, Cause, Correction, Cursor, DeadLetter, Ending, Entry, Event, GroupRecord,
+        NamespaceRecord, Observed, QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome,
+        RelistScope, Reservation, Watermark, Watermarks,
     },
     state::State,
 };
 use quota_journal::{Batch, FileJournal, Journal as _, Options, Retention, disk::RealDisk};
 use quota_semantics::{
     Name, Span, Timestamp,
+    group::{Extensions, Override, Spec as GroupSpec},
     object::{Footprint, PodTraits, Traits},
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
     resource::ResourceList,
@@ -45,9 +46,9 @@ const AMOUNTS: [&str; 12] = [
 ];
 
 /// The tags of all events.
-const TAGS: [u64; 33] = [
+const TAGS: [u64; 38] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 27,
-    29, 30, 31, 32, 33, 34, 45,
+    29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 45,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -278,6 +279,25 @@ impl Writer {
         pending.first().map(|view| view.reservation.uid.clone())
     }
 
+    fn group(&mut self) -> GroupSpec {
+        let selector =
+            r#"{"labels":{"matchLabels":{"team":"a"}},"annotations":{"owner":"somebody"}}"#;
+        GroupSpec {
+            selector: serde_json::from_str(selector).unwrap(),
+            quota: self.spec(),
+            extensions: Extensions {
+                parent: (self.random.below(2) == 0).then(|| "g2".into()),
+                guaranteed: self.resources(),
+                soft: self.resources(),
+                r#override: Some(Override {
+                    hard: self.resources(),
+                    until: self.far(),
+                }),
+                ..Extensions::default()
+            },
+        }
+    }
+
     fn event(&mut self, tag: u64) -> Event {
         let (uid, namespace) = (self.uid(), self.namespace());
         let quota = Name::from(self.pick(&["q1", "q2", "q3", "q4"]));
@@ -438,6 +458,32 @@ impl Writer {
                 epoch: self.sequence,
                 node: "node-1".into(),
                 instance: u64::MAX,
+            },
+            35 => Event::NamespaceObserved(Arc::new(NamespaceRecord {
+                name: namespace,
+                uid,
+                version: self.sequence,
+                labels: [("team".into(), self.pick(&["a", "b"]).into())].into(),
+                annotations: [("owner".into(), "somebody".into())].into(),
+            })),
+            36 => Event::NamespaceDeleted {
+                name: namespace,
+                uid,
+                relist: (self.random.below(2) == 0).then_some(20),
+            },
+            37 => Event::GroupSet(Arc::new(GroupRecord {
+                name: self.pick(&["g1", "g2"]).into(),
+                uid,
+                created: Timestamp::EPOCH,
+                spec: self.group(),
+                metadata: r#"{"labels":{"a":"b"}}"#.into(),
+            })),
+            38 => Event::GroupDeleted {
+                name: self.pick(&["g1", "g2"]).into(),
+            },
+            39 => Event::OverrideEnded {
+                namespace: (self.random.below(2) == 0).then_some(namespace),
+                quota: self.pick(&["g1", "q1"]).into(),
             },
             _ => Event::ObjectObserved(Box::new(self.observed())),
         }

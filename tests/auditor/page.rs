@@ -172,7 +172,8 @@ fn coded() -> Layouts {
         for (name, body) in uses(&text, "record!(") {
             // What stands elsewhere comes after the fields.
             let fields = body.split('}').next().unwrap_or_default();
-            let fields = fields.split(',').map(|field| field.trim().to_owned());
+            let fields = fields.split(',');
+            let fields = fields.map(|field| field.trim().trim_start_matches("r#").to_owned());
             layouts
                 .records
                 .insert(name, fields.filter(|field| !field.is_empty()).collect());

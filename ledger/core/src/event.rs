@@ -1,6 +1,8 @@
 //! Entries: what happened, in order. Never changed once written.
 
 mod correction;
+mod group;
+mod namespace;
 mod watermark;
 
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use serde::Serialize;
 pub use correction::{
     Cause, Correction, Ending, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
 };
+pub use group::GroupRecord;
+pub use namespace::{ANNOTATION_MAX_BYTES, NamespaceRecord};
 pub use watermark::{Watermark, Watermarks};
 
 use quota_semantics::{
@@ -269,6 +273,33 @@ pub enum Event {
         /// Its namespace.
         namespace: Name,
     },
+    /// A namespace was seen for the first time, or with other labels or annotations.
+    NamespaceObserved(Arc<NamespaceRecord>),
+    /// A namespace was deleted, or a relist has not shown it. Final for its uid.
+    NamespaceDeleted {
+        /// Its name.
+        name: Name,
+        /// Its identity.
+        uid: Uid,
+        /// The entry with which the relist began that has not shown it; none: its source said that it was deleted.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        relist: Option<Sequence>,
+    },
+    /// A group was created or changed.
+    GroupSet(Arc<GroupRecord>),
+    /// A group was deleted.
+    GroupDeleted {
+        /// Its name.
+        name: Name,
+    },
+    /// The time of an override is over: the limits in the spec are in force again.
+    OverrideEnded {
+        /// The namespace of the quota; none: it is a group.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        namespace: Option<Name>,
+        /// The name of the quota or group.
+        quota: Name,
+    },
 }
 
 impl Event {
@@ -286,6 +317,8 @@ impl Event {
     pub fn namespace(&self) -> Option<&Name> {
         match self {
             Self::QuotaSet(quota) => Some(&quota.namespace),
+            Self::NamespaceObserved(namespace) => Some(&namespace.name),
+            Self::NamespaceDeleted { name, .. } => Some(name),
             Self::ObjectObserved(object) | Self::ObjectReplaced(object) => Some(&object.namespace),
             Self::ReservationGranted(reservation) => Some(&reservation.namespace),
             Self::QuotaDeleted { namespace, .. }
@@ -307,7 +340,10 @@ impl Event {
             Self::RelistClosed(close) => close.scope.namespace.as_ref(),
             Self::RelistEnded(end) => end.scope.namespace.as_ref(),
             Self::VersionsReset(scope) => scope.namespace.as_ref(),
+            Self::OverrideEnded { namespace, .. } => namespace.as_ref(),
             Self::SourceAdvanced { .. }
+            | Self::GroupSet(_)
+            | Self::GroupDeleted { .. }
             | Self::SourceReset { .. }
             | Self::SourceGapped { .. }
             | Self::ObjectsListed { .. }
@@ -358,6 +394,11 @@ impl Event {
             Self::ChargingChanged { .. } => "ChargingChanged",
             Self::EventRejected { .. } => "EventRejected",
             Self::LeaderChanged { .. } => "LeaderChanged",
+            Self::GroupSet(_) => "GroupSet",
+            Self::GroupDeleted { .. } => "GroupDeleted",
+            Self::OverrideEnded { .. } => "OverrideEnded",
+            Self::NamespaceObserved(_) => "NamespaceObserved",
+            Self::NamespaceDeleted { .. } => "NamespaceDeleted",
         }
     }
 }

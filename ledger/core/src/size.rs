@@ -3,9 +3,9 @@
 //! Only the parts that can be long are measured. Whoever sends events chooses names, and a batch has to fit into the
 //! journal whatever they are.
 
-use crate::event::{Event, QuotaRecord};
+use crate::event::{Event, NamespaceRecord, QuotaRecord};
 use quota_semantics::{
-    Name,
+    Name, group,
     object::{Footprint, Traits},
     quota::Spec,
     resource::ResourceList,
@@ -42,6 +42,8 @@ pub fn of_event(event: &Event) -> usize {
         }
         Event::ObjectEnded(ending) => of_footprint(&ending.footprint),
         Event::ObjectsListed { uids, .. } => uids.iter().map(of_uid).sum(),
+        Event::GroupSet(group) => group.metadata.len() + of_group(&group.spec),
+        Event::NamespaceObserved(namespace) => of_namespace(namespace),
         _ => 0,
     };
     ENTRY + more
@@ -51,6 +53,42 @@ pub fn of_event(event: &Event) -> usize {
 #[must_use]
 pub fn of_quota(quota: &QuotaRecord) -> usize {
     quota.metadata.len() + of_spec(&quota.spec)
+}
+
+/// A namespace's labels and annotations.
+#[must_use]
+pub fn of_namespace(namespace: &NamespaceRecord) -> usize {
+    let pairs = namespace.labels.iter().chain(&namespace.annotations);
+    pairs.map(|(key, value)| of_names([key, value])).sum()
+}
+
+/// The specification of a group.
+#[must_use]
+pub fn of_group(spec: &group::Spec) -> usize {
+    let extensions = &spec.extensions;
+    let selectors = spec.selector.labels.iter().chain(&extensions.objects);
+    let annotations = spec.selector.annotations.iter();
+    let overridden = extensions.r#override.as_ref();
+    of_spec(&spec.quota)
+        + selectors.map(of_selector).sum::<usize>()
+        + annotations
+            .map(|(key, value)| of_names([key, value]))
+            .sum::<usize>()
+        + of_names(&extensions.parent)
+        + of_amounts(&extensions.guaranteed)
+        + of_amounts(&extensions.soft)
+        + overridden.map_or(0, |limits| of_amounts(&limits.hard))
+}
+
+fn of_selector(selector: &group::LabelSelector) -> usize {
+    let equal = selector.match_labels.iter();
+    let expressions = selector.match_expressions.iter();
+    let expression =
+        |it: &group::Requirement| of_names([&it.key, &it.operator]) + of_names(&it.values);
+    equal
+        .map(|(key, value)| of_names([key, value]))
+        .sum::<usize>()
+        + expressions.map(expression).sum::<usize>()
 }
 
 /// The specification of a quota.

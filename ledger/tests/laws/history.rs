@@ -19,10 +19,10 @@ use quota_semantics::{
 };
 
 use super::{
-    listings,
+    groups, listings,
     model::Model,
     steps::Step,
-    things::{footprint, namespace, observed, spec, uid, wish, workload},
+    things::{footprint, known, namespace, observed, spec, uid, wish, workload},
 };
 
 /// The desk, the model beside it, and what has happened.
@@ -254,7 +254,10 @@ impl World {
                     name: Name::from(format!("quota-{quota}")),
                     fresh_uid: Uid::from_uuid([200 + quota; 16]),
                     spec: spec(hard, scope),
-                    metadata: Box::default(),
+                    metadata: match quota {
+                        2 => overridden(hard, self.now()),
+                        _ => Box::default(),
+                    },
                     precondition: None,
                 };
                 decide::set_quota(state, self.now(), &change).unwrap()
@@ -393,6 +396,45 @@ impl World {
                     quota: Some(Name::from("quota-1")),
                 },
             ),
+            Step::SetGroup {
+                group,
+                selector,
+                parent,
+                hard,
+                guaranteed,
+                scope,
+                limits,
+            } => {
+                let wanted = groups::Wanted {
+                    group,
+                    selector,
+                    parent,
+                    hard,
+                    guaranteed,
+                    scope,
+                    limits,
+                };
+                groups::set(state, self.now(), &wanted)
+            }
+            Step::DeleteGroup { group } => groups::delete(state, group),
+            Step::Namespace {
+                namespace: space,
+                uid: number,
+                version,
+                label,
+                gone,
+            } => {
+                let sighting = match gone {
+                    true => Sighting::NamespaceEnded {
+                        namespace: namespace(space),
+                        uid: Some(uid(number)).filter(|_| label > 0),
+                        adopts: true,
+                        version,
+                    },
+                    false => Sighting::Namespace(known(space, number, version, label)),
+                };
+                seen(state, &sighting)
+            }
             Step::Charge { charges } => {
                 let kinds = charges.then(|| Name::from("deployments.apps"));
                 let source = Name::from(listings::SOURCE);
@@ -410,6 +452,17 @@ impl World {
 
 fn is_same(one: &Request, other: &Request) -> bool {
     one.uid == other.uid && one.namespace == other.namespace
+}
+
+/// Metadata by which a quota has a lower limit for a while.
+fn overridden(hard: u64, now: Timestamp) -> Box<str> {
+    let until = now.plus(Span::from_seconds(5 * i64::try_from(hard).unwrap() - 10));
+    let limits =
+        serde_json::json!({"hard": {"requests.cpu": (hard / 2).to_string()}, "until": until});
+    let annotations = serde_json::json!({"quota-ledger.io/override": limits.to_string()});
+    serde_json::json!({"annotations": annotations})
+        .to_string()
+        .into()
 }
 
 fn by() -> By {

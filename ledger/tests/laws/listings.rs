@@ -7,7 +7,7 @@ use quota_core::{
 };
 use quota_semantics::{Name, Timestamp};
 
-use super::things::{footprint, namespace, observed, uid};
+use super::things::{footprint, known, namespace, observed, uid};
 
 /// Whose relists they are: the actor of all steps.
 pub(crate) const SOURCE: &str = "test";
@@ -16,14 +16,18 @@ pub(crate) const SOURCE: &str = "test";
 #[derive(Clone, Debug)]
 pub(crate) enum Listing {
     Begin {
-        workloads: bool,
+        kind: u8,
         namespace: Option<u8>,
     },
     List {
         uid: u8,
     },
+    ListNamespace {
+        namespace: u8,
+        uid: u8,
+    },
     Finish {
-        workloads: bool,
+        kind: u8,
         namespace: Option<u8>,
         allow_empty: bool,
         bookmark: bool,
@@ -45,12 +49,12 @@ pub(crate) enum Listing {
     },
 }
 
-pub(crate) fn scope(workloads: bool, space: Option<u8>) -> RelistScope {
+pub(crate) fn scope(kind: u8, space: Option<u8>) -> RelistScope {
     RelistScope {
-        resource: Name::from(if workloads {
-            "deployments.apps"
-        } else {
-            "pods"
+        resource: Name::from(match kind {
+            0 => "pods",
+            1 => "deployments.apps",
+            _ => "namespaces",
         }),
         namespace: space.map(namespace),
         source: Name::from(SOURCE),
@@ -59,12 +63,9 @@ pub(crate) fn scope(workloads: bool, space: Option<u8>) -> RelistScope {
 
 pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Event> {
     match *listing {
-        Listing::Begin {
-            workloads,
-            namespace,
-        } => {
+        Listing::Begin { kind, namespace } => {
             let begin = RelistBegin {
-                scope: scope(workloads, namespace),
+                scope: scope(kind, namespace),
                 id: None,
                 allow_empty: false,
             };
@@ -84,22 +85,23 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
                 object: Box::new(object),
                 quota: None,
             };
-            let source = Name::from(SOURCE);
-            let listed = decide::listed(state, &source, &sighting).cloned();
-            let told = |uid| Event::ObjectsListed {
-                source,
-                uids: vec![uid],
-            };
-            listed.map(told).into_iter().collect()
+            listed(state, &sighting)
         }
+        Listing::ListNamespace {
+            namespace,
+            uid: number,
+        } => listed(
+            state,
+            &Sighting::Namespace(known(namespace, number, 0, number)),
+        ),
         Listing::Finish {
-            workloads,
+            kind,
             namespace,
             allow_empty,
             bookmark,
             version,
         } => {
-            let scope = scope(workloads, namespace);
+            let scope = scope(kind, namespace);
             let finish = Finish {
                 resource: scope.resource,
                 namespace: scope.namespace,
@@ -163,4 +165,14 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             }
         }
     }
+}
+
+fn listed(state: &State, sighting: &Sighting) -> Vec<Event> {
+    let source = Name::from(SOURCE);
+    let listed = decide::listed(state, &source, sighting).cloned();
+    let told = |uid| Event::ObjectsListed {
+        source,
+        uids: vec![uid],
+    };
+    listed.map(told).into_iter().collect()
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod drift;
+mod groups;
 mod history;
 mod listings;
 mod model;

@@ -249,6 +249,7 @@ proptest! {
                 Sighting::Alive { object, .. } => object.namespace != namespace(only),
                 Sighting::Deleted { namespace: space, .. }
                 | Sighting::NamespaceEnded { namespace: space, .. } => *space != namespace(only),
+                Sighting::Namespace(record) => record.name != namespace(only),
             });
             // What the relist does not speak of must be known without it.
             if let Some(sighting) = told && (!lost || is_elsewhere(&sighting)) {

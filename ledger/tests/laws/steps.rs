@@ -95,6 +95,28 @@ pub(crate) enum Step {
         namespace: u8,
         uid: u8,
     },
+    /// A group is set; `selector` tells for which namespaces, `parent` below which group.
+    SetGroup {
+        group: u8,
+        selector: u8,
+        parent: Option<u8>,
+        hard: u64,
+        guaranteed: u64,
+        scope: u8,
+        /// Another limit, for so many seconds.
+        limits: Option<(u64, i64)>,
+    },
+    DeleteGroup {
+        group: u8,
+    },
+    /// A namespace is seen with some labels, or is deleted.
+    Namespace {
+        namespace: u8,
+        uid: u8,
+        version: u64,
+        label: u8,
+        gone: bool,
+    },
     /// A relist goes on, or something is corrected.
     Listing(Listing),
     /// The clock moves, back too; the sources may be behind it.

@@ -38,6 +38,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (namespace.clone(), 0..3_u8, 20..23_u8, 0..6_u64, 0..12_u64)
             .prop_map(|(namespace, quota, uid, version, hard)| Step::Adopt { namespace, quota, uid, version, hard }),
         2 => (namespace, 0..13_u8).prop_map(|(namespace, uid)| Step::Delete { namespace, uid }),
+        4 => (0..5_u8, 0..6_u8, prop::option::of(0..5_u8), 0..20_u64, 0..8_u64, 0..6_u8, prop::option::weighted(0.2, (0..20_u64, -5..90_i64)))
+            .prop_map(|(group, selector, parent, hard, guaranteed, scope, limits)|
+                Step::SetGroup { group, selector, parent, hard, guaranteed, scope, limits }),
+        1 => (0..5_u8).prop_map(|group| Step::DeleteGroup { group }),
+        3 => (0..2_u8, 30..33_u8, 0..6_u64, 0..3_u8, prop::bool::weighted(0.2))
+            .prop_map(|(namespace, uid, version, label, gone)| Step::Namespace { namespace, uid, version, label, gone }),
         1 => any::<bool>().prop_map(|charges| Step::Charge { charges }),
         8 => listing().prop_map(Step::Listing),
         3 => (-20..60_i64, 0..100_i64).prop_map(|(seconds, behind)| Step::Pass { seconds, behind }),
@@ -47,11 +53,12 @@ fn step() -> impl Strategy<Value = Step> {
 fn listing() -> impl Strategy<Value = Listing> {
     let space = || prop::option::of(0..2_u8);
     prop_oneof![
-        3 => (any::<bool>(), space()).prop_map(|(workloads, namespace)| Listing::Begin { workloads, namespace }),
+        3 => (0..3_u8, space()).prop_map(|(kind, namespace)| Listing::Begin { kind, namespace }),
         4 => (0..13_u8).prop_map(|uid| Listing::List { uid }),
-        3 => (any::<bool>(), space(), any::<bool>(), any::<bool>(), 0..5_u64)
-            .prop_map(|(workloads, namespace, allow_empty, bookmark, version)|
-                Listing::Finish { workloads, namespace, allow_empty, bookmark, version }),
+        2 => (0..2_u8, 30..33_u8).prop_map(|(namespace, uid)| Listing::ListNamespace { namespace, uid }),
+        3 => (0..3_u8, space(), any::<bool>(), any::<bool>(), 0..5_u64)
+            .prop_map(|(kind, namespace, allow_empty, bookmark, version)|
+                Listing::Finish { kind, namespace, allow_empty, bookmark, version }),
         3 => (0..8_u32, 0..8_u32).prop_map(|(from, most)| Listing::Sweep { from, most }),
         1 => Just(Listing::Over),
         1 => Just(Listing::Gap),

@@ -1,8 +1,10 @@
 //! What histories are made of.
 
+use std::sync::Arc;
+
 use quota_core::{
     decide::{Basis, Request},
-    event::Observed,
+    event::{NamespaceRecord, Observed},
 };
 use quota_semantics::{
     Name, Span, Timestamp,
@@ -69,6 +71,16 @@ pub(crate) fn spec(hard: u64, scope: u8) -> Spec {
         scopes,
         selector: None,
     }
+}
+
+pub(crate) fn known(space: u8, number: u8, version: u64, label: u8) -> Arc<NamespaceRecord> {
+    Arc::new(NamespaceRecord {
+        name: namespace(space),
+        uid: uid(number),
+        version,
+        labels: [("team".into(), Name::from(format!("t-{label}")))].into(),
+        annotations: [("owner".into(), "somebody".into())].into(),
+    })
 }
 
 pub(crate) fn observed(

@@ -90,6 +90,7 @@ pub(super) fn fits(sighting: Sighting) -> Result<Sighting, Fault> {
 pub(super) fn size(sighting: &Sighting) -> usize {
     match sighting {
         Sighting::Alive { object, quota } => size_of(object, quota.as_deref()),
+        Sighting::Namespace(namespace) => size::ENTRY + size::of_namespace(namespace),
         Sighting::Deleted { .. } | Sighting::NamespaceEnded { .. } => size::ENTRY,
     }
 }

@@ -1,22 +1,25 @@
 //! What a Kubernetes object tells.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use quota_core::{
     decide::{Adopted, Sighting},
-    event::Observed,
+    event::{ANNOTATION_MAX_BYTES, NamespaceRecord, Observed},
 };
 use quota_semantics::{
-    Timestamp,
-    object::{Metadata, NoContext, TypeMeta},
+    Name, Timestamp,
+    object::{Metadata, NoContext},
 };
 use serde_json::value::RawValue;
 
 use super::{
     Fault, Reader, check,
-    watched::{Quota, Watched},
+    watched::{Namespace, Quota, Watched},
     wire::Change,
 };
+
+/// What kubectl was last given: a whole manifest, and nothing that anybody selects by.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What is not kept of a quota's metadata: what the record holds by itself, and what changes with every write of
 /// its status.
@@ -37,9 +40,13 @@ pub(super) fn sighting(
     now: Timestamp,
 ) -> Result<Option<Sighting>, Fault> {
     if watched.object.metadata().namespace.is_empty() {
-        return match reader.adopt && change == Change::Deleted && is_namespace(&watched.type_meta) {
-            true => namespace_ended(watched.object.metadata()).map(Some),
-            false => Ok(None),
+        let Some(namespace) = watched.namespace else {
+            return Ok(None);
+        };
+        let metadata = watched.object.metadata();
+        return match change {
+            Change::Alive => namespace_seen(metadata, *namespace).map(Some),
+            Change::Deleted => namespace_ended(metadata, reader.adopt).map(Some),
         };
     }
     let kind = reader.kind(&watched.type_meta)?;
@@ -90,14 +97,29 @@ pub(super) fn sighting(
     check::fits(sighting).map(Some)
 }
 
-fn is_namespace(kind: &TypeMeta) -> bool {
-    *kind.api_version == *"v1" && *kind.kind == *"Namespace"
+fn namespace_seen(metadata: &Metadata, namespace: Namespace) -> Result<Sighting, Fault> {
+    check::namespace(&metadata.name)?;
+    let annotations = namespace.annotations.unwrap_or_default().into_iter();
+    let annotations = annotations
+        .filter(|(key, value)| *key != *LAST_APPLIED && value.len() <= ANNOTATION_MAX_BYTES);
+    check::fits(Sighting::Namespace(Arc::new(NamespaceRecord {
+        name: metadata.name.as_str().into(),
+        uid: check::uid(&metadata.uid)?,
+        version: check::version(&metadata.resource_version)?,
+        labels: namespace.labels.unwrap_or_default(),
+        annotations: annotations
+            .map(|(key, value)| (key, Name::from(value)))
+            .collect(),
+    })))
 }
 
-fn namespace_ended(metadata: &Metadata) -> Result<Sighting, Fault> {
+fn namespace_ended(metadata: &Metadata, adopts: bool) -> Result<Sighting, Fault> {
     check::namespace(&metadata.name)?;
+    let uid = (!metadata.uid.is_empty()).then(|| check::uid(&metadata.uid));
     Ok(Sighting::NamespaceEnded {
         namespace: metadata.name.as_str().into(),
+        uid: uid.transpose()?,
+        adopts,
         version: check::version(&metadata.resource_version)?,
     })
 }

@@ -288,7 +288,7 @@ fn cloud_events_wrap_the_other_shapes() {
 fn the_examples_of_the_documentation_are_understood() {
     let page = include_str!("../../../docs/events.md");
     let examples: Vec<_> = page.split("```json\n").skip(1).collect();
-    assert_eq!(examples.len(), 5);
+    assert_eq!(examples.len(), 6);
     for example in examples {
         let events = read(example.split("```").next().unwrap());
         assert!(!events.is_empty());

@@ -3,9 +3,10 @@
 //! How an object has to be read depends on its `apiVersion` and `kind`. All of Kubernetes' own clients write
 //! these first; what stands before them otherwise is kept unread until they are known.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use quota_semantics::{
+    Name,
     object::{Evaluator, GroupResource, Metadata, Object, TypeMeta, Workload, plural},
     quota::Spec,
 };
@@ -27,6 +28,8 @@ pub(super) struct Watched<'a> {
     pub(super) object: Object,
     /// What makes it a quota, if it is one.
     pub(super) quota: Option<Box<Quota>>,
+    /// What makes it a namespace, if it is one.
+    pub(super) namespace: Option<Box<Namespace>>,
     /// What may make it a workload that is charged, not looked at yet.
     pub(super) rest: Rest<'a>,
 }
@@ -45,6 +48,14 @@ impl Watched<'_> {
         let workload = Workload::from_parts(self.object.metadata().clone(), spec, status)?;
         Ok(Object::Workload(Box::new(workload)))
     }
+}
+
+/// What groups choose namespaces by.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Namespace {
+    pub(super) labels: Option<BTreeMap<Name, Name>>,
+    pub(super) annotations: Option<BTreeMap<Name, String>>,
 }
 
 /// A ResourceQuota: its metadata as JSON text, and its spec.
@@ -106,7 +117,19 @@ fn read<'de, D: Deserializer<'de>>(
     struct Fields<'a> {
         #[serde(borrow)]
         metadata: &'a RawValue,
-        spec: Option<Spec>,
+        spec: Option<&'a RawValue>,
+    }
+    if type_meta.is_namespace() {
+        let Fields { metadata, .. } = Fields::deserialize(fields)?;
+        let object = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
+        let namespace = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
+        return Ok(Watched {
+            type_meta,
+            object: Object::Other(object),
+            quota: None,
+            namespace: Some(namespace),
+            rest: Rest::default(),
+        });
     }
     if !(type_meta.kind == "ResourceQuota" && type_meta.group().is_empty()) {
         let guess = plural(type_meta.group(), &type_meta.kind);
@@ -122,6 +145,7 @@ fn read<'de, D: Deserializer<'de>>(
             type_meta,
             object,
             quota: None,
+            namespace: None,
             rest,
         });
     }
@@ -129,12 +153,18 @@ fn read<'de, D: Deserializer<'de>>(
     let object = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
     let quota = Quota {
         metadata: metadata.get().into(),
-        spec: spec.unwrap_or_default(),
+        spec: spec
+            .map_or_else(
+                || Ok(Spec::default()),
+                |spec| serde_json::from_str(spec.get()),
+            )
+            .map_err(D::Error::custom)?,
     };
     Ok(Watched {
         type_meta,
         object: Object::Other(object),
         quota: Some(Box::new(quota)),
+        namespace: None,
         rest: Rest::default(),
     })
 }

@@ -5,6 +5,7 @@
 
 mod compare;
 mod count;
+mod groups;
 mod progress;
 mod relists;
 
@@ -12,12 +13,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{
-    event::{Cursor, Entry, Event, Observed, QuotaRecord, Reservation, Sequence},
+    event::{Cursor, Entry, Event, NamespaceRecord, Observed, QuotaRecord, Reservation, Sequence},
     state::State,
 };
 use count::{Count, counted};
 use quota_semantics::{
-    Name, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
+    Name, Timestamp, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
 };
 
 /// What a reservation holds of a limit, and how that limit stands.
@@ -64,6 +65,9 @@ pub struct Naive {
     sources: BTreeMap<Name, Cursor>,
     relists: relists::Relists,
     progress: progress::Progress,
+    namespaces: BTreeMap<Name, Arc<NamespaceRecord>>,
+    groups: groups::Groups,
+    time: Timestamp,
 }
 
 impl Naive {
@@ -74,9 +78,15 @@ impl Naive {
             last: state.head().sequence,
             sources: state.sources().clone(),
             relists: relists::Relists::beginning_with(state),
+            groups: groups::Groups::beginning_with(state),
+            time: state.head().time,
             progress: progress::Progress::beginning_with(state, state.progress_sources()),
             ..Self::default()
         };
+        for known in state.known_namespaces("") {
+            let name = known.record.name.clone();
+            naive.namespaces.insert(name, known.record.clone());
+        }
         for namespace in state.namespaces("") {
             for quota in state.quotas(namespace) {
                 let key = (namespace.clone(), quota.record.name.clone());
@@ -253,7 +263,17 @@ impl Naive {
                     }
                 }
             }
+            Event::NamespaceObserved(record) => {
+                self.namespaces.insert(record.name.clone(), record.clone());
+            }
+            Event::NamespaceDeleted { name, uid, .. } => {
+                self.namespaces
+                    .retain(|other, known| other != name || known.uid != *uid);
+            }
             Event::LeaderChanged { .. }
+            | Event::GroupSet(_)
+            | Event::GroupDeleted { .. }
+            | Event::OverrideEnded { .. }
             | Event::RelistBegan(_)
             | Event::ObjectsListed { .. }
             | Event::RelistClosed(_)
@@ -264,8 +284,10 @@ impl Naive {
             | Event::EventRejected { .. }
             | Event::MessageRejected(_) => {}
         }
-        self.relists.apply(entry, &self.objects);
+        self.relists.apply(entry, &self.objects, &self.namespaces);
         self.progress.apply(entry);
+        self.time = self.time.max(entry.time);
+        self.groups.apply(entry, self.time);
     }
 
     fn observe(&mut self, object: &Observed) {

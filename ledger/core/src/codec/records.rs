@@ -2,12 +2,16 @@
 
 use super::{DecodeError, Reader, Wire, Writer, record, variants};
 use crate::event::{
-    Actor, Cause, Correction, Cursor, DeadLetter, Ending, Event, Observed, QuotaRecord,
-    RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Reservation, Watermark,
-    Watermarks,
+    Actor, Cause, Correction, Cursor, DeadLetter, Ending, Event, GroupRecord, NamespaceRecord,
+    Observed, QuotaRecord, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope,
+    Reservation, Watermark, Watermarks,
 };
 use quota_semantics::{
     Timestamp,
+    group::{
+        Enforcement, Extensions, LabelSelector, Load, Override, Requirement, Selector,
+        Spec as GroupSpec,
+    },
     object::{Footprint, PodTraits, Traits},
     quantity::{Format, Mantissa, Parts, Quantity},
     quota::spec::{ScopeExpression, ScopeSelector, Spec},
@@ -29,6 +33,53 @@ record!(QuotaRecord {
     created,
     spec,
     metadata
+});
+record!(NamespaceRecord {
+    name,
+    uid,
+    version,
+    labels,
+    annotations
+});
+record!(GroupRecord {
+    name,
+    uid,
+    created,
+    spec,
+    metadata
+});
+record!(GroupSpec {
+    selector,
+    quota,
+    extensions
+});
+record!(Selector {
+    labels,
+    annotations
+});
+record!(LabelSelector {
+    match_labels,
+    match_expressions
+});
+record!(Requirement {
+    key,
+    operator,
+    values
+});
+record!(Extensions {
+    parent,
+    guaranteed,
+    objects,
+    each,
+    soft,
+    enforcement,
+    r#override
+});
+record!(Override { hard, until });
+record!(Load {
+    used,
+    reserved,
+    set_aside
 });
 record!(Observed {
     uid,
@@ -163,7 +214,18 @@ variants!(Event {
     32 => VersionsReset(scope),
     33 => ObjectReplaced(object),
     34 => EventRejected { resource, letter },
+    35 => NamespaceObserved(namespace),
+    36 => NamespaceDeleted { name, uid, relist },
+    37 => GroupSet(group),
+    38 => GroupDeleted { name },
+    39 => OverrideEnded { namespace, quota },
     45 => LeaderChanged { epoch, node, instance },
+});
+
+variants!(Enforcement {
+    0 => Enforce,
+    1 => Warn,
+    2 => Audit,
 });
 
 variants!(Cause {

@@ -11,7 +11,8 @@ use quota_semantics::{Span, Timestamp};
 ///
 /// A reservation ends at its expiration, but not before `watermark`, the time up to which all sources are known
 /// to have been consumed, has passed it too: an object created in time whose event is still on its way keeps
-/// its place. After `max_hold` beyond its expiration it ends in any case. Objects cease to count by `now`.
+/// its place. After `max_hold` beyond its expiration it ends in any case. Objects cease to count by `now`,
+/// and overrides end.
 pub fn due(
     state: &State,
     now: Timestamp,
@@ -32,5 +33,10 @@ pub fn due(
         uid: object.uid,
         namespace: object.namespace,
     });
-    expired.chain(lapsed)
+    let overrides = state.overrides_over(now);
+    let overrides = overrides.map(|(namespace, quota)| Event::OverrideEnded {
+        namespace: namespace.clone(),
+        quota: quota.clone(),
+    });
+    overrides.chain(expired).chain(lapsed)
 }

@@ -9,8 +9,10 @@ mod charging;
 mod correct;
 mod due;
 mod explain;
+mod group;
 mod lifecycle;
 mod names;
+mod namespaces;
 mod observe;
 mod owner;
 mod quota;
@@ -26,6 +28,7 @@ pub use bounds::Bounds;
 pub use charging::set_charging;
 pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
 pub use due::due;
+pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, release};
 pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
@@ -63,6 +66,8 @@ pub struct Policy {
     pub limited: Vec<LimitedResource>,
     /// Quotas that sources show are theirs: they are changed there.
     pub adopts_quotas: bool,
+    /// What groups are bounded by.
+    pub groups: GroupBounds,
 }
 
 impl Default for Policy {
@@ -77,6 +82,7 @@ impl Default for Policy {
             search_max: 1 << 15,
             limited: Vec::new(),
             adopts_quotas: false,
+            groups: GroupBounds::default(),
         }
     }
 }

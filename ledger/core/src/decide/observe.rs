@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{names, quota::adopted_version};
+use super::{names, namespaces, quota::adopted_version};
 use crate::{
-    event::{Cursor, DeadLetter, Event, Observed, QuotaRecord},
+    event::{Cursor, DeadLetter, Event, NamespaceRecord, Observed, QuotaRecord},
     state::State,
 };
 use quota_semantics::{Name, Timestamp, quota::spec::Spec, uid::Uid};
@@ -28,10 +28,16 @@ pub enum Sighting {
         /// Its name, if it is a quota and quotas are adopted from the stream.
         quota: Option<Name>,
     },
-    /// A namespace was deleted, and quotas are adopted from the stream.
+    /// A namespace was seen.
+    Namespace(Arc<NamespaceRecord>),
+    /// A namespace was deleted.
     NamespaceEnded {
         /// Its name.
         namespace: Name,
+        /// Its identity, if that is known.
+        uid: Option<Uid>,
+        /// Whether quotas are adopted from the stream: then those go that were shown in it.
+        adopts: bool,
         /// The version as of which it is gone; 0: not known.
         version: u64,
     },
@@ -70,35 +76,55 @@ pub fn observe(state: &State, sighting: Sighting) -> Verdict {
             namespace,
             quota,
         } => deleted(state, uid, namespace, quota),
-        Sighting::NamespaceEnded { namespace, version } => end_quotas(state, namespace, version),
+        Sighting::Namespace(record) => match namespaces::observe(state, &record) {
+            Some(event) => Verdict::Accepted(vec![event]),
+            None => Verdict::Ignored(Sighting::Namespace(record)),
+        },
+        Sighting::NamespaceEnded {
+            namespace,
+            uid,
+            adopts,
+            version,
+        } => {
+            let end = namespaces::end(state, &namespace, uid.as_ref(), version);
+            let quotas = adopts.then(|| end_quotas(state, &namespace, version));
+            let events: Vec<_> = end
+                .into_iter()
+                .chain(quotas.into_iter().flatten())
+                .collect();
+            match events.is_empty() {
+                true => Verdict::Ignored(Sighting::NamespaceEnded {
+                    namespace,
+                    uid,
+                    adopts,
+                    version,
+                }),
+                false => Verdict::Accepted(events),
+            }
+        }
     }
 }
 
 /// With a namespace go the quotas that a source has shown in it, whether or not it shows their end. One in a later
 /// version is of a namespace that was made anew under the name.
-fn end_quotas(state: &State, namespace: Name, version: u64) -> Verdict {
+fn end_quotas(state: &State, namespace: &Name, version: u64) -> Vec<Event> {
     let is_gone = |quota: &&Arc<QuotaRecord>| {
         let shown = adopted_version(state, quota);
         shown.is_some_and(|shown| (1..version).contains(&shown))
     };
-    let gone = state.quota_records(&namespace).filter(is_gone);
-    let events: Vec<_> = gone
-        .flat_map(|quota| {
-            let object = Event::ObjectDeleted {
-                uid: quota.uid.clone(),
-                namespace: namespace.clone(),
-            };
-            let limits = Event::QuotaDeleted {
-                namespace: namespace.clone(),
-                name: quota.name.clone(),
-            };
-            [object, limits]
-        })
-        .collect();
-    match events.is_empty() {
-        true => Verdict::Ignored(Sighting::NamespaceEnded { namespace, version }),
-        false => Verdict::Accepted(events),
-    }
+    let gone = state.quota_records(namespace).filter(is_gone);
+    gone.flat_map(|quota| {
+        let object = Event::ObjectDeleted {
+            uid: quota.uid.clone(),
+            namespace: namespace.clone(),
+        };
+        let limits = Event::QuotaDeleted {
+            namespace: namespace.clone(),
+            name: quota.name.clone(),
+        };
+        [object, limits]
+    })
+    .collect()
 }
 
 fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Verdict {
@@ -132,6 +158,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
         Sighting::Alive { object, .. } => {
             state.is_to_be_replaced(source, &object.uid, &object.resource, &object.namespace)
         }
+        Sighting::Namespace(record) => state.is_namespace_to_be_replaced(source, &record.name),
         Sighting::Deleted { .. } | Sighting::NamespaceEnded { .. } => false,
     };
     match sighting {
@@ -142,6 +169,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
             let replaced = Event::ObjectReplaced(object);
             Ok([replaced].into_iter().chain(adopted).chain(named).collect())
         }
+        Sighting::Namespace(record) if is_replaced => Ok(vec![Event::NamespaceObserved(record)]),
         sighting => Err(sighting),
     }
 }

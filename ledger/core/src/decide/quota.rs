@@ -38,7 +38,7 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    fn check(self, namespace: &str, name: &str, current: Option<Sequence>) -> Result<(), Refusal> {
+    pub(super) fn check(self, what: String, current: Option<Sequence>) -> Result<(), Refusal> {
         let (holds, expected) = match self {
             Self::Absent => (current.is_none(), 0),
             Self::Present => (current.is_some(), current.unwrap_or(0)),
@@ -47,7 +47,6 @@ impl Precondition {
         if holds {
             return Ok(());
         }
-        let what = format!("quota {namespace}/{name}");
         Err(Refusal::Conflict {
             what,
             current: current.unwrap_or(0),
@@ -68,8 +67,7 @@ pub fn set_quota(
     let current = state.quota_record(&change.namespace, &change.name);
     if let Some(precondition) = change.precondition {
         precondition.check(
-            &change.namespace,
-            &change.name,
+            format!("quota {}/{}", change.namespace, change.name),
             current.map(|(_, entry)| entry),
         )?;
     }
@@ -118,7 +116,7 @@ pub fn delete_quota(
         return Err(Refusal::NotFound(format!("quota {namespace}/{name}")));
     };
     if let Some(precondition) = precondition {
-        precondition.check(namespace, name, Some(entry))?;
+        precondition.check(format!("quota {namespace}/{name}"), Some(entry))?;
     }
     Ok(vec![Event::QuotaDeleted {
         namespace: namespace.clone(),

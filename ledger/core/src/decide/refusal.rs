@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::state::ReservationView;
-use quota_semantics::{Name, Timestamp, admission, quantity::Quantity};
+use quota_semantics::{Name, Timestamp, admission, quantity::Quantity, quota::FieldError};
 
 /// Why a command changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -81,6 +81,9 @@ pub enum Refusal {
         /// Its name.
         name: Name,
     },
+    /// What was asked for is not valid.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Invalid(Vec<FieldError>),
     /// Somebody changed it in between.
     #[error("{what} has been modified: it is at {current}, not {expected}")]
     Conflict {

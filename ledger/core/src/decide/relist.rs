@@ -75,6 +75,9 @@ pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Optio
         Sighting::Alive { object, .. } if state.awaits(source, &object.namespace, &object.uid) => {
             Some(&object.uid)
         }
+        Sighting::Namespace(record) if state.awaits_namespace(source, &record.name) => {
+            Some(&record.uid)
+        }
         _ => None,
     }
 }
@@ -155,7 +158,16 @@ pub fn end_unlisted(
     let gone = objects
         .iter()
         .filter_map(|key| state.find_unlisted(scope, key, now));
+    let namespaces = objects
+        .iter()
+        .filter_map(|key| state.find_unlisted_namespace(scope, key))
+        .map(|known| Event::NamespaceDeleted {
+            name: known.record.name.clone(),
+            uid: known.record.uid.clone(),
+            relist: Some(began),
+        });
     gone.flat_map(|known| correct::end(state, known, Cause::Relist { began }))
+        .chain(namespaces)
         .collect()
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     DEAD_LETTERS_MAX, State,
-    namespaces::{Change, QuotaState, Sums},
+    namespaces::{Change, Extra, QuotaState, Sums, hold},
     objects::Object,
     reservations::{End, Ended, Tracked},
 };
@@ -118,7 +118,10 @@ impl State {
             Event::ObjectEnded(ending) => self.end_object(entry, ending),
             Event::RelistBegan(begin) => self.relists.begin(entry.sequence, begin),
             Event::ObjectsListed { source, uids } => {
-                uids.iter().for_each(|uid| self.mark_listed(uid, source));
+                for uid in uids {
+                    self.mark_listed(uid, source);
+                    self.mark_namespace(entry.sequence, uid, source);
+                }
             }
             Event::RelistClosed(close) => self.relists.close(close),
             Event::RelistEnded(end) => self.relists.end(end),
@@ -127,6 +130,17 @@ impl State {
             // Who decides changes nothing of what was decided.
             Event::LeaderChanged { .. } => {}
             Event::ResourceListed { source, resource } => self.progress.listed(source, resource),
+            Event::GroupSet(group) => self.set_group(entry, group),
+            Event::GroupDeleted { name } => self.delete_group(name),
+            Event::OverrideEnded { namespace, quota } => {
+                self.end_override(namespace.as_ref(), quota);
+            }
+            Event::NamespaceObserved(namespace) => {
+                self.see_namespace(entry.sequence, namespace);
+            }
+            Event::NamespaceDeleted { name, uid, relist } => {
+                self.forget_namespace(name, uid, *relist);
+            }
             Event::VersionsReset(scope) => {
                 self.relists.resets.insert((**scope).clone());
             }
@@ -147,28 +161,32 @@ impl State {
     }
 
     fn set_quota(&mut self, entry: Sequence, record: &Arc<QuotaRecord>) {
-        let place = self.namespaces.ensure(&record.namespace);
+        let place = self.ensure_namespace(&record.namespace);
         let mut quota = QuotaState {
+            extra: Extra::of(record, self.head.time),
             record: record.clone(),
             entry,
             scoped: Sums::default(),
         };
         if quota.is_scoped() {
-            quota.scoped = self.recount(place, &quota);
+            quota.scoped = self.recount(place, |footprint| quota.counts(footprint));
         }
+        let until = quota.limits_until();
+        let subject = (Some(record.namespace.clone()), record.name.clone());
+        self.deadlines.set(subject, until);
         self.namespaces
             .get_mut(place)
             .quotas
             .insert(record.name.clone(), quota);
     }
 
-    /// What counts against a quota, from its namespace's objects and pending reservations.
-    fn recount(&self, namespace: u32, quota: &QuotaState) -> Sums {
+    /// What counts of a namespace's objects, pending reservations and commits, of those that `counts` tells.
+    pub(super) fn recount(&self, namespace: u32, counts: impl Fn(&Footprint) -> bool) -> Sums {
         let namespace = self.namespaces.get(namespace);
         let mut sums = Sums::default();
         for &place in &namespace.objects {
             let footprint = self.footprints.get(self.objects.get(place).footprint);
-            if quota.counts(footprint) {
+            if counts(footprint) {
                 sums.used.add(&footprint.resources);
             }
         }
@@ -178,7 +196,7 @@ impl State {
             let Some((claim, target)) = tracked.claim() else {
                 continue;
             };
-            if let Some(amounts) = quota.hold(target, observed) {
+            if let Some(amounts) = hold(&counts, target, observed) {
                 sums.of(claim).add(&amounts);
             }
         }
@@ -189,8 +207,13 @@ impl State {
         let Some(place) = self.namespaces.place(namespace) else {
             return;
         };
-        self.namespaces.get_mut(place).quotas.remove(name);
-        self.namespaces.drop_if_empty(place);
+        let quota = self.namespaces.get_mut(place).quotas.remove(name);
+        if let Some(quota) = quota {
+            let record = &quota.record;
+            let subject = (Some(record.namespace.clone()), record.name.clone());
+            self.deadlines.set(subject, None);
+        }
+        self.drop_namespace_if_empty(place);
     }
 
     fn observe(&mut self, entry: &Entry, observed: &Observed) {
@@ -198,7 +221,7 @@ impl State {
         self.change_claims(key, Change::Remove);
         self.change_waiting(key, Change::Remove);
         self.uncount(key);
-        let namespace = self.namespaces.ensure(&observed.namespace);
+        let namespace = self.ensure_namespace(&observed.namespace);
         let object = Object {
             uid: observed.uid.clone(),
             name: (&*observed.name).into(),
@@ -212,9 +235,8 @@ impl State {
                 .unwrap_or(u32::MAX),
         };
         let place = self.objects.insert(object);
-        let namespace = self.namespaces.get_mut(namespace);
-        namespace.objects.push(place);
-        namespace.count(&observed.footprint, Change::Add);
+        self.namespaces.get_mut(namespace).objects.push(place);
+        self.count_object(namespace, &observed.footprint, Change::Add);
         self.mark_alive(key);
         if self.replaces(key.0, key.1, observed.version) {
             self.settle_commit(entry, key, End::Observed);
@@ -241,13 +263,13 @@ impl State {
         }
         self.resources.release(object.resource);
         let footprint = self.footprints.release(object.footprint);
+        self.count_object(object.namespace, &footprint, Change::Remove);
         let namespace = self.namespaces.get_mut(object.namespace);
-        namespace.count(&footprint, Change::Remove);
         namespace.objects.swap_remove(object.position as usize);
         if let Some(&moved) = namespace.objects.get(object.position as usize) {
             self.objects.get_mut(moved).position = object.position;
         }
-        self.namespaces.drop_if_empty(object.namespace);
+        self.drop_namespace_if_empty(object.namespace);
     }
 
     fn refresh(&mut self, entry: &Entry, key: Key<'_>, version: u64, ends_reservation: bool) {
@@ -285,9 +307,10 @@ impl State {
         let object = self.objects.get_mut(place);
         let before = std::mem::replace(&mut object.footprint, held);
         object.entry = entry.sequence;
-        let namespace = self.namespaces.get_mut(object.namespace);
-        namespace.count(&self.footprints.release(before), Change::Remove);
-        namespace.count(footprint, Change::Add);
+        let namespace = object.namespace;
+        let before = self.footprints.release(before);
+        self.count_object(namespace, &before, Change::Remove);
+        self.count_object(namespace, footprint, Change::Add);
         self.change_claims(key, Change::Add);
         self.change_waiting(key, Change::Add);
     }
@@ -353,7 +376,7 @@ impl State {
     }
 
     fn grant(&mut self, entry: &Entry, reservation: &Arc<Reservation>) {
-        let namespace = self.namespaces.ensure(&reservation.namespace);
+        let namespace = self.ensure_namespace(&reservation.namespace);
         let before = self
             .reservations
             .find_pending(&reservation.namespace, &reservation.uid);
@@ -401,7 +424,7 @@ impl State {
         self.forget_commit(key);
         let ended = self.ended(entry, End::Committed);
         self.reservations.commit(place, footprint, ended);
-        let namespace = self.namespaces.ensure(key.0);
+        let namespace = self.ensure_namespace(key.0);
         let namespace = self.namespaces.get_mut(namespace);
         namespace.pending.remove(&place);
         namespace.committed.insert(place);
@@ -474,7 +497,7 @@ impl State {
         self.reservations.end(place, self.ended(entry, how));
         if let Some(namespace) = self.namespaces.place(namespace) {
             self.namespaces.get_mut(namespace).pending.remove(&place);
-            self.namespaces.drop_if_empty(namespace);
+            self.drop_namespace_if_empty(namespace);
         }
     }
 
@@ -494,7 +517,7 @@ impl State {
         self.reservations.end_commit(place, self.ended(entry, how));
         if let Some(namespace) = self.namespaces.place(namespace) {
             self.namespaces.get_mut(namespace).committed.remove(&place);
-            self.namespaces.drop_if_empty(namespace);
+            self.drop_namespace_if_empty(namespace);
         }
     }
 
@@ -517,16 +540,16 @@ impl State {
     }
 
     pub(super) fn change_claim(&mut self, place: u32, direction: Change) {
-        let tracked = self.reservations.get(place);
+        // A copy, since it is read while sums are changed.
+        let tracked = self.reservations.get(place).clone();
         let Some((claim, target)) = tracked.claim() else {
             return;
         };
         let Some(namespace) = self.namespaces.place(&tracked.reservation.namespace) else {
             return;
         };
-        let beside = self.beside(tracked).cloned();
-        let namespace = self.namespaces.get_mut(namespace);
-        namespace.claim(claim, target, beside.as_deref(), direction);
+        let beside = self.beside(&tracked).cloned();
+        self.count_claim(namespace, claim, (target, beside.as_deref()), direction);
     }
 
     pub(super) fn find_object(&self, (namespace, uid): Key<'_>) -> Option<u32> {

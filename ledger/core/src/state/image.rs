@@ -6,8 +6,11 @@ use std::io::{self, Read, Write};
 use super::{
     Head, State,
     bearers::Bearers,
+    deadlines::Deadlines,
     deleted::{Deleted, Uids},
-    namespaces::{Namespace, Namespaces},
+    groups::{self, Group, Groups},
+    known::{KnownNamespace, NamespaceUids},
+    namespaces::{Extra, Namespace, Namespaces, QuotaState, Sums},
     objects::{Object, Objects},
     pool::{Pool, Pooled},
     progress::Progress,
@@ -20,16 +23,17 @@ use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
     event::{Cursor, RelistScope, Sequence},
 };
-use quota_semantics::{Name, object::Footprint, uid::Uid};
+use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
-/// names that are waited for; of one with workloads that are charged; of one that tells whose what is.
+/// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources show, groups, or overrides that are over.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
 const VERSION_WITH_BEARERS: u32 = 4;
 const VERSION_WITH_CHARGING: u32 = 5;
 const VERSION_WITH_TENANCY: u32 = 6;
+const VERSION_WITH_GROUPS: u32 = 7;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -71,6 +75,7 @@ pub struct Image {
     bearers: BTreeMap<u32, Uid>,
     charging: BTreeSet<Name>,
     tenancy: Told,
+    groups: Slab<Group, { groups::CHUNK }>,
 }
 
 /// Whether an image tells whose what is.
@@ -79,6 +84,59 @@ enum Told {
     All,
     /// As in images of the first ledgers.
     Nothing,
+}
+
+/// What came with groups, in lists and a table of their own.
+#[derive(Debug, Default)]
+struct WithGroups {
+    /// What sources have shown of namespaces, by their places.
+    known: Vec<(u32, KnownNamespace)>,
+    /// What groups count of namespaces of which they do not count all, by the places of both.
+    shares: Vec<((u32, u32), Sums)>,
+    /// The quotas whose overrides are over, by the places of their namespaces.
+    ended: Vec<(u32, Name)>,
+    groups: Slab<Group, { groups::CHUNK }>,
+}
+
+impl WithGroups {
+    fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.ended.is_empty() && self.groups.len() == 0
+    }
+
+    fn read(input: &mut impl Read) -> Result<Self, ImageError> {
+        Ok(Self {
+            known: read_list(input)?,
+            shares: read_list(input)?,
+            ended: read_list(input)?,
+            groups: read_slab(input)?,
+        })
+    }
+
+    fn write(&self, output: &mut impl Write) -> io::Result<()> {
+        write_list(output, &self.known)?;
+        write_list(output, &self.shares)?;
+        write_list(output, &self.ended)?;
+        write_slab(output, &self.groups)
+    }
+
+    fn fill(&self, namespaces: &mut Namespaces) -> Result<(), DecodeError> {
+        let of_nothing = || DecodeError("what belongs to a namespace that is none".into());
+        for (place, known) in &self.known {
+            let namespace = namespaces.slab.get_mut(*place);
+            let namespace = namespace.filter(|it| it.name == known.record.name);
+            namespace.ok_or_else(of_nothing)?.known = Some(known.clone());
+        }
+        for ((place, group), sums) in &self.shares {
+            let namespace = namespaces.slab.get_mut(*place).ok_or_else(of_nothing)?;
+            namespace.shares.insert(*group, sums.clone());
+        }
+        for (place, name) in &self.ended {
+            let namespace = namespaces.slab.get_mut(*place).ok_or_else(of_nothing)?;
+            let quota = namespace.quotas.get_mut(name).ok_or_else(of_nothing)?;
+            quota.extra = Extra::of(&quota.record, Timestamp::MAX);
+        }
+        Ok(())
+    }
 }
 
 /// An image that cannot be read.
@@ -115,6 +173,7 @@ impl State {
             bearers: self.bearers.by_place().clone(),
             charging: self.charging.clone(),
             tenancy: Told::All,
+            groups: self.groups.slab.clone(),
         }
     }
 
@@ -126,8 +185,8 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_TENANCY).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_TENANCY}");
+        if !(VERSION..=VERSION_WITH_GROUPS).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_GROUPS}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
@@ -157,14 +216,22 @@ impl State {
             _ => Tenancy::default(),
         };
         tenancy.fill_deleted(&mut deleted)?;
+        let with_groups = match version {
+            VERSION_WITH_GROUPS.. => WithGroups::read(input)?,
+            _ => WithGroups::default(),
+        };
         let mut namespaces = Namespaces::from_slab(read_slab(input)?);
+        with_groups.fill(&mut namespaces)?;
         let resources = Pool::from_slab(read_slab(input)?);
         let footprints = Pool::from_slab(read_slab(input)?);
         let objects = Objects::from_parts(read_slab(input)?, Deleted::from_uids(deleted));
         let mut reservations = read_slab(input)?;
         tenancy.fill_reservations(&mut reservations)?;
         Tenancy::fill_namespaces(&reservations, &mut namespaces);
-        Ok(Self {
+        let mut state = Self {
+            namespace_uids: NamespaceUids::of(&namespaces),
+            groups: Groups::from_slab(with_groups.groups),
+            deadlines: Deadlines::default(),
             head,
             relists: Relists { open, resets },
             bearers: Bearers::from_places(bearers),
@@ -177,7 +244,9 @@ impl State {
             footprints,
             objects,
             reservations: Reservations::from_parts(reservations, ended),
-        })
+        };
+        state.restore_groups();
+        Ok(state)
     }
 
     /// BLAKE3 of the state's image: equal states have equal digests.
@@ -211,6 +280,27 @@ impl Image {
         *hasher.finalize().as_bytes()
     }
 
+    fn with_groups(&self) -> WithGroups {
+        let all = || self.namespaces.iter();
+        let known = |(place, it): (u32, &Namespace)| Some((place, it.known.clone()?));
+        let shares = all().flat_map(|(place, it)| {
+            let shares = it.shares.iter();
+            shares.map(move |(&group, sums)| ((place, group), sums.clone()))
+        });
+        let ended = all().flat_map(|(place, it)| {
+            let is_over =
+                |quota: &&QuotaState| quota.extra.as_ref().is_some_and(|it| it.override_ended);
+            let quotas = it.quotas.values().filter(is_over);
+            quotas.map(move |quota| (place, quota.record.name.clone()))
+        });
+        WithGroups {
+            known: all().filter_map(known).collect(),
+            shares: shares.collect(),
+            ended: ended.collect(),
+            groups: self.groups.clone(),
+        }
+    }
+
     fn tenancy(&self) -> Tenancy {
         match self.tenancy {
             Told::All => Tenancy::of(&self.reservations, &self.deleted),
@@ -226,7 +316,9 @@ impl Image {
         let mut writer = Writer::default();
         let tenancy = self.tenancy();
         // What is not there is written as before there was any, so that its digest is the same.
+        let with_groups = self.with_groups();
         let version = match (self.more.is_empty(), self.relists.is_empty()) {
+            _ if !with_groups.is_empty() => VERSION_WITH_GROUPS,
             _ if !tenancy.is_empty() => VERSION_WITH_TENANCY,
             _ if !self.charging.is_empty() => VERSION_WITH_CHARGING,
             _ if !self.bearers.is_empty() => VERSION_WITH_BEARERS,
@@ -255,6 +347,9 @@ impl Image {
         }
         if version >= VERSION_WITH_TENANCY {
             write_record(output, &tenancy)?;
+        }
+        if version >= VERSION_WITH_GROUPS {
+            with_groups.write(output)?;
         }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;
@@ -294,6 +389,43 @@ fn read_record<T: Wire>(input: &mut impl Read) -> Result<T, ImageError> {
     let record = T::take(&mut reader)?;
     reader.finish()?;
     Ok(record)
+}
+
+/// A list of any length: pieces, of which the last one is empty.
+fn write_list(output: &mut impl Write, list: &[impl Wire]) -> io::Result<()> {
+    let mut items = list.iter().peekable();
+    loop {
+        let (mut count, mut piece) = (0_u64, Writer::default());
+        while piece.body_len() < PIECE_BYTES
+            && let Some(item) = items.next()
+        {
+            item.put(&mut piece);
+            count += 1;
+        }
+        let mut head = Writer::default();
+        count.put(&mut head);
+        write_piece(output, head)?;
+        if count == 0 {
+            return Ok(());
+        }
+        write_piece(output, piece)?;
+    }
+}
+
+fn read_list<T: Wire>(input: &mut impl Read) -> Result<Vec<T>, ImageError> {
+    let mut list = Vec::new();
+    loop {
+        let count: u64 = read_record(input)?;
+        if count == 0 {
+            return Ok(list);
+        }
+        let bytes = read_piece(input)?;
+        let mut reader = Reader::new(&bytes)?;
+        for _ in 0..count {
+            list.push(T::take(&mut reader)?);
+        }
+        reader.finish()?;
+    }
 }
 
 /// A slab is a head, then pieces of whole chunks.

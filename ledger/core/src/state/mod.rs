@@ -6,9 +6,12 @@
 mod apply;
 mod bearers;
 mod charging;
+mod deadlines;
 mod deleted;
 mod explain;
+mod groups;
 mod image;
+mod known;
 mod label;
 mod namespaces;
 mod objects;
@@ -29,7 +32,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use apply::lapsed_footprint;
 pub use explain::{Holder, Part, PartKey};
+pub use groups::{GroupFigure, GroupView, MemberView};
 pub use image::{Image, ImageError};
+pub use known::KnownNamespace;
 pub use progress::WatermarkView;
 pub use relisting::RelistView;
 pub use reservations::End;
@@ -40,6 +45,9 @@ pub(crate) use reservations::Tracked;
 
 use crate::event::{Cursor, Sequence};
 use bearers::Bearers;
+use deadlines::Deadlines;
+use groups::Groups;
+use known::NamespaceUids;
 use namespaces::Namespaces;
 use objects::Objects;
 use pool::Pool;
@@ -68,6 +76,9 @@ pub struct State {
     relists: Relists,
     progress: Progress,
     charging: BTreeSet<Name>,
+    namespace_uids: NamespaceUids,
+    groups: Groups,
+    deadlines: Deadlines,
 }
 
 /// How far the state has come.

@@ -6,12 +6,18 @@ use std::{hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::slab::Slab;
+use super::{groups::Chain, known::KnownNamespace, slab::Slab};
 use crate::{
     codec::record,
     event::{QuotaRecord, Sequence},
 };
-use quota_semantics::{Name, object::Footprint, quota::scopes, resource::ResourceList};
+use quota_semantics::{
+    Name, Timestamp,
+    group::{Extensions, extension::Carrier},
+    object::Footprint,
+    quota::scopes,
+    resource::ResourceList,
+};
 
 /// Small, since a namespace may be long and is copied with its neighbours while a snapshot is being written.
 const CHUNK: usize = 16;
@@ -23,6 +29,35 @@ pub(crate) struct QuotaState {
     /// The entry that set it.
     pub(crate) entry: Sequence,
     pub(crate) scoped: Sums,
+    /// What its annotations say beyond Kubernetes' fields.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// What the annotations of a quota say, `quota-ledger.io/…`.
+#[derive(Clone, Debug)]
+pub(crate) struct Extra {
+    pub(crate) extensions: Extensions,
+    pub(crate) override_ended: bool,
+    /// The limits in force, if they are other than those in its spec.
+    overridden: Option<ResourceList>,
+}
+
+impl Extra {
+    /// None, if they say nothing.
+    pub(crate) fn of(record: &QuotaRecord, now: Timestamp) -> Option<Box<Self>> {
+        let extensions = Extensions::from_metadata(&record.metadata, Carrier::Quota);
+        let limits = extensions.r#override.as_ref();
+        let override_ended = limits.is_some_and(|limits| limits.until <= now);
+        let mut extra = Self {
+            overridden: limits.map(|limits| limits.over(&record.spec.hard)),
+            override_ended,
+            extensions,
+        };
+        if override_ended {
+            extra.overridden = None;
+        }
+        (!extra.extensions.is_empty()).then(|| Box::new(extra))
+    }
 }
 
 /// What is used and what is promised.
@@ -32,7 +67,8 @@ pub(crate) struct Sums {
     pub(crate) reserved: ResourceList,
 }
 
-/// One namespace. It exists while it has quotas, objects, or reservations that are pending or committed.
+/// One namespace. It exists while it has quotas, objects, or reservations that are pending or committed, or while a
+/// source shows it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Namespace {
     pub(crate) name: Name,
@@ -44,6 +80,12 @@ pub(crate) struct Namespace {
     pub(crate) pending: BTreeSet<u32>,
     /// Places of what was committed and no source has shown yet.
     pub(crate) committed: BTreeSet<u32>,
+    /// What was seen of it.
+    pub(crate) known: Option<KnownNamespace>,
+    /// The groups that count objects of it.
+    pub(crate) chain: Chain,
+    /// What those of them count that do not count all of it.
+    pub(crate) shares: BTreeMap<u32, Sums>,
 }
 
 record!(Sums { used, reserved });
@@ -51,14 +93,14 @@ record!(QuotaState {
     record,
     entry,
     scoped
-});
+} without { extra });
 record!(Namespace {
     name,
     quotas,
     sums,
     objects,
     pending
-} without { committed });
+} without { committed, known, chain, shares });
 
 impl QuotaState {
     pub(crate) fn is_scoped(&self) -> bool {
@@ -79,12 +121,44 @@ impl QuotaState {
         target: &'t Footprint,
         observed: Option<&Footprint>,
     ) -> Option<Cow<'t, ResourceList>> {
-        if !self.counts(target) {
-            return None;
-        }
-        let observed = observed.filter(|observed| self.counts(observed));
-        Some(growth(target, observed))
+        hold(|footprint| self.counts(footprint), target, observed)
     }
+
+    /// The limits in force.
+    pub(crate) fn hard(&self) -> &ResourceList {
+        let overridden = self.extra.as_ref().and_then(|it| it.overridden.as_ref());
+        overridden.unwrap_or(&self.record.spec.hard)
+    }
+
+    /// When its override ends, if one is in force.
+    pub(crate) fn limits_until(&self) -> Option<Timestamp> {
+        let extra = self.extra.as_ref().filter(|extra| !extra.override_ended)?;
+        let limits = extra.extensions.r#override.as_ref();
+        limits.map(|limits| limits.until)
+    }
+
+    pub(crate) fn end_override(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.override_ended = true;
+            extra.overridden = None;
+        }
+    }
+}
+
+/// What a reservation or a commit for `target` takes of a limit that counts what `counts` tells, given the object as
+/// it is observed.
+///
+/// The growth over what is observed; all of it, if the object did not count before.
+pub(crate) fn hold<'t>(
+    counts: impl Fn(&Footprint) -> bool,
+    target: &'t Footprint,
+    observed: Option<&Footprint>,
+) -> Option<Cow<'t, ResourceList>> {
+    if !counts(target) {
+        return None;
+    }
+    let observed = observed.filter(|observed| counts(observed));
+    Some(growth(target, observed))
 }
 
 /// What a reservation or a commit takes beside what its object already counts for.
@@ -123,7 +197,7 @@ impl Sums {
     }
 }
 
-fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
+pub(crate) fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
     match change {
         Change::Add => sum.add(amounts),
         Change::Remove => sum.subtract(amounts),
@@ -168,10 +242,15 @@ impl Namespace {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.quotas.is_empty()
+        self.known.is_none() && !self.holds_anything()
+    }
+
+    /// Whether it has quotas, objects or reservations.
+    pub(crate) fn holds_anything(&self) -> bool {
+        !(self.quotas.is_empty()
             && self.objects.is_empty()
             && self.pending.is_empty()
-            && self.committed.is_empty()
+            && self.committed.is_empty())
     }
 }
 

@@ -65,7 +65,7 @@ impl Limit for Counted<'_> {
         &self.quota.record.spec
     }
     fn hard(&self) -> &ResourceList {
-        &self.quota.record.spec.hard
+        self.quota.hard()
     }
     fn is_counted(&self, _: &str) -> bool {
         true

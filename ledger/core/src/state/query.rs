@@ -39,6 +39,7 @@ impl State {
         self.namespaces
             .by_name
             .range::<str, _>(range)
+            .filter(|(_, place)| self.namespaces.get(**place).holds_anything())
             .map(|(name, _)| name)
     }
 
@@ -208,7 +209,7 @@ impl State {
         namespace: &Namespace,
         quota: &QuotaState,
     ) -> Vec<(Arc<Reservation>, ResourceList)> {
-        let hard = &quota.record.spec.hard;
+        let hard = quota.hard();
         let hold = |&place: &u32| {
             let reservation = &self.reservations.get(place).reservation;
             let observed = self.observed_footprint(reservation);
@@ -234,7 +235,7 @@ impl State {
         let Some(quota) = namespace.quotas.get(quota) else {
             return Vec::new();
         };
-        let hard = &quota.record.spec.hard;
+        let hard = quota.hard();
         let holds = |amounts: &ResourceList| {
             let positive = |name: &&Name| amounts.get(name).is_some_and(Quantity::is_positive);
             let mut names = resources.names().filter(|name| hard.get(name).is_some());
@@ -574,11 +575,11 @@ fn figures(namespace: &Namespace, quota: &QuotaState) -> Vec<Figure> {
         used: used(&sums.used, resource),
         reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
     };
-    quota.record.spec.hard.iter().map(figure).collect()
+    quota.hard().iter().map(figure).collect()
 }
 
 /// Zero where nothing counts yet; absent where nothing ever can.
-fn used(sums: &ResourceList, resource: &Name) -> Option<Quantity> {
+pub(super) fn used(sums: &ResourceList, resource: &Name) -> Option<Quantity> {
     let known = || object::is_countable_by_anyone(resource).then(Quantity::default);
     sums.get(resource).cloned().or_else(known)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    End, State,
+    End, KnownNamespace, State, known,
     objects::Object,
     relists::{Relist, Relists},
     view::ObjectView,
@@ -67,14 +67,20 @@ impl State {
     /// The relists that are not over, by what they list.
     pub fn relists(&self) -> impl Iterator<Item = RelistView> {
         let open = self.relists.open.iter();
-        open.map(|(scope, relist)| RelistView::of(&self.relists, scope, relist))
+        open.map(|(scope, relist)| self.relist_view(scope, relist))
+    }
+
+    fn relist_view(&self, scope: &RelistScope, relist: &Relist) -> RelistView {
+        let mut view = RelistView::of(&self.relists, scope, relist);
+        view.listed += self.namespaces_in_list(scope).count() as u64;
+        view
     }
 
     /// A relist that is not over.
     #[must_use]
     pub fn relist(&self, scope: &RelistScope) -> Option<RelistView> {
         let relist = self.relists.open.get(scope)?;
-        Some(RelistView::of(&self.relists, scope, relist))
+        Some(self.relist_view(scope, relist))
     }
 
     /// Where versions went back, and no relist has been complete since.
@@ -118,7 +124,7 @@ impl State {
 
     /// The objects that a relist has listed.
     #[must_use]
-    pub fn listed(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
+    pub fn listed_objects(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
         let relist = self.relists.open.get(scope);
         let marked =
             |place: u32| relist.is_some_and(|relist: &Relist| relist.marks.contains(place));
@@ -126,6 +132,14 @@ impl State {
         objects
             .filter(|(place, _)| marked(*place))
             .map(|(_, object)| self.key_of(object))
+            .collect()
+    }
+
+    /// The namespaces that a relist has listed, or that were seen since it began.
+    #[must_use]
+    pub fn listed_namespaces(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
+        self.namespaces_in_list(scope)
+            .map(key_of_namespace)
             .collect()
     }
 
@@ -165,13 +179,23 @@ impl State {
             return (Vec::new(), None);
         };
         let end = from.saturating_add(most);
-        let places = self.objects.slab.places();
+        let is_of_namespaces = scope.resource == *known::RESOURCE;
+        let namespaces = match is_of_namespaces {
+            true => self.namespaces.slab.places(),
+            false => 0,
+        };
+        let places = self.objects.slab.places().max(namespaces);
+        let gone = (from..end.min(namespaces))
+            .filter_map(|place| self.unlisted_namespace(scope, place).map(key_of_namespace));
         let unlisted = (from..end.min(places)).filter_map(|place| {
             let object = self.objects.slab.get(place)?;
             self.is_unlisted(scope, relist, place, now)
                 .then(|| self.key_of(object))
         });
-        (unlisted.collect(), (end < places).then_some(end))
+        (
+            unlisted.chain(gone).collect(),
+            (end < places).then_some(end),
+        )
     }
 
     /// An object that a closed relist has not listed, so that it is gone.
@@ -226,4 +250,8 @@ impl State {
         let (how, time) = self.tracked(namespace, uid)?.end()?;
         (how == End::Committed && now.since(time) < COMMITTED_LATELY).then_some(time)
     }
+}
+
+fn key_of_namespace(known: &KnownNamespace) -> (Name, Uid) {
+    (known.record.name.clone(), known.record.uid.clone())
 }

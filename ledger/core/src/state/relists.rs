@@ -100,6 +100,13 @@ impl Relists {
         });
     }
 
+    /// Something that has no place among the objects was seen alive; if a source is given, by its relists alone.
+    pub(crate) fn see(&mut self, resource: &Name, namespace: &Name, source: Option<&Name>) {
+        self.each(resource, namespace, |scope, relist| {
+            relist.any |= source.is_none_or(|source| scope.source == *source);
+        });
+    }
+
     /// The place is free again.
     pub(crate) fn clear(&mut self, resource: &Name, namespace: &Name, place: u32) {
         self.each(resource, namespace, |_, relist| relist.marks.clear(place));

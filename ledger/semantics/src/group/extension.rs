@@ -157,6 +157,21 @@ impl Extensions {
         (extensions, errors)
     }
 
+    /// What the annotations in a `metadata` say, as JSON text; what is wrong among them says nothing.
+    #[must_use]
+    pub fn from_metadata(metadata: &str, carrier: Carrier) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Metadata {
+            annotations: Option<BTreeMap<String, String>>,
+        }
+        if !metadata.contains(PREFIX) {
+            return Self::default();
+        }
+        let metadata: Metadata = serde_json::from_str(metadata).unwrap_or_default();
+        Self::from_annotations(&metadata.annotations.unwrap_or_default(), carrier).0
+    }
+
     fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         match key {
             PARENT => self.parent = Some(text.into()),

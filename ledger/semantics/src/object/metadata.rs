@@ -25,6 +25,12 @@ pub struct TypeMeta {
 }
 
 impl TypeMeta {
+    /// Whether it is a namespace itself.
+    #[must_use]
+    pub fn is_namespace(&self) -> bool {
+        *self.api_version == *"v1" && *self.kind == *"Namespace"
+    }
+
     /// The API group: what stands before the slash of the apiVersion; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {

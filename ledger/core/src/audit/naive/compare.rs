@@ -27,6 +27,10 @@ impl Naive {
         for difference in self.relists.differences(state) {
             told.unless(false, || difference);
         }
+        let known = state.known_namespaces("").map(|known| &known.record);
+        told.unless(known.eq(self.namespaces.values()), || {
+            "what is known of namespaces".to_owned()
+        });
         self.compare_objects(state, &mut told);
         self.compare_pending(state, &mut told);
         self.compare_committed(state, &mut told);
@@ -35,6 +39,9 @@ impl Naive {
             compare_namespace(key, count, state, &mut told);
         }
         self.compare_quotas(state, &counts, &mut told);
+        for difference in self.groups.differences(state, &self.namespaces, &counts) {
+            told.unless(false, || difference);
+        }
         told.0
     }
 
@@ -108,6 +115,11 @@ impl Naive {
                 told.unless(false, || format!("quota {namespace}/{name}"));
                 continue;
             };
+            let hard = self.groups.limits(record);
+            let shown = view.figures.iter().map(|it| (&it.resource, &it.hard));
+            told.unless(shown.eq(hard.iter()), || {
+                format!("the limits of {namespace}/{name}")
+            });
             let count = counts.get(namespace).unwrap_or(&nothing);
             for figure in view.figures {
                 let resource = &figure.resource;

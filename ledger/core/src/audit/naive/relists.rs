@@ -1,10 +1,11 @@
 //! Relists, naively: for each the uids of what it has listed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Key;
 use crate::{
-    event::{Cause, Entry, Event, Observed, RelistOutcome, RelistScope, Sequence},
+    event::{Cause, Entry, Event, NamespaceRecord, Observed, RelistOutcome, RelistScope, Sequence},
     state::State,
 };
 use quota_semantics::{Name, uid::Uid};
@@ -21,6 +22,7 @@ struct Relist {
     has_any: bool,
     ended: u64,
     listed: BTreeSet<Key>,
+    namespaces: BTreeSet<Key>,
 }
 
 impl Relists {
@@ -32,7 +34,8 @@ impl Relists {
                 is_closed: view.is_closed,
                 has_any: view.has_any,
                 ended: view.ended,
-                listed: state.listed(&view.scope),
+                listed: state.listed_objects(&view.scope),
+                namespaces: state.listed_namespaces(&view.scope),
             };
             (view.scope, relist)
         };
@@ -41,7 +44,12 @@ impl Relists {
     }
 
     /// Takes in an entry, given the objects as they are after it.
-    pub(super) fn apply(&mut self, entry: &Entry, objects: &BTreeMap<Key, Observed>) {
+    pub(super) fn apply(
+        &mut self,
+        entry: &Entry,
+        objects: &BTreeMap<Key, Observed>,
+        namespaces: &BTreeMap<Name, Arc<NamespaceRecord>>,
+    ) {
         let source = &entry.actor.principal;
         match &entry.event {
             Event::RelistBegan(begin) => {
@@ -74,6 +82,8 @@ impl Relists {
                 for uid in uids {
                     let all = objects.keys().filter(|(_, other)| other == uid);
                     all.for_each(|key| self.see(key, Some(source), objects));
+                    let all = namespaces.values().filter(|known| known.uid == *uid);
+                    all.for_each(|known| self.see_namespace(known, Some(source)));
                 }
             }
             Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
@@ -95,6 +105,18 @@ impl Relists {
                 }
             }
             Event::ObjectDeleted { uid, namespace } => self.forget(namespace, uid),
+            Event::NamespaceObserved(record) => {
+                for relist in self.0.values_mut() {
+                    relist.namespaces.retain(|(name, _)| *name != record.name);
+                }
+                self.see_namespace(record, None);
+            }
+            Event::NamespaceDeleted { name, uid, relist } => {
+                for it in self.0.values_mut() {
+                    it.namespaces.remove(&(name.clone(), uid.clone()));
+                    it.ended += u64::from(*relist == Some(it.began));
+                }
+            }
             _ => {}
         }
     }
@@ -140,6 +162,22 @@ impl Relists {
         }
     }
 
+    /// A namespace was seen, or listed by a source: whoever lists it, it is there.
+    fn see_namespace(&mut self, seen: &NamespaceRecord, source: Option<&Name>) {
+        for (scope, relist) in &mut self.0 {
+            let is_here = scope
+                .namespace
+                .as_ref()
+                .is_none_or(|only| *only == seen.name);
+            if scope.resource == *"namespaces" && is_here {
+                relist.has_any |= source.is_none_or(|source| scope.source == *source);
+                relist
+                    .namespaces
+                    .insert((seen.name.clone(), seen.uid.clone()));
+            }
+        }
+    }
+
     /// Which relists of a state are not what the entries amount to.
     pub(super) fn differences(&self, state: &State) -> Vec<String> {
         let kept = state.relists().count();
@@ -157,7 +195,9 @@ impl Relists {
                     && view.is_closed == relist.is_closed
                     && view.has_any == relist.has_any
                     && view.ended == relist.ended
-                    && state.listed(scope) == relist.listed
+                    && state.listed_objects(scope) == relist.listed
+                    && state.listed_namespaces(scope) == relist.namespaces
+                    && view.listed == (relist.listed.len() + relist.namespaces.len()) as u64
             });
             if !same {
                 told.push(format!(

@@ -1,0 +1,268 @@
+//! Groups, naively: for each the objects that it counts are looked for among all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::count::{Count, Counts};
+use crate::{
+    event::{Entry, Event, GroupRecord, NamespaceRecord, QuotaRecord},
+    state::State,
+};
+use quota_semantics::{
+    Name, Timestamp,
+    group::{Extensions, Override, extension::Carrier, selector::Label},
+    object::Footprint,
+    quantity::Quantity,
+    quota::scopes,
+    resource::ResourceList,
+};
+
+/// A quota by its namespace and name; without a namespace a group.
+type Limited = (Option<Name>, Name);
+
+/// All groups, and the overrides that are over, of quotas too.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Groups {
+    groups: BTreeMap<Name, Arc<GroupRecord>>,
+    ended: BTreeSet<Limited>,
+}
+
+/// What a group has of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Load {
+    used: Quantity,
+    reserved: Quantity,
+    set_aside: Quantity,
+}
+
+/// What is known of namespaces, and what counts in each.
+struct World<'a> {
+    namespaces: &'a BTreeMap<Name, Arc<NamespaceRecord>>,
+    counts: &'a Counts<'a>,
+}
+
+impl Groups {
+    pub(super) fn beginning_with(state: &State) -> Self {
+        let mut groups = Self::default();
+        for view in state.groups_page("", usize::MAX).0 {
+            let name = view.record.name.clone();
+            let limits = view.record.spec.extensions.r#override.is_some();
+            if limits && view.override_until.is_none() {
+                groups.ended.insert((None, name.clone()));
+            }
+            groups.groups.insert(name, view.record);
+        }
+        for namespace in state.namespaces("") {
+            for record in state.quota_records(namespace) {
+                let (_, until) = state.override_of(namespace, &record.name);
+                if overridden(record).is_some() && until.is_none() {
+                    let subject = (Some(namespace.clone()), record.name.clone());
+                    groups.ended.insert(subject);
+                }
+            }
+        }
+        groups
+    }
+
+    pub(super) fn apply(&mut self, entry: &Entry, now: Timestamp) {
+        match &entry.event {
+            Event::GroupSet(record) => {
+                let limits = record.spec.extensions.r#override.as_ref();
+                self.begin((None, record.name.clone()), limits, now);
+                self.groups.insert(record.name.clone(), record.clone());
+            }
+            Event::GroupDeleted { name } => {
+                self.groups.remove(name);
+            }
+            Event::QuotaSet(record) => {
+                let subject = (Some(record.namespace.clone()), record.name.clone());
+                self.begin(subject, overridden(record).as_ref(), now);
+            }
+            Event::OverrideEnded { namespace, quota } => {
+                self.ended.insert((namespace.clone(), quota.clone()));
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, subject: Limited, limits: Option<&Override>, now: Timestamp) {
+        match limits.is_some_and(|limits| limits.until <= now) {
+            true => self.ended.insert(subject),
+            false => self.ended.remove(&subject),
+        };
+    }
+
+    /// The limits of a quota that are in force.
+    pub(super) fn limits(&self, record: &QuotaRecord) -> ResourceList {
+        let subject = (Some(record.namespace.clone()), record.name.clone());
+        let limits = overridden(record);
+        self.in_force(&subject, limits.as_ref(), &record.spec.hard)
+    }
+
+    fn in_force(
+        &self,
+        subject: &Limited,
+        limits: Option<&Override>,
+        hard: &ResourceList,
+    ) -> ResourceList {
+        let limits = limits.filter(|_| !self.ended.contains(subject));
+        limits.map_or_else(|| hard.clone(), |limits| limits.over(hard))
+    }
+
+    fn children<'a>(&'a self, name: &'a Name) -> impl Iterator<Item = &'a Name> {
+        let all = self.groups.values();
+        let is_child = |group: &&Arc<GroupRecord>| {
+            group.spec.extensions.parent.as_ref() == Some(name) && group.name != *name
+        };
+        all.filter(is_child).map(|group| &group.name)
+    }
+
+    /// Whether a group is for a namespace, by itself or by those below it.
+    fn is_for(&self, group: &Name, namespace: &Name, known: Option<&NamespaceRecord>) -> bool {
+        self.selects(group, namespace, known)
+            || self
+                .children(group)
+                .any(|child| self.is_for(child, namespace, known))
+    }
+
+    fn selects(&self, group: &Name, namespace: &Name, known: Option<&NamespaceRecord>) -> bool {
+        let selector = &self.groups[group].spec.selector;
+        let known = known.map(|known| (&known.labels, &known.annotations));
+        !selector.is_empty() && selector.matches(namespace, known) == Some(true)
+    }
+
+    /// Whether a group counts an object of a namespace: by itself, or because one below it does.
+    fn counts(
+        &self,
+        group: &Name,
+        namespace: &Name,
+        known: Option<&NamespaceRecord>,
+        footprint: &Footprint,
+    ) -> bool {
+        let spec = &self.groups[group].spec;
+        let objects = spec.extensions.objects.as_ref();
+        let own = self.selects(group, namespace, known)
+            && scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
+            && objects.is_none_or(|objects| objects.matches(|_| Label::Absent) == Some(true));
+        own || self
+            .children(group)
+            .any(|child| self.counts(child, namespace, known, footprint))
+    }
+
+    fn load(&self, group: &Name, resource: &str, world: &World<'_>) -> Load {
+        let mut load = Load {
+            used: Quantity::ZERO,
+            reserved: Quantity::ZERO,
+            set_aside: Quantity::ZERO,
+        };
+        for (namespace, count) in world.counts {
+            let known = world.namespaces.get(*namespace).map(|known| &**known);
+            let counts = |footprint: &Footprint| self.counts(group, namespace, known, footprint);
+            load.used.add_assign(&count.used(resource, counts));
+            load.reserved.add_assign(&count.reserved(resource, counts));
+        }
+        for child in self.children(group) {
+            let below = self.load(child, resource, world);
+            let mut held = below.used.clone();
+            held.add_assign(&below.reserved);
+            let mut claimed = held.clone();
+            claimed.add_assign(&below.set_aside);
+            let guaranteed = &self.groups[child].spec.extensions.guaranteed;
+            if let Some(guaranteed) = guaranteed.get(resource)
+                && *guaranteed > claimed
+            {
+                claimed = guaranteed.clone();
+            }
+            claimed.sub_assign(&held);
+            load.set_aside.add_assign(&claimed);
+        }
+        load
+    }
+
+    /// In what groups a state is not what the entries amount to.
+    pub(super) fn differences(
+        &self,
+        state: &State,
+        namespaces: &BTreeMap<Name, Arc<NamespaceRecord>>,
+        counts: &Counts<'_>,
+    ) -> Vec<String> {
+        let mut told = Vec::new();
+        let kept = state.group_count();
+        if kept != self.groups.len() {
+            told.push(format!("{kept} groups, not {}", self.groups.len()));
+        }
+        let there: BTreeSet<&Name> = namespaces.keys().chain(counts.keys().copied()).collect();
+        let world = World { namespaces, counts };
+        for (name, record) in &self.groups {
+            let Some(view) = state.group(name).filter(|view| view.record == *record) else {
+                told.push(format!("group {name}"));
+                continue;
+            };
+            let limits = record.spec.extensions.r#override.as_ref();
+            let hard = self.in_force(&(None, name.clone()), limits, &record.spec.quota.hard);
+            if view.hard != hard {
+                told.push(format!("the limits of group {name}"));
+            }
+            let is_member = |namespace: &&&Name| {
+                let known = namespaces.get(**namespace).map(|known| &**known);
+                self.is_for(name, namespace, known)
+            };
+            let members = there.iter().filter(is_member).count();
+            // A namespace may also be there for its quotas alone.
+            if view.members < members {
+                told.push(format!(
+                    "group {name} has {} members, not {members}",
+                    view.members
+                ));
+            }
+            for figure in view.figures {
+                let resource = &figure.figure.resource;
+                let kept = Load {
+                    used: figure.figure.used.unwrap_or_default(),
+                    reserved: figure.figure.reserved,
+                    set_aside: figure.guaranteed_to_others,
+                };
+                let load = self.load(name, resource, &world);
+                if kept != load {
+                    told.push(format!(
+                        "{resource} of group {name} is {kept:?}, but counts {load:?}"
+                    ));
+                }
+            }
+            told.extend(self.members_differ(state, record, &world));
+        }
+        told
+    }
+
+    /// Which members of a group do not use of it what the entries amount to.
+    fn members_differ(
+        &self,
+        state: &State,
+        record: &GroupRecord,
+        world: &World<'_>,
+    ) -> Vec<String> {
+        let members = state.group_members(&record.name, "", usize::MAX);
+        let members = members.map(|(members, _)| members).unwrap_or_default();
+        let nothing = Count::default();
+        let mut told = Vec::new();
+        for member in members {
+            let namespace = &member.namespace;
+            let known = world.namespaces.get(namespace).map(|known| &**known);
+            let count = world.counts.get(namespace).unwrap_or(&nothing);
+            let counts =
+                |footprint: &Footprint| self.counts(&record.name, namespace, known, footprint);
+            for figure in member.figures {
+                let used = count.used(&figure.resource, counts);
+                let reserved = count.reserved(&figure.resource, counts);
+                if figure.used.unwrap_or_default() != used || figure.reserved != reserved {
+                    told.push(format!("what {namespace} uses of group {}", record.name));
+                }
+            }
+        }
+        told
+    }
+}
+
+fn overridden(record: &QuotaRecord) -> Option<Override> {
+    Extensions::from_metadata(&record.metadata, Carrier::Quota).r#override
+}

@@ -1,0 +1,145 @@
+//! Setting and deleting groups.
+
+use std::sync::Arc;
+
+use super::{Precondition, Refusal};
+use crate::{
+    event::{Event, GroupRecord},
+    state::State,
+};
+use quota_semantics::{
+    Name, Timestamp, group::Spec, group::tree, resource::ResourceList, uid::Uid,
+};
+
+/// What groups are bounded by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupBounds {
+    /// Most groups.
+    pub max: usize,
+    /// Most groups from the root of a tree to a leaf.
+    pub max_depth: usize,
+    /// Most groups that count objects of one namespace. Only what is set is refused: labels are facts.
+    pub per_namespace: usize,
+}
+
+impl Default for GroupBounds {
+    fn default() -> Self {
+        Self {
+            max: 10_000,
+            max_depth: 8,
+            per_namespace: 64,
+        }
+    }
+}
+
+/// A group as somebody wants it. Its manifest has been validated, but for its place among the others.
+#[derive(Clone, Debug)]
+pub struct GroupChange {
+    /// Its name.
+    pub name: Name,
+    /// The identity it gets if it is new.
+    pub fresh_uid: Uid,
+    /// Members, limits and extensions.
+    pub spec: Spec,
+    /// The rest of its metadata as JSON text, without the annotations that are in `spec`; empty: none.
+    pub metadata: Box<str>,
+    /// What must hold for the change to be made.
+    pub precondition: Option<Precondition>,
+}
+
+/// Creates or changes a group. The same again changes nothing.
+///
+/// # Errors
+/// `Conflict` if the precondition does not hold; `Invalid` if the group cannot stand in its place of the tree;
+/// `LimitReached`.
+pub fn set_group(
+    state: &State,
+    now: Timestamp,
+    change: &GroupChange,
+    bounds: &GroupBounds,
+) -> Result<Vec<Event>, Refusal> {
+    let current = state.group_record(&change.name);
+    if let Some(precondition) = change.precondition {
+        let what = format!("group {}", change.name);
+        precondition.check(what, current.map(|(_, entry)| entry))?;
+    }
+    let (uid, created) = match current {
+        Some((record, _)) => (record.uid.clone(), record.created),
+        None => (change.fresh_uid.clone(), now.whole_seconds()),
+    };
+    let record = GroupRecord {
+        name: change.name.clone(),
+        uid,
+        created,
+        spec: change.spec.clone(),
+        metadata: change.metadata.clone(),
+    };
+    if current.is_some_and(|(current, _)| same(current, &record)) {
+        return Ok(Vec::new());
+    }
+    let errors = tree::validate(state.forest(), &change.name, &change.spec, bounds.max_depth);
+    if !errors.is_empty() {
+        return Err(Refusal::Invalid(errors));
+    }
+    check_bounds(state, &record, current.is_none(), bounds)?;
+    Ok(vec![Event::GroupSet(Arc::new(record))])
+}
+
+fn check_bounds(
+    state: &State,
+    record: &GroupRecord,
+    is_new: bool,
+    bounds: &GroupBounds,
+) -> Result<(), Refusal> {
+    let asked = state.group_count() + 1;
+    if is_new && asked > bounds.max {
+        return Err(Refusal::LimitReached {
+            limit: "groups.max",
+            asked,
+            most: bounds.max,
+        });
+    }
+    match state.crowded(&record.name, &record.spec, bounds.per_namespace) {
+        Some((_, asked)) => Err(Refusal::LimitReached {
+            limit: "groups.max_per_namespace",
+            asked,
+            most: bounds.per_namespace,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Equal, also in the spelling of quantities: that is what an administrator wrote and wants to read.
+fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
+    let spelled = |record: &GroupRecord| -> Vec<String> {
+        let extensions = &record.spec.extensions;
+        let overridden = extensions.r#override.as_ref().map(|limits| &limits.hard);
+        let lists = [
+            Some(&record.spec.quota.hard),
+            Some(&extensions.guaranteed),
+            Some(&extensions.soft),
+            overridden,
+        ];
+        let amounts = lists.into_iter().flatten().flat_map(ResourceList::iter);
+        amounts.map(|(_, amount)| amount.to_string()).collect()
+    };
+    a == b && spelled(a) == spelled(b)
+}
+
+/// Deletes a group. Its children stand alone from then on.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if the precondition does not hold.
+pub fn delete_group(
+    state: &State,
+    name: &Name,
+    precondition: Option<Precondition>,
+) -> Result<Vec<Event>, Refusal> {
+    let Some((_, entry)) = state.group_record(name) else {
+        return Err(Refusal::NotFound(format!("group {name}")));
+    };
+    if let Some(precondition) = precondition {
+        precondition.check(format!("group {name}"), Some(entry))?;
+    }
+    Ok(vec![Event::GroupDeleted { name: name.clone() }])
+}

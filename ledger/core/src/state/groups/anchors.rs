@@ -1,0 +1,104 @@
+//! Which groups a namespace may belong to, found by its labels: with ten thousand groups, few are looked at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quota_semantics::{
+    Name,
+    group::{
+        LabelSelector, Selector,
+        selector::{Labels, NAME_LABEL},
+    },
+};
+
+/// Groups by a label that their members must have.
+#[derive(Debug, Default)]
+pub(super) struct Anchors {
+    by_label: BTreeMap<(Name, Name), BTreeSet<u32>>,
+    /// Those that demand no value of any label.
+    elsewhere: BTreeSet<u32>,
+    /// Those of which a name alone does not tell whether they are for a namespace.
+    by_more_than_name: BTreeSet<u32>,
+}
+
+/// The labels of which a member must have one; none: the selector demands no such thing. Names are best: every
+/// namespace has one that is known.
+fn anchors(selector: &LabelSelector) -> Option<Vec<(Name, Name)>> {
+    let equal = selector
+        .match_labels
+        .iter()
+        .map(|(key, value)| vec![(key.clone(), value.clone())]);
+    let listed = selector.match_expressions.iter();
+    let listed = listed.filter(|it| *it.operator == *"In").map(|it| {
+        let of_value = |value: &Name| (it.key.clone(), value.clone());
+        it.values.iter().map(of_value).collect()
+    });
+    let all: Vec<Vec<_>> = equal.chain(listed).collect();
+    let of_names =
+        |anchors: &&Vec<(Name, Name)>| anchors.first().is_some_and(|(key, _)| *key == *NAME_LABEL);
+    all.iter().find(of_names).or(all.first()).cloned()
+}
+
+fn needs_more_than_name(selector: &Selector) -> bool {
+    let mut keys = selector.labels.iter().flat_map(LabelSelector::keys);
+    !selector.annotations.is_empty() || keys.any(|key| *key != *NAME_LABEL)
+}
+
+impl Anchors {
+    pub(super) fn insert(&mut self, group: u32, selector: &Selector) {
+        if selector.is_empty() {
+            return;
+        }
+        match selector.labels.as_ref().and_then(anchors) {
+            None => {
+                self.elsewhere.insert(group);
+            }
+            Some(anchors) => {
+                for anchor in anchors {
+                    self.by_label.entry(anchor).or_default().insert(group);
+                }
+            }
+        }
+        if needs_more_than_name(selector) {
+            self.by_more_than_name.insert(group);
+        }
+    }
+
+    pub(super) fn remove(&mut self, group: u32, selector: &Selector) {
+        let anchors = selector.labels.as_ref().and_then(anchors);
+        for anchor in anchors.into_iter().flatten() {
+            if let Some(groups) = self.by_label.get_mut(&anchor) {
+                groups.remove(&group);
+                if groups.is_empty() {
+                    self.by_label.remove(&anchor);
+                }
+            }
+        }
+        self.elsewhere.remove(&group);
+        self.by_more_than_name.remove(&group);
+    }
+
+    /// The groups whose selectors may match a namespace.
+    pub(super) fn candidates(&self, name: &Name, labels: Option<&Labels>) -> BTreeSet<u32> {
+        let own = (Name::from(NAME_LABEL), name.clone());
+        let labels = labels.into_iter().flatten();
+        let labels = labels
+            .filter(|(key, _)| **key != *NAME_LABEL)
+            .map(|(key, value)| (key.clone(), value.clone()));
+        let anchored = std::iter::once(own)
+            .chain(labels)
+            .filter_map(|label| self.by_label.get(&label));
+        anchored.flatten().chain(&self.elsewhere).copied().collect()
+    }
+
+    /// The groups of which a name alone does not tell whether they are for a namespace.
+    pub(super) const fn by_more_than_name(&self) -> &BTreeSet<u32> {
+        &self.by_more_than_name
+    }
+
+    /// The names that a selector lists, if it is for listed namespaces only.
+    pub(super) fn names(selector: &Selector) -> Option<Vec<Name>> {
+        let anchors = selector.labels.as_ref().and_then(anchors)?;
+        let is_name = |(key, value): (Name, Name)| (*key == *NAME_LABEL).then_some(value);
+        anchors.into_iter().map(is_name).collect()
+    }
+}

@@ -1,0 +1,140 @@
+//! Keeping the sums of groups.
+
+use super::{Groups, Link};
+use crate::state::{
+    State,
+    namespaces::{Change, Claim, Sums, change, hold},
+};
+use quota_semantics::{
+    group::{Sum, load},
+    object::Footprint,
+    resource::ResourceList,
+};
+
+impl From<Claim> for Sum {
+    fn from(claim: Claim) -> Self {
+        match claim {
+            Claim::Pending => Self::Reserved,
+            Claim::Committed => Self::Used,
+        }
+    }
+}
+
+impl Groups {
+    pub(super) fn join(&mut self, group: u32, namespace: u32) {
+        self.members.entry(group).or_default().insert(namespace);
+    }
+
+    pub(super) fn leave(&mut self, group: u32, namespace: u32) {
+        if let Some(members) = self.members.get_mut(&group) {
+            members.remove(&namespace);
+            if members.is_empty() {
+                self.members.remove(&group);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Counts an object in the sums of its namespace and of all groups, or ceases to.
+    pub(in crate::state) fn count_object(
+        &mut self,
+        place: u32,
+        footprint: &Footprint,
+        direction: Change,
+    ) {
+        let namespace = self.namespaces.get_mut(place);
+        namespace.count(footprint, direction);
+        for link in namespace.chain.clone().iter() {
+            if self.groups.counts(link, footprint) {
+                self.change_group(place, link, Sum::Used, &footprint.resources, direction);
+            }
+        }
+    }
+
+    /// Counts what is claimed for an object in the sums of its namespace and of all groups, or ceases to.
+    pub(in crate::state) fn count_claim(
+        &mut self,
+        place: u32,
+        claim: Claim,
+        (target, observed): (&Footprint, Option<&Footprint>),
+        direction: Change,
+    ) {
+        let namespace = self.namespaces.get_mut(place);
+        namespace.claim(claim, target, observed, direction);
+        for link in namespace.chain.clone().iter() {
+            let counts = |footprint: &Footprint| self.groups.counts(link, footprint);
+            if let Some(amounts) = hold(counts, target, observed) {
+                self.change_group(place, link, claim.into(), &amounts, direction);
+            }
+        }
+    }
+
+    fn change_group(
+        &mut self,
+        place: u32,
+        link: &Link,
+        sum: Sum,
+        amounts: &ResourceList,
+        direction: Change,
+    ) {
+        if link.partial.is_some() {
+            let shares = &mut self.namespaces.get_mut(place).shares;
+            let share = shares.entry(link.group).or_default();
+            let list = match sum {
+                Sum::Used => &mut share.used,
+                Sum::Reserved => &mut share.reserved,
+            };
+            change(list, amounts, direction);
+        }
+        load::count(
+            &mut self.groups,
+            link.group,
+            sum,
+            amounts,
+            direction == Change::Add,
+        );
+    }
+
+    /// A group counts all that there is of a namespace, as far as it is for it.
+    pub(super) fn count_namespace(&mut self, place: u32, link: &Link) {
+        self.groups.join(link.group, place);
+        let sums = match &link.partial {
+            None => self.namespaces.get(place).sums.clone(),
+            Some(_) => {
+                let sums = self.recount(place, |footprint| self.groups.counts(link, footprint));
+                let shares = &mut self.namespaces.get_mut(place).shares;
+                shares.insert(link.group, sums.clone());
+                sums
+            }
+        };
+        self.change_by(link, &sums, Change::Add);
+    }
+
+    /// A group counts nothing of a namespace any more.
+    pub(super) fn uncount_namespace(&mut self, place: u32, link: &Link) {
+        let namespace = self.namespaces.get_mut(place);
+        let sums = match &link.partial {
+            None => namespace.sums.clone(),
+            Some(_) => namespace.shares.remove(&link.group).unwrap_or_default(),
+        };
+        // One that was deleted counts nothing.
+        if self.groups.slab.get(link.group).is_some() {
+            self.groups.leave(link.group, place);
+            self.change_by(link, &sums, Change::Remove);
+        }
+    }
+
+    fn change_by(&mut self, link: &Link, sums: &Sums, direction: Change) {
+        let adds = direction == Change::Add;
+        for (sum, amounts) in [(Sum::Used, &sums.used), (Sum::Reserved, &sums.reserved)] {
+            load::count(
+                &mut self.groups,
+                link.group,
+                sum,
+                &amounts.without_zeros(),
+                adds,
+            );
+        }
+    }
+}

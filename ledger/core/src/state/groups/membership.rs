@@ -1,0 +1,147 @@
+//! Which groups count objects of a namespace.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Chain, Groups, Link};
+use crate::{
+    event::NamespaceRecord,
+    state::{State, namespaces::Namespace},
+};
+use quota_semantics::{
+    Name,
+    group::{Selector, selector::Labels},
+    resource::ResourceList,
+};
+
+/// Labels and annotations, as selectors want them.
+fn known(record: Option<&NamespaceRecord>) -> Option<(&Labels, &Labels)> {
+    record.map(|record| (&record.labels, &record.annotations))
+}
+
+impl Groups {
+    /// Whether a selector is for a namespace; none: that cannot be decided, since its labels are not known.
+    pub(super) fn decides(
+        selector: &Selector,
+        name: &str,
+        record: Option<&NamespaceRecord>,
+    ) -> Option<bool> {
+        match selector.is_empty() {
+            true => Some(false),
+            false => selector.matches(name, known(record)),
+        }
+    }
+
+    /// The groups that count objects of a namespace. What cannot be decided is no member yet.
+    pub(super) fn chain(&self, name: &Name, record: Option<&NamespaceRecord>) -> Chain {
+        let candidates = self
+            .anchors
+            .candidates(name, record.map(|record| &record.labels));
+        // The choosers below each group, none: it counts all.
+        let mut found: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
+        let mut note = |group: u32, chooser: Option<u32>| match chooser {
+            None => {
+                found.insert(group, None);
+            }
+            Some(chooser) => {
+                let choosers = found.entry(group).or_insert_with(|| Some(BTreeSet::new()));
+                if let Some(choosers) = choosers {
+                    choosers.insert(chooser);
+                }
+            }
+        };
+        for group in candidates {
+            let spec = &self.get(group).record.spec;
+            if Self::decides(&spec.selector, name, record) != Some(true) {
+                continue;
+            }
+            let chooser = spec.is_partial().then_some(group);
+            note(group, chooser);
+            self.above(group).for_each(|above| note(above, chooser));
+        }
+        let mut links: Vec<_> = found
+            .into_iter()
+            .map(|(group, choosers)| Link {
+                group,
+                partial: choosers.map(|choosers| choosers.into_iter().collect()),
+            })
+            .collect();
+        links.sort_by_key(|link| (Reverse(self.above(link.group).count()), link.group));
+        links.into()
+    }
+
+    /// The first group of which it cannot be decided whether it counts objects of a namespace whose labels are not
+    /// known, of those that limit any of these names, or are part of one that does.
+    fn undecided(&self, name: &str, wanted: &ResourceList) -> Option<u32> {
+        let limits = |group: u32| {
+            let hard = self.get(group).hard();
+            wanted.names().any(|name| hard.get(name).is_some())
+        };
+        let mut open = self.anchors.by_more_than_name().iter().copied();
+        open.find(|&group| {
+            let selector = &self.get(group).record.spec.selector;
+            Self::decides(selector, name, None).is_none()
+                && (limits(group) || self.above(group).any(limits))
+        })
+    }
+}
+
+impl State {
+    /// The place of a namespace, which is there from now on.
+    pub(in crate::state) fn ensure_namespace(&mut self, name: &Name) -> u32 {
+        if let Some(place) = self.namespaces.place(name) {
+            return place;
+        }
+        let place = self.namespaces.ensure(name);
+        self.rejoin(place, &|_| false);
+        place
+    }
+
+    pub(in crate::state) fn drop_namespace_if_empty(&mut self, place: u32) {
+        let namespace = self.namespaces.slab.get(place);
+        if !namespace.is_some_and(Namespace::is_empty) {
+            return;
+        }
+        let chain = self.namespaces.get(place).chain.clone();
+        for link in chain.iter() {
+            self.groups.leave(link.group, place);
+        }
+        self.namespaces.drop_if_empty(place);
+    }
+
+    /// Finds out anew which groups count objects of a namespace, and moves what they count. `is_other` tells the
+    /// groups that count other objects than before.
+    pub(super) fn rejoin(&mut self, place: u32, is_other: &dyn Fn(&Link) -> bool) {
+        let namespace = self.namespaces.get(place);
+        let before = namespace.chain.clone();
+        let record = namespace.known.as_ref().map(|known| &*known.record);
+        let after = match self.groups.is_empty() {
+            true => Chain::default(),
+            false => self.groups.chain(&namespace.name, record),
+        };
+        let stays = |link: &Link, others: &Chain| others.contains(link) && !is_other(link);
+        for link in before.iter().filter(|link| !stays(link, &after)) {
+            self.uncount_namespace(place, link);
+        }
+        self.namespaces.get_mut(place).chain = after.clone();
+        for link in after.iter().filter(|link| !stays(link, &before)) {
+            self.count_namespace(place, link);
+        }
+    }
+
+    /// What was seen of a namespace has changed.
+    pub(in crate::state) fn rejoin_namespace(&mut self, place: u32) {
+        self.rejoin(place, &|_| false);
+    }
+
+    /// A group of which it cannot be decided whether it counts objects of a namespace, since the labels of the
+    /// namespace are not known; of those that matter for these names.
+    #[must_use]
+    pub fn undecided_group(&self, namespace: &str, wanted: &ResourceList) -> Option<&Name> {
+        if self.groups.is_empty() || self.known_namespace(namespace).is_some() {
+            return None;
+        }
+        let group = self.groups.undecided(namespace, wanted)?;
+        Some(&self.groups.get(group).record.name)
+    }
+}

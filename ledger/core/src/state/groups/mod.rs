@@ -1,0 +1,218 @@
+//! Groups: which namespaces each counts, and what counts in it.
+//!
+//! A reader asks the [`State`](super::State) (all in `groups/view.rs`):
+//! - `group(name)`: a [`GroupView`] with its record, the limits in force, its figures and how many members it has;
+//!   `groups_page(after, limit)`: the same for many, by name; `group_count()`.
+//! - `group_members(name, after, limit)`: the member namespaces by name, each with what it uses of the group.
+//! - `group_record(name)`: the record and the entry that set it; `groups_of(namespace)`: the groups that count a
+//!   namespace, nearest first.
+//! - `override_of(namespace, quota)`: the limits of a ResourceQuota that are in force, and until when if they are
+//!   overridden.
+//!
+//! Membership is never stored: it follows from the selectors and from what sources have shown of namespaces. For every
+//! namespace the groups that count anything in it are kept as its chain, children before their parents; for every group
+//! the sums of what it counts, so that a grant costs as much as the chain is long.
+
+mod anchors;
+mod counting;
+mod membership;
+mod structure;
+mod view;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::slab::Slab;
+use crate::{
+    codec::record,
+    event::{GroupRecord, Sequence},
+};
+use anchors::Anchors;
+use quota_semantics::{
+    Name, Timestamp,
+    group::{Load, Loads, selector::Label},
+    object::Footprint,
+    quota::scopes,
+    resource::ResourceList,
+};
+
+pub use view::{GroupFigure, GroupView, MemberView};
+
+/// Small, as that of namespaces.
+pub(crate) const CHUNK: usize = 16;
+
+/// A group and what counts in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) record: Arc<GroupRecord>,
+    /// The entry that set it.
+    pub(crate) entry: Sequence,
+    /// The place of the group that it is a part of, if that exists.
+    pub(crate) parent: Option<u32>,
+    pub(crate) load: Load,
+    /// Whether its override is over.
+    pub(crate) override_ended: bool,
+    /// The limits in force, if they are other than those in its spec.
+    pub(crate) overridden: Option<ResourceList>,
+}
+
+record!(Group {
+    record,
+    entry,
+    parent,
+    load,
+    override_ended
+} without { overridden });
+
+impl Group {
+    /// The limits in force.
+    pub(crate) fn hard(&self) -> &ResourceList {
+        self.overridden
+            .as_ref()
+            .unwrap_or(&self.record.spec.quota.hard)
+    }
+
+    /// Finds out anew which limits are in force.
+    pub(super) fn settle_override(&mut self) {
+        let spec = &self.record.spec;
+        let limits = spec.extensions.r#override.as_ref();
+        let limits = limits.filter(|_| !self.override_ended);
+        self.overridden = limits.map(|limits| limits.over(&spec.quota.hard));
+    }
+
+    /// When its override ends, if one is in force.
+    pub(crate) fn override_end(&self) -> Option<Timestamp> {
+        let limits = self.record.spec.extensions.r#override.as_ref();
+        limits
+            .filter(|_| !self.override_ended)
+            .map(|limits| limits.until)
+    }
+
+    /// Whether its own scopes and its selector of objects are for an object like this. A broken selector counts
+    /// nothing.
+    fn selects(&self, footprint: &Footprint) -> bool {
+        let spec = &self.record.spec;
+        let objects = spec.extensions.objects.as_ref();
+        scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
+            && objects.is_none_or(|objects| objects.matches(|_| Label::Absent) == Some(true))
+    }
+}
+
+/// A group that counts objects of a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) group: u32,
+    /// If it does not count all objects: the groups that choose those that it counts, itself or below it.
+    pub(crate) partial: Option<Vec<u32>>,
+}
+
+/// The groups that count objects of a namespace, children before their parents.
+pub(crate) type Chain = Arc<[Link]>;
+
+/// All groups, by place, name and parent.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    pub(crate) slab: Slab<Group, CHUNK>,
+    pub(crate) by_name: BTreeMap<Name, u32>,
+    /// By the name of the parent, whether it exists or not.
+    children: BTreeMap<Name, BTreeSet<u32>>,
+    anchors: Anchors,
+    /// The namespaces of which each group counts anything.
+    members: BTreeMap<u32, BTreeSet<u32>>,
+}
+
+impl Loads for Groups {
+    type Id = u32;
+
+    fn parent(&self, group: u32) -> Option<u32> {
+        self.get(group).parent
+    }
+
+    fn guaranteed(&self, group: u32) -> &ResourceList {
+        &self.get(group).record.spec.extensions.guaranteed
+    }
+
+    fn load(&self, group: u32) -> &Load {
+        &self.get(group).load
+    }
+
+    fn load_mut(&mut self, group: u32) -> &mut Load {
+        &mut self.get_mut(group).load
+    }
+}
+
+impl Groups {
+    pub(crate) fn from_slab(slab: Slab<Group, CHUNK>) -> Self {
+        let mut groups = Self {
+            slab,
+            ..Self::default()
+        };
+        let places: Vec<u32> = groups.slab.iter().map(|(place, _)| place).collect();
+        for place in places {
+            groups.get_mut(place).settle_override();
+            groups.index(place);
+        }
+        groups
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    pub(crate) fn get(&self, place: u32) -> &Group {
+        self.slab.get(place).expect("a group that is listed exists")
+    }
+
+    pub(crate) fn get_mut(&mut self, place: u32) -> &mut Group {
+        self.slab
+            .get_mut(place)
+            .expect("a group that is listed exists")
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&Group> {
+        self.by_name.get(name).map(|&place| self.get(place))
+    }
+
+    /// Whether a group that counts objects of a namespace counts this one.
+    pub(crate) fn counts(&self, link: &Link, footprint: &Footprint) -> bool {
+        let selects = |&group: &u32| self.get(group).selects(footprint);
+        link.partial
+            .as_ref()
+            .is_none_or(|choosers| choosers.iter().any(selects))
+    }
+
+    /// The namespaces of which a group counts anything.
+    pub(crate) fn members(&self, group: u32) -> &BTreeSet<u32> {
+        const NONE: &BTreeSet<u32> = &BTreeSet::new();
+        self.members.get(&group).unwrap_or(NONE)
+    }
+
+    /// The places above a group, nearest first.
+    pub(crate) fn above(&self, group: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.get(group).parent, |&above| self.get(above).parent)
+    }
+
+    fn index(&mut self, place: u32) {
+        let record = self.get(place).record.clone();
+        self.by_name.insert(record.name.clone(), place);
+        if let Some(parent) = &record.spec.extensions.parent {
+            let children = self.children.entry(parent.clone()).or_default();
+            children.insert(place);
+        }
+        self.anchors.insert(place, &record.spec.selector);
+    }
+
+    fn unindex(&mut self, place: u32) {
+        let record = self.get(place).record.clone();
+        self.by_name.remove(&record.name);
+        if let Some(parent) = &record.spec.extensions.parent
+            && let Some(children) = self.children.get_mut(parent)
+        {
+            children.remove(&place);
+            if children.is_empty() {
+                self.children.remove(parent);
+            }
+        }
+        self.anchors.remove(place, &record.spec.selector);
+    }
+}

@@ -1,0 +1,182 @@
+//! What readers ask about groups.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::Link;
+use crate::{
+    event::{GroupRecord, Sequence},
+    state::{
+        Figure, State,
+        namespaces::{Namespace, Sums},
+        query::used,
+    },
+};
+use quota_semantics::{
+    Name, Timestamp, group::tree::Forest, quantity::Quantity, resource::ResourceList,
+};
+
+/// One limited resource of a group.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GroupFigure {
+    /// The limit in force, and what observed objects and pending reservations take of it.
+    #[serde(flatten)]
+    pub figure: Figure,
+    /// What is guaranteed to groups below it, and not used or reserved by them.
+    pub guaranteed_to_others: Quantity,
+}
+
+/// A group and its numbers.
+#[derive(Clone, Debug)]
+pub struct GroupView {
+    /// The group as it was set.
+    pub record: Arc<GroupRecord>,
+    /// The entry that set it: its resourceVersion.
+    pub entry: Sequence,
+    /// The limits in force: those of its spec, or of its override.
+    pub hard: ResourceList,
+    /// When its override ends, if one is in force.
+    pub override_until: Option<Timestamp>,
+    /// Whether it stands below the parent that it names; a missing one makes it stand alone.
+    pub has_parent: bool,
+    /// The groups that name it as their parent.
+    pub children: Vec<Name>,
+    /// One per limit, by name.
+    pub figures: Vec<GroupFigure>,
+    /// Of how many namespaces it counts objects, also of those that have none.
+    pub members: usize,
+}
+
+/// A namespace of a group, and what it uses of it.
+#[derive(Clone, Debug)]
+pub struct MemberView {
+    /// Its name.
+    pub namespace: Name,
+    /// One per limit of the group, by name.
+    pub figures: Vec<Figure>,
+}
+
+impl State {
+    /// How many groups there are.
+    #[must_use]
+    pub fn group_count(&self) -> usize {
+        self.groups.by_name.len()
+    }
+
+    /// A group as it was set, and the entry that set it.
+    #[must_use]
+    pub fn group_record(&self, name: &str) -> Option<(&Arc<GroupRecord>, Sequence)> {
+        let group = self.groups.find(name)?;
+        Some((&group.record, group.entry))
+    }
+
+    /// The limits of a quota that are in force, and until when, if they are overridden.
+    #[must_use]
+    pub fn override_of(&self, namespace: &str, quota: &str) -> (ResourceList, Option<Timestamp>) {
+        let namespace = self.namespaces.find(namespace);
+        let quota = namespace.and_then(|namespace| namespace.quotas.get(quota));
+        quota.map_or_else(Default::default, |quota| {
+            (quota.hard().clone(), quota.limits_until())
+        })
+    }
+
+    /// A group's numbers.
+    #[must_use]
+    pub fn group(&self, name: &str) -> Option<GroupView> {
+        let &place = self.groups.by_name.get(name)?;
+        Some(self.group_view(place))
+    }
+
+    /// The `limit` first groups after a name, by name, and whether there are more.
+    #[must_use]
+    pub fn groups_page(&self, after: &str, limit: usize) -> (Vec<GroupView>, bool) {
+        let range = (Bound::Excluded(after), Bound::Unbounded);
+        let mut places = self.groups.by_name.range::<str, _>(range);
+        let views = places.by_ref().take(limit);
+        let views = views.map(|(_, &place)| self.group_view(place)).collect();
+        (views, places.next().is_some())
+    }
+
+    /// The groups that count objects of a namespace, nearest first.
+    pub fn groups_of(&self, namespace: &str) -> impl Iterator<Item = &Name> {
+        let chain = self.namespaces.find(namespace).map(|it| &it.chain);
+        let links = chain.into_iter().flat_map(|chain| chain.iter());
+        links.map(|link| &self.groups.get(link.group).record.name)
+    }
+
+    /// The `limit` first namespaces of a group after a name, by name, and whether there are more. None if there is no
+    /// such group.
+    #[must_use]
+    pub fn group_members(
+        &self,
+        group: &str,
+        after: &str,
+        limit: usize,
+    ) -> Option<(Vec<MemberView>, bool)> {
+        let &place = self.groups.by_name.get(group)?;
+        let members = self.groups.members(place).iter();
+        let mut members: Vec<_> = members.map(|&member| self.namespaces.get(member)).collect();
+        members.retain(|namespace| *namespace.name > *after);
+        let more = members.len() > limit;
+        if more {
+            members.select_nth_unstable_by(limit, |a, b| a.name.cmp(&b.name));
+            members.truncate(limit);
+        }
+        members.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let hard = self.groups.get(place).hard();
+        let views = members.into_iter().map(|namespace| MemberView {
+            namespace: namespace.name.clone(),
+            figures: figures(hard, namespace.share_of(place)),
+        });
+        Some((views.collect(), more))
+    }
+
+    fn group_view(&self, place: u32) -> GroupView {
+        let group = self.groups.get(place);
+        let sums = Sums {
+            used: group.load.used.clone(),
+            reserved: group.load.reserved.clone(),
+        };
+        let figures = figures(group.hard(), Some(&sums)).into_iter();
+        let aside = |resource: &Name| group.load.set_aside.get(resource).cloned();
+        GroupView {
+            record: group.record.clone(),
+            entry: group.entry,
+            hard: group.hard().clone(),
+            override_until: group.override_end(),
+            has_parent: group.parent.is_some(),
+            children: self.groups.children(&group.record.name),
+            figures: figures
+                .map(|figure| GroupFigure {
+                    guaranteed_to_others: aside(&figure.resource).unwrap_or_default(),
+                    figure,
+                })
+                .collect(),
+            members: self.groups.members(place).len(),
+        }
+    }
+}
+
+fn figures(hard: &ResourceList, sums: Option<&Sums>) -> Vec<Figure> {
+    let none = Sums::default();
+    let sums = sums.unwrap_or(&none);
+    let figure = |(resource, hard): (&Name, &Quantity)| Figure {
+        resource: resource.clone(),
+        hard: hard.clone(),
+        used: used(&sums.used, resource),
+        reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
+    };
+    hard.iter().map(figure).collect()
+}
+
+impl Namespace {
+    /// What it uses and has reserved of a group that counts objects of it.
+    pub(crate) fn share_of(&self, group: u32) -> Option<&Sums> {
+        let link = self.chain.iter().find(|link| link.group == group)?;
+        match link {
+            Link { partial: None, .. } => Some(&self.sums),
+            Link { group, .. } => self.shares.get(group),
+        }
+    }
+}

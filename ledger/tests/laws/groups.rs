@@ -1,0 +1,81 @@
+//! Groups of histories.
+
+use quota_core::decide::{self, GroupBounds, GroupChange};
+use quota_core::{event::Event, state::State};
+use quota_semantics::{
+    Name, Span, Timestamp,
+    group::{Extensions, Override, Selector, Spec},
+    quantity::Quantity,
+    resource::ResourceList,
+    uid::Uid,
+};
+
+use super::things::spec;
+
+/// What a step says of a group.
+pub(crate) struct Wanted {
+    pub(crate) group: u8,
+    pub(crate) selector: u8,
+    pub(crate) parent: Option<u8>,
+    pub(crate) hard: u64,
+    pub(crate) guaranteed: u64,
+    pub(crate) scope: u8,
+    pub(crate) limits: Option<(u64, i64)>,
+}
+
+pub(crate) fn group(number: u8) -> Name {
+    Name::from(format!("group-{number}"))
+}
+
+fn cpu(amount: u64) -> ResourceList {
+    let amount = Quantity::from_units(i64::try_from(amount).unwrap());
+    [(Name::from("requests.cpu"), amount)].into_iter().collect()
+}
+
+fn selector(number: u8) -> Selector {
+    let json = match number {
+        0 => r#"{"labels":{"matchLabels":{"team":"t-0"}}}"#,
+        1 => {
+            r#"{"labels":{"matchExpressions":[{"key":"team","operator":"In","values":["t-1","t-2"]}]}}"#
+        }
+        2 => r#"{"labels":{"matchLabels":{"kubernetes.io/metadata.name":"team-0"}}}"#,
+        3 => {
+            r#"{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"Exists"}]}}"#
+        }
+        4 => r#"{"annotations":{"owner":"somebody"}}"#,
+        _ => "{}",
+    };
+    serde_json::from_str(json).unwrap()
+}
+
+pub(crate) fn set(state: &State, now: Timestamp, wanted: &Wanted) -> Vec<Event> {
+    let limits = wanted.limits.map(|(hard, seconds)| Override {
+        hard: cpu(hard),
+        until: now.plus(Span::from_seconds(seconds)),
+    });
+    let quota = spec(wanted.hard, wanted.scope.saturating_sub(2));
+    let change = GroupChange {
+        name: group(wanted.group),
+        fresh_uid: Uid::from_uuid([100 + wanted.group; 16]),
+        spec: Spec {
+            selector: selector(wanted.selector),
+            extensions: Extensions {
+                parent: wanted.parent.map(group),
+                guaranteed: match wanted.guaranteed.min(wanted.hard) {
+                    0 => ResourceList::new(),
+                    some => cpu(some),
+                },
+                r#override: limits,
+                ..Extensions::default()
+            },
+            quota,
+        },
+        metadata: Box::default(),
+        precondition: None,
+    };
+    decide::set_group(state, now, &change, &GroupBounds::default()).unwrap_or_default()
+}
+
+pub(crate) fn delete(state: &State, number: u8) -> Vec<Event> {
+    decide::delete_group(state, &group(number), None).unwrap_or_default()
+}

@@ -10,11 +10,13 @@ mod damaged;
 mod drift;
 mod ledger;
 mod offers;
+mod questions;
 mod secure;
 mod stub;
 #[path = "../support/mod.rs"]
 mod support;
 mod token;
+mod transcripts;
 
 use std::{
     io::Write,

@@ -90,6 +90,7 @@ fn a_denial_ends_with_10_and_shows_its_figures() {
     assert_eq!(
         run.err,
         "error: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2\n\
+         hint: quotactl explain pods --quota q shows what takes the room\n\
          QUOTA   RESOURCE   REQUESTED   USED   RESERVED   HARD   AVAILABLE\n\
          q       pods               1      1          1      2           0\n"
     );
@@ -101,6 +102,7 @@ fn a_check_is_an_answer_and_an_exit_code() {
         let fits = request.body.contains("small");
         let mut answer = denial();
         answer["fits"] = fits.into();
+        answer["asOf"] = json!({"sequence": 1, "time": "2020-01-01T00:00:00Z"});
         (200, Vec::new(), answer.to_string())
     });
     let pod = |name: &str| format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\n---\n");

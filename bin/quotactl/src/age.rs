@@ -24,9 +24,14 @@ pub(crate) fn age(text: &str, now: Timestamp) -> String {
 /// How long it is until a time; `0s` if it has passed.
 pub(crate) fn until(text: &str, now: Timestamp) -> String {
     match text.parse::<Timestamp>() {
-        Ok(time) => span(time.since(now).max(Span::ZERO)),
+        Ok(time) => left(time, now),
         Err(_) => "<unknown>".to_owned(),
     }
+}
+
+/// How long it is until a time; `0s` if it has passed.
+pub(crate) fn left(time: Timestamp, now: Timestamp) -> String {
+    span(time.since(now).max(Span::ZERO))
 }
 
 /// A length of time with kubectl's precision: the further it reaches, the coarser.

@@ -118,6 +118,17 @@ pub(crate) struct Global {
     /// File with the bearer token to send.
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
+    /// Why something is changed; each entry that the command causes holds it.
+    #[arg(long, global = true, value_name = "TEXT", value_parser = reason)]
+    pub(crate) reason: Option<String>,
+}
+
+/// As the daemon takes it: 1 to 512 bytes without control characters.
+fn reason(text: &str) -> Result<String, String> {
+    match (1..=512).contains(&text.len()) && !text.chars().any(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err("not a line of 1 to 512 bytes".to_owned()),
+    }
 }
 
 /// What is to be done.
@@ -155,6 +166,30 @@ pub(crate) enum Online {
     /// Show one thing in detail.
     #[command(subcommand)]
     Describe(Describe),
+    /// Show what makes a number: the objects and reservations behind it, the largest first.
+    Explain(Explain),
+    /// Show what was denied lately, and why; of all namespaces unless one is given.
+    Denials {
+        /// At most so many, the latest.
+        #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
+        limit: usize,
+    },
+    /// Show the fullest namespaces; of one that is given, its limits.
+    Top {
+        /// At most so many.
+        #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one)]
+        limit: usize,
+    },
+    /// Show how usage went: a line for each limit, from a time on.
+    History(History),
+    /// Show how the daemon is: what it grants, how far its ledger and its sources are.
+    Status,
+    /// Show the versions of quotactl and of the daemon.
+    Version {
+        /// Only that of quotactl: no daemon is asked.
+        #[arg(long)]
+        client: bool,
+    },
     /// Create or change the quotas in manifests.
     Apply(Files),
     /// Delete quotas.
@@ -257,6 +292,38 @@ pub(crate) enum Get {
     },
 }
 
+/// A number, and what makes it.
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The resource, as a quota names it: `requests.cpu`, `pods`.
+    pub(crate) resource: String,
+    /// Only what this quota counts.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) quota: Option<String>,
+    /// As it was at this time.
+    #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
+    pub(crate) at: Option<Timestamp>,
+    /// As it was at this entry.
+    #[arg(long, value_name = "N")]
+    pub(crate) sequence: Option<u64>,
+    /// At most so many parts, the largest.
+    #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
+    pub(crate) limit: usize,
+}
+
+/// Usage over time.
+#[derive(Args, Debug)]
+pub(crate) struct History {
+    /// Only this resource, as a quota names it.
+    pub(crate) resource: Option<String>,
+    /// From so long ago on.
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    pub(crate) since: Period,
+    /// Time between two points [default: a fortieth of the whole].
+    #[arg(long, value_name = "TIME")]
+    pub(crate) step: Option<Period>,
+}
+
 /// A part of the ledger.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Range {
@@ -266,6 +333,9 @@ pub(crate) struct Range {
     /// At most so many.
     #[arg(long, value_name = "N", default_value = "100", value_parser = at_least_one)]
     pub(crate) limit: usize,
+    /// The last so many.
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with_all = ["from", "limit"])]
+    pub(crate) tail: Option<usize>,
 }
 
 /// What can be shown in detail.
@@ -275,6 +345,18 @@ pub(crate) enum Describe {
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
         /// Only this one.
+        name: Option<String>,
+    },
+    /// A reservation, in any state: what it holds, and what has become of it.
+    #[command(visible_alias = "reservations")]
+    Reservation {
+        /// The object's uid.
+        uid: String,
+    },
+    /// A namespace: its limits, pending reservations, what was denied lately.
+    #[command(visible_alias = "ns", alias = "namespaces")]
+    Namespace {
+        /// Its name [default: that of `--namespace`].
         name: Option<String>,
     },
 }

@@ -1,15 +1,16 @@
 //! `check`: would it fit?
 
 use http::Method;
-use serde_json::Value;
+use quota_client::wire::Verdict;
 
 use super::{
     address::Address,
+    client::read,
     failure::{Exit, Failure, Outcome},
     figures,
     manifest::{self, Document},
     reservation::{body_of, holder},
-    session::{Session, each, text},
+    session::{Session, each},
 };
 use std::path::PathBuf;
 
@@ -28,34 +29,30 @@ fn check(session: &Session, document: Document) -> Outcome {
         .client
         .send_json(Method::POST, &address, Some(&body))?
         .body;
-    let Some(fits) = answer.get("fits").and_then(Value::as_bool) else {
-        return Err(Failure::general("the answer does not say whether it fits"));
-    };
+    let verdict: Verdict = read(&answer)?;
     session.note_lag(&answer);
     if session.output.is_structured() {
         session.output.value(&answer)?;
     } else {
-        session
-            .output
-            .line(verdict(&holder(&body), fits, &answer))?;
-        if let Some(table) = figures::looked_at(&answer["quotas"]) {
+        session.output.line(told(&holder(&body), &verdict))?;
+        if let Some(table) = figures::looked_at(&verdict.quotas) {
             session.output.table(&table)?;
         }
     }
-    if fits {
+    if verdict.fits {
         Ok(())
     } else {
         Err(Failure::silent(Exit::Denied))
     }
 }
 
-fn verdict(what: &str, fits: bool, answer: &Value) -> String {
+fn told(what: &str, verdict: &Verdict) -> String {
     let what = if what.is_empty() { "it" } else { what };
-    if fits {
+    if verdict.fits {
         return format!("{what} fits");
     }
-    let why = [text(answer, "/detail"), text(answer, "/reason")];
-    match why.iter().find(|why| !why.is_empty()) {
+    let why = [&verdict.detail, &verdict.reason].into_iter().flatten();
+    match why.into_iter().find(|why| !why.is_empty()) {
         Some(why) => format!("{what} does not fit: {why}"),
         None => format!("{what} does not fit"),
     }

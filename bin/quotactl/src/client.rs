@@ -8,6 +8,7 @@ use std::{
 };
 
 use http::{Method, Request, StatusCode, Uri, header};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::{Agent, Body, Proxy};
 
@@ -15,7 +16,9 @@ use super::{
     address::Address,
     args::Global,
     failure::{Failure, Outcome, Transient},
-    problem, tls,
+    problem,
+    session::items,
+    tls,
 };
 
 /// Most bytes of an answer that are read.
@@ -32,6 +35,7 @@ pub(crate) struct Client {
     agent: Agent,
     server: String,
     authorization: Option<String>,
+    reason: Option<String>,
 }
 
 /// An answer that is no error.
@@ -73,12 +77,31 @@ impl Client {
             agent: config.build().new_agent(),
             server,
             authorization,
+            reason: global.reason.clone(),
         })
     }
 
     /// Asks for something.
     pub(crate) fn get(&self, address: &Address) -> Outcome<Value> {
         Ok(self.send(Method::GET, address, None, &[])?.body)
+    }
+
+    /// Asks for something of a known form. Also gives the answer as it came, for programs that read it.
+    pub(crate) fn get_as<T: DeserializeOwned>(&self, address: &Address) -> Outcome<(Value, T)> {
+        let answer = self.get(address)?;
+        let read = read(&answer)?;
+        Ok((answer, read))
+    }
+
+    /// Asks for a list of things of a known form. Also gives the answer as it came.
+    pub(crate) fn list_as<T: DeserializeOwned>(
+        &self,
+        address: &Address,
+        limit: Option<usize>,
+    ) -> Outcome<(Value, Vec<T>)> {
+        let answer = self.list(address, limit)?;
+        let read = items(&answer).iter().map(read).collect::<Outcome<_>>()?;
+        Ok((answer, read))
     }
 
     /// Asks for a list, page by page; at most `limit` items.
@@ -216,7 +239,10 @@ impl Client {
 
     fn request(&self, method: Method, address: &Address) -> http::request::Builder {
         let uri = format!("{}{}", self.server, address.as_str());
-        let request = Request::builder().method(method).uri(uri);
+        let mut request = Request::builder().method(method).uri(uri);
+        if let Some(reason) = &self.reason {
+            request = request.header("x-change-reason", reason.as_bytes());
+        }
         match &self.authorization {
             Some(authorization) => request.header(header::AUTHORIZATION, authorization),
             None => request,
@@ -263,6 +289,14 @@ impl Client {
                 .hint("is quotad running there? --server or QUOTACTL_SERVER say where it is")
         }
     }
+}
+
+/// An answer as what it stands for.
+pub(crate) fn read<T: DeserializeOwned>(answer: &Value) -> Outcome<T> {
+    T::deserialize(answer).map_err(|error| {
+        Failure::general(format!("an answer of another form: {error}"))
+            .hint("quotactl version shows the versions of both sides")
+    })
 }
 
 fn build<B>(request: http::request::Builder, body: B) -> Outcome<Request<B>> {

@@ -1,8 +1,8 @@
 //! Figures of quotas: what is available, and how much of a limit is taken.
 
+use quota_client::wire::{self, QuotaCheck};
 use quota_semantics::quantity::Quantity;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::table::Table;
 
@@ -20,9 +20,6 @@ pub(crate) struct Figure {
     /// What pending reservations hold beside that.
     #[serde(default)]
     pub(crate) reserved: Quantity,
-    /// What was asked for.
-    #[serde(default, skip_serializing)]
-    pub(crate) requested: Quantity,
 }
 
 /// A quota and its figures.
@@ -61,30 +58,67 @@ pub(crate) struct Sum {
 impl Figure {
     /// What is left; negative if more is taken than allowed.
     pub(crate) fn available(&self) -> Quantity {
-        let mut available = self.hard.clone();
-        available.sub_assign(&self.used);
-        available.sub_assign(&self.reserved);
-        available
+        available(&self.hard, &self.used, &self.reserved)
     }
 
     /// Used and reserved as a share of the limit; more than 100% if more is taken than allowed.
     pub(crate) fn share(&self) -> String {
-        let mut taken = self.used.clone();
-        taken.add_assign(&self.reserved);
-        let (taken, hard) = (taken.to_f64(), self.hard.to_f64());
-        if hard > 0.0 {
-            format!("{:.0}%", taken / hard * 100.0)
-        } else if taken > 0.0 {
-            "inf%".to_owned()
-        } else {
-            "0%".to_owned()
+        percent(share(&self.hard, &self.used, &self.reserved))
+    }
+}
+
+/// What is left of a limit; negative if more is taken than allowed.
+pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> Quantity {
+    let mut available = hard.clone();
+    available.sub_assign(used);
+    available.sub_assign(reserved);
+    available
+}
+
+/// How much of a limit is taken: infinitely much of none at all.
+pub(crate) fn share(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> f64 {
+    let mut taken = used.clone();
+    taken.add_assign(reserved);
+    let (taken, hard) = (taken.to_f64(), hard.to_f64());
+    match (hard > 0.0, taken > 0.0) {
+        (true, _) => taken / hard,
+        (false, true) => f64::INFINITY,
+        (false, false) => 0.0,
+    }
+}
+
+/// A share as tables show it.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+impl From<wire::Usage> for Usage {
+    fn from(usage: wire::Usage) -> Self {
+        let sum = |total: wire::Total| Sum {
+            resource: total.resource.to_string(),
+            used: total.used,
+            reserved: total.reserved,
+        };
+        let figure = |limit: wire::ResourceUsage| Figure {
+            resource: limit.resource.to_string(),
+            hard: limit.hard,
+            used: limit.used.unwrap_or_default(),
+            reserved: limit.reserved,
+        };
+        let figures = |quota: wire::QuotaUsage| Figures {
+            name: quota.name.to_string(),
+            resources: quota.resources.into_iter().map(figure).collect(),
+        };
+        Self {
+            namespace: usage.namespace.to_string(),
+            resources: usage.resources.into_iter().map(sum).collect(),
+            quotas: usage.quotas.into_iter().map(figures).collect(),
         }
     }
 }
 
 /// The quotas that a decision looked at, as a table; none if there are none.
-pub(crate) fn looked_at(quotas: &Value) -> Option<Table> {
-    let quotas = Vec::<Figures>::deserialize(quotas).ok()?;
+pub(crate) fn looked_at(quotas: &[QuotaCheck]) -> Option<Table> {
     let mut table = Table::new(&[
         "QUOTA",
         "RESOURCE",
@@ -94,24 +128,26 @@ pub(crate) fn looked_at(quotas: &Value) -> Option<Table> {
         ">HARD",
         ">AVAILABLE",
     ]);
-    for quota in &quotas {
+    for quota in quotas {
         for figure in &quota.resources {
+            let available = available(&figure.hard, &figure.used, &figure.reserved);
             table.row([
-                quota.name.clone(),
-                figure.resource.clone(),
+                quota.name.to_string(),
+                figure.resource.to_string(),
                 figure.requested.exact().to_string(),
                 figure.used.exact().to_string(),
                 figure.reserved.exact().to_string(),
                 figure.hard.exact().to_string(),
-                figure.available().exact().to_string(),
+                available.exact().to_string(),
             ]);
         }
     }
     (!table.is_empty()).then_some(table)
 }
 
-/// The figures of each quota, then the sums of the namespace, which no quota limits.
-pub(crate) fn usage_table(usages: &[Usage], all: bool) -> Table {
+/// The figures of each quota; then the sums of the namespace, of what no quota limits too, if they are wanted or there is
+/// no quota.
+pub(crate) fn usage_table(usages: &[Usage], all: bool, sums: bool) -> Table {
     let mut titles = vec![
         "QUOTA",
         "RESOURCE",
@@ -143,7 +179,8 @@ pub(crate) fn usage_table(usages: &[Usage], all: bool) -> Table {
                 ]);
             }
         }
-        for sum in &usage.resources {
+        let sums = sums || usage.quotas.is_empty();
+        for sum in usage.resources.iter().filter(|_| sums) {
             let (used, reserved) = (
                 sum.used.exact().to_string(),
                 sum.reserved.exact().to_string(),
@@ -173,7 +210,6 @@ mod tests {
             hard: hard.parse().unwrap(),
             used: used.parse().unwrap(),
             reserved: reserved.parse().unwrap(),
-            requested: Quantity::ZERO,
         }
     }
 
@@ -207,7 +243,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            usage_table(&[usage], true).render(true),
+            usage_table(&[usage], true, true).render(true),
             "NAMESPACE   QUOTA   RESOURCE   HARD   USED   RESERVED   AVAILABLE   USE%\n\
              a           q       pods          2      3          1          -2   200%\n\
              a           -       pods          -      3          1           -      -"

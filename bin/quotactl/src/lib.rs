@@ -11,13 +11,16 @@ mod bench;
 mod check;
 mod checkpoint;
 mod client;
+mod denials;
 mod describe;
 mod drift;
 mod entry;
+mod explain;
 mod failure;
 mod figures;
 mod generate;
 mod get;
+mod history;
 mod ledger;
 mod manifest;
 mod namespaces;
@@ -28,9 +31,11 @@ mod relist;
 mod reservation;
 mod session;
 mod sse;
+mod status;
 mod table;
 mod tls;
 mod token;
+mod top;
 mod watch;
 
 pub use drift::objects_of;
@@ -116,6 +121,7 @@ fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Ses
         client: Client::new(global)?,
         output,
         scope: scope(global, matches),
+        reason: global.reason.clone(),
     })
 }
 
@@ -140,6 +146,16 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Backup { directory } => backup::run(session, directory),
         Online::Get(what) => get::run(session, what),
         Online::Describe(Describe::Quota { name }) => describe::quotas(session, name.as_deref()),
+        Online::Describe(Describe::Reservation { uid }) => describe::reservation(session, uid),
+        Online::Describe(Describe::Namespace { name }) => {
+            describe::namespace(session, name.as_deref())
+        }
+        Online::Explain(args) => explain::run(session, args),
+        Online::Denials { limit } => denials::run(session, *limit),
+        Online::Top { limit } => top::run(session, *limit),
+        Online::History(args) => history::run(session, args),
+        Online::Status => status::run(session),
+        Online::Version { client } => status::version(session, *client),
         Online::Apply(files) => apply::apply(session, &files.files),
         Online::Delete(what) => apply::delete(session, what),
         Online::Check(files) => check::run(session, &files.files),

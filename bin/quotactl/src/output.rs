@@ -30,6 +30,13 @@ pub(crate) enum Format {
     Name,
 }
 
+impl Format {
+    /// Whether it is one for programs.
+    pub(crate) const fn is_structured(self) -> bool {
+        matches!(self, Self::Json | Self::Yaml)
+    }
+}
+
 /// Prints to standard output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
@@ -86,7 +93,12 @@ impl Output {
 
     /// Whether the form is one for programs.
     pub(crate) const fn is_structured(&self) -> bool {
-        matches!(self.format, Format::Json | Format::Yaml)
+        self.format.is_structured()
+    }
+
+    /// Whether only names are wanted.
+    pub(crate) const fn is_names(&self) -> bool {
+        matches!(self.format, Format::Name)
     }
 }
 

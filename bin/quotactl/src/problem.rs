@@ -3,32 +3,13 @@
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode, header};
-use serde::Deserialize;
-use serde_json::Value;
+use quota_client::wire::{FieldProblem, Problem};
 
 use super::{
     age,
     failure::{Exit, Failure, Transient},
     figures,
 };
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Problem {
-    title: String,
-    detail: String,
-    reason: String,
-    /// What is wrong with the fields of a manifest.
-    errors: Vec<FieldError>,
-    quotas: Value,
-    retry_after: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct FieldError {
-    field: String,
-    message: String,
-}
 
 /// The failure that an answer with an error status means.
 pub(crate) fn failure(
@@ -49,10 +30,14 @@ pub(crate) fn failure(
         .unwrap_or_else(|| format!("{server} answers {status}"));
     let mut failure = Failure::new(exit, message);
     if exit == Exit::Denied {
-        failure.figures = figures::looked_at(&problem.quotas).map(|table| table.render(true));
+        failure.figures = problem
+            .quotas
+            .as_deref()
+            .and_then(figures::looked_at)
+            .map(|table| table.render(true));
     } else if problem.errors.len() > 1 {
         failure.message.clone_from(&problem.title);
-        let line = |error: &FieldError| format!("  {}: {}", error.field, error.message);
+        let line = |error: &FieldProblem| format!("  {}: {}", error.field, error.message);
         failure.figures = Some(
             problem
                 .errors
@@ -87,10 +72,13 @@ fn exit(status: StatusCode, reason: &str) -> Exit {
 
 fn hint(status: StatusCode, headers: &HeaderMap, problem: &Problem) -> Option<String> {
     if let Some(time) = &problem.retry_after {
-        let wait = age::until(time, age::now());
+        let wait = age::left(*time, age::now());
         return Some(format!(
             "pending reservations expire and make room in {wait}, at {time}"
         ));
+    }
+    if let Some(hint) = short_of(problem) {
+        return Some(hint);
     }
     match (status, retry_after(headers)) {
         (_, Some(seconds)) => Some(format!("try again in {seconds}s")),
@@ -99,6 +87,23 @@ fn hint(status: StatusCode, headers: &HeaderMap, problem: &Problem) -> Option<St
         }
         _ => None,
     }
+}
+
+/// Where to look for what takes the room.
+fn short_of(problem: &Problem) -> Option<String> {
+    let mut limits = problem.quotas.iter().flatten().flat_map(|quota| {
+        let resources = quota.resources.iter();
+        resources.map(|limit| (&quota.name, limit))
+    });
+    let (quota, limit) = limits.find(|(_, limit)| {
+        let left = figures::available(&limit.hard, &limit.used, &limit.reserved);
+        !limit.requested.is_zero() && left < limit.requested
+    })?;
+    let resource = &limit.resource;
+    Some(match problem.fits_when_empty {
+        Some(false) => format!("{quota} would not allow it even if nothing else were there"),
+        _ => format!("quotactl explain {resource} --quota {quota} shows what takes the room"),
+    })
 }
 
 /// Seconds after which to come back.

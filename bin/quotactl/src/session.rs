@@ -24,6 +24,8 @@ pub(crate) struct Session {
     pub(crate) output: Output,
     /// The namespaces that the command is about.
     pub(crate) scope: Scope,
+    /// Why something is changed, if that was said.
+    pub(crate) reason: Option<String>,
 }
 
 /// The namespaces that a command is about.

@@ -19,12 +19,9 @@ pub(crate) struct Drift {
     /// There may be no objects at all.
     #[arg(long)]
     pub(crate) allow_empty: bool,
-    /// Put right what differs, by entries of the ledger.
-    #[arg(long, requires = "reason")]
+    /// Put right what differs, by entries of the ledger; `--reason` says why.
+    #[arg(long)]
     pub(crate) correct: bool,
-    /// Why it is put right; it stands in each entry.
-    #[arg(long, value_name = "TEXT", requires = "correct")]
-    pub(crate) reason: Option<String>,
     /// End even more than half of the objects that the ledger believes to be there.
     #[arg(long, requires = "correct")]
     pub(crate) allow_ending_most: bool,

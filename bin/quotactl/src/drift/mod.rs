@@ -62,6 +62,11 @@ pub fn objects_of(input: impl Read) -> Result<Vec<Box<str>>, String> {
 
 /// Compares the ledger with a listing; fails with [`Exit::Conflict`] if they differ.
 pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
+    if args.correct != session.reason.is_some() {
+        return Err(Failure::usage(
+            "--correct and --reason go together: the reason stands in each entry",
+        ));
+    }
     let asked = Asked {
         resources: args.resources.iter().cloned().collect(),
         namespace: session.scope.given.clone(),
@@ -97,7 +102,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
         ignored: compared.ignored,
         as_of: known.as_of,
     };
-    let Some(reason) = args.reason.as_deref().filter(|_| args.correct) else {
+    let Some(reason) = session.reason.as_deref().filter(|_| args.correct) else {
         report.show(session, None)?;
         return found(report.differences.is_empty());
     };

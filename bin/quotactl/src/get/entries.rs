@@ -14,10 +14,19 @@ use crate::{
 
 /// Shows entries from a sequence on.
 pub(super) fn get(session: &Session, range: Range) -> Outcome {
-    let address = Address::of(["v1", "entries"])
+    let mut address = Address::of(["v1", "entries"])
         .with_some("from", range.from)
         .with_some("namespace", session.scope.filter());
-    let answer = session.client.list(&address, Some(range.limit))?;
+    if range.tail.is_some() {
+        address = address.with("order", "desc");
+    }
+    let limit = range.tail.unwrap_or(range.limit);
+    let mut answer = session.client.list(&address, Some(limit))?;
+    if range.tail.is_some()
+        && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
+    {
+        entries.reverse();
+    }
     let entries = items(&answer);
     if entries.is_empty() {
         note("No entries found");
@@ -33,7 +42,8 @@ pub(super) fn get(session: &Session, range: Range) -> Outcome {
         |wide| entry::table(entries, wide),
     )?;
     let last = entries.last().and_then(|entry| entry["sequence"].as_u64());
-    if let (Some(last), false) = (last, text(&answer, "/continue").is_empty()) {
+    let more = range.tail.is_none() && !text(&answer, "/continue").is_empty();
+    if let (Some(last), true) = (last, more) {
         note(format!("there are more: --from {}", last.saturating_add(1)));
     }
     Ok(())

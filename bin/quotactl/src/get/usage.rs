@@ -1,12 +1,13 @@
 //! `get usage`: what is used, reserved and available.
 
+use quota_client::wire;
 use quota_semantics::Timestamp;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
     address::Address,
-    failure::{Failure, Outcome},
+    client::read,
+    failure::Outcome,
     figures::{Usage, usage_table},
     namespaces::everywhere,
     session::{Session, items, text},
@@ -28,12 +29,11 @@ pub(super) fn get(session: &Session, at: Option<Timestamp>, sequence: Option<u64
         let answer = ask(session.scope.namespace())?;
         (answer.clone(), vec![answer])
     };
-    let read = |usage: &Value| {
+    let of = |usage: &Value| {
         session.note_lag(usage);
-        Usage::deserialize(usage)
-            .map_err(|error| Failure::general(format!("an answer of another form: {error}")))
+        Ok(Usage::from(read::<wire::Usage>(usage)?))
     };
-    let read: Vec<Usage> = usages.iter().map(read).collect::<Outcome<_>>()?;
+    let read: Vec<Usage> = usages.iter().map(of).collect::<Outcome<_>>()?;
     if read
         .iter()
         .all(|usage| usage.resources.is_empty() && usage.quotas.is_empty())
@@ -48,6 +48,6 @@ pub(super) fn get(session: &Session, at: Option<Timestamp>, sequence: Option<u64
                 .map(|usage| format!("usage/{}", text(usage, "/namespace")))
                 .collect()
         },
-        |_| usage_table(&read, session.scope.all),
+        |wide| usage_table(&read, session.scope.all, wide),
     )
 }

@@ -86,7 +86,7 @@ pub(super) fn print(state: &State, output: &Output) -> Outcome {
                 view.dead_letters
             ))?;
             let tables = [
-                usage_table(&view.namespaces, true),
+                usage_table(&view.namespaces, true, true),
                 pending(&view.reservations),
             ];
             for table in tables.iter().filter(|table| !table.is_empty()) {
@@ -147,7 +147,6 @@ fn figure(figure: quota_core::state::Figure) -> Figure {
         hard: figure.hard,
         used: figure.used.unwrap_or_default(),
         reserved: figure.reserved,
-        requested: quota_semantics::quantity::Quantity::ZERO,
     }
 }
 

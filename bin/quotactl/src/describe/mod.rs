@@ -1,13 +1,19 @@
-//! `describe quota`: what `kubectl describe quota` shows, with a column for what is reserved.
+//! `describe`: one thing in detail. Of a quota, what `kubectl describe quota` shows, with a column for what is reserved.
+
+mod namespace;
+mod reservation;
+
+pub(crate) use namespace::namespace;
+pub(crate) use reservation::reservation;
 
 use serde_json::Value;
 
-use super::{
+use crate::{
     age,
     failure::Outcome,
     get::{amounts, ask_quotas, listed_quotas, plain, scopes},
     output::one_line,
-    reservation,
+    reservation as held,
     session::{Session, text},
 };
 
@@ -115,7 +121,7 @@ fn reservations(quota: &Value) -> Vec<String> {
     let now = age::now();
     let line = |reservation: &Value| {
         let uid = text(reservation, "/reservedBy/uid");
-        let holder = reservation::holder(reservation);
+        let holder = held::holder(reservation);
         let holder = if holder.is_empty() {
             uid.to_owned()
         } else {
@@ -124,7 +130,7 @@ fn reservations(quota: &Value) -> Vec<String> {
         let expires = age::until(text(reservation, "/expirationTime"), now);
         format!(
             "  {holder}: {}, expires in {expires}",
-            reservation::amounts(reservation)
+            held::amounts(reservation)
         )
     };
     let heading = std::iter::once("Reservations:".to_owned());

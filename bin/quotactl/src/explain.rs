@@ -1,0 +1,105 @@
+//! `explain`: what makes a number.
+
+use quota_client::wire::{Contribution, Explanation, Kind};
+use serde_json::Value;
+
+use super::{
+    address::Address,
+    age,
+    args::Explain,
+    client::read,
+    failure::Outcome,
+    figures::{percent, share},
+    output::one_line,
+    session::{Session, items},
+    table::Table,
+};
+
+/// Shows the sums of a resource, then the objects and reservations that make them.
+pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
+    let address = Address::in_namespace(session.scope.namespace(), ["explain"])
+        .with("resource", &args.resource)
+        .with_some("quota", args.quota.as_ref())
+        .with_some("at", args.at)
+        .with_some("sequence", args.sequence);
+    let mut parts = Vec::new();
+    let mut answer = session.client.walk(&address, args.limit, |found| {
+        parts.extend(found);
+        Ok(())
+    })?;
+    answer["items"] = Value::Array(parts);
+    session.note_lag(&answer);
+    let explained: Explanation = read(&answer)?;
+    if !session.output.is_structured() && !session.output.is_names() {
+        session.output.line(one_line(&summary(&explained)))?;
+    }
+    session.output.answer(
+        &answer,
+        || items(&answer).iter().filter_map(name).collect(),
+        |wide| table(&explained.items, wide),
+    )
+}
+
+fn name(part: &Value) -> Option<String> {
+    let part: Contribution = read(part).ok()?;
+    Some(match part.kind {
+        Kind::Object => format!("{}/{}", part.resource, part.name),
+        Kind::Reservation => format!("reservation/{}", part.uid),
+    })
+}
+
+/// As in `requests.cpu of quota compute in team-a: 3 used + 1 reserved of 10 (40%)`.
+fn summary(explained: &Explanation) -> String {
+    let Explanation {
+        namespace,
+        quota,
+        resource,
+        hard,
+        used,
+        reserved,
+        ..
+    } = explained;
+    let of = quota
+        .as_ref()
+        .map(|quota| format!(" of quota {quota}"))
+        .unwrap_or_default();
+    let limit = hard.as_ref().map(|hard| {
+        let share = percent(share(hard, used, reserved));
+        format!(" of {} ({share})", hard.exact())
+    });
+    format!(
+        "{resource}{of} in {namespace}: {} used + {} reserved{}",
+        used.exact(),
+        reserved.exact(),
+        limit.unwrap_or_default()
+    )
+}
+
+fn table(parts: &[Contribution], wide: bool) -> Table {
+    let mut titles = vec!["KIND", "RESOURCE", "NAME", ">AMOUNT", ">ENTRY", "EXPIRES"];
+    if wide {
+        titles.push("UID");
+    }
+    let mut table = Table::new(&titles);
+    let now = age::now();
+    for part in parts {
+        let kind = match part.kind {
+            Kind::Object => "object",
+            Kind::Reservation => "reservation",
+        };
+        let expires = part.expiration_time.map(|time| age::left(time, now));
+        let mut row = vec![
+            kind.to_owned(),
+            part.resource.to_string(),
+            part.name.to_string(),
+            part.amount.exact().to_string(),
+            part.sequence.to_string(),
+            expires.unwrap_or_else(|| "-".to_owned()),
+        ];
+        if wide {
+            row.push(part.uid.to_string());
+        }
+        table.row(row);
+    }
+    table
+}

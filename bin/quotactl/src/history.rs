@@ -1,0 +1,147 @@
+//! `history`: how usage went, a line for each limit.
+
+use quota_client::wire::{UsageHistory, UsagePoint};
+use quota_semantics::{Name, Period, quantity::Quantity};
+
+use super::{
+    address::Address, age, args::History, failure::Outcome, figures::percent, session::Session,
+    table::Table,
+};
+
+/// Points of a line, if no step is asked for.
+const POINTS: u64 = 40;
+
+/// Heights of a point.
+const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Shows used and reserved amounts over time.
+pub(crate) fn run(session: &Session, args: &History) -> Outcome {
+    let now = age::now();
+    let since = args.since.get();
+    let from = now.plus(quota_semantics::Span::from_nanoseconds(
+        -args.since.span().nanoseconds(),
+    ));
+    let default = u32::try_from(since.as_secs() / POINTS).unwrap_or(u32::MAX);
+    let step = args.step.unwrap_or(Period::from_secs(default.max(1)));
+    let address = Address::in_namespace(session.scope.namespace(), ["usage", "history"])
+        .with("from", from)
+        .with("step", step);
+    let (answer, history): (_, UsageHistory) = session.client.get_as(&address)?;
+    session.note_lag(&answer);
+    let mut lines = lines(&history.points);
+    if let Some(wanted) = &args.resource {
+        lines.retain(|line| *line.resource == **wanted);
+    }
+    if lines.is_empty() {
+        session.note_empty();
+    }
+    session.output.answer(
+        &answer,
+        || lines.iter().map(Line::name).collect(),
+        |_| table(&lines),
+    )
+}
+
+/// A limit over time.
+struct Line {
+    quota: Name,
+    resource: Name,
+    /// Used and reserved together; none where the limit was not there.
+    taken: Vec<Option<Quantity>>,
+    /// The limit as it was last.
+    hard: Quantity,
+    /// Taken as a share of the limit at its time.
+    shares: Vec<Option<f64>>,
+}
+
+impl Line {
+    fn name(&self) -> String {
+        format!("{}/{}", self.quota, self.resource)
+    }
+
+    fn known(&self) -> impl Iterator<Item = &Quantity> {
+        self.taken.iter().flatten()
+    }
+}
+
+/// A line for each limit that was there at any point.
+fn lines(points: &[UsagePoint]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for (index, point) in points.iter().enumerate() {
+        for quota in &point.quotas {
+            for limit in &quota.resources {
+                let found = lines
+                    .iter()
+                    .position(|line| line.quota == quota.name && line.resource == limit.resource);
+                let at = found.unwrap_or_else(|| {
+                    lines.push(Line {
+                        quota: quota.name.clone(),
+                        resource: limit.resource.clone(),
+                        taken: vec![None; points.len()],
+                        hard: limit.hard.clone(),
+                        shares: vec![None; points.len()],
+                    });
+                    lines.len() - 1
+                });
+                let line = &mut lines[at];
+                let used = limit.used.clone().unwrap_or_default();
+                let share = super::figures::share(&limit.hard, &used, &limit.reserved);
+                let mut taken = used;
+                taken.add_assign(&limit.reserved);
+                line.taken[index] = Some(taken);
+                line.shares[index] = Some(share);
+                line.hard = limit.hard.clone();
+            }
+        }
+    }
+    lines
+}
+
+fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new(&[
+        "QUOTA", "RESOURCE", "TAKEN", ">MIN", ">MAX", ">NOW", ">HARD", ">USE%",
+    ]);
+    for line in lines {
+        let of = |quantity: Option<&Quantity>| {
+            quantity.map_or_else(|| "-".to_owned(), |quantity| quantity.exact().to_string())
+        };
+        let last = line.shares.last().copied().flatten();
+        table.row([
+            line.quota.to_string(),
+            line.resource.to_string(),
+            spark(&line.shares),
+            of(line.known().min()),
+            of(line.known().max()),
+            of(line.taken.last().and_then(Option::as_ref)),
+            line.hard.exact().to_string(),
+            last.map_or_else(|| "-".to_owned(), percent),
+        ]);
+    }
+    table
+}
+
+/// Shares as heights: the whole height is the limit. A blank where there was none.
+fn spark(shares: &[Option<f64>]) -> String {
+    let of = |share: &Option<f64>| {
+        let Some(share) = share else { return ' ' };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is from 0 to 7"
+        )]
+        let height = (share.clamp(0.0, 1.0) * (HEIGHTS.len() - 1) as f64).ceil() as usize;
+        HEIGHTS[height]
+    };
+    shares.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_height_is_the_limit() {
+        let shares = [None, Some(0.0), Some(0.01), Some(0.5), Some(1.0), Some(7.0)];
+        assert_eq!(spark(&shares), " ▁▂▅██");
+    }
+}

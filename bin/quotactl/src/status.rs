@@ -1,0 +1,123 @@
+//! `status` and `version`: how the daemon is.
+
+use quota_client::wire::{Source, Status};
+use serde_json::json;
+
+use super::{
+    address::Address,
+    age,
+    failure::Outcome,
+    output::{Format, one_line},
+    session::Session,
+    table::Table,
+};
+
+/// This program's version, with its commit.
+const VERSION: &str = env!("BUILD_VERSION");
+
+/// Shows how the daemon is.
+pub(crate) fn run(session: &Session) -> Outcome {
+    let (answer, status): (_, Status) = session.client.get_as(&Address::of(["v1", "status"]))?;
+    match session.output.format {
+        format if format.is_structured() => session.output.value(&answer),
+        Format::Name => {
+            let mut names = status.sources.iter();
+            names.try_for_each(|source| session.output.line(format!("source/{}", source.name)))
+        }
+        _ => {
+            for line in summary(session.client.server(), &status) {
+                session.output.line(one_line(&line))?;
+            }
+            let table = sources(&status.sources);
+            if !table.is_empty() {
+                session.output.line("")?;
+            }
+            session.output.table(&table)
+        }
+    }
+}
+
+fn summary(server: &str, status: &Status) -> Vec<String> {
+    let now = age::now();
+    let caller = &status.caller;
+    let place = match caller.reads_all_namespaces {
+        true => "reads all namespaces",
+        false => "reads some namespaces",
+    };
+    let grants = match (status.caught_up, status.disk_low, status.lagging) {
+        (false, ..) => "no: the sources are not caught up with since the start",
+        (_, true, _) => "no: the disk is low",
+        (_, _, true) => "yes, but a source of events is behind",
+        _ => "yes",
+    };
+    let first = status.oldest.map_or(1, |oldest| oldest.sequence);
+    vec![
+        format!("Server:   {server}, quotad {}", status.version),
+        format!(
+            "Caller:   {} ({}; {place})",
+            caller.principal,
+            caller.roles.join(", ")
+        ),
+        format!("Grants:   {grants}"),
+        format!(
+            "Entries:  {first} to {}, the last {} ago",
+            status.as_of.sequence,
+            age::span(now.since(status.as_of.time))
+        ),
+    ]
+}
+
+fn sources(sources: &[Source]) -> Table {
+    let mut table = Table::new(&["SOURCE", ">POSITION", "RECEIVED", "WATERMARKS"]);
+    let now = age::now();
+    for source in sources {
+        let watermark = |kind: &quota_client::wire::KindWatermark| {
+            let age = kind.watermark.map(|time| age::span(now.since(time)));
+            format!("{}: {}", kind.resource, age.as_deref().unwrap_or("unknown"))
+        };
+        table.row([
+            source.name.to_string(),
+            source
+                .position
+                .map_or_else(|| "-".to_owned(), |position| position.to_string()),
+            source.time.map_or_else(
+                || "-".to_owned(),
+                |time| format!("{} ago", age::span(now.since(time))),
+            ),
+            source
+                .watermarks
+                .iter()
+                .map(watermark)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ]);
+    }
+    table
+}
+
+/// Shows the versions of both sides.
+pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
+    let server = match client_only {
+        true => None,
+        false => {
+            let asked = session.client.get_as(&Address::of(["v1", "status"]));
+            Some(asked.map(|(_, status): (_, Status)| status.version))
+        }
+    };
+    let output = &session.output;
+    let known = server.as_ref().and_then(|server| server.as_ref().ok());
+    if output.is_structured() {
+        let mut value = json!({ "client": VERSION });
+        if let Some(server) = known {
+            value["server"] = server.as_str().into();
+        }
+        output.value(&value)?;
+    } else {
+        output.line(format!("Client: {VERSION}"))?;
+        if let Some(server) = known {
+            output.line(format!("Server: {}", one_line(server)))?;
+        }
+    }
+    // What is known is shown also when the daemon does not answer.
+    server.transpose().map(drop)
+}

@@ -1,0 +1,157 @@
+//! `top`: the fullest first.
+
+use quota_client::wire::{NamespaceUsage, Usage};
+
+use super::{
+    address::Address,
+    failure::Outcome,
+    figures::{percent, share},
+    session::Session,
+    table::Table,
+};
+
+/// Cells of a bar.
+const BAR: usize = 10;
+
+/// Shows the fullest namespaces, or the fullest limits of one.
+pub(crate) fn run(session: &Session, limit: usize) -> Outcome {
+    match session.scope.filter() {
+        None => namespaces(session, limit),
+        Some(namespace) => limits(session, namespace, limit),
+    }
+}
+
+fn namespaces(session: &Session, limit: usize) -> Outcome {
+    let address = Address::of(["v1", "usage"]);
+    let (answer, found): (_, Vec<NamespaceUsage>) =
+        session.client.list_as(&address, Some(limit))?;
+    if found.is_empty() {
+        session.note_empty();
+    }
+    session.note_lag(&answer);
+    let name = |usage: &NamespaceUsage| format!("namespace/{}", usage.namespace);
+    session.output.answer(
+        &answer,
+        || found.iter().map(name).collect(),
+        |_| {
+            let mut table = Table::new(&[
+                "NAMESPACE",
+                ">USE%",
+                "",
+                "FULLEST",
+                ">USED",
+                ">RESERVED",
+                ">HARD",
+                ">PENDING",
+            ]);
+            for usage in &found {
+                table.row(namespace_row(usage));
+            }
+            table
+        },
+    )
+}
+
+fn namespace_row(usage: &NamespaceUsage) -> [String; 8] {
+    let pending = usage.reservations.to_string();
+    let namespace = usage.namespace.to_string();
+    let Some(fullest) = &usage.fullest else {
+        let none = || "-".to_owned();
+        return [
+            namespace,
+            none(),
+            none(),
+            none(),
+            none(),
+            none(),
+            none(),
+            pending,
+        ];
+    };
+    let share = fullest.share.unwrap_or(f64::INFINITY);
+    [
+        namespace,
+        percent(share),
+        bar(share),
+        format!("{}/{}", fullest.quota, fullest.resource),
+        fullest.used.exact().to_string(),
+        fullest.reserved.exact().to_string(),
+        fullest.hard.exact().to_string(),
+        pending,
+    ]
+}
+
+fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
+    let address = Address::in_namespace(namespace, ["usage"]);
+    let (answer, usage): (_, Usage) = session.client.get_as(&address)?;
+    session.note_lag(&answer);
+    let mut rows: Vec<(f64, [String; 7])> = Vec::new();
+    for quota in &usage.quotas {
+        for limit in &quota.resources {
+            let used = limit.used.clone().unwrap_or_default();
+            let share = share(&limit.hard, &used, &limit.reserved);
+            let row = [
+                quota.name.to_string(),
+                limit.resource.to_string(),
+                percent(share),
+                bar(share),
+                used.exact().to_string(),
+                limit.reserved.exact().to_string(),
+                limit.hard.exact().to_string(),
+            ];
+            rows.push((share, row));
+        }
+    }
+    if rows.is_empty() {
+        session.note_empty();
+    }
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    rows.truncate(most);
+    session.output.answer(
+        &answer,
+        || {
+            rows.iter()
+                .map(|(_, row)| format!("{}/{}", row[0], row[1]))
+                .collect()
+        },
+        |_| {
+            let mut table = Table::new(&[
+                "QUOTA",
+                "RESOURCE",
+                ">USE%",
+                "",
+                ">USED",
+                ">RESERVED",
+                ">HARD",
+            ]);
+            for (_, row) in &rows {
+                table.row(row.clone());
+            }
+            table
+        },
+    )
+}
+
+/// A share as a bar; what is more than all is all.
+fn bar(share: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is from 0 to the length of the bar"
+    )]
+    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
+    format!("{}{}", "#".repeat(full), ".".repeat(BAR - full))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_stay_in_their_place() {
+        assert_eq!(bar(0.0), "..........");
+        assert_eq!(bar(0.44), "####......");
+        assert_eq!(bar(1.7), "##########");
+        assert_eq!(bar(f64::INFINITY), "##########");
+    }
+}

@@ -1,0 +1,54 @@
+//! Types of `/v1`, one for each thing. JSON in camelCase; quantities and times are strings.
+//!
+//! Fields that are absent on the wire are `None`, empty or false here. Unknown fields are ignored, so that an older
+//! caller reads a newer daemon.
+
+mod denial;
+mod explain;
+mod problem;
+mod reservation;
+mod status;
+mod usage;
+
+pub use denial::{Actor, Denial, DeniedObject};
+pub use explain::{Contribution, Explanation, Kind};
+pub use problem::{FieldProblem, Problem, QuotaCheck, ResourceCheck, Verdict};
+pub use reservation::{Holder, Reservation};
+pub use status::{Caller, KindWatermark, Source, Status};
+pub use usage::{
+    Fullest, NamespaceUsage, QuotaUsage, ResourceUsage, Total, Usage, UsageHistory, UsagePoint,
+};
+
+use quota_semantics::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// How far the ledger was when it was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AsOf {
+    /// The last entry.
+    pub sequence: u64,
+    /// Ledger time at it.
+    pub time: Timestamp,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page<T> {
+    /// The items of this page.
+    pub items: Vec<T>,
+    /// What to ask with for the next page; none: this is the last one.
+    #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// How far the ledger was.
+    pub as_of: AsOf,
+    /// Whether a source of events is known to be behind.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lagging: bool,
+}
+
+/// For fields that are written only when they are true.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}

@@ -1,0 +1,194 @@
+//! Commands that explain, with the real daemon: and what it writes is what the wire types say.
+
+use quota_client::wire::{
+    Denial, Explanation, NamespaceUsage, Page, Reservation, Status, Usage, UsageHistory,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::daemon::{Daemon, QUOTA, pod};
+use super::support::quotad::{REQUEST, agent};
+
+/// A daemon with a quota of two processors, of which one and a half are reserved, and a denial.
+fn crowded() -> Daemon {
+    let daemon = Daemon::start();
+    daemon.done("apply -f - --reason INC-7", QUOTA);
+    let web = pod("web", "u1", "1500m").to_string();
+    daemon.done("reserve -f - --ttl 5m", &web);
+    let denied = daemon.run("reserve -f -", &pod("api", "u2", "1").to_string());
+    assert_eq!(denied.code, 10, "{denied:?}");
+    daemon
+}
+
+fn get(daemon: &Daemon, path: &str) -> String {
+    let url = format!("{}{path}", daemon.url);
+    let mut response = agent(REQUEST).get(url).call().unwrap();
+    let text = response.body_mut().read_to_string().unwrap();
+    assert_eq!(response.status(), 200, "{path}: {text}");
+    text
+}
+
+/// Reads an answer as this type, and writes it again: every byte has to be there.
+fn same<T: Serialize + DeserializeOwned>(daemon: &Daemon, path: &str) {
+    let text = get(daemon, path);
+    let read: T = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(serde_json::to_string(&read).unwrap(), text, "{path}");
+}
+
+#[test]
+fn the_wire_types_are_what_the_daemon_writes() {
+    let daemon = crowded();
+    let events = r#"{"type":"ADDED","namespace":"team-a","resource":"widgets","name":"w","uid":"w1","usage":{"requests.cpu":"1500"}}"#;
+    daemon.done("push -", events);
+    let base = "/v1/namespaces/team-a";
+    same::<Usage>(&daemon, &format!("{base}/usage"));
+    same::<Status>(&daemon, "/v1/status");
+    same::<Page<NamespaceUsage>>(&daemon, "/v1/usage");
+    same::<Page<Denial>>(&daemon, "/v1/denials");
+    same::<Page<Reservation<'static>>>(&daemon, &format!("{base}/reservations"));
+    same::<Reservation<'static>>(&daemon, &format!("{base}/reservations/u1"));
+    same::<Explanation>(
+        &daemon,
+        &format!("{base}/explain?resource=requests.cpu&quota=compute"),
+    );
+    same::<Explanation>(
+        &daemon,
+        &format!("{base}/explain?resource=requests.cpu&limit=1"),
+    );
+    let from = "2020-01-01T00:00:00Z";
+    same::<UsageHistory>(
+        &daemon,
+        &format!("{base}/usage/history?from={from}&step=90000h"),
+    );
+    daemon.done("release u1 -n team-a", "");
+    same::<Reservation<'static>>(&daemon, &format!("{base}/reservations/u1"));
+}
+
+#[test]
+fn a_number_is_explained_by_what_makes_it() {
+    let daemon = crowded();
+    let out = daemon.done("explain requests.cpu --quota compute -n team-a", "");
+    let mut lines = out.lines();
+    assert_eq!(
+        lines.next(),
+        Some("requests.cpu of quota compute in team-a: 0 used + 1500m reserved of 2 (75%)")
+    );
+    let row: Vec<_> = lines.nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..5], ["reservation", "pods", "web", "1500m", "2"]);
+    let out = daemon.done("explain pods -n team-a -o name", "");
+    assert_eq!(out, "reservation/u1\n");
+    assert_eq!(
+        daemon.run("explain pods --quota none -n team-a", "").code,
+        11
+    );
+    let before = daemon.done("explain pods --quota compute -n team-a --sequence 1", "");
+    assert!(
+        before.starts_with("pods of quota compute in team-a: 0 used + 0 reserved"),
+        "{before}"
+    );
+}
+
+#[test]
+fn denials_say_what_was_short_and_where_to_look() {
+    let daemon = crowded();
+    let rows = daemon.rows("denials");
+    assert_eq!(rows[1][1..4], ["team-a", "pods/api", "ExceedsHard"]);
+    assert_eq!(
+        rows[1][4..].join(" "),
+        "compute/requests.cpu: 1 wanted, 500m left"
+    );
+    assert_eq!(daemon.run("denials -n elsewhere", "").out, "");
+    // What is used does not expire: the hint is another one.
+    daemon.done("commit u1 -n team-a", "");
+    let denied = daemon.run("reserve -f -", &pod("api", "u2", "1").to_string());
+    let hint = "hint: quotactl explain requests.cpu --quota compute shows what takes the room";
+    assert!(denied.err.contains(hint), "{}", denied.err);
+    let never = daemon.run("reserve -f -", &pod("big", "u3", "5").to_string());
+    assert!(
+        never.err.contains("would not allow it even if"),
+        "{}",
+        never.err
+    );
+}
+
+#[test]
+fn the_fullest_come_first() {
+    let daemon = crowded();
+    daemon.done("apply -f -", &QUOTA.replace("team-a", "team-b"));
+    let rows = daemon.rows("top");
+    assert_eq!(
+        rows[1][..4],
+        ["team-a", "75%", "########..", "compute/requests.cpu"]
+    );
+    assert_eq!(rows[2][0], "team-b");
+    let rows = daemon.rows("top -n team-a");
+    assert_eq!(rows[1][1..3], ["requests.cpu", "75%"]);
+    assert_eq!(rows[2][1..3], ["pods", "50%"]);
+    assert_eq!(daemon.rows("top --limit 1").len(), 2);
+}
+
+#[test]
+fn history_is_a_line_for_each_limit() {
+    let daemon = crowded();
+    let out = daemon.done("history requests.cpu -n team-a --since 10s --step 5s", "");
+    let row = out.lines().nth(1).unwrap();
+    assert!(row.starts_with("compute   requests.cpu"), "{out}");
+    assert!(row.ends_with("2    75%"), "{out}");
+    let points = daemon.done("history -n team-a --since 10s --step 5s -o json", "");
+    let points: Value = serde_json::from_str(&points).unwrap();
+    assert_eq!(points["points"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn the_daemon_is_described() {
+    let daemon = crowded();
+    let out = daemon.done("status", "");
+    assert!(
+        out.contains("Grants:   yes\n") && out.contains("Entries:  1 to 2"),
+        "{out}"
+    );
+    let version = daemon.done("version -o json", "");
+    let version: Value = serde_json::from_str(&version).unwrap();
+    assert!(version["client"].is_string() && version["server"].is_string());
+    let nobody = super::run("http://127.0.0.1:1", "version");
+    assert!(
+        nobody.code == 1 && nobody.out.starts_with("Client: "),
+        "{nobody:?}"
+    );
+    assert_eq!(super::run("http://127.0.0.1:1", "version --client").code, 0);
+}
+
+#[test]
+fn things_are_described_whole() {
+    let daemon = crowded();
+    let out = daemon.done("describe reservation u1 -n team-a", "");
+    assert!(
+        out.contains("State:      pending\n") && out.contains("requests.cpu"),
+        "{out}"
+    );
+    daemon.done("release u1 -n team-a", "");
+    let out = daemon.done("describe reservation u1 -n team-a", "");
+    assert!(
+        out.contains("State:      released\n") && out.contains("Ended:"),
+        "{out}"
+    );
+    let out = daemon.done("describe namespace team-a", "");
+    for part in [
+        "Usage:",
+        "Pending reservations:\n<none>",
+        "compute/requests.cpu: 1 wanted",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert_eq!(daemon.run("describe namespace nobody", "").code, 11);
+}
+
+#[test]
+fn the_last_entries_are_shown_in_order_with_their_reasons() {
+    let daemon = crowded();
+    let rows = daemon.rows("get entries --tail 2 -o wide");
+    assert_eq!((&*rows[1][0], &*rows[2][0]), ("1", "2"));
+    assert_eq!(rows[1].last().unwrap(), "INC-7");
+    assert_eq!(daemon.rows("get entries --tail 1")[1][0], "2");
+    assert_eq!(daemon.run("get entries --tail 1 --from 1", "").code, 2);
+}

@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages run bench fuzz metrics-doc manifests docs
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages run bench fuzz docs-tables manifests docs
 
 verify: fmt-check lint test doc deny
 
@@ -88,9 +88,9 @@ bench-instructions:
 fuzz:
 	fuzz/run
 
-# Writes docs/metrics.md anew after a change of src/metrics/table.rs.
-metrics-doc:
-	UPDATE_DOCS=1 cargo test --locked --lib metrics
+# Writes the tables in docs anew after a change of a metric or a route.
+docs-tables:
+	UPDATE_DOCS=1 cargo test --locked --lib document
 
 # Writes deploy/manifests anew after a change of the chart.
 manifests:

@@ -1,12 +1,12 @@
 //! Puts the daemon together, and takes it down in order.
 
 mod ledger;
+pub(crate) mod routes;
 mod rules;
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -16,9 +16,9 @@ use quota_service::{
 };
 
 use crate::{
-    admission::{self, Hook},
+    admission::Hook,
     api::{self, App, NoSources, Parts},
-    auth::{self, Authenticator},
+    auth::Authenticator,
     checkpoint::{self, Place, StartError},
     config::Config,
     exit::{Exit, Failure, OrExit as _},
@@ -26,10 +26,10 @@ use crate::{
     intake::{nats, payload},
     kube::{self, Kube},
     metrics::{Listener, Metrics},
-    server::{Bound, Hosts, Options, Routes, descriptors, tls::Tls},
+    routes::Router,
+    server::{Bound, Hosts, Options, descriptors, tls::Tls},
     shutdown::{self, Signals},
     space::Lookout,
-    ui,
     upkeep::{Quotas, Upkeep},
     writer::Ledger,
 };
@@ -84,11 +84,11 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let neighbour = hook.clone();
     readiness.ask("quota-plugin", move || neighbour.plugin_health());
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
-    let express = api::Express::new(app.clone(), authenticator.clone());
-    let router = auth::guarded(routes(app, hook.clone(), kube), authenticator).merge(ui::router());
-    let routes = Routes::from(router).with_express(Arc::new(express));
+    let router = Router::new(routes::of_api(app, hook.clone(), kube))
+        .with_authenticator(authenticator)
+        .with_refusals(kube::refused);
     let served = tokio::spawn(api.serve(
-        routes,
+        router,
         options(&config).draining_on(signals.stop.clone()),
         tls,
         stop.clone(),
@@ -129,7 +129,7 @@ fn tell(
     let bound = bind("admin.listen", config.admin.listen)?;
     let address = bound.address();
     let told = bound.serve(
-        health::router(shown(metrics), readiness.clone()),
+        Router::new(routes::of_admin(shown(metrics), readiness.clone())),
         Options::new(Listener::Admin, config),
         None,
         closing,
@@ -155,14 +155,7 @@ fn lookout(config: &Config, ledger: &Ledger, readiness: &Readiness) -> Result<Lo
 
 /// How the API is served.
 fn options(config: &Config) -> Options {
-    let events = config.limits.events_body_bytes.bytes();
-    let options = Options::new(Listener::Api, config)
-        .with_route_body_bytes("/v1/events", events)
-        .with_route_body_bytes("/v1/drift", events)
-        .with_route_body_bytes("/v1/corrections", events);
-    admission::bounded(options)
-        .with_hosts(Hosts::new(&config.http.allowed_hosts))
-        .never_repeating(admission::ROUTE)
+    Options::new(Listener::Api, config).with_hosts(Hosts::new(&config.http.allowed_hosts))
 }
 
 /// The configuration, with as many connections as there are file descriptors for.
@@ -172,13 +165,6 @@ fn within_descriptors(mut config: Config) -> Config {
     let fit = descriptors::connections(listeners, connections.get());
     *connections = NonZeroUsize::new(fit).unwrap_or(*connections);
     config
-}
-
-/// All that the API's listener offers. What callers need for each path stands in [`auth::access`].
-pub(crate) fn routes(app: App, hook: Hook, kube: Kube) -> Router {
-    api::router(app)
-        .merge(admission::router(hook))
-        .merge(kube::router(kube))
 }
 
 /// Who may call the API, and how it is kept from others. Files are followed.
@@ -213,8 +199,8 @@ fn review(
     let bound = bind("admission.listen", address)?;
     let address = bound.address();
     let options = Options::new(Listener::Admission, config).draining_on(signals.stop.clone());
-    let options = admission::bounded(options);
-    let served = bound.serve(admission::router(hook), options, Some(tls), stop);
+    let router = Router::new(routes::of_webhook(hook));
+    let served = bound.serve(router, options, Some(tls), stop);
     Ok(Some((address, tokio::spawn(served))))
 }
 

@@ -5,7 +5,8 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use quotad::{
     config::Config,
     metrics::Listener,
-    server::{Options, Peer, serve_stream},
+    peer::Peer,
+    server::{Options, serve_stream},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use quota_core::{decide::Policy, state::State};
@@ -14,11 +14,11 @@ use quotad::{
     config::Config,
     intake::payload,
     kube::{self, Kube},
+    routes::{Router, with_state},
     writer::{self, Ledger, Threads, Watermark},
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
 /// A ledger with more entries than this is put away, so that memory stays bounded and inputs stand nearly by
 /// themselves.
@@ -120,7 +120,7 @@ impl World {
             .body(Body::from(body))
             .unwrap();
         self.within(async {
-            let response: Response<Body> = self.router.clone().oneshot(request).await.unwrap();
+            let response: Response<Body> = self.router.call(request).await;
             let status = response.status().as_u16();
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
                 .collect()
@@ -184,13 +184,14 @@ fn start() -> (Ledger, CancellationToken, Threads<FileJournal>, Router) {
         allow_when_behind: false,
         request_timeout: Duration::from_secs(2),
     };
-    let router = api::router(app)
-        .merge(admission::router(Hook::new(ledger.clone(), rules)))
-        .merge(kube::router(Kube::start(
-            ledger.clone(),
-            (&config).into(),
-            stop.clone(),
-        )));
+    let kube = Kube::start(ledger.clone(), (&config).into(), stop.clone());
+    let mut routes = with_state(api::routes(), &app);
+    routes.extend(with_state(
+        admission::routes(),
+        &Hook::new(ledger.clone(), rules),
+    ));
+    routes.extend(with_state(kube::routes(), &kube));
+    let router = Router::new(routes);
     (ledger, stop, threads, router)
 }
 

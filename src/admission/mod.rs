@@ -22,11 +22,9 @@ use std::{
 };
 
 use axum::{
-    Router,
     body::Body,
     extract::{Query, Request, State},
-    response::Response,
-    routing::post,
+    response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt as _;
@@ -46,11 +44,11 @@ use self::{
 };
 use crate::{
     api,
-    auth::Principal,
+    auth::{Access::Role, Principal, Role::Reserve, Scope::Everywhere},
     config::Period,
     metrics::{self, Decision, Operation},
-    reason::Reason,
-    server::{Options, problem},
+    problem::{Problem, Reason},
+    routes::{BodyLimit, Route, post},
     throttle::{Throttle, cut, shortened},
     writer::{Ledger, Sitting, Unavailable, now},
 };
@@ -112,22 +110,26 @@ impl Hook {
     }
 }
 
-/// The bounds of a listener that has the webhook's paths.
+/// The webhook's routes.
 #[must_use]
-pub fn bounded(options: Options) -> Options {
-    let dropped = ANSWERED_BYTES_MAX - BODY_BYTES_MAX;
-    options
-        .with_route_body_bytes(ROUTE, BODY_BYTES_MAX as u64)
-        .with_route_body_bytes(audit::ROUTE, BODY_BYTES_MAX as u64)
-        .with_route_dropped_bytes(ROUTE, dropped as u64)
-}
-
-/// The webhook's paths. Their listener needs the bounds of [`bounded`].
-pub fn router(hook: Hook) -> Router {
-    Router::new()
-        .route(ROUTE, post(admit))
-        .route(audit::ROUTE, post(audit::audit))
-        .with_state(hook)
+pub fn routes() -> Vec<Route<Hook>> {
+    vec![
+        // A review names its namespace in the body, and one API server sends those of all namespaces.
+        post(ROUTE, Role(&[Reserve], Everywhere), admit)
+            .body(BodyLimit::Fixed {
+                kept: BODY_BYTES_MAX as u64,
+                dropped: (ANSWERED_BYTES_MAX - BODY_BYTES_MAX) as u64,
+            })
+            .never_repeated()
+            .about("an AdmissionReview with the decision ([webhook](webhook.md))"),
+        // It can give back what `/admit` has reserved, and nothing else.
+        post(audit::ROUTE, Role(&[Reserve], Everywhere), audit::audit)
+            .body(BodyLimit::Fixed {
+                kept: BODY_BYTES_MAX as u64,
+                dropped: 0,
+            })
+            .about("how many reservations of failed requests were given back"),
+    ]
 }
 
 #[derive(Deserialize)]
@@ -169,12 +171,11 @@ impl From<Unavailable> for Failure {
 }
 
 impl Failure {
-    /// Never with `Retry-After`.
     fn response(self) -> Response {
         let (reason, detail) = self.problem();
         metrics::decisions(Decision::Error, Some(reason));
         log_undecided(reason, &detail);
-        problem(reason, shortened(&detail))
+        Problem::new(reason, shortened(&detail)).into_response()
     }
 
     fn problem(self) -> (Reason, String) {

@@ -2,10 +2,10 @@
 
 use axum::{
     body::{Body, HttpBody as _},
-    extract::{FromRequest, Request, rejection::BytesRejection},
+    extract::{FromRequest, Request},
 };
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
@@ -47,9 +47,9 @@ pub(super) struct ManifestText {
 impl<S: Send + Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         must_be_json(request.headers())?;
-        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        let bytes = whole(request.into_body()).await?;
         Ok(Self(bytes))
     }
 }
@@ -57,13 +57,13 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 impl<S: Send + Sync> FromRequest<S> for ObjectText {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let yaml = YAML.contains(&&*media_type(request.headers()));
         match yaml {
             true => refuse_foreign_pages(request.headers())?,
             false => must_be_json(request.headers())?,
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(unread)?;
+        let bytes = whole(request.into_body()).await?;
         let text = JsonText(bytes);
         Ok(Self { text, yaml })
     }
@@ -98,7 +98,7 @@ pub(super) fn from_yaml(text: &[u8]) -> Result<Bytes, Problem> {
 impl<S: Send + Sync> FromRequest<S> for ManifestText {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         refuse_foreign_pages(request.headers())?;
         let media_type = media_type(request.headers());
         let is_yaml = YAML.contains(&&*media_type);
@@ -109,21 +109,13 @@ impl<S: Send + Sync> FromRequest<S> for ManifestText {
                 "application/json or application/yaml",
             ));
         }
-        let text = Bytes::from_request(request, state).await.map_err(unread)?;
+        let text = whole(request.into_body()).await?;
         let yaml = is_yaml || (untold && !text.trim_ascii_start().starts_with(b"{"));
         Ok(Self { text, yaml })
     }
 }
 
 impl JsonText {
-    /// A body of which somebody else sees to it that it has a bound, behind headers that [`must_be_json`] has passed.
-    ///
-    /// # Errors
-    /// It does not arrive.
-    pub(super) async fn of(body: Body) -> Result<Self, Problem> {
-        Ok(Self(whole(body).await?))
-    }
-
     /// Whether there is no body.
     #[must_use]
     pub(super) fn is_empty(&self) -> bool {
@@ -149,7 +141,7 @@ impl JsonText {
 }
 
 /// Refuses a body of another type, and one that a foreign page sends.
-pub(super) fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
+fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
     refuse_foreign_pages(headers)?;
     let content_type = headers.get(header::CONTENT_TYPE);
     // As nearly everybody writes it.
@@ -163,8 +155,11 @@ pub(super) fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// All bytes of a body. Mostly they are there at once, and need not be gathered.
-async fn whole(mut body: Body) -> Result<Bytes, Problem> {
+/// All bytes of a body, which the listener bounds. Mostly they are there at once, and need not be gathered.
+///
+/// # Errors
+/// `Malformed` if it does not arrive.
+pub(crate) async fn whole(mut body: Body) -> Result<Bytes, Problem> {
     let not_arrived = |error: axum::Error| {
         let detail = format!("the body did not arrive: {error}");
         Problem::new(Reason::Malformed, detail)
@@ -221,12 +216,4 @@ pub(super) fn refuse_foreign_pages(headers: &HeaderMap) -> Result<(), Problem> {
         Reason::CrossOrigin,
         "the request comes from a page of another origin",
     ))
-}
-
-pub(super) fn unread(rejection: BytesRejection) -> Problem {
-    let reason = match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Reason::TooLarge,
-        _ => Reason::Malformed,
-    };
-    Problem::new(reason, rejection.body_text())
 }

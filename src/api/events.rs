@@ -1,10 +1,6 @@
 //! Events by HTTP.
 
-use axum::{
-    extract::{State, rejection::BytesRejection},
-    response::Response,
-};
-use bytes::Bytes;
+use axum::{body::Body, extract::State, response::Response};
 use http::HeaderMap;
 use quota_core::state::{Head, State as LedgerState};
 use serde::Serialize;
@@ -38,11 +34,11 @@ pub(super) async fn accept(
     State(app): State<App>,
     Caller(actor): Caller,
     headers: HeaderMap,
-    text: Result<Bytes, BytesRejection>,
+    body: Body,
 ) -> Result<Response, Problem> {
     let (answer, as_of) = measured(Operation::Events, async {
         body::refuse_foreign_pages(&headers)?;
-        let text = text.map_err(body::unread)?;
+        let text = body::whole(body).await?;
         let most = app.max_batch_entries;
         let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;
         Ok((answer, app.ledger.read(LedgerState::head).await?))

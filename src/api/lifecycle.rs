@@ -9,7 +9,7 @@ use axum::{
 use http::StatusCode;
 use quota_core::{
     decide,
-    decide::{By, Policy, Refusal},
+    decide::{Policy, Refusal},
     event::{Actor, Event},
     state::{Head, Promise},
 };
@@ -119,21 +119,11 @@ pub(super) async fn release(
     Caller(actor): Caller,
 ) -> Response {
     let by = caller::by(&actor, &principal, &namespace);
-    end(&app, namespace.into(), &uid, actor, by).await
-}
-
-/// Releases a reservation.
-pub(super) async fn end(
-    app: &App,
-    namespace: Name,
-    uid: &str,
-    actor: Arc<Actor>,
-    by: By,
-) -> Response {
+    let namespace = Name::from(namespace);
     let released = measured(Operation::Release, async {
-        let uid = known(uid)?;
+        let uid = known(&uid)?;
         change(
-            app,
+            &app,
             actor,
             namespace,
             uid,

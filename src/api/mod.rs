@@ -15,7 +15,6 @@ mod drift;
 mod entries;
 mod events;
 mod explain;
-mod express;
 mod history;
 mod lifecycle;
 mod manifest;
@@ -25,11 +24,11 @@ mod overview;
 mod page;
 mod past;
 mod precondition;
-pub mod problem;
 mod quotas;
 mod relist;
 pub mod render;
 mod reservations;
+mod routes;
 mod status;
 mod usage;
 mod watch;
@@ -42,17 +41,12 @@ use std::{
     time::Duration,
 };
 
-use axum::{
-    Json, Router,
-    routing::{get, post},
-};
 use quota_core::decide::Policy;
 use quota_journal::{FileReader, Reader};
 use quota_semantics::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-use self::problem::{Problem, Reason};
 use crate::{
     config::Config,
     history::History,
@@ -61,11 +55,15 @@ use crate::{
     writer::Ledger,
 };
 
+pub use crate::problem;
 pub use backup::Backups;
+pub(crate) use body::whole;
 pub use caller::{Caller, actor};
-pub use express::Express;
+pub use routes::routes;
 #[doc(hidden)]
 pub use wish::Wish;
+
+use problem::{Problem, Reason};
 
 /// What is known of the sources of events.
 pub trait Sources: Send + Sync {
@@ -227,103 +225,4 @@ impl Deref for App {
     fn deref(&self) -> &Parts {
         &self.0.parts
     }
-}
-
-/// Where things are.
-const PATHS: [&str; 25] = [
-    "/v1/status",
-    "/v1/usage",
-    "/v1/usage/history",
-    "/v1/quotas",
-    "/v1/namespaces/{namespace}/quotas",
-    "/v1/namespaces/{namespace}/quotas/{name}",
-    "/v1/namespaces/{namespace}/reservations",
-    "/v1/namespaces/{namespace}/reservations/{uid}",
-    "/v1/namespaces/{namespace}/check",
-    "/v1/namespaces/{namespace}/usage",
-    "/v1/namespaces/{namespace}/usage/history",
-    "/v1/namespaces/{namespace}/explain",
-    "/v1/namespaces/{namespace}/denials",
-    "/v1/namespaces/{namespace}/objects",
-    "/v1/reservations:batch",
-    "/v1/events",
-    "/v1/objects",
-    "/v1/drift",
-    "/v1/corrections",
-    "/v1/relist",
-    "/v1/entries",
-    "/v1/denials",
-    "/v1/dead-letters",
-    "/v1/backup",
-    "/v1/watch",
-];
-
-#[derive(serde::Serialize)]
-struct Index {
-    name: &'static str,
-    version: &'static str,
-    paths: [&'static str; 25],
-}
-
-async fn index() -> Json<Index> {
-    let version = env!("CARGO_PKG_VERSION");
-    Json(Index {
-        name: "quotad",
-        version,
-        paths: PATHS,
-    })
-}
-
-/// All paths of the API.
-pub fn router(app: App) -> Router {
-    Router::new()
-        .route("/", get(index))
-        .route("/v1/status", get(status::status))
-        .route("/v1/usage", get(overview::list))
-        .route("/v1/usage/history", get(overview::trend))
-        .route("/v1/quotas", get(quotas::list_all))
-        .route("/v1/namespaces/{namespace}/quotas", get(quotas::list))
-        .route(
-            "/v1/namespaces/{namespace}/quotas/{name}",
-            get(quotas::get).put(quotas::put).delete(quotas::delete),
-        )
-        .route(
-            "/v1/namespaces/{namespace}/reservations",
-            post(reservations::create).get(reservations::list),
-        )
-        .route(
-            "/v1/namespaces/{namespace}/reservations/{uid}",
-            get(reservations::get).delete(lifecycle::release),
-        )
-        .route(
-            "/v1/namespaces/{namespace}/reservations/{uid}/extend",
-            post(lifecycle::extend),
-        )
-        .route(
-            "/v1/namespaces/{namespace}/reservations/{uid}/commit",
-            post(lifecycle::commit),
-        )
-        .route("/v1/reservations:batch", post(batch::reserve))
-        .route("/v1/namespaces/{namespace}/check", post(check::check))
-        .route("/v1/namespaces/{namespace}/usage", get(usage::usage))
-        .route(
-            "/v1/namespaces/{namespace}/usage/history",
-            get(past::series),
-        )
-        .route("/v1/namespaces/{namespace}/explain", get(explain::explain))
-        .route("/v1/namespaces/{namespace}/denials", get(denials::list))
-        .route("/v1/backup", get(backup::backup))
-        .route("/v1/denials", get(denials::list_all))
-        .route("/v1/namespaces/{namespace}/objects", get(objects::list))
-        .route("/v1/objects", get(objects::list_all))
-        .route("/v1/drift", post(drift::compare))
-        .route("/v1/corrections", post(corrections::correct))
-        .route("/v1/relist", post(relist::ask))
-        .route("/v1/events", post(events::accept))
-        .route("/v1/entries", get(entries::list))
-        .route("/v1/dead-letters", get(entries::dead_letters))
-        .route("/v1/watch", get(watch::watch))
-        .fallback(problem::no_such_path)
-        .method_not_allowed_fallback(problem::no_such_method)
-        .with_state(app)
 }

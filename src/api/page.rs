@@ -1,12 +1,14 @@
 //! Lists in pages: `limit`, `continue`, and the answer around the items.
 
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::extract::{FromRequestParts, Query};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::request::Parts;
 use quota_core::state::Head;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Reason};
+
+pub(super) use crate::routes::Target;
 
 /// The query of a request. Parameters that are not known are refused, so that a mistyped one is not overlooked.
 #[derive(Clone, Debug)]
@@ -20,21 +22,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         let Query(query) =
             query.map_err(|rejection| Problem::new(Reason::Malformed, rejection.body_text()))?;
         Ok(Self(query))
-    }
-}
-
-/// The variable parts of a path.
-#[derive(Clone, Debug)]
-pub(super) struct Target<T>(pub T);
-
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Target<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<T>::from_request_parts(parts, state).await;
-        let Path(path) =
-            path.map_err(|rejection| Problem::new(Reason::Malformed, rejection.body_text()))?;
-        Ok(Self(path))
     }
 }
 

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{auth::Principal, denials::Denials, writer};
 
-pub(super) use shown::{HolderView, LAGGING, Shown, state_of, write_head};
+pub(super) use shown::{HolderView, LAGGING, Shown, write_head};
 
 /// The answer that shows one reservation.
 pub(super) fn show(app: &App, status: StatusCode, promise: &Promise, head: Head) -> Response {
@@ -88,22 +88,11 @@ pub(super) async fn create(
     text: JsonText,
 ) -> Response {
     let by = caller::by(&actor, &principal, &namespace);
-    reserve(&app, &namespace, actor, by, &text).await
-}
-
-/// Reserves what a body asks for.
-pub(super) async fn reserve(
-    app: &App,
-    namespace: &str,
-    actor: Arc<Actor>,
-    by: By,
-    text: &JsonText,
-) -> Response {
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
         let request = text
             .read::<Wish<'_>>()?
-            .request(app, namespace, writer::now(), None)?;
+            .request(&app, &namespace, writer::now(), None)?;
         // Here, since all others wait for the thread that decides; and kept, so that it is freed here.
         request.digest();
         let request = Arc::new(request);
@@ -136,7 +125,7 @@ pub(super) async fn reserve(
         Err(problem) => decided(Some(problem), false),
     }
     match granted {
-        Ok((granted, head)) => created(app, &granted, head),
+        Ok((granted, head)) => created(&app, &granted, head),
         Err(problem) => problem.into_response(),
     }
 }

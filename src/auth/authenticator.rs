@@ -90,7 +90,7 @@ impl Authenticator {
     }
 
     /// Whether callers need a token.
-    pub(super) fn asks(&self) -> bool {
+    pub(crate) fn asks(&self) -> bool {
         self.0.register.is_some()
     }
 

@@ -1,83 +1,43 @@
-//! What every request of the API passes before it is handled.
+//! Whether a caller may do what a request asks for.
 
 use std::{sync::Arc, time::Instant};
 
-use axum::{
-    Router,
-    body::Body,
-    extract::{FromRequestParts as _, MatchedPath, Query, RawPathParams, Request, State},
-    middleware::{self, Next},
-    response::Response,
-};
+use axum::{body::Body, extract::Query, response::Response};
 use http::{header, request::Parts};
 use tokio::sync::watch;
 
 use super::{
-    Authenticator, Principal, Role,
-    access::{self, Scope},
+    Access, Authenticator, Principal, Role, Scope,
     lasting::until_revoked,
     refusal,
     register::{Credential, Register},
 };
 use crate::{
     metrics::{self, AuthRefusal},
-    server::Peer,
+    peer::Peer,
     writer::now,
 };
 
-/// The same router, for callers that are known and may do what they ask for. Each request bears its
-/// [`Principal`], and no token any more.
-///
-/// A request for a path that does not exist is passed on by whoever is known; for one that exists, [`access`] says
-/// who may. While nobody needs a token, everybody is `anonymous` and everything is passed on.
-pub fn guarded(router: Router, authenticator: Authenticator) -> Router {
-    router.layer(middleware::from_fn_with_state(authenticator, guard))
-}
-
-async fn guard(
-    State(authenticator): State<Authenticator>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let route = parts.extensions.get::<MatchedPath>().cloned();
-    let peer = parts.extensions.get::<Peer>().cloned();
-    let namespace = match authenticator.asks() {
-        true => of_path(&mut parts).await,
-        false => None,
-    };
-    let target = Target {
-        route: route.as_ref().map(MatchedPath::as_str),
-        namespace: namespace.as_deref(),
-        peer: peer.as_ref(),
-    };
-    let admitted = match authenticator.admit(&target, &mut parts) {
-        Ok(admitted) => admitted,
-        Err(response) => return *response,
-    };
-    parts.extensions.insert(admitted.principal.clone());
-    let response = next.run(Request::from_parts(parts, body)).await;
-    match admitted.shown {
-        Some((registers, credential)) if !is_complete(response.body()) => {
-            let revoked = until_revoked(registers, credential, admitted.principal);
-            response.map(|body| {
-                let stream = futures::StreamExt::take_until(body.into_data_stream(), revoked);
-                Body::from_stream(stream)
-            })
-        }
-        _ => response,
-    }
+/// What a request needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// There is no such path: whoever is known gets to know that.
+    Nothing,
+    /// What its route asks for.
+    Role(Access),
+    /// There is such a path, but not with this method: nobody may.
+    Unlisted,
 }
 
 /// What a request is for, as whoever routed it knows.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
-    /// The path, as the router has it; none: there is no such path.
-    pub route: Option<&'a str>,
+pub struct Request<'a> {
+    /// What it needs.
+    pub needed: Needed,
     /// The namespace of the path; none if it is not text, which no handler takes either.
     pub namespace: Option<&'a str>,
     /// Who is at the other end of the connection.
-    pub peer: Option<&'a Peer>,
+    pub peer: &'a Peer,
 }
 
 /// A caller who may do what he asks for.
@@ -88,12 +48,33 @@ pub struct Admitted {
     shown: Option<(watch::Receiver<Arc<Register>>, Credential)>,
 }
 
+impl Admitted {
+    /// The answer, which ends with the caller's rights if it is a stream.
+    #[must_use]
+    pub fn until_revoked(self, response: Response) -> Response {
+        match self.shown {
+            Some((registers, credential)) if !is_complete(response.body()) => {
+                let revoked = until_revoked(registers, credential, self.principal);
+                response.map(|body| {
+                    let stream = futures::StreamExt::take_until(body.into_data_stream(), revoked);
+                    Body::from_stream(stream)
+                })
+            }
+            _ => response,
+        }
+    }
+}
+
 impl Authenticator {
     /// Finds out who calls, and whether he may do what he asks for. From then on nobody can log his token.
     ///
     /// # Errors
     /// The answer that he gets if he may not.
-    pub fn admit(&self, target: &Target<'_>, parts: &mut Parts) -> Result<Admitted, Box<Response>> {
+    pub fn admit(
+        &self,
+        request: &Request<'_>,
+        parts: &mut Parts,
+    ) -> Result<Admitted, Box<Response>> {
         let Some(mut registers) = self.registers() else {
             parts.headers.remove(header::AUTHORIZATION);
             return Ok(Admitted {
@@ -102,8 +83,7 @@ impl Authenticator {
             });
         };
         let register = registers.borrow_and_update().clone();
-        let names = target.peer.map_or(&[][..], |peer| &peer.names);
-        let credential = register.credential(&parts.headers, names);
+        let credential = register.credential(&parts.headers, &request.peer.names);
         parts.headers.remove(header::AUTHORIZATION);
         let known = credential.and_then(|credential| {
             let holder = register.holder(&credential, now())?;
@@ -112,12 +92,12 @@ impl Authenticator {
         let (principal, credential) = match known {
             Ok(known) => known,
             Err(reason) => {
-                turned_away(self, reason, target.peer, None);
+                turned_away(self, reason, request.peer, None);
                 return Err(Box::new(refusal::unauthenticated(parts.uri.path())));
             }
         };
-        if let Err(denied) = authorize(&principal, target, parts) {
-            turned_away(self, denied.reason, target.peer, Some(&principal));
+        if let Err(denied) = authorize(&principal, request, parts) {
+            turned_away(self, denied.reason, request.peer, Some(&principal));
             let namespace = denied.namespace.as_deref();
             let response = refusal::forbidden(parts, &principal, denied.roles, namespace);
             return Err(Box::new(response));
@@ -142,62 +122,45 @@ struct Denied {
     namespace: Option<String>,
 }
 
-fn authorize(principal: &Principal, target: &Target<'_>, parts: &Parts) -> Result<(), Denied> {
-    let Some(route) = target.route else {
-        return Ok(());
+fn authorize(principal: &Principal, request: &Request<'_>, parts: &Parts) -> Result<(), Denied> {
+    let (roles, scope) = match request.needed {
+        Needed::Nothing | Needed::Role(Access::Public | Access::Known) => return Ok(()),
+        Needed::Role(Access::Role(roles, scope)) => (roles, scope),
+        Needed::Unlisted => {
+            return Err(Denied {
+                reason: AuthRefusal::Unlisted,
+                roles: &[],
+                namespace: None,
+            });
+        }
     };
-    let Some(rule) = access::required(&parts.method, route) else {
-        return Err(Denied {
-            reason: AuthRefusal::Unlisted,
-            roles: &[],
-            namespace: None,
-        });
-    };
-    let may = |namespace: &str| {
-        rule.roles
-            .iter()
-            .any(|role| principal.may(*role, namespace))
-    };
+    let has_role = || roles.iter().any(|role| principal.has(*role));
+    let may = |namespace: &str| roles.iter().any(|role| principal.may(*role, namespace));
+    let may_everywhere = || roles.iter().any(|role| principal.may_everywhere(*role));
     let denied = |namespace| {
-        let has_role = rule.roles.iter().any(|role| principal.has(*role));
-        let reason = if has_role {
-            AuthRefusal::Namespace
-        } else {
-            AuthRefusal::Role
+        let reason = match has_role() {
+            true => AuthRefusal::Namespace,
+            false => AuthRefusal::Role,
         };
         Err(Denied {
             reason,
-            roles: rule.roles,
+            roles,
             namespace,
         })
     };
-    let namespaces = match rule.scope {
-        Scope::None => return Ok(()),
-        Scope::Items if rule.roles.iter().any(|role| principal.has(*role)) => return Ok(()),
+    let namespaces = match scope {
+        Scope::Items if has_role() => return Ok(()),
         Scope::Items | Scope::Everywhere => Vec::new(),
-        Scope::Path => target.namespace.map(str::to_owned).into_iter().collect(),
+        Scope::Path => request.namespace.map(str::to_owned).into_iter().collect(),
         Scope::Query => of_query(parts),
     };
-    if namespaces.is_empty()
-        && !rule
-            .roles
-            .iter()
-            .any(|role| principal.may_everywhere(*role))
-    {
+    if namespaces.is_empty() && !may_everywhere() {
         return denied(None);
     }
     match namespaces.into_iter().find(|namespace| !may(namespace)) {
         Some(namespace) => denied(Some(namespace)),
         None => Ok(()),
     }
-}
-
-/// The namespace of the path.
-async fn of_path(parts: &mut Parts) -> Option<String> {
-    let params = RawPathParams::from_request_parts(parts, &()).await.ok()?;
-    let mut params = params.iter();
-    let (_, namespace) = params.find(|(name, _)| *name == "namespace")?;
-    Some(namespace.to_owned())
 }
 
 /// The namespaces of the query, read as handlers read it; an empty one counts as none.
@@ -216,7 +179,7 @@ fn of_query(parts: &Parts) -> Vec<String> {
 fn turned_away(
     authenticator: &Authenticator,
     reason: AuthRefusal,
-    peer: Option<&Peer>,
+    peer: &Peer,
     principal: Option<&Principal>,
 ) {
     metrics::auth_refused(reason);
@@ -226,7 +189,7 @@ fn turned_away(
     tracing::warn!(
         reason = metrics::Label::value(reason),
         principal = principal.map(|principal| principal.name().as_str()),
-        peer = peer.map(|peer| tracing::field::display(peer.address)),
+        peer = %peer.address,
         held_back,
         "a caller was turned away"
     );

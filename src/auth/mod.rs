@@ -1,10 +1,10 @@
 //! Who calls the HTTP API, and what they may do.
 //!
 //! A caller shows a bearer token or a client certificate; the tokens file says which [`Principal`] that is, and
-//! [`access`] says which role each path needs. Whatever is not listed is refused. Without a tokens file everybody
-//! is `anonymous` and may do everything.
+//! the [route table](crate::routes) says which role each route needs. Without a tokens file everybody is `anonymous` and
+//! may do everything.
 
-pub mod access;
+mod access;
 mod authenticator;
 mod lasting;
 mod layer;
@@ -15,7 +15,9 @@ mod register;
 #[cfg(test)]
 mod tests;
 
+pub use access::{Access, Scope};
 pub use authenticator::{Authenticator, Error, Follower};
-pub use layer::{Admitted, Target, guarded};
+pub use layer::{Admitted, Needed, Request};
 pub use principal::Principal;
 pub use quota_tokens::{Certificate, File, FileError, Issued, Pattern, Role, Token, issue};
+pub(crate) use refusal::is_of_kubernetes;

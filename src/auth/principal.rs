@@ -11,10 +11,10 @@ use quota_core::event::Actor;
 use quota_semantics::Name;
 
 use super::{Pattern, Role};
-use crate::server::Peer;
+use crate::peer::Peer;
 
 /// An authenticated caller, and the actor of the entries that it causes. An extension of every request that
-/// passed [`guarded`](super::guarded). Cheap to clone.
+/// passed [`Authenticator::admit`](super::Authenticator::admit). Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal(Arc<Inner>);
 

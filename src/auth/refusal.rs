@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
 use super::{Principal, Role};
-use crate::api::problem::{Problem, Reason};
+use crate::problem::{Problem, Reason};
 
 /// Nobody learns here whether a token is unknown, wrong or expired.
 pub(super) fn unauthenticated(path: &str) -> Response {
@@ -47,7 +47,7 @@ pub(super) fn forbidden(
 }
 
 /// Paths at which clients of Kubernetes ask.
-fn is_of_kubernetes(path: &str) -> bool {
+pub(crate) fn is_of_kubernetes(path: &str) -> bool {
     ["/api", "/apis", "/openapi", "/version"]
         .iter()
         .any(|root| {

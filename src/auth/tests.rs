@@ -1,29 +1,28 @@
 mod reading;
 mod rights;
-mod routes;
 mod watches;
 
 use std::{fs, sync::Arc};
 
-use axum::{
-    Router,
-    body::Body,
-    extract::Extension,
-    routing::{MethodFilter, any, on},
-};
+use axum::{body::Body, extract::Extension};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt as _;
 use quota_semantics::{Span, Timestamp};
 use serde_json::Value;
 use tempfile::TempDir;
-use tower::ServiceExt as _;
 
 use super::{
-    access::{RULES, Rule, Scope},
     register::{Credential, Register},
     *,
 };
-use crate::{config::schema, metrics::AuthRefusal, server::Peer, writer::now};
+use crate::{
+    config::schema,
+    daemon::routes::specs,
+    metrics::AuthRefusal,
+    peer::Peer,
+    routes::{Route, Router},
+    writer::now,
+};
 
 fn token(principal: &str, roles: &[Role], namespaces: &[&str]) -> Issued {
     let namespaces = namespaces
@@ -173,9 +172,9 @@ impl Setup {
         self.follower.look();
     }
 
-    /// Every path of the table; each answers with the caller's name.
+    /// Every route of the table; each answers with the caller's name.
     fn router(&self) -> Router {
-        guarded(everything(), self.authenticator.clone())
+        everything().with_authenticator(self.authenticator.clone())
     }
 }
 
@@ -187,14 +186,9 @@ fn everything() -> Router {
         );
         principal.name().to_string()
     };
-    let add = |router: Router, rule: &Rule| match rule.method.parse::<http::Method>() {
-        Ok(method) if rule.method != "*" => {
-            router.route(rule.path, on(MethodFilter::try_from(method).unwrap(), name))
-        }
-        _ => router.route(rule.path, any(name)),
-    };
-    let unlisted = Router::new().route("/v1/unlisted", on(MethodFilter::GET, name));
-    RULES.iter().fold(unlisted, add)
+    let specs = specs().into_iter();
+    let of_callers = specs.filter(|spec| spec.access != Access::Public);
+    Router::new(of_callers.map(|spec| Route::of(spec, name)))
 }
 
 fn request(method: &str, path: &str, token: Option<&Issued>) -> Request<Body> {
@@ -228,7 +222,7 @@ async fn certificates_are_known_by_the_names_of_the_connection() {
             address: ([127, 0, 0, 1], 1).into(),
             names: names.iter().map(|name| (*name).to_owned()).collect(),
         });
-        setup.router().oneshot(request).await.unwrap()
+        setup.router().call(request).await
     };
     assert_eq!(text(call(&["x", "bridge.svc"]).await).await, "bridge");
     assert_eq!(call(&["x"]).await.status(), StatusCode::UNAUTHORIZED);
@@ -238,18 +232,10 @@ async fn certificates_are_known_by_the_names_of_the_connection() {
 async fn without_a_file_everybody_may_do_everything() {
     let (authenticator, follower) = Authenticator::load(&schema::Auth::default()).unwrap();
     assert!(follower.is_none());
-    let router = guarded(everything(), authenticator);
+    let router = everything().with_authenticator(authenticator);
     let stranger = token("ci", &[Role::Read], &["*"]);
-    for (path, issued) in [
-        ("/v1/quotas", None),
-        ("/v1/unlisted", None),
-        ("/v1/quotas", Some(&stranger)),
-    ] {
-        let response = router
-            .clone()
-            .oneshot(request("GET", path, issued))
-            .await
-            .unwrap();
+    for (path, issued) in [("/v1/quotas", None), ("/v1/quotas", Some(&stranger))] {
+        let response = router.call(request("GET", path, issued)).await;
         assert_eq!(text(response).await, "anonymous");
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt};
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 use quota_semantics::quantity::exact_numbers;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -16,7 +16,7 @@ use super::{
     protobuf,
     status::{Failure, Result},
 };
-use crate::server::warn;
+use crate::{api::whole, server::warn};
 use quota_semantics::yaml::Object;
 
 pub(super) const JSON: &str = "application/json";
@@ -35,16 +35,12 @@ pub(super) struct Body {
 impl<S: Send + Sync> FromRequest<S> for Body {
     type Rejection = Failure;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self> {
+    async fn from_request(request: Request, _: &S) -> Result<Self> {
         refuse_foreign_pages(request.headers())?;
         let media_type = media_type(request.headers());
-        let bytes =
-            Bytes::from_request(request, state)
-                .await
-                .map_err(|error| match error.status() {
-                    StatusCode::PAYLOAD_TOO_LARGE => Failure::too_large(),
-                    _ => Failure::bad_request(error.body_text()),
-                })?;
+        let bytes = whole(request.into_body())
+            .await
+            .map_err(|problem| Failure::bad_request(problem.detail()))?;
         Ok(Self { media_type, bytes })
     }
 }

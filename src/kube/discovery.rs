@@ -1,9 +1,8 @@
 //! What there is: versions, groups, resources; aggregated for kubectl from 1.26 on, in parts for older ones.
 
 use axum::{
-    Json, Router,
+    Json,
     response::{IntoResponse, Response},
-    routing::get,
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::{
@@ -14,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::{
 };
 use serde_json::{Value, json};
 
-use super::{KIND, Kube, NAMESPACE_KIND, NAMESPACES, PLURAL, accept};
+use super::{KIND, NAMESPACE_KIND, NAMESPACES, PLURAL, accept};
 
 /// The release of Kubernetes whose API this is.
 pub(super) const RELEASE: &str = "v1.36.0";
@@ -34,15 +33,7 @@ const QUOTA_VERBS: [&str; 8] = [
 const AGGREGATED: &str = "apidiscovery.k8s.io";
 const AGGREGATED_LIST: &str = "APIGroupDiscoveryList";
 
-pub(super) fn router() -> Router<Kube> {
-    Router::new()
-        .route("/version", get(version))
-        .route("/api", get(versions))
-        .route("/apis", get(groups))
-        .route("/api/v1", get(resources))
-}
-
-async fn version() -> Json<Info> {
+pub(super) async fn version() -> Json<Info> {
     let [major, minor, _] = RELEASE
         .trim_start_matches('v')
         .split('.')
@@ -62,7 +53,7 @@ async fn version() -> Json<Info> {
     })
 }
 
-async fn versions(headers: HeaderMap) -> Response {
+pub(super) async fn versions(headers: HeaderMap) -> Response {
     if let Some(version) = aggregated(&headers) {
         let core = json!({"metadata": {}, "versions": [
             {"version": super::VERSION, "resources": aggregated_resources(), "freshness": "Current"},
@@ -80,14 +71,14 @@ async fn versions(headers: HeaderMap) -> Response {
     .into_response()
 }
 
-async fn groups(headers: HeaderMap) -> Response {
+pub(super) async fn groups(headers: HeaderMap) -> Response {
     match aggregated(&headers) {
         Some(version) => aggregate(&headers, version, &json!([])),
         None => Json(APIGroupList { groups: Vec::new() }).into_response(),
     }
 }
 
-async fn resources() -> Json<APIResourceList> {
+pub(super) async fn resources() -> Json<APIResourceList> {
     let resource = |name: &str, singular: &str, kind: &str, verbs: &[&str]| APIResource {
         name: name.to_owned(),
         singular_name: singular.to_owned(),

@@ -30,6 +30,7 @@ mod protobuf;
 mod read;
 mod remove;
 mod request;
+mod routes;
 mod selector;
 mod status;
 mod table;
@@ -38,13 +39,15 @@ mod write;
 
 use std::sync::Arc;
 
-use axum::{Router, extract::FromRequestParts, routing::get};
+use axum::extract::FromRequestParts;
 use http::request::Parts;
 use quota_core::{
     event::{Actor, Sequence},
     state::{QuotaView, State},
 };
 use tokio_util::sync::CancellationToken;
+
+pub use routes::{refused, routes};
 
 use self::{changes::Changes, object::Object, status::Failure};
 use crate::{
@@ -138,46 +141,6 @@ impl Kube {
     }
 }
 
-/// The routes of this API.
-pub fn router(kube: Kube) -> Router {
-    let quotas = get(read::list)
-        .post(write::create)
-        .delete(remove::delete_collection);
-    let quota = get(read::get)
-        .put(write::replace)
-        .patch(write::patch)
-        .delete(remove::delete);
-    let routes = Router::new()
-        .route(
-            &format!("/api/v1/{PLURAL}"),
-            get(read::list_all).fallback(no_such_method),
-        )
-        .route(
-            &format!("/api/v1/namespaces/{{namespace}}/{PLURAL}"),
-            quotas.fallback(no_such_method),
-        )
-        .route(
-            &format!("/api/v1/namespaces/{{namespace}}/{PLURAL}/{{name}}"),
-            quota.fallback(no_such_method),
-        )
-        .route(
-            &format!("/api/v1/namespaces/{{namespace}}/{PLURAL}/{{name}}/status"),
-            get(read::get).fallback(no_such_method),
-        )
-        .route(
-            "/api/v1/namespaces",
-            get(namespaces::list).fallback(no_such_method),
-        )
-        .route(
-            "/api/v1/namespaces/{namespace}",
-            get(namespaces::get).fallback(no_such_method),
-        );
-    routes
-        .merge(discovery::router())
-        .merge(openapi::router())
-        .with_state(kube)
-}
-
 /// Who sent a request, as the entries that it causes name it.
 struct Caller(Arc<Actor>);
 
@@ -190,8 +153,4 @@ impl<S: Sync> FromRequestParts<S> for Caller {
             .map(Self)
             .map_err(|problem| Failure::bad_request(problem.detail()))
     }
-}
-
-async fn no_such_method() -> Failure {
-    Failure::method_not_allowed()
 }

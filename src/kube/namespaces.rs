@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use quota_core::event::Sequence;
@@ -16,6 +16,7 @@ use super::{
     status::{Failure, Result},
     table::{self, Attachment},
 };
+use crate::routes::Target;
 
 /// Namespaces of one list.
 const LIST_MAX: usize = 10_000;
@@ -65,7 +66,7 @@ pub(super) async fn list(
 
 pub(super) async fn get(
     State(kube): State<Kube>,
-    Path(name): Path<String>,
+    Target(name): Target<String>,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {

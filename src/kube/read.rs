@@ -2,7 +2,7 @@
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -23,7 +23,7 @@ use super::{
     table::{self, Attachment},
     watch,
 };
-use crate::writer::now;
+use crate::{routes::Target, writer::now};
 
 /// Quotas of one list; more are left for `continue`, whatever `limit` says.
 const LIST_MAX: usize = 10_000;
@@ -66,7 +66,7 @@ impl Scope {
 
 pub(super) async fn get(
     State(kube): State<Kube>,
-    Path((namespace, name)): Path<(String, String)>,
+    Target((namespace, name)): Target<(String, String)>,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
@@ -102,7 +102,7 @@ pub(super) async fn list_all(
 
 pub(super) async fn list(
     State(kube): State<Kube>,
-    Path(namespace): Path<String>,
+    Target(namespace): Target<String>,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,

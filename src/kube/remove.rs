@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     Json,
-    extract::{Path, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
@@ -26,11 +26,11 @@ use super::{
     request::ATTEMPTS,
     status::{Failure, Result},
 };
-use crate::{api::render::stored_metadata, writer::now};
+use crate::{api::render::stored_metadata, routes::Target, writer::now};
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
-    Path((namespace, name)): Path<(String, String)>,
+    Target((namespace, name)): Target<(String, String)>,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
@@ -43,7 +43,7 @@ pub(super) async fn delete(
 
 pub(super) async fn delete_collection(
     State(kube): State<Kube>,
-    Path(namespace): Path<String>,
+    Target(namespace): Target<String>,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,

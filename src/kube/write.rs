@@ -1,9 +1,6 @@
 //! Creating, replacing and patching quotas.
 
-use axum::{
-    extract::{Path, State},
-    response::Response,
-};
+use axum::{extract::State, response::Response};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
@@ -19,11 +16,11 @@ use super::{
     request::{ATTEMPTS, Managing, Request, as_json, generated},
     status::{Failure, Result},
 };
-use crate::writer::now;
+use crate::{routes::Target, writer::now};
 
 pub(super) async fn create(
     State(kube): State<Kube>,
-    Path(namespace): Path<String>,
+    Target(namespace): Target<String>,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
@@ -49,7 +46,7 @@ pub(super) async fn create(
 
 pub(super) async fn replace(
     State(kube): State<Kube>,
-    Path((namespace, name)): Path<(String, String)>,
+    Target((namespace, name)): Target<(String, String)>,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
@@ -66,7 +63,7 @@ pub(super) async fn replace(
 
 pub(super) async fn patch(
     State(kube): State<Kube>,
-    Path((namespace, name)): Path<(String, String)>,
+    Target((namespace, name)): Target<(String, String)>,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,

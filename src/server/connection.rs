@@ -28,22 +28,15 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options, Routes,
+    Options,
     body::Answer,
+    dispatch,
     guard::Bounds,
     http2,
     timed::{Clock, Patience, Phase, Timed},
     tls::{HTTP2, Tls},
 };
-
-/// Who is at the other end of a connection. An extension of every request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Its address.
-    pub address: SocketAddr,
-    /// The names of its verified certificate that count; none without one.
-    pub names: Arc<[String]>,
-}
+use crate::{peer::Peer, routes::Router};
 
 /// Bytes of the head of a request.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -55,7 +48,7 @@ const HEADERS_MAX: usize = 100;
 pub(super) async fn serve(
     stream: TcpStream,
     address: SocketAddr,
-    routes: Routes,
+    router: Router,
     options: &Arc<Options>,
     tls: Option<&Tls>,
     slots: Arc<Semaphore>,
@@ -75,7 +68,7 @@ pub(super) async fn serve(
             stop,
             invalid: pending(),
         };
-        return requests(stream, is_gone, (peer, local), routes, options, ends).await;
+        return requests(stream, is_gone, (peer, local), router, options, ends).await;
     };
     match tokio::time::timeout(options.header_timeout, tls.accept(stream)).await {
         Ok(Ok((stream, shown))) => {
@@ -86,10 +79,10 @@ pub(super) async fn serve(
                 invalid: shown.until_invalid(),
             };
             if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
-                return http2::serve(stream, peer, routes, options, slots, ends).await;
+                return http2::serve(stream, peer, router, options, slots, ends).await;
             }
             let is_gone = |stream: &TlsStream<TcpStream>| is_gone(stream.get_ref().0);
-            requests(stream, is_gone, (peer, local), routes, options, ends).await;
+            requests(stream, is_gone, (peer, local), router, options, ends).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "handshake failed"),
@@ -120,7 +113,7 @@ pub(super) async fn requests<S, F>(
     stream: S,
     is_gone: fn(&S) -> bool,
     (peer, local): (Peer, Option<IpAddr>),
-    routes: Routes,
+    router: Router,
     options: &Arc<Options>,
     ends: Ends<F>,
 ) where
@@ -143,7 +136,7 @@ pub(super) async fn requests<S, F>(
     });
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
-        let answered = routes.answer(request, &peer, &bounds);
+        let answered = dispatch::answer(&router, request, &peer, &bounds);
         let phase = phase.clone();
         async move {
             let response = answered.await;

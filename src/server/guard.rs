@@ -2,7 +2,7 @@
 //! the metrics.
 
 use std::{
-    future::{Future, ready},
+    future::Future,
     net::IpAddr,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -12,27 +12,27 @@ use std::{
 use axum::{
     BoxError,
     body::{Body, HttpBody},
-    extract::{MatchedPath, Request, State},
-    middleware::Next,
-    response::Response,
+    extract::Request,
+    response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use quota_service::traces;
-use tracing::Instrument as _;
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use super::{
     Options,
     body::{Bounded, Lengths, Progress},
-    problem::{last_problem, problem},
+    problem::last_problem,
     room::{Room, house},
     timed::Clock,
 };
 use crate::{
     metrics::{self, Limit},
-    reason::Reason,
+    problem::{Problem, Reason},
+    routes::{BodyLimit, Found},
     throttle::shortened,
 };
 
@@ -40,28 +40,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Longer ids of callers are replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
-
-/// Routes are counted by what matched; everything else is one route.
-const UNMATCHED: &str = "_other_";
-
-/// The guard of a router.
-pub(super) async fn guard(
-    State(options): State<Arc<Options>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map_or(UNMATCHED, MatchedPath::as_str);
-    let clock = request.extensions().get::<Clock>().cloned();
-    let clock = clock.unwrap_or_else(|| Clock::new(options.request_timeout));
-    let answer = |request| next.run(request);
-    let bounds = Arc::new(Bounds {
-        options,
-        clock,
-        local: None,
-    });
-    pass(bounds, route, request, answer).await
-}
 
 /// What bounds the requests of a connection.
 pub(super) struct Bounds {
@@ -71,115 +49,155 @@ pub(super) struct Bounds {
     pub(super) local: Option<IpAddr>,
 }
 
+/// What bounds the requests of a route.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RouteBounds {
+    /// What metrics call it.
+    label: &'static str,
+    lengths: Lengths,
+    is_repeatable: bool,
+}
+
+impl RouteBounds {
+    pub(super) fn of(found: &Found<'_>, options: &Options) -> Self {
+        let lengths = |kept: u64, dropped: u64| Lengths {
+            kept,
+            most: kept.saturating_add(dropped),
+        };
+        Self {
+            label: found.label(),
+            lengths: match found.body() {
+                BodyLimit::Request => lengths(options.body_bytes, 0),
+                BodyLimit::Events => lengths(options.events_body_bytes, 0),
+                BodyLimit::Fixed { kept, dropped } => lengths(kept, dropped),
+            },
+            is_repeatable: options.retry_after && found.is_repeatable(),
+        }
+    }
+}
+
 /// The answer to a request for a host that is not served.
-pub(super) fn misdirected<B>(
-    bounds: Arc<Bounds>,
-    request: Request<B>,
-    host: &str,
-) -> impl Future<Output = Response> + use<B>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
-{
+pub(super) fn misdirected(host: &str) -> Response {
     let detail = format!(
         "{:?} is not served here; http.allowed_hosts lists the names that are",
         shortened(host)
     );
-    let refused = last_problem(Reason::Misdirected, &detail);
-    pass(bounds, UNMATCHED, request, |_| ready(refused))
+    last_problem(Reason::Misdirected, &detail)
 }
 
-/// Lets a request through to what answers it.
-///
-/// All that can be done before anything is waited for is done at once: a future is as large as what it holds, and is
-/// moved about with each request.
-pub(super) fn pass<B, F>(
-    bounds: Arc<Bounds>,
-    route: &str,
-    request: Request<B>,
-    answer: impl FnOnce(Request) -> F,
-) -> impl Future<Output = Response>
-where
-    B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
-    F: Future<Output = Response>,
-{
-    let began = Instant::now();
-    let (method, version) = (request.method().clone(), request.version());
-    let id = request_id(request.headers());
-    // Below the usual level: a span costs as much as a decision. What went wrong is logged with the id in any case.
-    let span = tracing::debug_span!(
-        target: traces::TARGET,
-        "request",
-        otel.name = format!("{method} {route}"),
-        otel.kind = "server",
-        otel.status_code = tracing::field::Empty,
-        request_id = id.to_str().unwrap_or_default(),
-        trace_id = trace_id(request.headers()),
-        http.request.method = %method,
-        http.route = route,
-        http.response.status_code = tracing::field::Empty,
-        url.path = request.uri().path(),
-    );
-    traces::continues(&span, request.headers());
-    let admitted = span.in_scope(|| admit(&bounds.options, route, request, answer));
-    async move {
-        let options = &*bounds.options;
-        let mut response = bounded(options, (&bounds.clock, began), route, admitted)
-            .instrument(span.clone())
-            .await;
-        response.headers_mut().insert(REQUEST_ID, id.clone());
-        // HTTP/2 has a frame for that.
-        if options.draining.is_cancelled() && version < Version::HTTP_2 {
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
+/// A request whose head has arrived.
+pub(super) struct Began {
+    at: Instant,
+    method: Method,
+    version: Version,
+    id: HeaderValue,
+    span: Span,
+}
+
+impl Began {
+    pub(super) fn now<B>(request: &Request<B>, route: &RouteBounds) -> Self {
+        let (method, route) = (request.method().clone(), route.label);
+        let id = request_id(request.headers());
+        // Below the usual level: a span costs as much as a decision. What went wrong is logged with the id in any case.
+        let span = tracing::debug_span!(
+            target: traces::TARGET,
+            "request",
+            otel.name = format!("{method} {route}"),
+            otel.kind = "server",
+            otel.status_code = tracing::field::Empty,
+            request_id = id.to_str().unwrap_or_default(),
+            trace_id = trace_id(request.headers()),
+            http.request.method = %method,
+            http.route = route,
+            http.response.status_code = tracing::field::Empty,
+            url.path = request.uri().path(),
+        );
+        traces::continues(&span, request.headers());
+        Self {
+            at: Instant::now(),
+            method,
+            version: request.version(),
+            id,
+            span,
         }
-        let status = response.status();
-        if status == StatusCode::SERVICE_UNAVAILABLE && !options.may_be_repeated(route) {
-            response.headers_mut().remove(header::RETRY_AFTER);
-        }
-        let took = began.elapsed();
-        // An overload is counted, not told line by line.
-        if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
-            let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
-            tracing::warn!(request_id, %method, route, status, "not answered as asked");
-        }
-        span.record("http.response.status_code", i64::from(status.as_u16()));
-        if status.is_server_error() {
-            span.record("otel.status_code", "ERROR");
-        }
-        span.in_scope(|| {
-            tracing::debug!(
-                status = status.as_u16(),
-                duration_ms = took.as_secs_f64() * 1e3,
-                "answered"
-            );
-        });
-        metrics::http_request(route, &method, status.as_u16(), took);
-        response
+    }
+
+    pub(super) fn span(&self) -> &Span {
+        &self.span
     }
 }
 
-/// What answers a request, and how far its body has got; or the answer, if it is refused as it is.
-type Admitted<F> = Result<(F, Progress), Box<Response>>;
+/// Lets a request that was admitted through to its answer, within the bounds.
+pub(super) async fn carry_out<F: Future<Output = Response>>(
+    bounds: Arc<Bounds>,
+    route: RouteBounds,
+    began: Began,
+    admitted: Admitted<F>,
+) -> Response {
+    let Began {
+        at,
+        method,
+        version,
+        id,
+        span,
+    } = began;
+    let mut response = bounded(&bounds, at, route, admitted)
+        .instrument(span.clone())
+        .await;
+    response.headers_mut().insert(REQUEST_ID, id.clone());
+    // HTTP/2 has a frame for that.
+    if bounds.options.draining.is_cancelled() && version < Version::HTTP_2 {
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+    }
+    let status = response.status();
+    if status == StatusCode::SERVICE_UNAVAILABLE && !route.is_repeatable {
+        response.headers_mut().remove(header::RETRY_AFTER);
+    }
+    let took = at.elapsed();
+    // An overload is counted, not told line by line.
+    if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
+        let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
+        tracing::warn!(request_id, %method, route = route.label, status, "not answered as asked");
+    }
+    span.record("http.response.status_code", i64::from(status.as_u16()));
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+    span.in_scope(|| {
+        tracing::debug!(
+            status = status.as_u16(),
+            duration_ms = took.as_secs_f64() * 1e3,
+            "answered"
+        );
+    });
+    metrics::http_request(route.label, &method, status.as_u16(), took);
+    response
+}
 
-fn admit<B, F>(
+/// What answers a request, and how far its body has got; or the answer, if it is refused as it is.
+pub(super) type Admitted<F> = Result<(F, Progress), Box<Response>>;
+
+/// Passes a request on to what answers it, unless its body is announced to be too large.
+///
+/// All that can be done before anything is waited for is done at once: a future is as large as what it holds, and is
+/// moved about with each request.
+pub(super) fn admit<B, F>(
     options: &Options,
-    route: &str,
+    route: RouteBounds,
     request: Request<B>,
     answer: impl FnOnce(Request) -> F,
 ) -> Admitted<F>
 where
     B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
-    let kept = options.body_bytes_of(route);
-    let most = kept.saturating_add(options.dropped_bytes_of(route));
     // A length that was announced is refused before a byte is read, and before a caller that waits
     // for 100 Continue sends one.
-    if request.body().size_hint().lower() > most {
-        return Err(Box::new(too_large(most)));
+    if request.body().size_hint().lower() > route.lengths.most {
+        return Err(Box::new(too_large(route.lengths.most)));
     }
     let (parts, body) = request.into_parts();
-    let lengths = Lengths { most, kept };
-    let (body, progress) = Bounded::new(body, lengths, options.body_timeout, &options.room);
+    let (body, progress) = Bounded::new(body, route.lengths, options.body_timeout, &options.room);
     let request = Request::from_parts(parts, Body::new(body));
     let answered = catch_unwind(AssertUnwindSafe(|| answer(request)));
     let answered = answered.map_err(|_| Box::new(panicked()))?;
@@ -187,9 +205,9 @@ where
 }
 
 async fn bounded<F: Future<Output = Response>>(
-    options: &Options,
-    (clock, began): (&Clock, Instant),
-    route: &str,
+    Bounds { options, clock, .. }: &Bounds,
+    began: Instant,
+    route: RouteBounds,
     admitted: Admitted<F>,
 ) -> Response {
     let (answered, progress) = match admitted {
@@ -198,14 +216,11 @@ async fn bounded<F: Future<Output = Response>>(
     };
     let answered = AssertUnwindSafe(answered).catch_unwind();
     match clock.within(began.into(), answered).await {
-        Some(Ok(_)) if progress.is_too_large() => {
-            too_large(options.body_bytes_of(route) + options.dropped_bytes_of(route))
-        }
+        Some(Ok(_)) if progress.is_too_large() => too_large(route.lengths.most),
         Some(Ok(_)) if progress.has_stalled() => body_timed_out(),
         Some(Ok(_)) if progress.is_crowded_out() => {
             metrics::limit_reached(Limit::BodiesBytes);
-            let detail = "other bodies take all the room";
-            to_be_repeated(last_problem(Reason::Overloaded, detail))
+            last_problem(Reason::Overloaded, "other bodies take all the room")
         }
         Some(Ok(response)) => housed(response, &options.room),
         Some(Err(_)) => panicked(),
@@ -229,7 +244,7 @@ fn housed(response: Response, room: &Room) -> Response {
             metrics::limit_reached(Limit::BodiesBytes);
             let detail =
                 "other answers take all the room; what the request asked for may have happened";
-            to_be_repeated(problem(Reason::Overloaded, detail))
+            Problem::new(Reason::Overloaded, detail).into_response()
         }
     }
 }
@@ -239,17 +254,8 @@ fn timed_out(progress: &Progress) -> Response {
         return body_timed_out();
     }
     metrics::limit_reached(Limit::RequestTimeout);
-    to_be_repeated(problem(
-        Reason::Timeout,
-        "the request was not answered in time; what it asked for may still happen",
-    ))
-}
-
-fn to_be_repeated(mut response: Response) -> Response {
-    response
-        .headers_mut()
-        .insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
-    response
+    let detail = "the request was not answered in time; what it asked for may still happen";
+    Problem::new(Reason::Timeout, detail).into_response()
 }
 
 fn body_timed_out() -> Response {

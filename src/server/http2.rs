@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use axum::{body::Body, response::Response};
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
 use bytes::Bytes;
 use hyper::{
     Request,
@@ -27,15 +30,17 @@ use tokio::{
 };
 
 use super::{
-    Options, Routes,
-    connection::{Ends, HEAD_BYTES_MAX, Peer},
+    Options,
+    connection::{Ends, HEAD_BYTES_MAX},
+    dispatch,
     guard::Bounds,
-    problem::problem,
     timed::Clock,
 };
 use crate::{
     metrics::{self, Limit},
-    reason::Reason,
+    peer::Peer,
+    problem::{Problem, Reason},
+    routes::Router,
 };
 
 /// Requests of one connection that are answered at once. An API server has at most as many on its way by default
@@ -50,7 +55,7 @@ const PONG: Duration = Duration::from_secs(10);
 pub(super) async fn serve<S, F>(
     stream: S,
     peer: Peer,
-    routes: Routes,
+    router: Router,
     options: &Arc<Options>,
     slots: Arc<Semaphore>,
     ends: Ends<F>,
@@ -64,7 +69,7 @@ pub(super) async fn serve<S, F>(
         let (open, options) = (open.clone(), options.clone());
         service_fn(move |request| {
             let held = open.enter(&slots);
-            answer(request, held, &routes, &peer, &options)
+            answer(request, held, &router, &peer, &options)
         })
     };
     let mut builder = http2::Builder::new(TokioExecutor::new());
@@ -102,7 +107,7 @@ pub(super) async fn serve<S, F>(
 fn answer(
     request: Request<Incoming>,
     held: Option<Held>,
-    routes: &Routes,
+    router: &Router,
     peer: &Peer,
     options: &Arc<Options>,
 ) -> impl Future<Output = Result<Response<Kept>, Infallible>> + Send + use<> {
@@ -111,11 +116,12 @@ fn answer(
         clock: Clock::new(options.request_timeout),
         local: None,
     });
-    let answered = held.map(|held| (routes.answer(request, peer, &bounds), held));
+    let answered = held.map(|held| (dispatch::answer(router, request, peer, &bounds), held));
     async move {
         let Some((answered, held)) = answered else {
             metrics::limit_reached(Limit::Connections);
-            let refused = problem(Reason::Overloaded, "too many requests are being answered");
+            let detail = "too many requests are being answered";
+            let refused = Problem::new(Reason::Overloaded, detail).into_response();
             return Ok(refused.map(|body| Kept { body, _held: None }));
         };
         let response = answered.await;

@@ -6,7 +6,7 @@
 mod body;
 mod connection;
 pub mod descriptors;
-mod express;
+mod dispatch;
 mod guard;
 mod hosts;
 mod http2;
@@ -21,7 +21,6 @@ mod tests;
 
 use std::{future::pending, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, extract::DefaultBodyLimit, middleware};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -31,10 +30,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use connection::Ends;
-pub use connection::Peer;
-pub use express::{Express, Routes};
 pub use hosts::Hosts;
-pub use problem::problem;
 use problem::turned_away;
 pub use room::Room;
 use tls::Tls;
@@ -43,6 +39,8 @@ pub use warnings::warn;
 use crate::{
     config::Config,
     metrics::{self, Limit, Listener},
+    peer::Peer,
+    routes::Router,
 };
 
 /// The bounds of a listener.
@@ -67,11 +65,8 @@ pub struct Options {
     pub draining: CancellationToken,
     /// Bytes of a request's body.
     pub body_bytes: u64,
-    /// Bytes of a request's body, for routes that differ.
-    pub route_body_bytes: Vec<(&'static str, u64)>,
-    /// Further bytes of a request's body that the handlers of some routes read and drop, so that the caller gets to
-    /// read their answer. They take no room.
-    pub route_dropped_bytes: Vec<(&'static str, u64)>,
+    /// Bytes of the body of a request that brings events.
+    pub events_body_bytes: u64,
     /// The hosts that requests may be for; none: that is not looked at.
     pub hosts: Option<Hosts>,
     /// For the bodies of all requests and answers at once.
@@ -79,8 +74,6 @@ pub struct Options {
     /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
     /// ten times, which multiplies an overload.
     pub retry_after: bool,
-    /// Routes for which it may not, wherever they are served.
-    pub never_repeated: Vec<&'static str>,
 }
 
 impl Options {
@@ -98,12 +91,10 @@ impl Options {
             grace: config.shutdown.grace.get(),
             draining: CancellationToken::new(),
             body_bytes: limits.request_body_bytes.bytes(),
-            route_body_bytes: Vec::new(),
-            route_dropped_bytes: Vec::new(),
+            events_body_bytes: limits.events_body_bytes.bytes(),
             hosts: None,
             room: Room::new(limits.bodies_bytes.bytes()),
             retry_after: !matches!(listener, Listener::Admission),
-            never_repeated: Vec::new(),
         }
     }
 
@@ -113,50 +104,11 @@ impl Options {
         Self { draining, ..self }
     }
 
-    /// With another bound for the bodies of one route.
-    #[must_use]
-    pub fn with_route_body_bytes(mut self, route: &'static str, bytes: u64) -> Self {
-        self.route_body_bytes.push((route, bytes));
-        self
-    }
-
-    /// With further bytes that the handler of a route reads and drops.
-    #[must_use]
-    pub fn with_route_dropped_bytes(mut self, route: &'static str, bytes: u64) -> Self {
-        self.route_dropped_bytes.push((route, bytes));
-        self
-    }
-
     /// For requests to these hosts only.
     #[must_use]
     pub fn with_hosts(mut self, hosts: Hosts) -> Self {
         self.hosts = Some(hosts);
         self
-    }
-
-    /// With a route whose 503 never bears `Retry-After`.
-    #[must_use]
-    pub fn never_repeating(mut self, route: &'static str) -> Self {
-        self.never_repeated.push(route);
-        self
-    }
-
-    fn may_be_repeated(&self, route: &str) -> bool {
-        self.retry_after && !self.never_repeated.contains(&route)
-    }
-
-    fn body_bytes_of(&self, route: &str) -> u64 {
-        let own = self
-            .route_body_bytes
-            .iter()
-            .find(|(known, _)| *known == route);
-        own.map_or(self.body_bytes, |(_, bytes)| *bytes)
-    }
-
-    fn dropped_bytes_of(&self, route: &str) -> u64 {
-        let mut dropped = self.route_dropped_bytes.iter();
-        let own = dropped.find(|(known, _)| *known == route);
-        own.map_or(0, |(_, bytes)| *bytes)
     }
 }
 
@@ -200,13 +152,12 @@ impl Bound {
     /// lasts. Endless answers (watches) should end by themselves on `stop`.
     pub async fn serve(
         self,
-        routes: impl Into<Routes>,
+        router: Router,
         options: Options,
         tls: Option<Tls>,
         stop: CancellationToken,
     ) {
         let options = Arc::new(options);
-        let routes = routes.into().map_router(|router| guarded(router, &options));
         let slots = Arc::new(Semaphore::new(options.connections));
         let full = turned_away(options.retry_after);
         let mut connections = JoinSet::new();
@@ -220,11 +171,11 @@ impl Bound {
                 continue;
             };
             let counted = metrics::http_connection(options.listener);
-            let (routes, options, tls) = (routes.clone(), options.clone(), tls.clone());
+            let (router, options, tls) = (router.clone(), options.clone(), tls.clone());
             let (slots, stop) = (slots.clone(), stop.clone());
             connections.spawn(async move {
                 let _held = (slot, counted);
-                connection::serve(stream, peer, routes, &options, tls.as_ref(), slots, stop).await;
+                connection::serve(stream, peer, router, &options, tls.as_ref(), slots, stop).await;
             });
             while connections.try_join_next().is_some() {}
         }
@@ -239,25 +190,11 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let options = Arc::new(options);
-    let router = guarded(router, &options);
     let ends = Ends {
         stop: CancellationToken::new(),
         invalid: pending(),
     };
-    connection::requests(
-        stream,
-        |_| false,
-        (peer, None),
-        router.into(),
-        &options,
-        ends,
-    )
-    .await;
-}
-
-fn guarded(router: Router, options: &Arc<Options>) -> Router {
-    let guard = middleware::from_fn_with_state(options.clone(), guard::guard);
-    router.layer(DefaultBodyLimit::disable()).layer(guard)
+    connection::requests(stream, |_| false, (peer, None), router, &options, ends).await;
 }
 
 /// The next connection; none when it is time to stop.

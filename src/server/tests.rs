@@ -5,7 +5,7 @@ use std::future::pending;
 
 use axum::{
     body::{Body, Bytes},
-    routing::{get, post},
+    handler::Handler,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -14,6 +14,10 @@ use tokio::{
 };
 
 use super::*;
+use crate::{
+    auth::Access::Public,
+    routes::{self, Answering, BodyLimit, Route},
+};
 
 /// Ends a test that would hang; not part of what is tested.
 const HANG: Duration = Duration::from_secs(30);
@@ -31,12 +35,10 @@ pub(super) fn options() -> Options {
         grace: LONG,
         draining: CancellationToken::new(),
         body_bytes: 1000,
-        route_body_bytes: vec![("/large", 3000)],
-        route_dropped_bytes: Vec::new(),
+        events_body_bytes: 3000,
         hosts: None,
         room: Room::new(1 << 20),
         retry_after: true,
-        never_repeated: vec!["/never"],
     }
 }
 
@@ -106,12 +108,25 @@ async fn one_answer(stream: &mut TcpStream) -> String {
     }
 }
 
+/// A route for everybody.
+fn get<T, H: Handler<T, (), Future = Answering>>(path: &'static str, handler: H) -> Route {
+    routes::get(path, Public, handler)
+}
+
+fn lengths() -> Vec<Route> {
+    let length = |body: Body| async move {
+        let body = axum::body::to_bytes(body, usize::MAX).await;
+        body.map_or_else(|error| error.to_string(), |body| body.len().to_string())
+    };
+    vec![
+        get("/", || async { "hello" }),
+        routes::post("/body", Public, length),
+        routes::post("/large", Public, length).body(BodyLimit::Events),
+    ]
+}
+
 fn length_of() -> Router {
-    let length = |body: Bytes| async move { body.len().to_string() };
-    Router::new()
-        .route("/", get(|| async { "hello" }))
-        .route("/body", post(length))
-        .route("/large", post(length))
+    Router::new(lengths())
 }
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -325,10 +340,11 @@ async fn the_bodies_of_requests_share_a_room() {
 #[tokio::test]
 async fn answers_that_nobody_takes_share_the_room() {
     const HUGE: usize = 32 << 20;
-    let router = Router::new()
-        .route("/", get(|| async { vec![b'x'; HUGE] }))
-        .route("/never", get(|| async { vec![b'x'; HUGE] }))
-        .route("/small", get(|| async { "hello" }));
+    let router = Router::new([
+        get("/", || async { vec![b'x'; HUGE] }),
+        get("/never", || async { vec![b'x'; HUGE] }).never_repeated(),
+        get("/small", || async { "hello" }),
+    ]);
     let bounds = Options {
         room: Room::new(HUGE as u64 + 1000),
         ..options()
@@ -357,13 +373,13 @@ async fn answers_that_nobody_takes_share_the_room() {
 /// A router whose `/` answers when it is told to, and a channel that tells when it was asked.
 fn on_demand() -> (Router, mpsc::Receiver<oneshot::Sender<()>>) {
     let (asked, asks) = mpsc::channel(1);
-    let answer = get(move || async move {
+    let answer = get("/", move || async move {
         let (go, gone) = oneshot::channel();
         asked.send(go).await.unwrap();
         let _ = gone.await;
         "done"
     });
-    (Router::new().route("/", answer), asks)
+    (Router::new([answer]), asks)
 }
 
 #[tokio::test]
@@ -424,12 +440,13 @@ async fn a_drain_ends_with_its_grace() {
 
 #[tokio::test]
 async fn a_panic_is_answered() {
-    let panics = get(|| async {
+    let panics = get("/panic", || async {
         if true {
             panic!("as wanted")
         }
     });
-    let server = Server::start(length_of().route("/panic", panics), options(), None);
+    let router = Router::new(lengths().into_iter().chain([panics]));
+    let server = Server::start(router, options(), None);
     let answer = server
         .exchange("GET /panic HTTP/1.1\r\nhost: x\r\n\r\n")
         .await;
@@ -441,7 +458,7 @@ async fn a_panic_is_answered() {
 
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_answered() {
-    let router = || Router::new().route("/", get(pending::<()>));
+    let router = || Router::new([get("/", pending::<()>)]);
     let short = Options {
         request_timeout: SHORT,
         ..options()

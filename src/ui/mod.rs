@@ -6,16 +6,17 @@
 use std::sync::LazyLock;
 
 use axum::{
-    Router,
     body::Body,
-    extract::Path,
     response::{IntoResponse as _, Response},
-    routing::get,
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use crate::{reason::Reason, server::problem};
+use crate::{
+    auth::Access::Public,
+    problem::{Problem, Reason},
+    routes::{Route, Target, get},
+};
 
 /// A file of the page.
 struct Asset {
@@ -75,15 +76,20 @@ static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| {
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The paths of the page. No path needs a token.
-pub(crate) fn router() -> Router {
-    Router::new()
-        .route("/ui", get(async |headers: HeaderMap| serve("", &headers)))
-        .route("/ui/", get(to_the_page))
-        .route(
-            "/ui/{*path}",
-            get(async |Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers)),
-        )
+/// The routes of the page.
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        get("/ui", Public, async |headers: HeaderMap| {
+            serve("", &headers)
+        })
+        .about("a [page](ui.md) for people"),
+        get("/ui/", Public, to_the_page).about("308: to the page"),
+        get("/ui/{*path}", Public, asset).about("a file of the page"),
+    ]
+}
+
+async fn asset(Target(path): Target<String>, headers: HeaderMap) -> Response {
+    serve(&path, &headers)
 }
 
 /// Relative, so that it is right behind a proxy that puts something before the path.
@@ -95,7 +101,8 @@ async fn to_the_page() -> Response {
 fn serve(path: &str, headers: &HeaderMap) -> Response {
     let found = ASSETS.iter().zip(TAGS.iter());
     let Some((asset, tag)) = found.into_iter().find(|(asset, _)| asset.path == path) else {
-        return problem(Reason::NotFound, &format!("there is nothing at /ui/{path}"));
+        return Problem::new(Reason::NotFound, format!("there is nothing at /ui/{path}"))
+            .into_response();
     };
     let known = headers.get_all(header::IF_NONE_MATCH).iter();
     let is_known = known

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use http::{Request, StatusCode, header};
 use http_body_util::BodyExt as _;
 use parking_lot::{Condvar, Mutex};
@@ -29,11 +29,11 @@ use quotad::{
     admission::{self, Hook, Rules},
     config::Config,
     recovery::recover,
+    routes::{Router, with_state},
     writer::{self, Ledger, Threads, Watermark, now},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tower::ServiceExt as _;
 
 pub(crate) struct World {
     pub(crate) ledger: Ledger,
@@ -176,7 +176,10 @@ impl World {
         )
         .unwrap();
         Self {
-            router: admission::router(Hook::new(ledger.clone(), rules.clone())),
+            router: Router::new(with_state(
+                admission::routes(),
+                &Hook::new(ledger.clone(), rules.clone()),
+            )),
             ledger,
             rules,
             version: AtomicU64::new(1000),
@@ -277,7 +280,7 @@ impl World {
             .header(header::CONTENT_TYPE, media_type)
             .body(Body::from(body))
             .unwrap();
-        let answer = self.router.clone().oneshot(request).await.unwrap();
+        let answer = self.router.call(request).await;
         let status = answer.status();
         let retry_after = answer.headers().contains_key(header::RETRY_AFTER);
         let body = answer.into_body().collect().await.unwrap().to_bytes();

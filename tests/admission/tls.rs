@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use quota_core::event::Event;
 use quotad::{
-    admission::{self, ANSWERED_BYTES_MAX, BODY_BYTES_MAX},
+    admission::{ANSWERED_BYTES_MAX, BODY_BYTES_MAX},
     config::{Config, schema},
     metrics::Listener,
     server::{Bound, Options, tls::Tls},
@@ -77,7 +77,6 @@ impl Served {
         let bound = Bound::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = bound.address();
         let options = Options::new(Listener::Admission, &Config::default());
-        let options = admission::bounded(options);
         let router = world.router.clone();
         let serving = tokio::spawn(bound.serve(router, options, Some(tls), stop.clone()));
         Self {

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use quota_core::{decide::Policy, state::State};
@@ -17,12 +17,12 @@ use quotad::{
     api::{self, App, Parts, Sources},
     config::Config,
     intake::payload,
+    routes::{Router, with_state},
     writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
 
 /// Sources that stand as they are told to.
 #[derive(Debug)]
@@ -122,8 +122,9 @@ impl World {
             stop.clone(),
         );
         change(&mut parts);
+        let app = App::new(parts);
         Self {
-            router: api::router(App::new(parts)),
+            router: Router::new(with_state(api::routes(), &app)),
             ledger,
             sources,
             stop,
@@ -133,7 +134,7 @@ impl World {
     }
 
     pub(crate) async fn send(&self, request: Request<Body>) -> http::Response<Body> {
-        self.router.clone().oneshot(request).await.unwrap()
+        self.router.call(request).await
     }
 
     /// Calls with headers and a body of any kind.

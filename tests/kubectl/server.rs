@@ -14,7 +14,11 @@ use quota_core::{
 use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::{Name, Span, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid};
 use quotad::{
+    config::Config,
     kube::{self, Kube, Limits},
+    metrics::Listener,
+    routes::{Router, with_state},
+    server::{Bound, Options},
     watches::Most,
     writer::{self, Ledger, Watermark},
 };
@@ -99,10 +103,13 @@ impl Server {
         let stop = CancellationToken::new();
         let (kube_ledger, kube_stop) = (ledger.clone(), stop.clone());
         let address = runtime.block_on(async move {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let kube = Kube::start(kube_ledger, limits, kube_stop);
-            tokio::spawn(async move { axum::serve(listener, kube::router(kube)).await });
+            let bound = Bound::bind(([127, 0, 0, 1], 0).into()).unwrap();
+            let address = bound.address();
+            let kube = Kube::start(kube_ledger, limits, kube_stop.clone());
+            let router =
+                Router::new(with_state(kube::routes(), &kube)).with_refusals(kube::refused);
+            let options = Options::new(Listener::Api, &Config::default());
+            tokio::spawn(bound.serve(router, options, None, kube_stop));
             address
         });
         Self {

@@ -32,7 +32,7 @@ use self::wire::Event;
 use super::{BODY_BYTES_MAX, Failure, Hook, USER_BYTES_MAX, actor, is_json};
 use crate::{
     metrics::{self, AuditEvent},
-    server::problem,
+    problem::Problem,
     throttle::{Throttle, cut, shortened},
     writer::{Sitting, Unavailable, now},
 };
@@ -71,7 +71,7 @@ pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Respons
                 let (reason, detail) = (reason.as_str(), shortened(&detail));
                 tracing::warn!(reason, detail, held_back, "audit events were not taken in");
             }
-            problem(reason, shortened(&detail))
+            Problem::new(reason, shortened(&detail)).into_response()
         }
     }
 }

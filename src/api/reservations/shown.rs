@@ -53,17 +53,6 @@ pub(in crate::api) struct Shown<'a> {
     lagging: bool,
 }
 
-/// The state of a reservation, by how it ended.
-pub(in crate::api) const fn state_of(end: Option<(End, Timestamp)>) -> &'static str {
-    match end {
-        None => "pending",
-        Some((End::Observed, _)) => "observed",
-        Some((End::Committed, _)) => "committed",
-        Some((End::Released | End::Superseded | End::Returned, _)) => "released",
-        Some((End::Expired, _)) => "expired",
-    }
-}
-
 impl<'a> From<&'a Promise> for Shown<'a> {
     fn from(promise: &'a Promise) -> Self {
         Self::of(&promise.reservation, promise.end)
@@ -83,7 +72,7 @@ impl<'a> Shown<'a> {
             namespace: &reservation.namespace,
             reserved_by: reservation.into(),
             reserved: &reservation.footprint.resources,
-            state: state_of(end),
+            state: end.map_or("pending", |(end, _)| end.state()),
             detail,
             created_time: reservation.created,
             expiration_time: reservation.expiration,

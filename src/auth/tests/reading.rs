@@ -104,11 +104,8 @@ async fn a_changed_file_is_taken_into_force_and_a_bad_one_is_not() {
     let mut setup = Setup::new(&file(&[&old]));
     let router = setup.router();
     let status = async |issued| {
-        let response = router
-            .clone()
-            .oneshot(request("GET", "/v1/quotas", Some(issued)))
-            .await;
-        response.unwrap().status().as_u16()
+        let response = router.call(request("GET", "/v1/quotas", Some(issued)));
+        response.await.status().as_u16()
     };
     assert_eq!((status(&old).await, status(&new).await), (200, 401));
     setup.change(&file(&[&old, &new]).to_toml().unwrap());

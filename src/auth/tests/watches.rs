@@ -1,4 +1,5 @@
 use super::*;
+use crate::routes::get;
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_with_the_rights_of_its_caller() {
@@ -7,12 +8,12 @@ async fn a_watch_ends_with_the_rights_of_its_caller() {
     let endless =
         || async { Body::from_stream(futures::stream::pending::<Result<String, axum::Error>>()) };
     let watch = async |setup: &Setup| {
-        let router = Router::new().route("/v1/watch", axum::routing::get(endless));
-        let router = guarded(router, setup.authenticator.clone());
+        let access = Access::Role(&[Role::Read], Scope::Query);
+        let router = Router::new([get("/v1/watch", access, endless)]);
+        let router = router.with_authenticator(setup.authenticator.clone());
         let response = router
-            .oneshot(request("GET", "/v1/watch", Some(&issued)))
-            .await
-            .unwrap();
+            .call(request("GET", "/v1/watch", Some(&issued)))
+            .await;
         assert_eq!(response.status(), StatusCode::OK);
         response
     };

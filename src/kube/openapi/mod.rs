@@ -11,14 +11,13 @@ mod v2;
 use std::sync::LazyLock;
 
 use axum::{
-    Json, Router,
+    Json,
     response::{IntoResponse, Response},
-    routing::get,
 };
 use http::{HeaderMap, HeaderValue, header};
 use serde_json::{Value, json};
 
-use super::{KIND, Kube, NAMESPACE_KIND, PLURAL, accept, discovery::RELEASE};
+use super::{KIND, NAMESPACE_KIND, PLURAL, accept, discovery::RELEASE};
 
 pub(super) use unknown::unknown_fields;
 
@@ -51,19 +50,12 @@ static V2: LazyLock<Value> = LazyLock::new(|| v2::document(&V3));
 
 static V2_BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| v2::encode(&V2));
 
-pub(super) fn router() -> Router<Kube> {
-    Router::new()
-        .route("/openapi/v3", get(index))
-        .route("/openapi/v3/api/v1", get(v3))
-        .route("/openapi/v2", get(v2))
-}
-
-async fn index() -> Json<Value> {
+pub(super) async fn index() -> Json<Value> {
     let url = format!("/openapi/v3/api/v1?hash={}", *V3_HASH);
     Json(json!({"paths": {"api/v1": {"serverRelativeURL": url}}}))
 }
 
-async fn v3() -> Response {
+pub(super) async fn v3() -> Response {
     let mut response = Json(&*V3).into_response();
     if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", *V3_HASH)) {
         response.headers_mut().insert(header::ETAG, tag);
@@ -71,7 +63,7 @@ async fn v3() -> Response {
     response
 }
 
-async fn v2(headers: HeaderMap) -> Response {
+pub(super) async fn v2(headers: HeaderMap) -> Response {
     for range in accept::accepted(&headers) {
         if let Some(essence) = V2_PROTOBUF.into_iter().find(|essence| range.is(essence)) {
             // The older name's `@` is not allowed in a media type, so the newer one is answered.

@@ -1,6 +1,5 @@
 //! HTTP/2, over a stream in memory.
 
-use axum::extract::State;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http2::{SendRequest, handshake};
@@ -68,7 +67,6 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
         names: Arc::new([]),
     };
     let options = Arc::new(options);
-    let routes = Routes::from(guarded(router, &options));
     let (held, ends) = (slots.clone(), stop.clone());
     let gone = invalid.clone();
     let served = tokio::spawn(async move {
@@ -76,7 +74,7 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
             stop: ends,
             invalid: gone.notified(),
         };
-        http2::serve(stream, peer, routes, &options, held, ends).await;
+        http2::serve(stream, peer, router, &options, held, ends).await;
     });
     (slots, stop, invalid, served)
 }
@@ -84,15 +82,12 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
 /// `/wait` is answered once as many have been let go.
 fn waiting() -> (Router, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
-    let wait = |State(gate): State<Arc<Semaphore>>| async move {
-        gate.acquire().await.unwrap().forget();
+    let let_go = gate.clone();
+    let wait = get("/wait", || async move {
+        let_go.acquire().await.unwrap().forget();
         "hello"
-    };
-    let router = Router::new()
-        .route("/", get(|| async { "hello" }))
-        .route("/wait", get(wait))
-        .with_state(gate.clone());
-    (router, gate)
+    });
+    (Router::new([get("/", || async { "hello" }), wait]), gate)
 }
 
 fn hello() -> (StatusCode, String) {
@@ -191,7 +186,7 @@ async fn a_connection_that_idles_or_never_begins_is_given_up() {
 #[tokio::test]
 async fn an_answer_that_is_not_taken_is_given_up() {
     const HUGE: usize = 8 << 20;
-    let router = Router::new().route("/", get(|| async { vec![b'x'; HUGE] }));
+    let router = Router::new([get("/", || async { vec![b'x'; HUGE] })]);
     let bounds = Options {
         keep_alive: SHORT,
         request_timeout: 4 * SHORT,

@@ -19,7 +19,7 @@ impl Drop for Notice {
 #[tokio::test]
 async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_it_has_sent_more() {
     let (ended, mut endings) = mpsc::channel(1);
-    let silent = get(move || async move {
+    let silent = get("/", move || async move {
         let notice = Notice(ended);
         Body::from_stream(futures::stream::poll_fn(move |_| {
             let _ = &notice;
@@ -30,7 +30,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_it_has_sent_mor
         header_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new().route("/", silent), options, None);
+    let server = Server::start(Router::new([silent]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.repeat(3).as_bytes()).await.unwrap();
     // The head of the answer: it has begun.
@@ -43,7 +43,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_it_has_sent_mor
 #[tokio::test]
 async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_not_all_that_it_sent_is_read() {
     let (ended, mut endings) = mpsc::channel(1);
-    let slow = get(move || async move {
+    let slow = get("/", move || async move {
         let notice = Notice(ended);
         let mut ticks = interval(SHORT / 2);
         Body::from_stream(futures::stream::poll_fn(move |cx| {
@@ -57,7 +57,7 @@ async fn a_peer_that_goes_while_it_is_answered_is_noticed_though_not_all_that_it
         header_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new().route("/", slow), options, None);
+    let server = Server::start(Router::new([slow]), options, None);
     let mut stream = server.connect().await;
     // More than is read ahead, less than the system takes.
     stream.write_all(GET.repeat(2000).as_bytes()).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_peer_that_waits_for_the_rest_of_an_answer_is_kept() {
     let (last, waiting) = mpsc::channel::<Bytes>(1);
     let waiting = Arc::new(Mutex::new(Some(waiting)));
     let (looks, mut looked) = mpsc::channel(1);
-    let late = get(move || {
+    let late = get("/", move || {
         let mut waiting = waiting.lock().take().unwrap();
         let body = futures::stream::poll_fn(move |cx| {
             let _ = looks.try_send(());
@@ -85,7 +85,7 @@ async fn a_peer_that_waits_for_the_rest_of_an_answer_is_kept() {
         header_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new().route("/", late), options, None);
+    let server = Server::start(Router::new([late]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(LAST_GET.as_bytes()).await.unwrap();
     // It was woken to look for the peer.
@@ -101,7 +101,7 @@ async fn a_peer_that_waits_for_the_rest_of_an_answer_is_kept() {
 #[tokio::test]
 async fn a_peer_that_takes_no_bytes_is_given_up() {
     let (ended, mut endings) = mpsc::channel(1);
-    let endless = get(move || async move {
+    let endless = get("/", move || async move {
         let notice = Notice(ended);
         Body::from_stream(futures::stream::repeat_with(move || {
             let _ = &notice;
@@ -112,7 +112,7 @@ async fn a_peer_that_takes_no_bytes_is_given_up() {
         keep_alive: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new().route("/", endless), options, None);
+    let server = Server::start(Router::new([endless]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     assert_eq!(within(endings.recv()).await, Some(()));
@@ -133,7 +133,7 @@ impl AsRef<[u8]> for Whole {
 #[tokio::test]
 async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
     let (ended, mut endings) = mpsc::channel(1);
-    let large = get(move || async move {
+    let large = get("/", move || async move {
         let _notice = Notice(ended);
         let bytes = vec![b'x'; 64 << 20];
         Body::from(Bytes::from_owner(Whole { bytes, _notice }))
@@ -143,7 +143,7 @@ async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
         room: Room::new(1 << 30),
         ..options()
     };
-    let server = Server::start(Router::new().route("/", large), options, None);
+    let server = Server::start(Router::new([large]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     let mut pace = interval(Duration::from_millis(1));
@@ -162,7 +162,7 @@ async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
 
 #[tokio::test]
 async fn a_peer_that_takes_a_watch_bit_by_bit_is_kept() {
-    let watch = get(|| async {
+    let watch = get("/", || async {
         let pieces = || Ok::<_, io::Error>(Bytes::from_static(&[0; 65_536]));
         Body::from_stream(futures::stream::repeat_with(pieces))
     });
@@ -170,7 +170,7 @@ async fn a_peer_that_takes_a_watch_bit_by_bit_is_kept() {
         request_timeout: SHORT,
         ..options()
     };
-    let server = Server::start(Router::new().route("/", watch), options, None);
+    let server = Server::start(Router::new([watch]), options, None);
     let mut stream = server.connect().await;
     stream.write_all(GET.as_bytes()).await.unwrap();
     let mut pace = interval(Duration::from_millis(1));

@@ -1,6 +1,6 @@
 use std::{fs, net::SocketAddr, path::PathBuf};
 
-use axum::{Extension, Router, routing::get};
+use axum::Extension;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, Issuer, KeyPair, SanType,
 };
@@ -14,9 +14,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::{TlsConnector, client};
 
 use super::*;
-use crate::server::{
-    Peer,
-    tests::{Server, options},
+use crate::{
+    auth::Access,
+    peer::Peer,
+    routes::{self, Router},
+    server::tests::{Server, options},
 };
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -121,8 +123,9 @@ impl Setup {
     }
 
     fn start(tls: Tls) -> Server {
-        let names = get(|Extension(peer): Extension<Peer>| async move { peer.names.join(" ") });
-        Server::start(Router::new().route("/", names), options(), Some(tls))
+        let names = |Extension(peer): Extension<Peer>| async move { peer.names.join(" ") };
+        let names = routes::get("/", Access::Public, names);
+        Server::start(Router::new([names]), options(), Some(tls))
     }
 
     /// Calls with this certificate; tells the answer's body and the server's certificate.

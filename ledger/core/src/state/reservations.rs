@@ -42,6 +42,17 @@ pub enum End {
 }
 
 impl End {
+    /// The state of a reservation that ended so, as the API names it.
+    #[must_use]
+    pub const fn state(self) -> &'static str {
+        match self {
+            Self::Observed => "observed",
+            Self::Committed => "committed",
+            Self::Released | Self::Superseded | Self::Returned => "released",
+            Self::Expired => "expired",
+        }
+    }
+
     /// As it is told: a past participle.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

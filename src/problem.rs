@@ -1,7 +1,6 @@
-//! Every refusal and error of the API as `application/problem+json` (RFC 9457).
+//! Every refusal and error as `application/problem+json` (RFC 9457): the one place that writes it.
 
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{LookedAt, Refusal},
@@ -12,10 +11,12 @@ use quota_ledger::replay;
 use quota_semantics::{Timestamp, quota::FieldError};
 use serde::{Serialize, Serializer};
 
-use super::reservations::state_of;
 use crate::{history, metrics::Limit, writer::Unavailable};
 
 pub use crate::reason::Reason;
+
+/// The media type of a problem.
+pub const CONTENT_TYPE: &str = "application/problem+json";
 
 /// What is wrong with one field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -130,7 +131,7 @@ impl Ended {
     fn of(view: &ReservationView) -> Option<Self> {
         let (end, ended_time) = view.end?;
         Some(Self {
-            state: state_of(view.end),
+            state: end.state(),
             ended_time,
             cause: end.as_str(),
         })
@@ -207,6 +208,12 @@ impl Problem {
         self
     }
 
+    /// The problem as JSON.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("a problem has text keys only")
+    }
+
     /// Why.
     #[must_use]
     pub fn reason(&self) -> Reason {
@@ -214,12 +221,12 @@ impl Problem {
     }
 
     /// Whether the ledger refused what was asked for; else it was not decided.
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         self.0.is_refusal
     }
 
     /// The bound that was hit, if any.
-    pub(super) fn limit(&self) -> Option<Limit> {
+    pub(crate) fn limit(&self) -> Option<Limit> {
         self.0.limit
     }
 
@@ -321,13 +328,9 @@ impl From<quota_journal::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let content = *self.0;
-        let status = content.status;
-        let Ok(body) = serde_json::to_vec(&content) else {
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        };
-        let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
-        let mut response = (status, content_type, Bytes::from(body)).into_response();
+        let status = self.0.status;
+        let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
+        let mut response = (status, content_type, self.to_text()).into_response();
         if matches!(
             status,
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
@@ -338,20 +341,4 @@ impl IntoResponse for Problem {
         }
         response
     }
-}
-
-/// For paths that lead nowhere.
-pub(super) async fn no_such_path(uri: http::Uri) -> Problem {
-    Problem::new(
-        Reason::NotFound,
-        format!("there is nothing at {}", uri.path()),
-    )
-}
-
-/// For paths that lead somewhere, but not with this method.
-pub(super) async fn no_such_method(method: http::Method, uri: http::Uri) -> Problem {
-    Problem::new(
-        Reason::MethodNotAllowed,
-        format!("{method} is not offered at {}", uri.path()),
-    )
 }

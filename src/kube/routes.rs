@@ -1,0 +1,74 @@
+//! The routes of the Kubernetes-style API.
+
+use axum::response::{IntoResponse as _, Response};
+use http::Method;
+
+use super::{Kube, discovery, namespaces, openapi, read, remove, status::Failure, write};
+use crate::{
+    auth::{
+        Access::{Known, Role},
+        Role::{Admin, Read},
+        Scope::{Everywhere, Path},
+        is_of_kubernetes,
+    },
+    routes::{Refused, Route, delete, get, patch, post, put},
+};
+
+const QUOTAS: &str = "/api/v1/namespaces/{namespace}/resourcequotas";
+const QUOTA: &str = "/api/v1/namespaces/{namespace}/resourcequotas/{name}";
+const QUOTA_STATUS: &str = "/api/v1/namespaces/{namespace}/resourcequotas/{name}/status";
+
+/// The routes of this API.
+#[must_use]
+pub fn routes() -> Vec<Route<Kube>> {
+    vec![
+        get("/version", Known, discovery::version)
+            .about("the release of Kubernetes that this is like"),
+        get("/api", Known, discovery::versions).about("the versions of the core group"),
+        get("/apis", Known, discovery::groups).about("the other groups: none"),
+        get("/api/v1", Known, discovery::resources).about("the kinds of the core group"),
+        get("/openapi/v2", Known, openapi::v2).about("what the kinds look like, for kubectl"),
+        get("/openapi/v3", Known, openapi::index).about("where the next one is"),
+        get("/openapi/v3/api/v1", Known, openapi::v3)
+            .about("what the kinds look like, for kubectl"),
+        get(
+            "/api/v1/resourcequotas",
+            Role(&[Read], Everywhere),
+            read::list_all,
+        )
+        .about("list or watch of the quotas of all namespaces"),
+        get(QUOTAS, Role(&[Read], Path), read::list).about("list or watch of quotas"),
+        post(QUOTAS, Role(&[Admin], Path), write::create).about("201: the quota"),
+        delete(QUOTAS, Role(&[Admin], Path), remove::delete_collection)
+            .about("list of the deleted quotas"),
+        get(QUOTA, Role(&[Read], Path), read::get).about("the quota"),
+        put(QUOTA, Role(&[Admin], Path), write::replace).about("the quota"),
+        patch(QUOTA, Role(&[Admin], Path), write::patch)
+            .about("the quota; JSON, merge and strategic merge patches, server-side apply"),
+        delete(QUOTA, Role(&[Admin], Path), remove::delete).about("the deleted quota"),
+        get(QUOTA_STATUS, Role(&[Read], Path), read::get).about("the quota"),
+        get(
+            "/api/v1/namespaces",
+            Role(&[Read], Everywhere),
+            namespaces::list,
+        )
+        .about("list of the namespaces that the ledger knows"),
+        get(
+            "/api/v1/namespaces/{namespace}",
+            Role(&[Read], Path),
+            namespaces::get,
+        )
+        .about("the namespace"),
+    ]
+}
+
+/// The answer to a request that has no handler, in the words of the clients that ask there.
+#[must_use]
+pub fn refused(refused: Refused, method: &Method, path: &str) -> Response {
+    match refused {
+        Refused::NoMethod if is_of_kubernetes(path) => {
+            Failure::method_not_allowed().into_response()
+        }
+        _ => refused.as_problem(method, path),
+    }
+}

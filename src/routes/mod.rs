@@ -1,0 +1,178 @@
+//! The route table: each route is declared once, with all that is known about it.
+//!
+//! Every area of the API (`/v1`, Kubernetes' paths, the webhook, the page, the admin listener) has a function `routes()`
+//! that returns its part of the table. The [`Router`], the access check, the bounds of bodies, the metrics' `route` label,
+//! the index page and the tables in the docs are derived from it.
+
+mod router;
+mod target;
+
+use std::{future::Future, pin::Pin};
+
+use axum::{extract::Request, handler::Handler, response::Response};
+use http::Method;
+
+pub use router::{Found, Refused, Router};
+pub use target::Target;
+
+use crate::auth::Access;
+
+/// What is known about a route, apart from its handler.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The method; `GET` answers `HEAD` as well.
+    pub method: Method,
+    /// The path: `{name}` stands for one segment, `{*name}` for the rest. Also the route's label in metrics.
+    pub path: &'static str,
+    /// Who may call it.
+    pub access: Access,
+    /// How large a request may be.
+    pub body: BodyLimit,
+    /// Whether 503 may bear `Retry-After`. An API server repeats a webhook call that bears it up to ten times, which
+    /// multiplies an overload.
+    pub repeatable: bool,
+    /// What it answers, in a line of Markdown.
+    pub about: &'static str,
+}
+
+/// How large the body of a request may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLimit {
+    /// `limits.request_body_bytes`.
+    Request,
+    /// `limits.events_body_bytes`.
+    Events,
+    /// A fixed size.
+    Fixed {
+        /// Bytes that are kept in memory.
+        kept: u64,
+        /// Further bytes that the handler reads and drops, so that the caller gets to read the answer.
+        dropped: u64,
+    },
+}
+
+/// An answer that is being made.
+pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+type Handle<S> = Box<dyn Fn(Request, S) -> Answering + Send + Sync>;
+
+/// A route and its handler, which needs a state of type `S`.
+pub struct Route<S = ()> {
+    spec: Spec,
+    handle: Handle<S>,
+}
+
+/// A route for `GET` and `HEAD`.
+pub fn get<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
+where
+    H: Handler<T, S, Future = Answering>,
+{
+    Route::new(Method::GET, path, access, handler)
+}
+
+/// A route for `POST`.
+pub fn post<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
+where
+    H: Handler<T, S, Future = Answering>,
+{
+    Route::new(Method::POST, path, access, handler)
+}
+
+/// A route for `PUT`.
+pub fn put<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
+where
+    H: Handler<T, S, Future = Answering>,
+{
+    Route::new(Method::PUT, path, access, handler)
+}
+
+/// A route for `PATCH`.
+pub fn patch<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
+where
+    H: Handler<T, S, Future = Answering>,
+{
+    Route::new(Method::PATCH, path, access, handler)
+}
+
+/// A route for `DELETE`.
+pub fn delete<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
+where
+    H: Handler<T, S, Future = Answering>,
+{
+    Route::new(Method::DELETE, path, access, handler)
+}
+
+impl<S: 'static> Route<S> {
+    fn new<T, H>(method: Method, path: &'static str, access: Access, handler: H) -> Self
+    where
+        H: Handler<T, S, Future = Answering>,
+    {
+        let spec = Spec {
+            method,
+            path,
+            access,
+            body: BodyLimit::Request,
+            repeatable: true,
+            about: "",
+        };
+        Self::of(spec, handler)
+    }
+
+    /// A route with another handler than the one that the table has.
+    pub fn of<T, H>(spec: Spec, handler: H) -> Self
+    where
+        H: Handler<T, S, Future = Answering>,
+    {
+        let handle = Box::new(move |request, state| handler.clone().call(request, state));
+        Self { spec, handle }
+    }
+
+    /// With what it answers, in a line of Markdown.
+    #[must_use]
+    pub fn about(mut self, about: &'static str) -> Self {
+        self.spec.about = about;
+        self
+    }
+
+    /// With another bound of the request's body.
+    #[must_use]
+    pub fn body(mut self, limit: BodyLimit) -> Self {
+        self.spec.body = limit;
+        self
+    }
+
+    /// Its 503 never bears `Retry-After`.
+    #[must_use]
+    pub fn never_repeated(mut self) -> Self {
+        self.spec.repeatable = false;
+        self
+    }
+
+    /// What is known about it.
+    #[must_use]
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+}
+
+impl<S: Clone + Send + Sync + 'static> Route<S> {
+    /// The route with the state that its handler needs.
+    #[must_use]
+    pub fn with_state(self, state: S) -> Route {
+        let Self { spec, handle } = self;
+        Route {
+            spec,
+            handle: Box::new(move |request, ()| handle(request, state.clone())),
+        }
+    }
+}
+
+/// The routes with the state that their handlers need.
+#[must_use]
+pub fn with_state<S>(routes: Vec<Route<S>>, state: &S) -> Vec<Route>
+where
+    S: Clone + Send + Sync + 'static,
+{
+    let bind = |route: Route<S>| route.with_state(state.clone());
+    routes.into_iter().map(bind).collect()
+}

@@ -1,0 +1,320 @@
+//! Finds the route of a request, asks whether the caller may use it, and calls its handler.
+
+use std::{borrow::Cow, future::Future, sync::Arc};
+
+use axum::{
+    body::{Body, HttpBody as _},
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderValue, Method, header};
+
+use super::{Answering, BodyLimit, Route, Spec, target::Places};
+use crate::{
+    auth::{Access, Admitted, Authenticator, Needed, Request as Asked},
+    peer::Peer,
+    problem::{Problem, Reason},
+};
+
+/// The label of requests that no route matches.
+const UNMATCHED: &str = "_other_";
+
+/// The routes of a listener. Clones share them.
+#[derive(Clone)]
+pub struct Router(Arc<Shared>);
+
+struct Shared {
+    paths: matchit::Router<Path>,
+    authenticator: Option<Authenticator>,
+    refuse: fn(Refused, &Method, &str) -> Response,
+}
+
+/// The routes of one path.
+struct Path {
+    label: &'static str,
+    routes: Vec<Route>,
+}
+
+/// Why there is no handler for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no such path.
+    NoPath,
+    /// There is, but not with this method.
+    NoMethod,
+}
+
+impl Refused {
+    /// The refusal as a problem.
+    #[must_use]
+    pub fn as_problem(self, method: &Method, path: &str) -> Response {
+        let (reason, detail) = match self {
+            Self::NoPath => (Reason::NotFound, format!("there is nothing at {path}")),
+            Self::NoMethod => {
+                let detail = format!("{method} is not offered at {path}");
+                (Reason::MethodNotAllowed, detail)
+            }
+        };
+        Problem::new(reason, detail).into_response()
+    }
+}
+
+impl Router {
+    /// The routes, served to everybody.
+    ///
+    /// # Panics
+    /// Two routes are the same, or a path cannot be told from another: the table is part of the program, and tested.
+    #[must_use]
+    pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
+        let mut paths: Vec<Path> = Vec::new();
+        for route in routes {
+            let label = route.spec.path;
+            match paths.iter_mut().find(|path| path.label == label) {
+                Some(path) => {
+                    let is_new = path.route(&route.spec.method).is_none();
+                    assert!(is_new, "{} {label} is declared twice", route.spec.method);
+                    path.routes.push(route);
+                }
+                None => paths.push(Path {
+                    label,
+                    routes: vec![route],
+                }),
+            }
+        }
+        let mut tree = matchit::Router::new();
+        for path in paths {
+            let label = path.label;
+            let inserted = tree.insert(label, path);
+            inserted.unwrap_or_else(|error| panic!("{label}: {error}"));
+        }
+        Self(Arc::new(Shared {
+            paths: tree,
+            authenticator: None,
+            refuse: Refused::as_problem,
+        }))
+    }
+
+    /// The same, for callers that may use them.
+    #[must_use]
+    pub fn with_authenticator(self, authenticator: Authenticator) -> Self {
+        self.map(|shared| shared.authenticator = Some(authenticator))
+    }
+
+    /// The same, with other answers to requests that have no handler.
+    #[must_use]
+    pub fn with_refusals(self, refuse: fn(Refused, &Method, &str) -> Response) -> Self {
+        self.map(|shared| shared.refuse = refuse)
+    }
+
+    fn map(self, change: impl FnOnce(&mut Shared)) -> Self {
+        let mut shared =
+            Arc::into_inner(self.0).expect("a router is put together before it is shared");
+        change(&mut shared);
+        Self(Arc::new(shared))
+    }
+
+    /// Finds the route of a request.
+    #[must_use]
+    pub fn find(&self, method: &Method, path: &str) -> Found<'_> {
+        let Ok(found) = self.0.paths.at(path) else {
+            return self.nothing();
+        };
+        Found {
+            shared: &self.0,
+            path: Some(found.value),
+            route: found.value.route(method),
+            places: Places::of(path, &found.params),
+        }
+    }
+
+    /// What there is for a request that no route matches.
+    #[must_use]
+    pub fn nothing(&self) -> Found<'_> {
+        Found {
+            shared: &self.0,
+            path: None,
+            route: None,
+            places: Places::default(),
+        }
+    }
+
+    /// Answers a request that came without a connection, without the bounds of a listener.
+    pub async fn call(&self, request: Request) -> Response {
+        let peer = request.extensions().get::<Peer>().cloned();
+        let peer = peer.unwrap_or_else(|| Peer {
+            address: ([127, 0, 0, 1], 0).into(),
+            names: Arc::new([]),
+        });
+        let found = self.find(request.method(), request.uri().path());
+        found.answer(request, &peer).await
+    }
+}
+
+impl Path {
+    fn route(&self, method: &Method) -> Option<&Route> {
+        let method = match *method {
+            Method::HEAD => &Method::GET,
+            _ => method,
+        };
+        self.routes
+            .iter()
+            .find(|route| route.spec.method == *method)
+    }
+
+    /// The value of `Allow`.
+    fn allowed(&self) -> Option<HeaderValue> {
+        let mut methods = Vec::new();
+        for Spec { method, .. } in self.routes.iter().map(Route::spec) {
+            methods.push(method.as_str());
+            if *method == Method::GET {
+                methods.push("HEAD");
+            }
+        }
+        HeaderValue::try_from(methods.join(", ")).ok()
+    }
+}
+
+/// What a router has for a request.
+#[derive(Clone, Copy)]
+pub struct Found<'r> {
+    shared: &'r Shared,
+    path: Option<&'r Path>,
+    route: Option<&'r Route>,
+    places: Places,
+}
+
+impl Found<'_> {
+    /// The label of the request in metrics: the path of the table, so that the number of labels is bounded.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        self.path.map_or(UNMATCHED, |path| path.label)
+    }
+
+    /// How large the body may be.
+    #[must_use]
+    pub fn body(&self) -> BodyLimit {
+        self.route
+            .map_or(BodyLimit::Request, |route| route.spec.body)
+    }
+
+    /// Whether 503 may bear `Retry-After`.
+    #[must_use]
+    pub fn is_repeatable(&self) -> bool {
+        self.route.is_none_or(|route| route.spec.repeatable)
+    }
+
+    /// Answers the request that it was found for. All that can be done before anything is waited for is done at once: a
+    /// future is as large as what it holds, and is moved about with each request.
+    pub fn answer(
+        self,
+        request: Request,
+        peer: &Peer,
+    ) -> impl Future<Output = Response> + Send + use<> {
+        let is_head = *request.method() == Method::HEAD;
+        let is_repeatable = self.is_repeatable();
+        let begun = self.begin(request, peer);
+        async move {
+            let mut response = match begun {
+                Ok((answering, Some(admitted))) => admitted.until_revoked(answering.await),
+                Ok((answering, None)) => answering.await,
+                Err(response) => *response,
+            };
+            if !is_repeatable {
+                response.headers_mut().remove(header::RETRY_AFTER);
+            }
+            match is_head {
+                true => without_body(response),
+                false => response,
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        request: Request,
+        peer: &Peer,
+    ) -> Result<(Answering, Option<Admitted>), Box<Response>> {
+        let (mut parts, body) = request.into_parts();
+        let needed = self.needed();
+        let mut admitted = None;
+        match &self.shared.authenticator {
+            Some(authenticator) if needed != Needed::Role(Access::Public) => {
+                let uri = parts.uri.clone();
+                let namespace = match authenticator.asks() {
+                    true => self.namespace(uri.path()),
+                    false => None,
+                };
+                let asked = Asked {
+                    needed,
+                    namespace: namespace.as_deref(),
+                    peer,
+                };
+                let caller = authenticator.admit(&asked, &mut parts)?;
+                parts.extensions.insert(caller.principal.clone());
+                admitted = Some(caller);
+            }
+            _ => {
+                parts.extensions.insert(peer.clone());
+            }
+        }
+        let Some(route) = self.route else {
+            return Err(Box::new(self.refused(&parts.method, parts.uri.path())));
+        };
+        if !self.places.is_empty() {
+            parts.extensions.insert(self.places);
+        }
+        let answering = (route.handle)(Request::from_parts(parts, body), ());
+        Ok((answering, admitted))
+    }
+
+    fn needed(&self) -> Needed {
+        match (self.path, self.route) {
+            (_, Some(route)) => Needed::Role(route.spec.access),
+            // Part of a public page.
+            (Some(path), None)
+                if path
+                    .routes
+                    .iter()
+                    .all(|route| route.spec.access == Access::Public) =>
+            {
+                Needed::Role(Access::Public)
+            }
+            (Some(_), None) => Needed::Unlisted,
+            (None, None) => Needed::Nothing,
+        }
+    }
+
+    /// The namespace of the path; none if it is not text, which no handler takes either.
+    fn namespace<'p>(&self, path: &'p str) -> Option<Cow<'p, str>> {
+        let label = self.path?.label;
+        let variables = label.split('/').filter(|segment| segment.starts_with('{'));
+        let index = variables
+            .into_iter()
+            .position(|name| name == "{namespace}")?;
+        self.places.get(index, path)
+    }
+
+    fn refused(&self, method: &Method, path: &str) -> Response {
+        let Some(known) = self.path else {
+            return (self.shared.refuse)(Refused::NoPath, method, path);
+        };
+        let mut response = (self.shared.refuse)(Refused::NoMethod, method, path);
+        if let Some(allowed) = known.allowed() {
+            response.headers_mut().insert(header::ALLOW, allowed);
+        }
+        response
+    }
+}
+
+/// The answer to `HEAD`: that to `GET`, without its body, but with its length.
+fn without_body(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        let length = HeaderValue::from(length);
+        parts
+            .headers
+            .entry(header::CONTENT_LENGTH)
+            .or_insert(length);
+    }
+    Response::from_parts(parts, Body::empty())
+}

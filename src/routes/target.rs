@@ -1,0 +1,83 @@
+//! The variable parts of a path.
+
+use std::borrow::Cow;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use percent_encoding::percent_decode_str;
+
+use crate::problem::{Problem, Reason};
+
+/// Where the variable parts of a path are, in their order. An extension of requests for paths that have any.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    places: [(usize, usize); MOST],
+    count: usize,
+}
+
+/// Variable parts of a path at most.
+const MOST: usize = 3;
+
+impl Places {
+    /// Those that a match found in this path.
+    pub(super) fn of(path: &str, found: &matchit::Params<'_, '_>) -> Self {
+        let mut places = Self::default();
+        for (place, (_, value)) in places.places.iter_mut().zip(found.iter()) {
+            let begin = value.as_ptr() as usize - path.as_ptr() as usize;
+            *place = (begin, begin + value.len());
+            places.count += 1;
+        }
+        places
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// One part, without its percent encoding; none if it is not there, or not text.
+    pub(super) fn get<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
+        let (begin, end) = *self.places[..self.count].get(index)?;
+        percent_decode_str(path.get(begin..end)?).decode_utf8().ok()
+    }
+}
+
+/// The variable parts of a path, without their percent encoding.
+#[derive(Clone, Debug)]
+pub struct Target<T>(pub T);
+
+/// Types that the variable parts of a path can be read into.
+trait FromPlaces: Sized {
+    fn read(part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem>;
+}
+
+impl FromPlaces for String {
+    fn read(part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
+        part(0)
+    }
+}
+
+impl FromPlaces for (String, String) {
+    fn read(part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
+        Ok((part(0)?, part(1)?))
+    }
+}
+
+impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<S> for Target<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let places = parts.extensions.get::<Places>().copied();
+        let places = places.unwrap_or_default();
+        let path = parts.uri.path();
+        let read = T::read(|index| {
+            let part = places.get(index, path).map(Cow::into_owned);
+            part.ok_or_else(|| {
+                Problem::new(
+                    Reason::Malformed,
+                    format!("{path} is not percent-encoded UTF-8"),
+                )
+            })
+        });
+        read.map(Self)
+    }
+}

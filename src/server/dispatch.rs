@@ -1,0 +1,38 @@
+//! From a request to its answer: the host, the route, the bounds, the handler.
+
+use std::{
+    future::{Future, ready},
+    sync::Arc,
+};
+
+use axum::{extract::Request, response::Response};
+use futures::future::Either;
+use hyper::body::Incoming;
+
+use super::guard::{self, Began, Bounds, RouteBounds};
+use crate::{peer::Peer, routes::Router};
+
+/// Answers a request. Every request takes this way.
+pub(super) fn answer(
+    router: &Router,
+    request: Request<Incoming>,
+    peer: &Peer,
+    bounds: &Arc<Bounds>,
+) -> impl Future<Output = Response> + Send + use<> {
+    let options = &bounds.options;
+    let hosts = options.hosts.as_ref();
+    let host = hosts.map_or(Ok(()), |hosts| hosts.check(&request, bounds.local));
+    let found = match &host {
+        Ok(()) => router.find(request.method(), request.uri().path()),
+        Err(_) => router.nothing(),
+    };
+    let route = RouteBounds::of(&found, options);
+    let began = Began::now(&request, &route);
+    let admitted = began.span().in_scope(|| {
+        guard::admit(options, route, request, |request| match host {
+            Ok(()) => Either::Left(found.answer(request, peer)),
+            Err(host) => Either::Right(ready(guard::misdirected(&host))),
+        })
+    });
+    guard::carry_out(bounds.clone(), route, began, admitted)
+}

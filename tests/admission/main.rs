@@ -10,5 +10,6 @@ mod refusals;
 mod reviews;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenants;
 mod tls;
 mod workloads;

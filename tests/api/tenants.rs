@@ -186,10 +186,28 @@ async fn what_has_ended_is_told_and_not_granted_again() {
     assert!(ended["endedTime"].is_string(), "{ended}");
     let mut item = body.clone();
     item["namespace"] = json!("a");
-    let batch = world
-        .post("/v1/reservations:batch", &json!({"items": [item]}))
-        .await;
-    assert_eq!(batch.items()[0]["reason"], "ReservationEnded");
+    let mut fresh = wish("w", "x", "1");
+    fresh["namespace"] = json!("a");
+    for atomic in [false, true] {
+        let items = json!({"atomic": atomic, "items": [item, fresh]});
+        let batch = world.post("/v1/reservations:batch", &items).await;
+        match atomic {
+            // Each by itself: what has ended is told, and the other is granted.
+            false => {
+                let reasons = batch.items().iter().map(|item| item["reason"].clone());
+                assert_eq!(
+                    reasons.collect::<Vec<_>>(),
+                    [json!("ReservationEnded"), json!(null)]
+                );
+                assert_eq!(figure(&world, "reserved").await, "1");
+            }
+            true => assert_eq!(batch.status, 409, "{:?}", batch.body),
+        }
+    }
+    assert_eq!(
+        world.delete("/v1/namespaces/a/reservations/w").await.status,
+        204
+    );
     // What a source has shown is not the holder's to take away.
     let body = wish("v", "web", "2");
     assert_eq!(
@@ -203,6 +221,19 @@ async fn what_has_ended_is_told_and_not_granted_again() {
         (409, &json!("AlreadyObserved"))
     );
     assert_eq!(figure(&world, "used").await, "1");
+}
+
+#[tokio::test]
+async fn what_another_principal_holds_is_not_answered_as_granted() {
+    let world = World::new();
+    world.quota(json!({"requests.cpu": "4"})).await;
+    let (holder, other) = (tenant("holder", Role::Read), tenant("other", Role::Read));
+    let body = wish("u", "web", "2");
+    let reserve = "POST a/reservations";
+    assert_eq!(ask(&world, &holder, reserve, &body).await.0, 201);
+    let (status, answer) = ask(&world, &other, reserve, &body).await;
+    assert_eq!((status, &answer["reason"]), (403, &json!("NotOwner")));
+    assert_eq!(ask(&world, &holder, reserve, &body).await.0, 200);
 }
 
 #[tokio::test]

@@ -171,6 +171,9 @@ fn a_reservation_lives_its_life() {
         daemon.done("release u3 -n team-a", ""),
         "reservation/u3 released\n"
     );
+    let ended = daemon.run(small, "");
+    assert_eq!((ended.code, ended.out.as_str()), (12, ""), "{ended:?}");
+    assert!(ended.err.contains("released"), "{}", ended.err);
 }
 
 #[test]

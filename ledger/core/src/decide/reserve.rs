@@ -110,7 +110,11 @@ fn decide(
     policy: &Policy,
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
-    if granted_before(state, request)?.is_some() {
+    if let Some(known) = granted_before(state, request)? {
+        // Whoever is told that it is granted holds it. Of what the first ledgers have it is not known whose it is.
+        if !known.owner.is_empty() {
+            by.must_own(&known.owner, &request.uid)?;
+        }
         let before = Reserved {
             events: Vec::new(),
             replayed: true,

@@ -1,0 +1,223 @@
+//! The webhook and tenants of the HTTP API at one daemon: neither takes the other's word, or what the other holds.
+
+use std::{path::Path, process::Command};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{
+    harness::pod,
+    support::{
+        programs::quotactl,
+        quotad::{Quotad, REQUEST, agent},
+    },
+};
+
+const NAMESPACE: &str = "/v1/namespaces/team-a";
+const HELD: &str = "/v1/namespaces/team-a/reservations";
+
+/// A daemon, and those who call it.
+struct World {
+    daemon: Quotad,
+    hook: String,
+    tenant: String,
+    /// Of another namespace.
+    stranger: String,
+    bridge: String,
+    admin: String,
+    _directory: TempDir,
+}
+
+fn token(directory: &Path, arguments: &str) -> String {
+    let mut command = Command::new(quotactl());
+    command.args(["token", "create", "--file=tokens.toml"]);
+    command
+        .current_dir(directory)
+        .args(arguments.split_whitespace());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim_end().into()
+}
+
+impl World {
+    fn with(hard: Value) -> Self {
+        let directory = TempDir::new().unwrap();
+        let make = |arguments| token(directory.path(), arguments);
+        let [hook, tenant, stranger, bridge, admin] = [
+            "--principal hook --role reserve -A",
+            "--principal tenant --role reserve -n team-a",
+            "--principal stranger --role reserve -n team-b",
+            "--principal bridge --role ingest -A",
+            "--principal root --role admin,reserve,read -A",
+        ]
+        .map(make);
+        let arguments = ["--auth.tokens_file=tokens.toml".to_owned()];
+        let daemon = Quotad::start(directory.path(), &arguments);
+        let world = Self {
+            daemon,
+            hook,
+            tenant,
+            stranger,
+            bridge,
+            admin,
+            _directory: directory,
+        };
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"},
+            "spec": {"hard": hard}});
+        let path = format!("{NAMESPACE}/quotas/q");
+        assert_eq!(world.call(&world.admin, "PUT", &path, &quota).0, 201);
+        world
+    }
+
+    fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.daemon.api))
+            .header("authorization", format!("Bearer {token}"))
+            .header("content-type", "application/json")
+            .body(body.to_string())
+            .unwrap();
+        let mut answer = agent(REQUEST).run(request).unwrap();
+        let text = answer.body_mut().read_to_string().unwrap();
+        let body = serde_json::from_str(&text).unwrap_or_default();
+        (answer.status().as_u16(), body)
+    }
+
+    fn is_refused(&self, token: &str, method: &str, path: &str, body: &Value) {
+        let (status, answer) = self.call(token, method, path, body);
+        let told = (status, &answer["reason"]);
+        assert_eq!(told, (403, &json!("NotOwner")), "{method} {path}: {answer}");
+    }
+
+    fn admits(&self, review: &Value) -> bool {
+        let (status, answer) = self.call(&self.hook, "POST", "/admit", review);
+        assert_eq!(status, 200, "{answer}");
+        answer["response"]["allowed"].as_bool().unwrap()
+    }
+
+    fn shows(&self, kind: &str, review: &Value) {
+        let mut object = review["request"]["object"].clone();
+        object["metadata"]["resourceVersion"] = json!("9");
+        let events = json!([{"type": kind, "object": object}]);
+        let (status, answer) = self.call(&self.bridge, "POST", "/v1/events", &events);
+        assert_eq!((status, &answer["rejected"]), (200, &json!([])), "{answer}");
+    }
+
+    /// `used+reserved` of a resource.
+    fn counted(&self, resource: &str) -> String {
+        let path = format!("{NAMESPACE}/quotas/q");
+        let (_, quota) = self.call(&self.admin, "GET", &path, &json!(null));
+        let amount = |which: &str| {
+            quota["status"][which][resource]
+                .as_str()
+                .unwrap_or("0")
+                .to_owned()
+        };
+        format!("{}+{}", amount("used"), amount("reserved"))
+    }
+}
+
+fn named(name: &str, uid: &str) -> Value {
+    let mut review = pod(name);
+    review["request"]["object"]["metadata"]["uid"] = json!(uid);
+    review
+}
+
+fn wish(name: &str, uid: &str, reserved: Value) -> Value {
+    json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}, "reserved": reserved})
+}
+
+#[test]
+fn a_name_that_a_tenant_has_committed_is_not_alive() {
+    let world = World::with(json!({"requests.cpu": "400m"}));
+    let nothing = wish("web-0", "forged", json!({}));
+    assert_eq!(world.call(&world.tenant, "POST", HELD, &nothing).0, 201);
+    let commit = format!("{HELD}/forged/commit");
+    assert_eq!(
+        world.call(&world.tenant, "POST", &commit, &json!({})).0,
+        200
+    );
+    assert!(!world.admits(&pod("web-0")), "500m do not fit into 400m");
+    // Beside it, a name that is alive, since a source has shown it, needs no room twice.
+    let world = World::with(json!({"requests.cpu": "500m"}));
+    assert!(world.admits(&named("web-0", "first")));
+    assert_eq!(world.counted("requests.cpu"), "0+500m");
+    world.shows("ADDED", &named("web-0", "first"));
+    assert!(world.admits(&named("web-0", "second")));
+    assert_eq!(world.counted("requests.cpu"), "500m+0");
+}
+
+#[test]
+fn a_tenant_neither_takes_nor_ends_what_the_webhook_holds() {
+    let world = World::with(json!({"pods": "1"}));
+    assert!(world.admits(&pod("a")));
+    let held = format!("{HELD}/uid-of-a");
+    let nothing = json!({});
+    world.is_refused(&world.tenant, "DELETE", &held, &nothing);
+    let (commit, extend) = (format!("{held}/commit"), format!("{held}/extend"));
+    world.is_refused(&world.tenant, "POST", &commit, &json!({"reserved": {}}));
+    world.is_refused(&world.tenant, "POST", &extend, &json!({"ttl": "5m"}));
+    let same_name = wish("a", "mine", json!({"pods": "1"}));
+    world.is_refused(&world.tenant, "POST", HELD, &same_name);
+    assert_eq!(world.counted("pods"), "0+1");
+    let other = wish("b", "other", json!({"pods": "1"}));
+    assert_eq!(world.call(&world.tenant, "POST", HELD, &other).0, 403);
+    // A call that the API server repeats finds its hold, and what is shown takes its place.
+    let mut again = pod("a");
+    again["request"]["uid"] = json!("11111111-2222-3333-4444-555555555555");
+    assert!(world.admits(&again));
+    assert_eq!(world.counted("pods"), "0+1");
+    world.shows("ADDED", &pod("a"));
+    assert_eq!(world.counted("pods"), "1+0");
+    let (status, answer) = world.call(&world.admin, "DELETE", &held, &nothing);
+    assert_eq!(
+        (status, &answer["reason"]),
+        (409, &json!("AlreadyObserved"))
+    );
+}
+
+#[test]
+fn a_uid_that_was_used_in_another_namespace_blocks_nothing_here() {
+    let world = World::with(json!({"pods": "1"}));
+    let elsewhere = "/v1/namespaces/team-b/reservations";
+    let theirs = wish("x", "uid-of-a", json!({"pods": "1"}));
+    assert_eq!(
+        world.call(&world.stranger, "POST", elsewhere, &theirs).0,
+        201
+    );
+    let theirs = format!("{elsewhere}/uid-of-a");
+    assert_eq!(
+        world.call(&world.stranger, "DELETE", &theirs, &json!({})).0,
+        204
+    );
+    assert!(world.admits(&pod("a")));
+    assert_eq!(world.counted("pods"), "0+1");
+    world.shows("ADDED", &pod("a"));
+    assert_eq!(world.counted("pods"), "1+0");
+    let (status, _) = world.call(
+        &world.stranger,
+        "GET",
+        &format!("{HELD}/uid-of-a"),
+        &json!({}),
+    );
+    assert_eq!(status, 403, "it has no role there");
+}
+
+#[test]
+fn of_many_creations_of_one_name_one_holds_room() {
+    let world = World::with(json!({"pods": "2"}));
+    let reviews: Vec<_> = (0..16)
+        .map(|number| named("web", &format!("uid-{number}")))
+        .collect();
+    std::thread::scope(|scope| {
+        for review in &reviews {
+            scope.spawn(|| assert!(world.admits(review)));
+        }
+    });
+    assert_eq!(world.counted("pods"), "0+1");
+    // Whichever was stored, the rest is nobody's.
+    world.shows("ADDED", &reviews[3]);
+    assert_eq!(world.counted("pods"), "1+0");
+    assert!(world.admits(&pod("b")));
+    assert!(!world.admits(&pod("c")), "two are two");
+}

@@ -28,6 +28,7 @@ SOAK_HOURS ?= 4
 soak:
 	QUOTAD_FAULTS=all cargo test --locked --test faults -- --nocapture
 	QUOTAD_LINEAR_OPERATIONS=20000 cargo test --locked --test linear -- --nocapture
+	QUOTAD_CLUSTER_FAULTS=2000 cargo test --locked -p quota-cluster --test faults
 	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --nocapture
 
 doc:

@@ -31,6 +31,8 @@ pub enum Error {
     },
     /// The journal was closed: another process may have the data directory open.
     Closed,
+    /// In a cluster: another node leads, so what was appended here and not acknowledged is void.
+    Deposed,
     /// The entry asked for was compacted away and is not in the archive.
     Compacted {
         /// The first sequence that can be read.
@@ -262,6 +264,7 @@ impl fmt::Display for Error {
                 source,
             } => write!(f, "cannot {operation} {}: {source}", path.display()),
             Self::Poisoned { cause } => write!(f, "the journal has stopped: {cause}"),
+            Self::Deposed => f.write_str("another node leads this ledger"),
             Self::Closed => f.write_str("the journal was closed"),
             Self::Compacted { first } => {
                 write!(f, "compacted away; the first entry still held is {first}")

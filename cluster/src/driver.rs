@@ -1,0 +1,341 @@
+//! The task that keeps one member of the cluster going: it carries out what the state machine says.
+
+use async_nats::Client;
+use quota_journal::{Batch, Durable, StoredBatch};
+use quota_replication::{
+    Action, Counts, Identity, Leader, Member, Millis, NodeName, Position, Role, Settings, Stop,
+};
+use std::{mem, time::Duration};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::{Clock, Log, Names, Place, clock::wall, log::Heard};
+
+/// Without any progress for so long another server is tried.
+const STUCK: Millis = 2_000;
+/// A stream that lacks for so long what the replica has is not the replica's.
+const BEHIND: Millis = 60_000;
+/// How often the position is written down.
+const NOTE: Millis = 5_000;
+
+/// What keeps the replica, and decides when this member leads.
+pub trait Host: Send {
+    /// Where the replica ends, durable.
+    fn end(&self) -> Durable;
+
+    /// Appends batches to the replica, makes them durable, applies them. May block.
+    ///
+    /// # Errors
+    /// The replica cannot be written: the process has to end.
+    fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), quota_journal::Error>;
+
+    /// From now on decisions are made here. Everything before is applied.
+    fn lead(&mut self, epoch: u64);
+
+    /// No decisions are made here any more; all that were are in the log.
+    fn follow(&mut self);
+}
+
+/// How the task ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// Another leads: what was decided and not acknowledged must be forgotten. To be started again.
+    #[error("another node has taken the lead; what was decided here and not acknowledged is void")]
+    Deposed,
+    /// The stream and the replica do not agree.
+    #[error("{0}")]
+    Stop(Stop),
+    /// The replica has another batch than the stream, or the stream lacks what the replica has.
+    #[error("the replica is not that of the stream: {0}")]
+    Diverged(String),
+    /// The replica cannot be written.
+    #[error(transparent)]
+    Replica(quota_journal::Error),
+    /// Nobody is there any more who would want it.
+    #[error("the daemon stops")]
+    Closed,
+}
+
+/// What a member is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its role.
+    pub role: Role,
+    /// Who leads, as far as this member has read.
+    pub leader: Option<Leader>,
+    /// The last sequence of the stream that it has applied.
+    pub stream: u64,
+    /// Where the ledger stands there.
+    pub end: Durable,
+    /// When it last knew that nothing more was there, on its clock.
+    pub caught_up: Option<Millis>,
+    /// Until when nobody else can lead, on its clock; 0 for a follower.
+    pub lease_until: Millis,
+    /// Since when an append is on its way.
+    pub in_flight_since: Option<Millis>,
+    /// What has happened.
+    pub counts: Counts,
+}
+
+pub(crate) enum Request {
+    Propose(Batch, oneshot::Sender<StoredBatch>),
+    /// To be answered as soon as nobody else can lead.
+    Confirm(oneshot::Sender<()>),
+    HandOver(NodeName),
+}
+
+/// What the rest of the process has of the task.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) requests: mpsc::UnboundedSender<Request>,
+    /// What it is doing.
+    pub status: watch::Receiver<Status>,
+    /// The clock of `status`.
+    pub clock: Clock,
+}
+
+impl Handle {
+    /// Gives the lead to a node, if this one has it. Nothing more may be proposed.
+    pub fn hand_over(&self, to: NodeName) {
+        let _ = self.requests.send(Request::HandOver(to));
+    }
+}
+
+/// The task.
+pub struct Driver<H> {
+    member: Member,
+    log: Log,
+    hears: mpsc::UnboundedReceiver<Heard>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    status: watch::Sender<Status>,
+    clock: Clock,
+    host: H,
+    place: Place,
+    proposer: Option<oneshot::Sender<StoredBatch>>,
+    confirmed: Vec<oneshot::Sender<()>>,
+    progress: (u64, Millis),
+    noted: Millis,
+    agrees: Millis,
+}
+
+impl<H: Host> Driver<H> {
+    /// Takes up where the replica stands.
+    ///
+    /// # Errors
+    /// The client is closed.
+    pub async fn new(
+        client: Client,
+        names: Names,
+        (identity, settings): (Identity, Settings),
+        (place, position): (Place, Option<Position>),
+        host: H,
+    ) -> Result<(Self, Handle), async_nats::SubscribeError> {
+        let (log, hears) = Log::open(client, names).await?;
+        let clock = Clock::start();
+        let position = position.unwrap_or(Position::NOTHING);
+        let member = Member::new(identity, settings, position, clock.now());
+        let (requests_in, requests) = mpsc::unbounded_channel();
+        let (status, watched) = watch::channel(status(&member));
+        let handle = Handle {
+            requests: requests_in,
+            status: watched,
+            clock,
+        };
+        let driver = Self {
+            member,
+            log,
+            hears,
+            requests,
+            status,
+            clock,
+            host,
+            place,
+            proposer: None,
+            confirmed: Vec::new(),
+            progress: (0, 0),
+            noted: 0,
+            agrees: 0,
+        };
+        Ok((driver, handle))
+    }
+
+    /// Runs until this process has to end.
+    pub async fn run(mut self) -> Ended {
+        loop {
+            let wait = self.member.next_tick().saturating_sub(self.clock.now());
+            tokio::select! {
+                heard = self.hears.recv() => match heard {
+                    Some(heard) => self.hear(heard),
+                    None => return Ended::Closed,
+                },
+                request = self.requests.recv() => match request {
+                    Some(request) => self.take(request),
+                    None => return Ended::Closed,
+                },
+                () = tokio::time::sleep(Duration::from_millis(wait.clamp(1, 100))) => {}
+            }
+            self.member.tick(self.clock.now(), wall());
+            if let Err(ended) = self.carry_out() {
+                return ended;
+            }
+            if let Err(ended) = self.look_around().await {
+                return ended;
+            }
+        }
+    }
+
+    fn hear(&mut self, heard: Heard) {
+        let now = self.clock.now();
+        match heard {
+            Heard::Reply(expected, reply) => self.member.replied(now, expected, reply),
+            Heard::Read(messages) => self.member.read(now, messages.as_deref()),
+            Heard::Hint => self.member.hint(now),
+        }
+    }
+
+    fn take(&mut self, request: Request) {
+        let now = self.clock.now();
+        match request {
+            Request::Propose(batch, proposer) => {
+                self.proposer = Some(proposer);
+                self.member.propose(now, batch);
+            }
+            Request::Confirm(confirmed) => {
+                self.confirmed.push(confirmed);
+                if now >= self.member.lease_until() {
+                    self.member.renew_lease(now);
+                }
+            }
+            Request::HandOver(to) => self.member.hand_over(now, to),
+        }
+    }
+
+    fn carry_out(&mut self) -> Result<(), Ended> {
+        let mut batches = Vec::new();
+        loop {
+            let actions = self.member.take_actions();
+            if actions.is_empty() {
+                return self.apply(batches);
+            }
+            for action in actions {
+                if let Action::Apply(batch) = action {
+                    batches.push(batch);
+                    continue;
+                }
+                self.apply(mem::take(&mut batches))?;
+                match action {
+                    Action::Publish { expected, bytes } => self.log.publish(expected, &bytes),
+                    Action::Read { from } => self.log.read(from),
+                    Action::Lead { epoch } => {
+                        tracing::info!(epoch, "this node leads");
+                        self.host.lead(epoch);
+                        self.log.hint();
+                    }
+                    Action::Committed(batch) => {
+                        if let Some(proposer) = self.proposer.take() {
+                            let _ = proposer.send(batch);
+                        }
+                        self.log.hint();
+                    }
+                    Action::HandedOver { to } => {
+                        tracing::info!(%to, "the lead was handed over");
+                        self.host.follow();
+                        self.log.hint();
+                    }
+                    Action::Deposed => return Err(Ended::Deposed),
+                    Action::Stop(why) => return Err(Ended::Stop(why)),
+                    Action::Apply(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Batches of others, or the own fence. What the replica has already, it must have from this stream.
+    fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), Ended> {
+        let end = self.host.end();
+        let mut new = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let behind = batch.end();
+            let diverged = |what: &str| {
+                let (first, last) = (batch.batch.first_sequence, behind.sequence);
+                Err(Ended::Diverged(format!(
+                    "entries {first} to {last}: {what}"
+                )))
+            };
+            if behind.sequence > end.sequence {
+                let from = batch.batch.first_sequence;
+                if new.is_empty() && from > end.sequence + 1 {
+                    return diverged("the replica ends before: join again from a backup");
+                }
+                if new.is_empty() && (from != end.sequence + 1 || batch.previous != end.hash) {
+                    return diverged("they do not follow the replica's last batch");
+                }
+                new.push(batch);
+            } else if behind.sequence == end.sequence && behind.hash != end.hash {
+                return diverged("the replica has another batch there");
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let host = &mut self.host;
+        tokio::task::block_in_place(|| host.apply(new)).map_err(Ended::Replica)
+    }
+
+    async fn look_around(&mut self) -> Result<(), Ended> {
+        let now = self.clock.now();
+        if now < self.member.lease_until() {
+            for confirmed in self.confirmed.drain(..) {
+                let _ = confirmed.send(());
+            }
+        } else if !self.confirmed.is_empty() {
+            self.member.renew_lease(now);
+            self.carry_out()?;
+        }
+        let position = self.member.position();
+        let (read, kept) = (position.end.sequence, self.host.end().sequence);
+        // A leader's replica follows its appends.
+        let is_ahead = kept > read;
+        if !is_ahead {
+            self.agrees = now;
+        } else if now > self.agrees + BEHIND {
+            let why = format!("it has entry {kept}, and the stream ends at {read}");
+            return Err(Ended::Diverged(why));
+        }
+        self.member.set_barred(is_ahead);
+        let position = self.member.position();
+        if position.stream != self.progress.0 {
+            self.progress = (position.stream, now);
+        } else if now > self.progress.1 + STUCK {
+            self.progress.1 = now;
+            self.log.reconnect().await;
+        }
+        if now > self.noted + NOTE && kept >= read {
+            self.noted = now;
+            // It is only where the next start begins to compare.
+            if let Err(error) = self.place.write(position) {
+                tracing::warn!(%error, "the position in the stream was not written down");
+            }
+        }
+        self.status.send_if_modified(|before| {
+            let status = status(&self.member);
+            let changed = *before != status;
+            *before = status;
+            changed
+        });
+        Ok(())
+    }
+}
+
+fn status(member: &Member) -> Status {
+    let position = member.position();
+    Status {
+        role: member.role(),
+        leader: position.leader.clone(),
+        stream: position.stream,
+        end: position.end,
+        caught_up: member.caught_up(),
+        lease_until: member.lease_until(),
+        in_flight_since: member.in_flight_since(),
+        counts: member.counts(),
+    }
+}

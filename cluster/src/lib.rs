@@ -1,0 +1,21 @@
+//! The replicated log of a ledger on NATS JetStream.
+//!
+//! What is decided by whom, and what settles an append, is in `quota-replication`; here is what carries it out: the
+//! stream and its rules ([`stream`]), what is asked of servers ([`servers`]), appends and reads ([`Log`]), the task that
+//! keeps one member going ([`Driver`]), and the journal of a leader ([`ReplicatedJournal`]).
+
+mod clock;
+mod driver;
+mod journal;
+mod log;
+mod names;
+mod place;
+pub mod servers;
+pub mod stream;
+
+pub use clock::{Clock, wall};
+pub use driver::{Driver, Ended, Handle, Host, Status};
+pub use journal::ReplicatedJournal;
+pub use log::Log;
+pub use names::Names;
+pub use place::{Place, PlaceError};

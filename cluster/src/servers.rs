@@ -1,0 +1,152 @@
+//! What is asked of the servers, beyond what a client connection says: they have to keep what they acknowledge.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+/// The first version whose known defects lose or reorder nothing that was acknowledged.
+pub const LEAST: Version = Version(2, 14, 4);
+
+/// Least `max_payload`: a batch of entries has to fit into a message.
+pub const LEAST_PAYLOAD: u64 = 8 * 1024 * 1024;
+
+/// A server's version. Anything behind the third number is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32, pub u32, pub u32);
+
+impl Version {
+    /// The version in a text such as `2.14.4` or `v2.15.1-RC.1`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.trim_start_matches('v').splitn(3, '.');
+        let mut next = || {
+            let number = numbers.next()?;
+            let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+            number.get(..digits)?.parse().ok()
+        };
+        Some(Self(next()?, next()?, next()?))
+    }
+}
+
+/// What a server says about itself, at `/varz` of its monitoring address.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Facts {
+    /// Its name.
+    pub server_name: String,
+    /// Its version.
+    pub version: String,
+    /// Largest message.
+    pub max_payload: u64,
+    /// Whether and how it keeps streams.
+    #[serde(default)]
+    pub jetstream: JetStream,
+}
+
+/// How a server keeps streams.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct JetStream {
+    /// None if it keeps none.
+    #[serde(default)]
+    pub config: Option<Storage>,
+}
+
+/// How what is stored gets to the disk.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Storage {
+    /// Whether each append is synced before it is acknowledged.
+    #[serde(default)]
+    pub sync_always: bool,
+}
+
+/// Why a server cannot be relied on, each with what mends it.
+#[must_use]
+pub fn problems(facts: &Facts) -> Vec<String> {
+    let name = &facts.server_name;
+    let mut problems = Vec::new();
+    let Version(major, minor, patch) = LEAST;
+    if Version::parse(&facts.version).is_none_or(|version| version < LEAST) {
+        problems.push(format!(
+            "{name} is nats-server {}: earlier ones than {major}.{minor}.{patch} can lose what they acknowledged; \
+             upgrade it",
+            facts.version
+        ));
+    }
+    if facts.max_payload < LEAST_PAYLOAD {
+        problems.push(format!(
+            "{name} takes messages of {} bytes at most: set max_payload: 8MB",
+            facts.max_payload
+        ));
+    }
+    match &facts.jetstream.config {
+        None => problems.push(format!("{name} has no JetStream: enable it")),
+        Some(storage) if !storage.sync_always => problems.push(format!(
+            "{name} acknowledges before it has synced: set sync_interval: always in its jetstream block"
+        )),
+        Some(_) => {}
+    }
+    problems
+}
+
+/// Asks a server, at the address of its monitoring, such as `http://nats-0:8222`. Blocks, for ten seconds at most.
+///
+/// # Errors
+/// Why it did not say.
+pub fn ask(monitoring: &str) -> Result<Facts, String> {
+    let url = format!("{}/varz", monitoring.trim_end_matches('/'));
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(Duration::from_secs(10)))
+        .build()
+        .into();
+    let answer = agent.get(&url).call();
+    let mut answer = answer.map_err(|error| format!("{url}: {error}"))?;
+    answer
+        .body_mut()
+        .read_json()
+        .map_err(|error| format!("{url}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(version: &str, max_payload: u64, sync_always: bool) -> Facts {
+        Facts {
+            server_name: "s1".to_owned(),
+            version: version.to_owned(),
+            max_payload,
+            jetstream: JetStream {
+                config: Some(Storage { sync_always }),
+            },
+        }
+    }
+
+    #[test]
+    fn a_server_that_may_forget_is_refused_with_the_mend() {
+        assert_eq!(problems(&facts("2.14.4", LEAST_PAYLOAD, true)), [""; 0]);
+        assert_eq!(
+            problems(&facts("2.15.1-RC.2", LEAST_PAYLOAD, true)),
+            [""; 0]
+        );
+        for (wrong, mend) in [
+            (facts("2.14.3", LEAST_PAYLOAD, true), "upgrade"),
+            (facts("unknown", LEAST_PAYLOAD, true), "upgrade"),
+            (facts("2.15.1", 1 << 20, true), "max_payload: 8MB"),
+            (
+                facts("2.15.1", LEAST_PAYLOAD, false),
+                "sync_interval: always",
+            ),
+        ] {
+            let found = problems(&wrong);
+            assert_eq!(found.len(), 1);
+            assert!(found[0].contains(mend), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn versions_compare_by_their_numbers() {
+        let parse = |text| Version::parse(text).unwrap();
+        assert!(parse("2.9.10") < parse("2.14.4"));
+        assert!(parse("v2.14.4-preview") == LEAST);
+        assert_eq!(Version::parse("2.14"), None);
+    }
+}

@@ -65,6 +65,50 @@ fn the_wire_types_are_what_the_daemon_writes() {
 }
 
 #[test]
+fn what_would_change_is_shown_and_not_done() {
+    let daemon = Daemon::start();
+    let new = daemon.run("diff -f -", QUOTA);
+    assert_eq!(new.code, 12, "{new:?}");
+    assert!(new.out.contains("+  spec.hard[pods]: 2\n"), "{new:?}");
+    let dry = "apply --dry-run -f -";
+    assert_eq!(
+        daemon.done(dry, QUOTA),
+        "resourcequota/compute created (dry run)\n"
+    );
+    assert_eq!(daemon.run("get quota compute -n team-a", "").code, 11);
+
+    daemon.done("apply -f -", QUOTA);
+    let same = daemon.run("diff -f -", QUOTA);
+    assert_eq!((same.code, &*same.out), (0, ""), "{same:?}");
+    assert_eq!(
+        daemon.done(dry, QUOTA),
+        "resourcequota/compute unchanged (dry run)\n"
+    );
+    let more = QUOTA.replace("pods: 2", "pods: 3");
+    assert_eq!(
+        daemon.done(dry, &more),
+        "resourcequota/compute configured (dry run)\n"
+    );
+    let differs = daemon.run("diff -f -", &more);
+    assert_eq!(
+        (differs.code, &*differs.out),
+        (
+            12,
+            "resourcequota/compute in team-a:\n-  spec.hard[pods]: 2\n+  spec.hard[pods]: 3\n"
+        )
+    );
+    let wrong = daemon.run(dry, &QUOTA.replace("pods: 2", "pods: -2"));
+    assert!(
+        wrong.code == 1 && wrong.err.contains("spec.hard[pods]"),
+        "{wrong:?}"
+    );
+    assert_eq!(
+        daemon.done("apply -f -", QUOTA),
+        "resourcequota/compute unchanged\n"
+    );
+}
+
+#[test]
 fn a_number_is_explained_by_what_makes_it() {
     let daemon = crowded();
     let out = daemon.done("explain requests.cpu --quota compute -n team-a", "");

@@ -1,6 +1,6 @@
 //! `apply` and `delete`: quotas as manifests.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use http::{Method, StatusCode, header};
 use serde_json::Value;
@@ -15,10 +15,14 @@ use super::{
 };
 
 /// Creates or changes the quotas of manifests.
-pub(crate) fn apply(session: &Session, files: &[PathBuf]) -> Outcome {
+pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outcome {
     each(manifest::load(files)?, |document| {
         let place = document.place.clone();
-        apply_one(session, &document).map_err(|failure| failure.about(&place))
+        let apply = match dry_run {
+            true => apply_dry,
+            false => apply_one,
+        };
+        apply(session, &document).map_err(|failure| failure.about(&place))
     })
 }
 
@@ -50,6 +54,90 @@ fn apply_one(session: &Session, document: &Document) -> Outcome {
         "resourcequota/{} {done}",
         text(&document.value, "/metadata/name")
     ))
+}
+
+fn apply_dry(session: &Session, document: &Document) -> Outcome {
+    let (before, after) = would_be(session, document)?;
+    if session.output.is_structured() {
+        return session.output.value(&after);
+    }
+    let done = match before {
+        None => "created",
+        Some(before) if differences(&before, &after).is_empty() => "unchanged",
+        Some(_) => "configured",
+    };
+    session.output.line(format!(
+        "resourcequota/{} {done} (dry run)",
+        text(&document.value, "/metadata/name")
+    ))
+}
+
+/// The quota of a manifest as it is, if it is there, and as the daemon says that it would be. Changes nothing.
+pub(crate) fn would_be(session: &Session, document: &Document) -> Outcome<(Option<Value>, Value)> {
+    let before = match session.client.get(&quota_address(session, document)?) {
+        Ok(quota) => Some(quota),
+        Err(failure) if failure.exit == Exit::NotFound => None,
+        Err(failure) => return Err(failure),
+    };
+    let name = text(&document.value, "/metadata/name");
+    let own = text(&document.value, "/metadata/namespace");
+    let namespace = session.scope.of_document(Some(own))?;
+    let mut segments = vec!["api", "v1", "namespaces", &namespace, "resourcequotas"];
+    let method = match before {
+        Some(_) => {
+            segments.push(name);
+            Method::PUT
+        }
+        None => Method::POST,
+    };
+    let address = Address::of(segments).with("dryRun", "All");
+    let reply = session
+        .client
+        .send_json(method, &address, Some(&document.value))?;
+    Ok((before, reply.body))
+}
+
+/// What differs of what a manifest can say: the field, and its value before and after.
+pub(crate) fn differences(
+    before: &Value,
+    after: &Value,
+) -> Vec<(String, Option<Value>, Option<Value>)> {
+    let (mut old, new) = (said(before), said(after));
+    let mut found = Vec::new();
+    for (field, value) in new {
+        match old.remove(&field) {
+            Some(before) if before == value => {}
+            before => found.push((field, before, Some(value))),
+        }
+    }
+    found.extend(
+        old.into_iter()
+            .map(|(field, value)| (field, Some(value), None)),
+    );
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found
+}
+
+/// The fields that a manifest can set, by path; amounts in their own map are fields.
+fn said(quota: &Value) -> BTreeMap<String, Value> {
+    let mut fields = BTreeMap::new();
+    for place in [
+        "metadata.labels",
+        "metadata.annotations",
+        "spec",
+        "spec.hard",
+    ] {
+        let pointer = format!("/{}", place.replace('.', "/"));
+        let Some(map) = quota.pointer(&pointer).and_then(Value::as_object) else {
+            continue;
+        };
+        for (name, value) in map {
+            if (place, name.as_str()) != ("spec", "hard") {
+                fields.insert(format!("{place}[{name}]"), value.clone());
+            }
+        }
+    }
+    fields
 }
 
 /// Deletes quotas by name, or those that manifests name.

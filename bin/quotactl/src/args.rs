@@ -191,7 +191,15 @@ pub(crate) enum Online {
         client: bool,
     },
     /// Create or change the quotas in manifests.
-    Apply(Files),
+    Apply {
+        #[command(flatten)]
+        files: Files,
+        /// Have the daemon check them, and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Show what `apply` would change; ends with 12 if there is anything.
+    Diff(Files),
     /// Delete quotas.
     #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
     Delete(Delete),

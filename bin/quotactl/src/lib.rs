@@ -13,6 +13,7 @@ mod checkpoint;
 mod client;
 mod denials;
 mod describe;
+mod diff;
 mod drift;
 mod entry;
 mod explain;
@@ -156,7 +157,8 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::History(args) => history::run(session, args),
         Online::Status => status::run(session),
         Online::Version { client } => status::version(session, *client),
-        Online::Apply(files) => apply::apply(session, &files.files),
+        Online::Apply { files, dry_run } => apply::apply(session, &files.files, *dry_run),
+        Online::Diff(files) => diff::run(session, &files.files),
         Online::Delete(what) => apply::delete(session, what),
         Online::Check(files) => check::run(session, &files.files),
         Online::Reserve(args) => reservation::reserve(session, args),

@@ -18,6 +18,9 @@ pub(crate) fn failure(
     headers: &HeaderMap,
     body: &[u8],
 ) -> Failure {
+    if let Some(message) = kubernetes_message(body) {
+        return Failure::new(exit(status, ""), message);
+    }
     let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
         return Failure::new(exit(status, ""), format!("{server} answers {status}"))
             .hint("is this the address of quotad's API?");
@@ -50,6 +53,17 @@ pub(crate) fn failure(
     failure.hint = hint(status, headers, &problem);
     failure.transient = busy(status, headers);
     failure
+}
+
+/// What a Kubernetes `Status` says: so answers what speaks to kubectl.
+fn kubernetes_message(body: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Status {
+        kind: String,
+        message: String,
+    }
+    let status: Status = serde_json::from_slice(body).ok()?;
+    (status.kind == "Status").then_some(status.message)
 }
 
 /// Reasons of a 403 that have nothing to do with quotas.

@@ -1,0 +1,42 @@
+//! `diff`: what `apply` would change.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::{
+    apply::{differences, would_be},
+    failure::{Exit, Failure, Outcome},
+    get::plain,
+    manifest::{self, Document},
+    output::one_line,
+    session::{Session, each, text},
+};
+
+/// Shows what would change by each manifest; fails with [`Exit::Conflict`] if anything would.
+pub(crate) fn run(session: &Session, files: &[PathBuf]) -> Outcome {
+    each(manifest::load(files)?, |document| {
+        let place = document.place.clone();
+        diff(session, &document).map_err(|failure| failure.about(&place))
+    })
+}
+
+fn diff(session: &Session, document: &Document) -> Outcome {
+    let (before, after) = would_be(session, document)?;
+    let differences = differences(before.as_ref().unwrap_or(&Value::Null), &after);
+    if before.is_some() && differences.is_empty() {
+        return Ok(());
+    }
+    let (namespace, name) = (
+        text(&after, "/metadata/namespace"),
+        text(&after, "/metadata/name"),
+    );
+    let mut lines = vec![format!("resourcequota/{name} in {namespace}:")];
+    for (field, before, after) in differences {
+        lines.extend(before.map(|value| format!("-  {field}: {}", plain(&value))));
+        lines.extend(after.map(|value| format!("+  {field}: {}", plain(&value))));
+    }
+    let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
+    session.output.line(lines.join("\n"))?;
+    Err(Failure::silent(Exit::Conflict))
+}

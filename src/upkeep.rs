@@ -200,6 +200,7 @@ impl Upkeep {
         let oldest = self.ledger.peek(|state| {
             metrics::relists_open(state.relist_count() as u64);
             metrics::uid_collisions(state.uid_collisions() as u64);
+            metrics::ended_reservations_bytes(state.ended_bytes() as u64);
             metrics::reservations(Standing::Pending, state.pending_count() as u64);
             metrics::reservations(Standing::Committed, state.committed_count() as u64);
             state.oldest_pending()

@@ -59,6 +59,8 @@ impl<A> Batcher<A> {
         policy: &Policy,
     ) -> bool {
         let mut desk = Desk::new(state, &mut self.open, now);
+        let bounded = decide::bound_ended(desk.state(), &policy.bounds);
+        desk.record(&self.clock, bounded);
         let due = decide::due(desk.state(), desk.now(), watermark, policy.max_hold);
         let events: Vec<_> = due.take(DUE_AT_ONCE).collect();
         let more = events.len() == DUE_AT_ONCE;

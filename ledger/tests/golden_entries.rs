@@ -33,6 +33,7 @@ const PUBLISHED: &str = include_str!("golden/published-v1.hex");
 const CHARGED: &str = include_str!("golden/charged-v1.hex");
 
 /// Of what holders commit and give back, in a batch of their own.
+const BOUNDED: &str = include_str!("golden/bounded-v1.hex");
 const COMMITTED: &str = include_str!("golden/committed-v1.hex");
 
 /// Of names that are waited for, in a batch of their own.
@@ -578,6 +579,14 @@ fn leaders_are_written_and_read_as_ever() {
     let expected = numbered(vec![led]);
     assert_eq!(hex(&codec::encode_entries(&expected)), LED);
     let read = codec::decode_entries(100, 1, &bytes(LED)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn the_bound_of_what_ended_is_written_and_read_as_ever() {
+    let expected = numbered(vec![Event::EndedBounded { bytes: 256 << 20 }]);
+    assert_eq!(hex(&codec::encode_entries(&expected)), BOUNDED);
+    let read = codec::decode_entries(100, 1, &bytes(BOUNDED)).unwrap();
     assert_eq!(read, expected);
 }
 

@@ -175,6 +175,7 @@ async fn together(
     let by = By {
         principal: actor.principal.clone(),
         is_admin: requests.iter().all(is_admin),
+        is_anybody: *principal == Principal::anonymous(),
     };
     let denials = app.ledger.denials().cloned();
     let requests = Arc::new(requests);

@@ -102,8 +102,9 @@ pub(super) async fn commit(
             actor,
             namespace.into(),
             uid,
-            move |state, _, namespace, uid, _| {
-                decide::commit(state, &by, namespace, uid, resources.as_ref())
+            move |state, _, namespace, uid, policy| {
+                let (resources, bounds) = (resources.as_ref(), &policy.bounds);
+                decide::commit(state, &by, namespace, uid, resources, bounds)
             },
         )
         .await

@@ -244,7 +244,7 @@ const RESERVATION_RESOURCES: usize = 256;
 
 fn counts(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
-    let most: [(&'static str, usize, usize); 14] = [
+    let most: [(&'static str, usize, usize); 15] = [
         (
             "nats.fetch_messages",
             config.nats.fetch_messages.get(),
@@ -258,6 +258,11 @@ fn counts(config: &Config, findings: &mut Vec<Finding>) {
         (
             "reservations.max_pending_per_namespace",
             config.reservations.max_pending_per_namespace.get(),
+            100_000_000,
+        ),
+        (
+            "reservations.max_pending_per_principal",
+            config.reservations.max_pending_per_principal.get(),
             100_000_000,
         ),
         (

@@ -29,6 +29,7 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
         max_hold: reservations.max_hold.span(),
         max_pending: reservations.max_pending.get(),
         max_pending_per_namespace: reservations.max_pending_per_namespace.get(),
+        max_pending_per_principal: reservations.max_pending_per_principal.get(),
         bounds: bounds(config),
         search_max: Policy::default().search_max,
         limited: limited(config.admission.limited_resources_file.as_deref())?,
@@ -44,8 +45,10 @@ fn bounds(config: &Config) -> Bounds {
         reservation_resources: limits.reservation_resources.get(),
         reservation_name_bytes: bytes,
         resources_per_namespace: limits.resources_per_namespace.get(),
+        committed_per_namespace: limits.committed_per_namespace.get(),
         limits_per_quota: limits.limits_per_quota.get(),
         quotas_per_namespace: limits.quotas_per_namespace.get(),
+        ended_bytes: limits.ended_reservations_bytes.bytes(),
         max_lifetime: config.reservations.max_lifetime.span(),
     }
 }

@@ -247,6 +247,8 @@ labels! {
         ReservationNameBytes = "limits.reservation_name_bytes",
         /// Different resources that are reserved in a namespace.
         ResourcesPerNamespace = "limits.resources_per_namespace",
+        /// Committed reservations of a namespace.
+        CommittedPerNamespace = "limits.committed_per_namespace",
         /// Limits of a quota.
         LimitsPerQuota = "limits.limits_per_quota",
         /// Quotas of a namespace.
@@ -265,6 +267,8 @@ labels! {
         MaxPending = "reservations.max_pending",
         /// Pending reservations of a namespace.
         MaxPendingPerNamespace = "reservations.max_pending_per_namespace",
+        /// Pending reservations of a principal.
+        MaxPendingPerPrincipal = "reservations.max_pending_per_principal",
         /// Time to live of a reservation.
         MaxTtl = "reservations.max_ttl",
         /// Time that a reservation is held in all.

@@ -85,6 +85,11 @@ pub fn relists_asked(asked: RelistAsked) {
     counter!(table::RELISTS_ASKED.name, &[pair(asked)]).increment(1);
 }
 
+/// How many bytes of ended reservations are remembered.
+pub fn ended_reservations_bytes(bytes: u64) {
+    gauge!(table::ENDED_RESERVATIONS_BYTES.name).set(float(bytes));
+}
+
 /// How many relists are not over.
 pub fn relists_open(count: u64) {
     gauge!(table::DRIFT_RELISTS_OPEN.name).set(float(count));

@@ -95,6 +95,8 @@ table! {
         "Audit events of API servers, by what became of them."
     PLUGIN_DENIALS Counter "quota_ledger_plugin_denials_total" []
         "Creations that were admitted here and refused by the API server's own quota plugin, by its audit events."
+    ENDED_RESERVATIONS_BYTES Gauge "quota_ledger_ended_reservations_bytes" []
+        "Bytes of ended reservations that are remembered for repeated requests; limits.ended_reservations_bytes bounds them."
     STATE_LOCK SECONDS "quota_ledger_state_lock_seconds" [closed::<StateLock>()]
         "How long the state was held at a time: by the writer, while readers wait, and by a reader, while the writer waits."
     LEDGER_LAST_SEQUENCE Gauge "quota_ledger_ledger_last_sequence" []

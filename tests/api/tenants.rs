@@ -149,6 +149,68 @@ async fn only_the_holder_or_an_admin_changes_a_reservation() {
     assert_eq!(ask(&world, &admin, release, &json!({})).await.0, 204);
 }
 
+/// Whoever may reserve everywhere does not take the room of all others.
+#[tokio::test]
+async fn one_principal_does_not_take_all_that_may_be_pending_or_committed() {
+    let world = World::with_policy(|policy| {
+        policy.max_pending_per_principal = 2;
+        policy.bounds.committed_per_namespace = 1;
+    });
+    let (greedy, other) = (tenant("greedy", Role::Read), tenant("other", Role::Read));
+    for (number, namespace) in ["a", "b"].into_iter().enumerate() {
+        let how = format!("POST {namespace}/reservations");
+        let body = wish(&format!("u{number}"), "", "1");
+        assert_eq!(ask(&world, &greedy, &how, &body).await.0, 201);
+    }
+    let body = wish("v", "", "1");
+    let (status, answer) = ask(&world, &greedy, "POST c/reservations", &body).await;
+    assert_eq!(
+        (status, &answer["reason"]),
+        (429, &json!("TooManyReservations"))
+    );
+    assert_eq!(
+        ask(&world, &other, "POST c/reservations", &body).await.0,
+        201
+    );
+    let commit = "POST a/reservations/u0/commit";
+    assert_eq!(ask(&world, &greedy, commit, &json!({})).await.0, 200);
+    let body = wish("w", "", "1");
+    assert_eq!(
+        ask(&world, &greedy, "POST a/reservations", &body).await.0,
+        201
+    );
+    let commit = "POST a/reservations/w/commit";
+    let (status, answer) = ask(&world, &greedy, commit, &json!({})).await;
+    assert_eq!((status, &answer["reason"]), (422, &json!("LimitReached")));
+    let release = "DELETE a/reservations/u0";
+    assert_eq!(ask(&world, &greedy, release, &json!({})).await.0, 204);
+    assert_eq!(ask(&world, &greedy, commit, &json!({})).await.0, 200);
+}
+
+/// What one tenant reserves and gives back makes nothing that another one did be forgotten.
+#[tokio::test]
+async fn the_churn_of_one_tenant_leaves_what_another_one_did() {
+    let world = World::with_policy(|policy| policy.bounds.ended_bytes = 30_000);
+    let (quiet, churning) = (tenant("quiet", Role::Read), tenant("churn", Role::Read));
+    let churn = async |who: &Principal, namespace: &str, uid: &str| {
+        let how = format!("POST {namespace}/reservations");
+        assert_eq!(ask(&world, who, &how, &wish(uid, "", "1")).await.0, 201);
+        let how = format!("DELETE {namespace}/reservations/{uid}");
+        assert_eq!(ask(&world, who, &how, &json!({})).await.0, 204);
+    };
+    churn(&quiet, "a", "u").await;
+    for number in 0..150 {
+        churn(&churning, "b", &format!("u{number}")).await;
+    }
+    let (status, ended) = ask(&world, &quiet, "POST a/reservations", &wish("u", "", "1")).await;
+    assert_eq!(
+        (status, &ended["reason"]),
+        (409, &json!("ReservationEnded"))
+    );
+    let first = "GET b/reservations/u0";
+    assert_eq!(ask(&world, &churning, first, &json!({})).await.0, 404);
+}
+
 #[tokio::test]
 async fn what_has_ended_is_told_and_not_granted_again() {
     let world = World::new();

@@ -181,6 +181,7 @@ class Ledger:
         pass
 
     on_MessageRejected = on_RelistBegan = on_ObjectsListed = on_RelistClosed = on_RelistEnded = nothing
+    on_EndedBounded = nothing
     on_WatermarksAdvanced = on_ResourceListed = on_VersionsReset = on_EventRejected = nothing
     on_LeaderChanged = nothing
 

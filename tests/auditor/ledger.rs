@@ -46,9 +46,9 @@ const AMOUNTS: [&str; 12] = [
 ];
 
 /// The tags of all events.
-const TAGS: [u64; 38] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 27,
-    29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 45,
+const TAGS: [u64; 39] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
+    27, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 45,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -422,6 +422,9 @@ impl Writer {
                 resources: self.resources(),
             },
             25 => Event::ReservationReturned { uid, namespace },
+            26 => Event::EndedBounded {
+                bytes: self.random.below(1 << 30),
+            },
             27 => Event::NameAwaited {
                 uid: self.pending_in(&namespace).unwrap_or(uid),
                 namespace,

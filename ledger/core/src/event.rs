@@ -248,6 +248,11 @@ pub enum Event {
         /// Its process, drawn at random at each start.
         instance: u64,
     },
+    /// From here on, ended reservations are remembered up to so many bytes, of which each namespace has its share.
+    EndedBounded {
+        /// The bytes, as the reservations are long as entries.
+        bytes: u64,
+    },
     /// An event of a known kind came in that could not be understood.
     EventRejected {
         /// The kind of its object, as in `pods` or `deployments.apps`.
@@ -351,6 +356,7 @@ impl Event {
             | Self::ResourceListed { .. }
             | Self::ChargingChanged { .. }
             | Self::LeaderChanged { .. }
+            | Self::EndedBounded { .. }
             | Self::EventRejected { .. }
             | Self::MessageRejected(_) => None,
         }
@@ -392,6 +398,7 @@ impl Event {
             Self::VersionsReset(_) => "VersionsReset",
             Self::ObjectReplaced(_) => "ObjectReplaced",
             Self::ChargingChanged { .. } => "ChargingChanged",
+            Self::EndedBounded { .. } => "EndedBounded",
             Self::EventRejected { .. } => "EventRejected",
             Self::LeaderChanged { .. } => "LeaderChanged",
             Self::GroupSet(_) => "GroupSet",

@@ -3,7 +3,7 @@
 //! Only the parts that can be long are measured. Whoever sends events chooses names, and a batch has to fit into the
 //! journal whatever they are.
 
-use crate::event::{Event, NamespaceRecord, QuotaRecord};
+use crate::event::{Event, NamespaceRecord, QuotaRecord, Reservation};
 use quota_semantics::{
     Name, group,
     object::{Footprint, Traits},
@@ -30,7 +30,7 @@ pub fn of_event(event: &Event) -> usize {
         Event::WatermarksAdvanced(watermarks) => {
             of_names(watermarks.resources.iter().map(|kind| &kind.resource))
         }
-        Event::ReservationGranted(reservation) => of_footprint(&reservation.footprint),
+        Event::ReservationGranted(reservation) => return of_reservation(reservation),
         Event::ObjectLapsed { footprint, .. } | Event::ReservationGrown { footprint, .. } => {
             of_footprint(footprint)
         }
@@ -91,6 +91,12 @@ fn of_selector(selector: &group::LabelSelector) -> usize {
         + expressions.map(expression).sum::<usize>()
 }
 
+/// A reservation, as it is granted.
+#[must_use]
+pub fn of_reservation(reservation: &Reservation) -> usize {
+    ENTRY + of_footprint(&reservation.footprint)
+}
+
 /// The specification of a quota.
 #[must_use]
 pub fn of_spec(spec: &Spec) -> usize {
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
     use crate::{
         codec::encode_entries,
-        event::{Actor, Entry, Reservation},
+        event::{Actor, Entry},
     };
     use quota_semantics::{
         Timestamp,

@@ -220,6 +220,7 @@ fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
             "team-a",
             &uid("a"),
             amounts.map(list).as_ref(),
+            &given.policy.bounds,
         )
     };
     assert!(matches!(
@@ -274,6 +275,57 @@ fn limits_on_the_number_of_pending_reservations_hold() {
 }
 
 #[test]
+fn a_principal_has_so_many_pending_reservations_unless_nobody_is_told_apart() {
+    let mut given = Given::hard("pods=9");
+    given.policy.max_pending_per_principal = 1;
+    given.reserve(&wish("a", "pods=1")).unwrap();
+    let refused = given.reserve(&wish("b", "pods=1"));
+    let limit = "reservations.max_pending_per_principal";
+    assert!(
+        matches!(refused, Err(Refusal::TooManyPending { pending: 1, limit: key }) if key == limit)
+    );
+    let reserve = |given: &Given, by: &By| {
+        let wish = wish("c", "pods=1").into();
+        decide::reserve(&given.state, given.now(), by, &wish, &given.policy)
+    };
+    let anybody = By {
+        is_anybody: true,
+        ..by()
+    };
+    assert!(reserve(&given, &anybody).is_ok());
+    assert!(reserve(&given, &By::holder("other")).is_ok());
+    let batch = [wish("d", "pods=1"), wish("e", "pods=1")];
+    assert_eq!(given.reserve_all(&batch).unwrap_err().0, 0);
+    let released = decide::release(&given.state, &by(), "team-a", &uid("a"));
+    given.record(released.unwrap());
+    assert_eq!(given.reserve_all(&batch).unwrap_err().0, 1);
+    given.reserve(&wish("b", "pods=1")).unwrap();
+}
+
+#[test]
+fn so_much_is_committed_in_a_namespace() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.committed_per_namespace = 1;
+    for id in ["a", "b"] {
+        given.reserve(&wish(id, "pods=1")).unwrap();
+    }
+    let commit = |given: &Given, id: &str| {
+        let bounds = &given.policy.bounds;
+        decide::commit(&given.state, &by(), "team-a", &uid(id), None, bounds)
+    };
+    let events = commit(&given, "a").unwrap();
+    given.record(events);
+    assert!(commit(&given, "a").unwrap().is_empty());
+    assert!(matches!(
+        commit(&given, "b"),
+        Err(Refusal::LimitReached { .. })
+    ));
+    let returned = decide::release(&given.state, &by(), "team-a", &uid("a"));
+    given.record(returned.unwrap());
+    assert_eq!(commit(&given, "b").unwrap().len(), 1);
+}
+
+#[test]
 fn a_check_says_what_reserving_would_and_writes_nothing() {
     let mut given = Given::hard("pods=1");
     let head = given.state.head();
@@ -315,7 +367,7 @@ fn what_another_principal_made_is_left_alone_but_by_an_admin() {
         let reserved = decide::reserve(state, now, by, &named("b", "web", "pods=1").into(), policy);
         [
             decide::release(state, by, "team-a", &id),
-            decide::commit(state, by, "team-a", &id, None),
+            decide::commit(state, by, "team-a", &id, None, &given.policy.bounds),
             decide::extend(state, now, by, "team-a", &id, minute, policy),
             reserved.map(|reserved| reserved.events),
         ]
@@ -341,7 +393,17 @@ fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
         |given: &Given, id: &str| decide::release(&given.state, &by(), "team-a", &uid(id));
     for id in ["a", "b"] {
         given.reserve(&wish(id, "pods=2")).unwrap();
-        given.record(decide::commit(&given.state, &by(), "team-a", &uid(id), None).unwrap());
+        given.record(
+            decide::commit(
+                &given.state,
+                &by(),
+                "team-a",
+                &uid(id),
+                None,
+                &given.policy.bounds,
+            )
+            .unwrap(),
+        );
     }
     assert_eq!(given.counted(), ("4".into(), "0".into()));
     given.record(release(&given, "a").unwrap());

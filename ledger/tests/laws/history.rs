@@ -302,6 +302,7 @@ impl World {
                     &namespace(space),
                     &uid(number),
                     resources.as_ref(),
+                    &self.policy.bounds,
                 )
                 .unwrap_or_default()
             }

@@ -345,9 +345,14 @@ fn events(
                 policy,
             )
         }
-        Op::Commit(space, number) => {
-            decide::commit(state, by, &namespace(*space), &uid(*number), None)
-        }
+        Op::Commit(space, number) => decide::commit(
+            state,
+            by,
+            &namespace(*space),
+            &uid(*number),
+            None,
+            &self.policy.bounds,
+        ),
         Op::SetQuota(change) => decide::set_quota(state, now, change),
         Op::DeleteQuota(space, name) => decide::delete_quota(state, space, name, None),
     }

@@ -22,6 +22,8 @@ pub struct Reservations {
     pub max_pending: NonZeroUsize,
     /// Pending reservations of one namespace.
     pub max_pending_per_namespace: NonZeroUsize,
+    /// Pending reservations that one principal has asked for.
+    pub max_pending_per_principal: NonZeroUsize,
 }
 
 impl Default for Reservations {
@@ -33,6 +35,7 @@ impl Default for Reservations {
             max_hold: Period::from_secs(3600),
             max_pending: NonZeroUsize::new(100_000).expect("100,000 is not zero"),
             max_pending_per_namespace: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
+            max_pending_per_principal: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
         }
     }
 }

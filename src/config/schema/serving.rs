@@ -69,6 +69,10 @@ pub struct Limits {
     pub reservation_name_bytes: Size,
     /// Different resources that reservations of one namespace can be for.
     pub resources_per_namespace: NonZeroUsize,
+    /// Reservations of one namespace that are committed, and not observed.
+    pub committed_per_namespace: NonZeroUsize,
+    /// Bytes of reservations that ended and are remembered for repeated requests.
+    pub ended_reservations_bytes: Size,
     /// Limits of one quota.
     pub limits_per_quota: NonZeroUsize,
     /// Quotas of one namespace.
@@ -101,6 +105,8 @@ impl Default for Limits {
             reservation_resources: NonZeroUsize::new(64).expect("64 is not zero"),
             reservation_name_bytes: Size::from_bytes(8 * 1024),
             resources_per_namespace: NonZeroUsize::new(1024).expect("1024 is not zero"),
+            committed_per_namespace: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
+            ended_reservations_bytes: Size::from_mib(256),
             limits_per_quota: NonZeroUsize::new(256).expect("256 is not zero"),
             quotas_per_namespace: NonZeroUsize::new(100).expect("100 is not zero"),
             quota_changes_bytes: Size::from_mib(64),

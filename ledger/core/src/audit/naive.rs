@@ -281,6 +281,7 @@ impl Naive {
             | Event::WatermarksAdvanced(_)
             | Event::ResourceListed { .. }
             | Event::VersionsReset(_)
+            | Event::EndedBounded { .. }
             | Event::EventRejected { .. }
             | Event::MessageRejected(_) => {}
         }

@@ -207,6 +207,7 @@ variants!(Event {
     23 => RelistEnded(end),
     24 => ReservationCommitted { uid, namespace, resources },
     25 => ReservationReturned { uid, namespace },
+    26 => EndedBounded { bytes },
     27 => NameAwaited { uid, namespace, bearer },
     29 => ChargingChanged { kinds },
     30 => WatermarksAdvanced(watermarks),

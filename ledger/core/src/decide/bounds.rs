@@ -16,10 +16,14 @@ pub struct Bounds {
     pub reservation_name_bytes: usize,
     /// Most different resources that reservations of one namespace can have been for: their sums stay.
     pub resources_per_namespace: usize,
+    /// Most reservations of one namespace that are committed, and not observed.
+    pub committed_per_namespace: usize,
     /// Most limits of one quota.
     pub limits_per_quota: usize,
     /// Most quotas of one namespace.
     pub quotas_per_namespace: usize,
+    /// Most bytes of reservations that ended and are remembered, so that a repeated request gets the same answer.
+    pub ended_bytes: u64,
     /// How long a reservation can be held at most, however often it is extended.
     pub max_lifetime: Span,
 }
@@ -30,8 +34,10 @@ impl Default for Bounds {
             reservation_resources: 64,
             reservation_name_bytes: 8 * 1024,
             resources_per_namespace: 1024,
+            committed_per_namespace: 20_000,
             limits_per_quota: 256,
             quotas_per_namespace: 100,
+            ended_bytes: 256 << 20,
             max_lifetime: Span::from_seconds(24 * 3600),
         }
     }
@@ -58,6 +64,18 @@ impl Bounds {
                 self.resources_per_namespace,
             ),
         }
+    }
+
+    /// Whether one more reservation of a namespace may be committed.
+    ///
+    /// # Errors
+    /// `LimitReached`.
+    pub fn check_commit(&self, state: &State, namespace: &str) -> Result<(), Refusal> {
+        within(
+            "limits.committed_per_namespace",
+            state.committed_count_in(namespace) + 1,
+            self.committed_per_namespace,
+        )
     }
 
     /// Whether a quota may be like this. One that is there may stay as large as it is.

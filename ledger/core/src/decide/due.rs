@@ -1,11 +1,21 @@
 //! What happens because its time has come.
 
+use super::Bounds;
 use crate::{
     event::Event,
     state::{State, lapsed_footprint},
 };
 use planted::Bug;
 use quota_semantics::{Span, Timestamp};
+
+/// Ended reservations take more room than they may: from now on each namespace has its share of it. Before, they are
+/// forgotten in the order in which they ended, as in the first ledgers.
+#[must_use]
+pub fn bound_ended(state: &State, bounds: &Bounds) -> Option<Event> {
+    let bytes = bounds.ended_bytes;
+    let is_needed = state.has_to_bound_ended(bytes);
+    is_needed.then_some(Event::EndedBounded { bytes })
+}
 
 /// The events that are due at `now`: they come before any other decision.
 ///

@@ -1,6 +1,6 @@
 //! What becomes of a reservation after it was granted.
 
-use super::{By, Policy, Refusal};
+use super::{Bounds, By, Policy, Refusal};
 use crate::{
     event::{Event, Sequence},
     state::{End, ReservationView, State},
@@ -69,13 +69,14 @@ pub fn extend(
 /// Repeated for a reservation that is committed or observed already, it changes nothing.
 ///
 /// # Errors
-/// `NotFound`, `NotOwner`, `Expired`, `AlreadyReleased`, or `ExceedsReservation`.
+/// `NotFound`, `NotOwner`, `Expired`, `AlreadyReleased`, `ExceedsReservation`, or `LimitReached`.
 pub fn commit(
     state: &State,
     by: &By,
     namespace: &str,
     uid: &Uid,
     resources: Option<&ResourceList>,
+    bounds: &Bounds,
 ) -> Result<Vec<Event>, Refusal> {
     let view = find(state, namespace, uid, by)?;
     match view.end {
@@ -96,8 +97,9 @@ pub fn commit(
         }
     }
     let mut resources = committed.clone();
-    if let Some(committed) = state.committed(namespace, uid) {
-        resources.max(&committed.resources);
+    match state.committed(namespace, uid) {
+        Some(committed) => resources.max(&committed.resources),
+        None => bounds.check_commit(state, namespace)?,
     }
     Ok(vec![Event::ReservationCommitted {
         uid: uid.clone(),

@@ -27,7 +27,7 @@ pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use bounds::Bounds;
 pub use charging::set_charging;
 pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
-pub use due::due;
+pub use due::{bound_ended, due};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, release};
 pub use observe::{
@@ -58,6 +58,8 @@ pub struct Policy {
     pub max_pending: usize,
     /// Most pending reservations of one namespace, so that no tenant takes the room of all.
     pub max_pending_per_namespace: usize,
+    /// Most pending reservations that one principal has asked for; what the webhook holds is held for all.
+    pub max_pending_per_principal: usize,
     /// What requests are bounded by.
     pub bounds: Bounds,
     /// How many amounts are looked at to find out when there will be room for one denied request.
@@ -78,6 +80,7 @@ impl Default for Policy {
             max_hold: Span::from_seconds(3600),
             max_pending: 100_000,
             max_pending_per_namespace: 20_000,
+            max_pending_per_principal: 20_000,
             bounds: Bounds::default(),
             search_max: 1 << 15,
             limited: Vec::new(),

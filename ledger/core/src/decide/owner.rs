@@ -10,6 +10,8 @@ pub struct By {
     pub principal: Name,
     /// Whether it has the role `admin` where it asks.
     pub is_admin: bool,
+    /// Whether all callers are one principal, since they are not told apart: then it has no share of its own.
+    pub is_anybody: bool,
 }
 
 impl By {
@@ -19,6 +21,7 @@ impl By {
         Self {
             principal: principal.into(),
             is_admin: false,
+            is_anybody: false,
         }
     }
 

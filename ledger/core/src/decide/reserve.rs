@@ -133,6 +133,7 @@ fn decide(
         return Err(Refusal::NotOwner(uid.clone()));
     }
     case.evaluate(state, now, policy)?;
+    case.check_share(state, by, policy)?;
     let reserved = Reserved {
         events: case.grant(state, now, ttl, policy)?,
         replayed: false,
@@ -361,6 +362,25 @@ impl<'a> Case<'a> {
         Ok(())
     }
 
+    /// Whether a reservation would be pending beside all that are.
+    fn is_one_more(&self) -> bool {
+        self.pending.is_none() && self.superseded.is_empty()
+    }
+
+    /// Whether its principal may have one more.
+    fn check_share(&self, state: &State, by: &By, policy: &Policy) -> Result<(), Refusal> {
+        if by.is_anybody || !self.is_one_more() {
+            return Ok(());
+        }
+        let [more, _] = self.overlay.more_pending(&self.request.namespace);
+        let own = state.pending_count_of(&by.principal);
+        within(
+            own.saturating_add_signed(more),
+            policy.max_pending_per_principal,
+            "reservations.max_pending_per_principal",
+        )
+    }
+
     pub(super) fn grant(
         &self,
         state: &State,
@@ -377,7 +397,7 @@ impl<'a> Case<'a> {
                 expiration: now.plus(ttl).max(pending.expiration),
             }]);
         }
-        if self.superseded.is_empty() {
+        if self.is_one_more() {
             let namespace = &request.namespace;
             let [more, more_here] = self.overlay.more_pending(namespace);
             let total = state.pending_count().saturating_add_signed(more);

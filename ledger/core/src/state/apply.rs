@@ -129,6 +129,7 @@ impl State {
             Event::ChargingChanged { kinds } => self.set_charging(entry, kinds),
             // Who decides changes nothing of what was decided.
             Event::LeaderChanged { .. } => {}
+            Event::EndedBounded { bytes } => self.reservations.bound_ended(*bytes),
             Event::ResourceListed { source, resource } => self.progress.listed(source, resource),
             Event::GroupSet(group) => self.set_group(entry, group),
             Event::GroupDeleted { name } => self.delete_group(name),

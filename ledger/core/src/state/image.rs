@@ -26,7 +26,8 @@ use crate::{
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
-/// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources show, groups, or overrides that are over.
+/// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources show, groups, or overrides that are over;
+/// of one with a bound of what is remembered of ended reservations.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
@@ -34,6 +35,7 @@ const VERSION_WITH_BEARERS: u32 = 4;
 const VERSION_WITH_CHARGING: u32 = 5;
 const VERSION_WITH_TENANCY: u32 = 6;
 const VERSION_WITH_GROUPS: u32 = 7;
+const VERSION_WITH_BOUNDS: u32 = 8;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -67,6 +69,7 @@ pub struct Image {
     objects: Slab<Object, 256>,
     reservations: Slab<Tracked, 64>,
     ended: Ends,
+    ended_bytes: Option<u64>,
     deleted: Uids,
     sources: BTreeMap<Name, Cursor>,
     dead_letters: VecDeque<Sequence>,
@@ -162,6 +165,7 @@ impl State {
             objects: self.objects.slab.clone(),
             reservations: self.reservations.slab.clone(),
             ended: self.reservations.ended.clone(),
+            ended_bytes: self.reservations.ended_bytes,
             deleted: self.objects.deleted.uids().clone(),
             sources: self.sources.clone(),
             dead_letters: self.dead_letters.clone(),
@@ -185,8 +189,8 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_GROUPS).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_GROUPS}");
+        if !(VERSION..=VERSION_WITH_BOUNDS).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_BOUNDS}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
@@ -220,6 +224,10 @@ impl State {
             VERSION_WITH_GROUPS.. => WithGroups::read(input)?,
             _ => WithGroups::default(),
         };
+        let ended_bytes: Option<u64> = match version {
+            VERSION_WITH_BOUNDS.. => Some(read_record(input)?),
+            _ => None,
+        };
         let mut namespaces = Namespaces::from_slab(read_slab(input)?);
         with_groups.fill(&mut namespaces)?;
         let resources = Pool::from_slab(read_slab(input)?);
@@ -243,7 +251,7 @@ impl State {
             resources,
             footprints,
             objects,
-            reservations: Reservations::from_parts(reservations, ended),
+            reservations: Reservations::from_parts(reservations, ended, ended_bytes),
         };
         state.restore_groups();
         Ok(state)
@@ -318,6 +326,7 @@ impl Image {
         // What is not there is written as before there was any, so that its digest is the same.
         let with_groups = self.with_groups();
         let version = match (self.more.is_empty(), self.relists.is_empty()) {
+            _ if self.ended_bytes.is_some() => VERSION_WITH_BOUNDS,
             _ if !with_groups.is_empty() => VERSION_WITH_GROUPS,
             _ if !tenancy.is_empty() => VERSION_WITH_TENANCY,
             _ if !self.charging.is_empty() => VERSION_WITH_CHARGING,
@@ -350,6 +359,9 @@ impl Image {
         }
         if version >= VERSION_WITH_GROUPS {
             with_groups.write(output)?;
+        }
+        if let Some(bytes) = self.ended_bytes {
+            write_record(output, &bytes)?;
         }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;

@@ -75,6 +75,30 @@ impl State {
             .map_or(0, |namespace| namespace.pending.len())
     }
 
+    /// How many reservations that a principal made are pending.
+    #[must_use]
+    pub fn pending_count_of(&self, principal: &Name) -> usize {
+        self.reservations.pending_count_of(principal)
+    }
+
+    /// Whether ended reservations take so much room that this many bytes have to be shared out among the namespaces.
+    pub(crate) fn has_to_bound_ended(&self, bytes: u64) -> bool {
+        self.reservations.has_to_bound_ended(bytes)
+    }
+
+    /// How many bytes of ended reservations are remembered.
+    #[must_use]
+    pub const fn ended_bytes(&self) -> usize {
+        self.reservations.remembered_bytes()
+    }
+
+    /// What is committed in a namespace, for objects that were not observed: how many.
+    #[must_use]
+    pub fn committed_count_in(&self, namespace: &str) -> usize {
+        let namespace = self.namespaces.find(namespace);
+        namespace.map_or(0, |namespace| namespace.committed.len())
+    }
+
     /// How many quotas a namespace has.
     #[must_use]
     pub fn quota_count_in(&self, namespace: &str) -> usize {

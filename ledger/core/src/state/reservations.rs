@@ -4,18 +4,20 @@ use planted::Bug;
 use std::collections::BTreeSet;
 use std::{hash::BuildHasher, sync::Arc};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::{namespaces::Claim, ring::Ring, slab::Slab};
 use crate::{
     codec::{record, variants},
     event::{Reservation, Sequence},
+    shares::Shares,
+    size,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 const CHUNK: usize = 64;
 
-/// How many ended reservations are remembered, so that a repeated request gets the same answer. In the fold,
+/// How many ended reservations are remembered at most, so that a repeated request gets the same answer. In the fold,
 /// and so part of the format.
 const ENDED_MAX: u32 = 1 << 18;
 
@@ -103,6 +105,14 @@ impl Tracked {
         }
     }
 
+    /// The entry that ended it, if it is remembered for the sake of repeated requests alone.
+    fn remembered_end(&self) -> Option<Sequence> {
+        let ended = self.ended.as_ref();
+        ended
+            .filter(|_| self.committed.is_none())
+            .map(|ended| ended.entry)
+    }
+
     /// How and when it ended.
     pub(crate) fn end(&self) -> Option<(End, Timestamp)> {
         let ended = self.ended.as_ref()?;
@@ -155,7 +165,12 @@ impl<'a> Target<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Reservations {
     pub(crate) slab: Slab<Tracked, CHUNK>,
+    /// In the order of their ends, as long as their bytes are not bounded: then only their number is.
     pub(crate) ended: Ends,
+    /// Most bytes of those that ended.
+    pub(crate) ended_bytes: Option<u64>,
+    /// Those that ended, by the entries that ended them.
+    shares: Shares<(Sequence, u32)>,
     /// Places only: with the uids in it the table would be many times the caches. Of each object one at most.
     by_uid: HashTable<u32>,
     /// What is committed, by uid; there may be a newer reservation for the same object.
@@ -164,12 +179,19 @@ pub(crate) struct Reservations {
     by_target: HashTable<u32>,
     hasher: DefaultHashBuilder,
     expirations: BTreeSet<(Timestamp, u32)>,
+    /// How many are pending of each principal that has any.
+    pending_of: HashMap<Name, usize>,
 }
 
 impl Reservations {
-    pub(crate) fn from_parts(slab: Slab<Tracked, CHUNK>, ended: Ends) -> Self {
+    pub(crate) fn from_parts(
+        slab: Slab<Tracked, CHUNK>,
+        ended: Ends,
+        ended_bytes: Option<u64>,
+    ) -> Self {
         let mut reservations = Self {
             ended,
+            ended_bytes,
             ..Self::default()
         };
         reservations.by_uid.reserve(slab.len() as usize, |_| 0);
@@ -179,6 +201,9 @@ impl Reservations {
                 continue;
             }
             reservations.index(place, tracked);
+            if let Some(end) = tracked.remembered_end() {
+                reservations.share(place, end);
+            }
         }
         reservations
     }
@@ -186,7 +211,7 @@ impl Reservations {
     fn index(&mut self, place: u32, tracked: &Tracked) {
         self.index_uid(place, tracked);
         if tracked.ended.is_none() {
-            self.index_pending(place, &tracked.reservation);
+            self.index_pending(place, tracked);
         }
     }
 
@@ -221,7 +246,11 @@ impl Reservations {
         }
     }
 
-    fn index_pending(&mut self, place: u32, reservation: &Reservation) {
+    fn index_pending(&mut self, place: u32, tracked: &Tracked) {
+        let Tracked {
+            reservation, owner, ..
+        } = tracked;
+        *self.pending_of.entry_ref(owner).or_default() += 1;
         self.expirations.insert((reservation.expiration, place));
         let Some(target) = Target::of(reservation) else {
             return;
@@ -305,6 +334,10 @@ impl Reservations {
         self.expirations.len()
     }
 
+    pub(crate) fn pending_count_of(&self, owner: &Name) -> usize {
+        self.pending_of.get(owner).copied().unwrap_or_default()
+    }
+
     pub(crate) fn insert(
         &mut self,
         reservation: Arc<Reservation>,
@@ -342,8 +375,58 @@ impl Reservations {
     pub(crate) fn end(&mut self, place: u32, ended: Ended) {
         let entry = ended.entry;
         self.settle(place, ended);
-        if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
+        self.remember(place, entry);
+    }
+
+    /// It has ended; of too many that have, some are forgotten.
+    fn remember(&mut self, place: u32, entry: Sequence) {
+        self.share(place, entry);
+        if self.ended_bytes.is_some() {
+            self.make_room();
+        } else if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
             self.forget(place, entry);
+        }
+    }
+
+    fn share(&mut self, place: u32, entry: Sequence) {
+        let reservation = self.get(place).reservation.clone();
+        let bytes = size::of_reservation(&reservation);
+        self.shares
+            .add(&reservation.namespace, (entry, place), bytes);
+    }
+
+    /// Forgets the oldest of the namespace with the most bytes, until there are no more than there may be.
+    fn make_room(&mut self) {
+        let Some(most) = self.ended_bytes else {
+            return;
+        };
+        while (self.shares.bytes() as u64 > most || self.shares.len() > ENDED_MAX as usize)
+            && let Some((_, (_, place))) = self.shares.first_to_go()
+        {
+            self.remove(place);
+        }
+    }
+
+    /// From now on no more bytes of ended reservations are remembered than this.
+    pub(crate) fn bound_ended(&mut self, bytes: u64) {
+        self.ended_bytes = Some(bytes);
+        self.ended = Ends::default();
+        self.make_room();
+    }
+
+    /// How many bytes of those that ended are remembered.
+    pub(crate) const fn remembered_bytes(&self) -> usize {
+        self.shares.bytes()
+    }
+
+    /// Whether so many bytes, or so many that ended, are remembered that each namespace has to get its share.
+    pub(crate) fn has_to_bound_ended(&self, bytes: u64) -> bool {
+        match self.ended_bytes {
+            Some(bound) => bound != bytes,
+            None => {
+                self.shares.bytes() as u64 > bytes
+                    || self.shares.len() > (ENDED_MAX - ENDED_MAX / 4) as usize
+            }
         }
     }
 
@@ -352,12 +435,25 @@ impl Reservations {
         let Some(tracked) = self.slab.get_mut(place) else {
             return;
         };
-        tracked.ended = Some(ended);
-        let reservation = tracked.reservation.clone();
+        let was_pending = tracked.ended.replace(ended).is_none();
+        let (reservation, owner) = (tracked.reservation.clone(), tracked.owner.clone());
+        if was_pending {
+            self.count_out(&owner);
+        }
         self.expirations.remove(&(reservation.expiration, place));
         let hash = self.hasher.hash_one(Target::of(&reservation));
         if let Ok(entry) = self.by_target.find_entry(hash, |&other| other == place) {
             entry.remove();
+        }
+    }
+
+    /// One fewer is pending of this principal.
+    fn count_out(&mut self, owner: &Name) {
+        if let Some(pending) = self.pending_of.get_mut(owner) {
+            *pending -= 1;
+            if *pending == 0 {
+                self.pending_of.remove(owner);
+            }
         }
     }
 
@@ -388,9 +484,7 @@ impl Reservations {
             tracked.ended = Some(ended);
             let tracked = tracked.clone();
             self.index_uid(place, &tracked);
-        }
-        if let (_, Some((place, entry))) = self.ended.push((place, entry)) {
-            self.forget(place, entry);
+            self.remember(place, entry);
         }
     }
 
@@ -408,7 +502,15 @@ impl Reservations {
 
     fn remove(&mut self, place: u32) {
         self.unindex_uid(place);
-        self.slab.remove(place);
+        let Some(tracked) = self.slab.remove(place) else {
+            return;
+        };
+        if tracked.ended.is_none() {
+            self.count_out(&tracked.owner);
+        } else if let Some(entry) = tracked.remembered_end() {
+            self.shares
+                .remove(&tracked.reservation.namespace, (entry, place));
+        }
     }
 
     /// Pending reservations whose expiration is at or before `time`, soonest first.

@@ -1,0 +1,94 @@
+//! What is remembered of the past, and what of it has to go first.
+
+use super::*;
+
+/// A reservation of another namespace.
+fn elsewhere(id: &str) -> Request {
+    Request {
+        namespace: Name::from("team-b"),
+        ..wish(id, "pods=1")
+    }
+}
+
+impl Given {
+    /// Reserves, gives back, and lets the clock do what it does between two requests.
+    fn churn(&mut self, wish: &Request) {
+        self.reserve(wish).unwrap();
+        let released = decide::release(&self.state, &by(), &wish.namespace, &wish.uid);
+        self.record(released.unwrap());
+        let bounded = decide::bound_ended(&self.state, &self.policy.bounds);
+        self.record(bounded.into_iter().collect());
+    }
+
+    /// Whether it is known that this one has ended.
+    fn is_remembered(&mut self, wish: &Request) -> bool {
+        matches!(self.reserve(wish), Err(Refusal::Ended(_)))
+    }
+
+    /// The same, as it is read from a snapshot.
+    fn read_back(&self) -> Self {
+        let mut bytes = Vec::new();
+        self.state.image().write(&mut bytes).unwrap();
+        Self {
+            state: State::read(&mut &*bytes).unwrap(),
+            open: Open::default(),
+            seconds: self.seconds,
+            policy: self.policy.clone(),
+        }
+    }
+}
+
+#[test]
+fn the_churn_of_one_namespace_makes_nothing_of_another_one_be_forgotten() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.ended_bytes = 40_000;
+    given.churn(&elsewhere("quiet"));
+    for number in 0..300 {
+        given.churn(&wish(&format!("u{number}"), "pods=1"));
+    }
+    let bounded = |entry: &quota_core::event::Entry| {
+        matches!(entry.event, Event::EndedBounded { bytes: 40_000 })
+    };
+    let entries = given.open.entries();
+    assert_eq!(entries.iter().filter(|entry| bounded(entry)).count(), 1);
+    assert!(given.is_remembered(&elsewhere("quiet")));
+    assert!(given.is_remembered(&wish("u299", "pods=1")));
+    assert!(!given.is_remembered(&wish("u0", "pods=1")));
+}
+
+#[test]
+fn what_is_forgotten_is_the_same_after_a_snapshot_and_a_replay() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.ended_bytes = 20_000;
+    for number in 0..100 {
+        given.churn(&wish(&format!("a{number}"), "pods=1"));
+        given.churn(&elsewhere(&format!("b{}", number % 40)));
+    }
+    let mut read = given.read_back();
+    assert_eq!(read.state.digest(), given.state.digest());
+    let mut folded = State::default();
+    for entry in given.open.entries() {
+        folded.apply(entry);
+    }
+    assert_eq!(folded.digest(), given.state.digest());
+    for number in 100..200 {
+        for given in [&mut given, &mut read] {
+            given.churn(&elsewhere(&format!("b{number}")));
+        }
+        assert_eq!(read.state.digest(), given.state.digest(), "{number}");
+    }
+}
+
+#[test]
+fn another_bound_is_news_and_the_same_one_is_not() {
+    let mut given = Given::hard("pods=9");
+    given.policy.bounds.ended_bytes = 20_000;
+    let bound = |given: &Given| decide::bound_ended(&given.state, &given.policy.bounds);
+    assert!(bound(&given).is_none(), "there is nothing to forget");
+    for number in 0..100 {
+        given.churn(&wish(&format!("a{number}"), "pods=1"));
+    }
+    assert!(bound(&given).is_none(), "it is recorded");
+    given.policy.bounds.ended_bytes = 10_000;
+    assert!(bound(&given).is_some());
+}

@@ -83,6 +83,10 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
     let neighbour = hook.clone();
     readiness.ask("quota-plugin", move || neighbour.plugin_health());
+    let is_shared = config.quotas.adopt && !config.quotas.plugin_is_off;
+    if is_shared && config.admission.listen.is_some() {
+        tokio::spawn(hook.clone().look_for_shared_quotas(stop.clone()));
+    }
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
     let router = Router::new(routes::of_api(app, hook.clone(), kube))
         .with_authenticator(authenticator)

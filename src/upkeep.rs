@@ -285,6 +285,7 @@ impl QuotaSource for Quotas {
                             hard: number(&figure.hard),
                             used: figure.used.as_ref().map_or(0.0, number),
                             reserved: number(&figure.reserved),
+                            enforced: self.0.coverage().covers(&figure.resource),
                         })
                         .collect(),
                 });

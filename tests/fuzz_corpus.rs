@@ -72,5 +72,5 @@ macro_rules! replays {
 }
 
 replays! {
-    admission checkpoint config entries events fold http import journal kube listing quantity snapshot
+    admission audit checkpoint config entries events fold http import journal kube listing quantity snapshot
 }

@@ -483,3 +483,78 @@ fn a_stop_is_announced_before_calls_are_refused() {
     assert_eq!(late.headers()["connection"], "close");
     assert_eq!(daemon.wait().code(), Some(0));
 }
+
+/// Limits that the webhook is not asked about are shown wherever the quota is, and so are quotas that others enforce too.
+#[test]
+fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
+    let directory = TempDir::new().unwrap();
+    let made = Command::new(support::programs::quotactl())
+        .args(["generate", "certs", "--host=quotad.ns.svc", "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let arguments = [
+        "--admission.listen=127.0.0.1:0",
+        "--admission.count=[\"configmaps\"]",
+        "--tls.cert=tls.crt",
+        "--tls.key=tls.key",
+    ];
+    let daemon = Quotad::start(directory.path(), &arguments.map(str::to_owned));
+    assert_eq!(daemon.ask_admin("/readyz"), (200, "ok".to_owned()));
+    let agent = agent(REQUEST);
+    let hard = serde_json::json!({ "pods": "1", "configmaps": "1", "secrets": "1", "count/widgets.x.y": "1" });
+    let quota = serde_json::json!({ "apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": { "name": "q", "namespace": "demo", "uid": "1-2-3", "resourceVersion": "7" },
+        "spec": { "hard": hard } });
+    let why = "not enforced: count/widgets.x.y, secrets: ";
+    let own = format!("{}/v1/namespaces/demo/quotas/q", daemon.api);
+    let answer = agent.put(&own).send_json(&quota).unwrap();
+    let warning = answer.headers()["warning"].to_str().unwrap().to_owned();
+    assert!(warning.starts_with(&format!("299 - \"{why}")), "{warning}");
+    let object = format!("{}/api/v1/namespaces/demo/resourcequotas/q", daemon.api);
+    for url in [&own, &object] {
+        let text = agent.get(url).call().unwrap().body_mut().read_to_string();
+        let shown: serde_json::Value = serde_json::from_str(&text.unwrap()).unwrap();
+        let condition = &shown["status"]["conditions"][0];
+        assert_eq!(condition["type"], "Enforced", "{shown}");
+        assert_eq!(condition["status"], "False");
+        assert!(condition["message"].as_str().unwrap().starts_with(why));
+    }
+    let patched = agent
+        .patch(&object)
+        .header("content-type", "application/merge-patch+json")
+        .send(r#"{"spec":{"hard":{"pods":"2"}}}"#)
+        .unwrap();
+    assert!(patched.headers()["warning"].to_str().unwrap().contains(why));
+    let (_, metrics) = daemon.ask_admin("/metrics");
+    let open: Vec<_> = metrics
+        .lines()
+        .filter(|line| line.starts_with("quota_ledger_limit_not_enforced{"))
+        .collect();
+    assert_eq!(open.len(), 2, "{open:?}");
+    assert!(agent.delete(&own).call().unwrap().status().is_success());
+
+    let event = serde_json::json!({ "type": "ADDED", "object": quota });
+    let url = format!("{}/v1/events", daemon.api);
+    let taken = agent
+        .post(url)
+        .send_json(serde_json::json!([event]))
+        .unwrap();
+    assert_eq!(taken.status(), 200);
+    support::until("it is noticed", || {
+        let (status, text) = daemon.ask_admin("/readyz?verbose");
+        assert_eq!(status, 200);
+        text.contains("[+]quota-plugin ok, lagging: 1 adopted quotas")
+            .then_some(())
+    });
+    let (_, metrics) = daemon.ask_admin("/metrics");
+    assert!(
+        metrics.contains("quota_ledger_quotas_enforced_twice 1\n"),
+        "{metrics}"
+    );
+    daemon.logged(
+        "adopted quotas are enforced by the API server's own quota plugin as well, unless it is off \
+         (quotas.plugin_is_off): docs/webhook.md says what follows",
+    );
+}

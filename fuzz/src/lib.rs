@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a target fails by panicking")]
 
 pub mod admission;
+pub mod audit;
 pub mod checkpoint;
 pub mod config;
 pub mod entries;
@@ -26,6 +27,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Every target.
 pub const TARGETS: &[Target] = &[
     ("admission", admission::run),
+    ("audit", audit::run),
     ("checkpoint", checkpoint::run),
     ("config", config::run),
     ("entries", entries::run),

@@ -26,7 +26,7 @@ use super::{
     page::{Page, PageQuery, Params, Target, token},
     precondition,
     problem::{Cause, Problem, Reason},
-    render::{self, ResourceQuota},
+    render::{self, ResourceQuota, not_enforced},
 };
 use crate::{server::warn, writer::Sitting};
 
@@ -49,6 +49,7 @@ pub(super) async fn put(
         take_from_path("metadata.name", &mut metadata.name, &name)?;
         let mut warnings = validation::warnings(&manifest.spec);
         warnings.extend(unknown);
+        warnings.extend(not_enforced(&manifest.spec.hard, app.ledger.coverage()));
         let principal = actor.principal.clone();
         let decision = app.ledger.decide_for(&principal, move |sitting| {
             let set = set(sitting, &actor, manifest, precondition);
@@ -194,7 +195,7 @@ fn refused(refusal: Refusal) -> Problem {
 }
 
 fn show(app: &App, status: StatusCode, view: &QuotaView, head: Head) -> Response {
-    let quota = ResourceQuota::from(view).as_of(head, app.lags());
+    let quota = ResourceQuota::of(view, app.ledger.coverage()).as_of(head, app.lags());
     let mut response = answer::json(status, &quota);
     response.headers_mut().insert(header::ETAG, quota.tag());
     response
@@ -214,7 +215,7 @@ pub(super) async fn get(
         let detail = format!("quota {namespace}/{name} not found");
         Problem::new(Reason::NotFound, detail)
     })?;
-    let tag = ResourceQuota::from(&view).tag();
+    let tag = ResourceQuota::of(&view, app.ledger.coverage()).tag();
     if precondition::has(&headers, &tag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
     }
@@ -291,7 +292,10 @@ pub(super) async fn list_all(
 }
 
 fn shown(app: &App, views: &[QuotaView], next: Option<String>, head: Head) -> Response {
-    let items = views.iter().map(ResourceQuota::from).collect();
+    let items = views
+        .iter()
+        .map(|view| ResourceQuota::of(view, app.ledger.coverage()))
+        .collect();
     answer::ok(&Page {
         items,
         next,

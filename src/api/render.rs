@@ -7,6 +7,7 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Timestamp,
+    admission::Coverage,
     quantity::Quantity,
     quota::{
         Manifest, Spec,
@@ -44,6 +45,29 @@ struct Status<'a> {
     reservations: Vec<Hold<'a>>,
     #[serde(rename = "reservationsOmitted", skip_serializing_if = "is_zero")]
     omitted: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conditions: Option<[Condition; 1]>,
+}
+
+/// As Kubernetes writes conditions. The only one says which limits nothing keeps; without it all are kept.
+#[derive(Debug, Serialize)]
+struct Condition {
+    r#type: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: String,
+}
+
+/// Which limits are not enforced, in a sentence for people; none: all are.
+#[must_use]
+pub fn not_enforced(hard: &ResourceList, coverage: &Coverage) -> Option<String> {
+    let names: Vec<&str> = coverage.uncovered(hard).map(|name| &**name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "not enforced: {}: the webhook's rules do not list what they count (admission.count)",
+            names.join(", ")
+        )
+    })
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -59,8 +83,10 @@ struct Hold<'a> {
     expiration_time: Timestamp,
 }
 
-impl<'a> From<&'a QuotaView> for ResourceQuota<'a> {
-    fn from(view: &'a QuotaView) -> Self {
+impl<'a> ResourceQuota<'a> {
+    /// A quota with its numbers. `coverage` says which limits are enforced.
+    #[must_use]
+    pub fn of(view: &'a QuotaView, coverage: &Coverage) -> Self {
         let holds = view.holds.iter().map(|(reservation, reserved)| Hold {
             reserved_by: HolderView::from(&**reservation),
             reserved,
@@ -77,6 +103,14 @@ impl<'a> From<&'a QuotaView> for ResourceQuota<'a> {
                 reserved: numbers(&view.figures, |figure| Some(figure.reserved.clone())),
                 reservations: holds.collect(),
                 omitted: view.holds_omitted,
+                conditions: not_enforced(&view.record.spec.hard, coverage).map(|message| {
+                    [Condition {
+                        r#type: "Enforced",
+                        status: "False",
+                        reason: "NotAskedAbout",
+                        message,
+                    }]
+                }),
             },
             as_of: None,
             lagging: false,

@@ -5,7 +5,7 @@ use tracing_subscriber::EnvFilter;
 
 use quota_service::config::Finding;
 
-use super::{Config, Period, Size};
+use super::{ALL_KINDS, Config, Period, Size};
 
 /// What is allowed, and lets in others than one may think.
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
@@ -357,6 +357,12 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
         if let Err(error) = Charging::new([resource.as_str()]) {
             findings.push(("admission.charge", error.to_string()));
         }
+    }
+    for resource in &config.admission.count {
+        let holds = resource == ALL_KINDS || is_dns_name(resource);
+        let message =
+            format!("{resource:?} is no resource such as \"deployments.apps\", nor \"*\"");
+        check(findings, "admission.count", holds, message);
     }
     for (kind, plural) in &config.kinds {
         let (name, group) = kind.split_once('.').unwrap_or((kind, "core"));

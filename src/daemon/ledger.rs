@@ -78,7 +78,9 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     )
     .context("cannot start the writer")?;
     Ok(Opened {
-        ledger: ledger.keeping_denials(denials),
+        ledger: ledger
+            .keeping_denials(denials)
+            .asked_about(super::rules::coverage(config)),
         reader,
         threads,
         denials_thread,

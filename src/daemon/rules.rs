@@ -9,13 +9,14 @@ use quota_core::{
 };
 use quota_semantics::{
     Name,
-    admission::Charging,
+    admission::{Charging, Coverage},
+    object::GroupResource,
     quota::{LimitedResource, limited},
 };
 
 use crate::{
     admission::Rules,
-    config::Config,
+    config::{ALL_KINDS, Config},
     exit::{Exit, Failure, OrExit as _},
     intake::{nats, record::set_charging},
     writer::Ledger,
@@ -66,6 +67,16 @@ fn limited(path: Option<&Path>) -> Result<Vec<LimitedResource>, Failure> {
     read()
         .with_context(|| format!("admission.limited_resources_file = {}", path.display()))
         .or_exit(Exit::Configuration)
+}
+
+/// What the API server asks about. Where it does not ask here, nobody relies on it.
+pub(super) fn coverage(config: &Config) -> Coverage {
+    let rules = &config.admission;
+    if rules.listen.is_none() || rules.count.iter().any(|kind| kind == ALL_KINDS) {
+        return Coverage::everything();
+    }
+    let kinds = rules.count.iter().chain(&rules.charge);
+    Coverage::of(kinds.filter_map(|kind| kind.parse::<GroupResource>().ok()))
 }
 
 pub(super) fn charging(config: &Config) -> Result<Charging, Failure> {

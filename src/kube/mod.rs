@@ -137,7 +137,7 @@ impl Kube {
             .0
             .changes
             .version(&view.record.namespace, view.entry, head);
-        Object::new(view, version)
+        Object::new(view, version, self.0.ledger.coverage())
     }
 }
 

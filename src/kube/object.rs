@@ -6,7 +6,7 @@ use quota_core::{
     event::{QuotaRecord, Sequence},
     state::{Figure, QuotaView},
 };
-use quota_semantics::{Name, quantity::Quantity, quota::Manifest};
+use quota_semantics::{Name, admission::Coverage, quantity::Quantity, quota::Manifest};
 use serde_json::{Value, json};
 
 use super::status::{Failure, Result};
@@ -21,25 +21,29 @@ pub(super) struct Object {
     pub(super) entry: Sequence,
     /// Where its figures are from; none: it has none.
     view: Option<QuotaView>,
+    /// Which limits are enforced.
+    coverage: Arc<Coverage>,
 }
 
 impl Object {
     /// A quota of the ledger, as it is at a version.
-    pub(super) fn new(view: QuotaView, version: Sequence) -> Self {
+    pub(super) fn new(view: QuotaView, version: Sequence, coverage: &Arc<Coverage>) -> Self {
         let manifest = render::manifest(&view.record, version);
         Self {
             manifest,
             entry: view.entry,
             view: Some(view),
+            coverage: coverage.clone(),
         }
     }
 
     /// A quota that is not in the ledger.
-    pub(super) fn unwritten(manifest: Manifest) -> Self {
+    pub(super) fn unwritten(manifest: Manifest, coverage: &Arc<Coverage>) -> Self {
         Self {
             manifest,
             entry: 0,
             view: None,
+            coverage: coverage.clone(),
         }
     }
 
@@ -61,6 +65,7 @@ impl Object {
                 holds_omitted: 0,
             },
             version,
+            &Arc::new(Coverage::everything()),
         )
     }
 
@@ -93,6 +98,11 @@ impl Object {
         &self.manifest.metadata.labels
     }
 
+    /// Which limits are not enforced, if any.
+    pub(super) fn not_enforced(&self) -> Option<String> {
+        render::not_enforced(&self.manifest.spec.hard, &self.coverage)
+    }
+
     /// One per limit.
     pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.view.iter().flat_map(|view| &view.figures)
@@ -104,7 +114,7 @@ impl Object {
         let mut object = json(&self.manifest)?;
         object["status"] = match &self.view {
             Some(view) => {
-                let whole = serde_json::to_value(render::ResourceQuota::from(view));
+                let whole = serde_json::to_value(render::ResourceQuota::of(view, &self.coverage));
                 whole.map_err(|error| Failure::internal(&error))?["status"].take()
             }
             None => json!({}),

@@ -121,7 +121,7 @@ impl Request {
             }
             metadata.uid = uid.to_string();
             metadata.creation_timestamp = Some(now().whole_seconds());
-            return Ok(Object::unwritten(manifest));
+            return Ok(Object::unwritten(manifest, self.kube.0.ledger.coverage()));
         }
         let uid = Uid::from_uuid(*uid.as_bytes());
         match self.set(&manifest, uid, Precondition::Absent).await? {

@@ -177,6 +177,8 @@ fn answer(
 ) -> Result<Response> {
     let mut response = read::one(object, shape, params)?;
     *response.status_mut() = status;
+    let mut warnings = warnings.clone();
+    warnings.0.extend(object.not_enforced());
     warnings.tell(response.headers_mut());
     Ok(response)
 }

@@ -33,6 +33,8 @@ pub struct ResourceSample<'a> {
     pub used: f64,
     /// What is reserved.
     pub reserved: f64,
+    /// Whether it is asked about before it is passed.
+    pub enforced: bool,
 }
 
 /// The owner of the quotas, asked at each scrape.
@@ -42,9 +44,14 @@ pub trait QuotaSource: Send + Sync {
 }
 
 impl QuotaSample<'_> {
-    /// Series that the quota has in both metrics.
+    /// Series that the quota has in all metrics.
     fn series(&self) -> usize {
-        1 + KINDS.len() * self.resources.len()
+        let open = self
+            .resources
+            .iter()
+            .filter(|limit| !limit.enforced)
+            .count();
+        1 + KINDS.len() * self.resources.len() + open
     }
 
     /// The largest share of a limit that is used or reserved. A limit of 0 is full.
@@ -86,10 +93,12 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
     report(left_out, most);
     let mut amounts = String::new();
     let mut created = String::new();
+    let mut open = String::new();
     let mut place = 0;
     source.visit(&mut |quota| {
         if exported.has(place) {
             write(&mut amounts, &mut created, &quota);
+            write_not_enforced(&mut open, &quota);
         }
         place += 1;
     });
@@ -97,6 +106,8 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
     text.push_str(&amounts);
     head(text, &table::KUBE_RESOURCEQUOTA_CREATED);
     text.push_str(&created);
+    head(text, &table::LIMIT_NOT_ENFORCED);
+    text.push_str(&open);
     head(text, &table::QUOTAS_LEFT_OUT);
     sample(text, &table::QUOTAS_LEFT_OUT, &[], left_out as f64);
 }
@@ -162,4 +173,11 @@ fn write(amounts: &mut String, created: &mut String, quota: &QuotaSample<'_>) {
         &labels,
         quota.created,
     );
+}
+
+fn write_not_enforced(open: &mut String, quota: &QuotaSample<'_>) {
+    for resource in quota.resources.iter().filter(|limit| !limit.enforced) {
+        let labels = [quota.name, quota.namespace, resource.resource];
+        sample(open, &table::LIMIT_NOT_ENFORCED, &labels, 1.0);
+    }
 }

@@ -47,6 +47,11 @@ pub fn audit_events(became: AuditEvent, count: usize) {
     counter!(table::AUDIT_EVENTS.name, &[pair(became)]).increment(count as u64);
 }
 
+/// Tells how many quotas the API server's own quota plugin enforces as well.
+pub fn quotas_enforced_twice(quotas: usize) {
+    gauge!(table::QUOTAS_ENFORCED_TWICE.name).set(float(quotas as u64));
+}
+
 /// Counts a creation that the API server's own quota plugin refused.
 pub fn plugin_denied() {
     counter!(table::PLUGIN_DENIALS.name).increment(1);

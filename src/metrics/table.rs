@@ -93,6 +93,8 @@ table! {
         "Reservations that ended; many expired ones mean that objects are not created or not seen."
     AUDIT_EVENTS Counter "quota_ledger_audit_events_total" [closed::<AuditEvent>()]
         "Audit events of API servers, by what became of them."
+    QUOTAS_ENFORCED_TWICE Gauge "quota_ledger_quotas_enforced_twice" []
+        "Adopted quotas, which the API server's own quota plugin enforces as well (quotas.plugin_is_off: none)."
     PLUGIN_DENIALS Counter "quota_ledger_plugin_denials_total" []
         "Creations that were admitted here and refused by the API server's own quota plugin, by its audit events."
     ENDED_RESERVATIONS_BYTES Gauge "quota_ledger_ended_reservations_bytes" []
@@ -195,6 +197,9 @@ table! {
     KUBE_RESOURCEQUOTA_CREATED Gauge "kube_resourcequota_created"
         [open("resourcequota"), open("namespace")]
         "When a quota was created, in seconds since 1970."
+    LIMIT_NOT_ENFORCED Gauge "quota_ledger_limit_not_enforced"
+        [open("resourcequota"), open("namespace"), open("resource")]
+        "1 for each limit that the API server does not ask about, since the webhook's rules do not list its kind (admission.count)."
     QUOTAS_LEFT_OUT Gauge "quota_ledger_quotas_left_out" []
         "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; the fullest are exported."
     PROCESS_CPU Counter "process_cpu_seconds_total" []

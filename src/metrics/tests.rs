@@ -114,6 +114,7 @@ impl QuotaSource for Quotas {
                 hard: 2.5,
                 used: number as f64,
                 reserved: 0.0,
+                enforced: resource != "pods",
             };
             visitor(QuotaSample {
                 namespace: "team-a",
@@ -128,7 +129,7 @@ impl QuotaSource for Quotas {
 #[test]
 fn quotas_are_told_as_kube_state_metrics_tells_them() {
     let mut text = String::new();
-    quotas::render(&mut text, &Quotas(1), 7);
+    quotas::render(&mut text, &Quotas(1), 8);
     let labels = r#"resourcequota="quota \"0\"",namespace="team-a""#;
     let expected = format!(
         "kube_resourcequota{{{labels},resource=\"requests.cpu\",type=\"hard\"}} 2.5\n\
@@ -142,14 +143,17 @@ fn quotas_are_told_as_kube_state_metrics_tells_them() {
         )),
         "{text}"
     );
+    let open = format!("quota_ledger_limit_not_enforced{{{labels},resource=\"pods\"}} 1\n");
+    assert!(text.contains(&open), "{text}");
+    assert_eq!(text.matches("quota_ledger_limit_not_enforced{").count(), 1);
     assert!(text.contains("quota_ledger_quotas_left_out 0\n"), "{text}");
 }
 
 #[test]
 fn whole_quotas_are_exported_the_fullest_first_and_the_rest_is_counted() {
     let mut text = String::new();
-    // Seven series each.
-    quotas::render(&mut text, &Quotas(1000), 60);
+    // Eight series each.
+    quotas::render(&mut text, &Quotas(1000), 68);
     let amounts = text
         .lines()
         .filter(|line| line.starts_with("kube_resourcequota{"));

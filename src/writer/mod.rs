@@ -27,7 +27,7 @@ use quota_core::{
     state::{Image, State},
 };
 use quota_journal::{Durable, Journal};
-use quota_semantics::{Name, Timestamp};
+use quota_semantics::{Name, Timestamp, admission::Coverage};
 use quota_service::traces;
 use tokio::{
     runtime::Handle,
@@ -113,6 +113,7 @@ pub struct Ledger {
     stopped: Arc<AtomicBool>,
     disk_low: Arc<AtomicBool>,
     denials: Option<Denials>,
+    coverage: Arc<Coverage>,
 }
 
 /// The writer's threads.
@@ -170,6 +171,7 @@ pub fn start<J: Journal + 'static>(
         stopped,
         disk_low: Arc::new(AtomicBool::new(false)),
         denials: None,
+        coverage: Arc::new(Coverage::everything()),
     };
     let threads = Threads {
         decider,
@@ -211,6 +213,19 @@ impl Ledger {
     #[must_use]
     pub const fn denials(&self) -> Option<&Denials> {
         self.denials.as_ref()
+    }
+
+    /// The same, with what the API server asks the webhook about.
+    #[must_use]
+    pub fn asked_about(mut self, coverage: Coverage) -> Self {
+        self.coverage = Arc::new(coverage);
+        self
+    }
+
+    /// Which limits are enforced.
+    #[must_use]
+    pub const fn coverage(&self) -> &Arc<Coverage> {
+        &self.coverage
     }
 
     /// Makes a decision that the cluster waits for, before what principals ask for, and answers when all that it rests

@@ -11,7 +11,10 @@ use futures::StreamExt as _;
 use quota_semantics::{Name, admission::Charging, object::GroupResource};
 use quota_service::health::Check;
 use serde::Deserialize;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::JoinSet,
+};
 
 use crate::{
     clock,
@@ -24,6 +27,7 @@ use crate::{
     needed::Wanted,
     publisher::{Ended, Identity, Publisher, Status, Stream},
     queue::Queue,
+    rules::Rules,
     watermarks::Watermarks,
 };
 
@@ -57,6 +61,14 @@ pub(crate) struct Leader {
     pub(crate) check: Check,
 }
 
+/// What a leader tells of.
+struct Told<'a> {
+    queue: &'a Queue,
+    watermarks: &'a Watermarks,
+    instance: &'a str,
+    status: &'a Status,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Asked {
@@ -71,6 +83,7 @@ impl Leader {
         let (queue, lines) = Queue::new(self.config.queue.lines.get(), bytes);
         let registry = Registry::default();
         let watermarks = Watermarks::default();
+        let limited = Limited::default();
         let subject = format!(
             "{}.{}",
             self.config.nats.subject_prefix, self.config.cluster
@@ -94,7 +107,7 @@ impl Leader {
             settings: self.settings(),
             charging: self.charging(),
             lists: Arc::new(Semaphore::new(self.config.list.concurrency.get())),
-            limited: Limited::default(),
+            limited: limited.clone(),
             watermarks: watermarks.clone(),
             publisher: status.clone(),
         });
@@ -117,7 +130,25 @@ impl Leader {
             let mut tasks = JoinSet::new();
             tasks.spawn(kinds.run());
             tasks.spawn(listen(self.nats.clone(), self.control_subject(), registry));
-            self.tell(&queue, &watermarks, &instance, &status).await;
+            let (limits, known) = watch::channel(None);
+            if let Some(rules) = self.rules() {
+                tasks.spawn(async move { rules.run(known).await });
+            }
+            let told = Told {
+                queue: &queue,
+                watermarks: &watermarks,
+                instance: &instance,
+                status: &status,
+            };
+            let listed = || {
+                let now = Some(limited.get());
+                limits.send_if_modified(|known| {
+                    let changed = *known != now;
+                    *known = now;
+                    changed
+                });
+            };
+            self.tell(told, listed).await;
         };
         tokio::select! {
             ended = publisher.run(lines) => ended,
@@ -169,8 +200,27 @@ impl Leader {
         }
     }
 
-    /// Publishes up to when kinds are known, behind what was queued before.
-    async fn tell(&self, queue: &Queue, watermarks: &Watermarks, instance: &str, status: &Status) {
+    /// Who keeps the webhook's rules, if that is this bridge's task.
+    fn rules(&self) -> Option<Rules> {
+        let Wanted {
+            include, charge, ..
+        } = self.wanted();
+        Some(Rules {
+            client: self.client.clone(),
+            webhook: self.config.webhook.rules.clone()?,
+            include,
+            charge,
+        })
+    }
+
+    /// Publishes up to when kinds are known, behind what was queued before. `listed` is called whenever all of them are.
+    async fn tell(&self, told: Told<'_>, listed: impl Fn()) {
+        let Told {
+            queue,
+            watermarks,
+            instance,
+            status,
+        } = told;
         let every = self.config.watermark.every.get();
         loop {
             let progress = watermarks.progress();
@@ -179,6 +229,7 @@ impl Leader {
             // The lists were queued before their watermarks; what is no longer queued precedes the next message.
             if all_known && queue.is_empty() {
                 status.listed();
+                listed();
             }
             let unknown = match missing.first() {
                 _ if watermarks.is_empty() => {

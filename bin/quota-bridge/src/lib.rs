@@ -22,5 +22,7 @@ pub mod metrics;
 pub mod needed;
 pub mod publisher;
 pub mod queue;
+mod rules;
 pub mod run;
 pub mod watermarks;
+mod webhook;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use quota_semantics::object::{GroupResource, is_ignored, plain_count_name};
+use quota_semantics::object::{GroupResource, is_ignored};
 
 /// The kinds that the operator wants besides those that are needed anyway.
 #[derive(Clone, Debug, Default)]
@@ -38,31 +38,14 @@ pub fn needed(wanted: &Wanted, limited: &BTreeSet<GroupResource>) -> BTreeSet<Gr
     kinds
 }
 
-/// The kind that a name in a quota counts: `count/deployments.apps`, `configmaps`.
-#[must_use]
-pub fn counted_by(name: &str) -> Option<GroupResource> {
-    if let Some(kind) = name.strip_prefix("count/") {
-        return kind.parse().ok();
-    }
-    let kind = GroupResource::new("", name);
-    let is_plain = plain_count_name(&kind).is_some();
-    is_plain.then_some(kind)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_quota_has_its_kinds_watched() {
-        let kinds = ["count/widgets.x.y", "configmaps", "cpu", "count/", "pods"].map(counted_by);
         let widgets = GroupResource::new("x.y", "widgets");
         let maps = GroupResource::new("", "configmaps");
-        assert_eq!(
-            kinds,
-            [Some(widgets.clone()), Some(maps.clone()), None, None, None]
-        );
-
         let wanted = Wanted {
             exclude: BTreeSet::from([maps.clone(), GroupResource::new("", "services")]),
             include: BTreeSet::from([GroupResource::new("", "events")]),

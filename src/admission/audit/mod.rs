@@ -12,7 +12,10 @@ mod plugin;
 mod seal;
 mod wire;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Json,
@@ -24,6 +27,7 @@ use quota_core::{decide, event::Actor};
 use quota_semantics::Name;
 use quota_service::health::Health;
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 pub(super) use plugin::Plugin;
 pub(super) use seal::{Hold, Seal};
@@ -42,6 +46,9 @@ pub const ROUTE: &str = quota_client::paths::AUDIT;
 
 /// The key of the annotation, behind the webhook's name.
 pub(super) const ANNOTATION: &str = "hold";
+
+/// How often quotas are looked at.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Lists of events that were not taken in and are logged in a second.
 static REFUSED: Throttle = Throttle::new(10);
@@ -137,6 +144,31 @@ impl Hook {
             hold,
             actor: Arc::new(actor),
         })
+    }
+
+    /// Looks for adopted quotas, which that plugin enforces as well, until `stop`.
+    pub async fn look_for_shared_quotas(self, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(LOOK);
+        while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+            self.0.plugin.shares(self.shared_quotas());
+        }
+    }
+
+    fn shared_quotas(&self) -> usize {
+        let ledger = &self.0.ledger;
+        let mut after = Name::default();
+        let mut found = 0;
+        // One namespace per hold of the state.
+        while let Some((namespace, adopted)) = ledger.peek(|state| {
+            let namespace = state.namespaces(&after).next()?;
+            let records = state.quota_records(namespace);
+            let adopted = records.filter(|record| decide::is_adopted(state, record));
+            Some((namespace.clone(), adopted.count()))
+        }) {
+            after = namespace;
+            found += adopted;
+        }
+        found
     }
 
     /// Whether the API server's own quota plugin refuses what was admitted here.

@@ -15,9 +15,17 @@ const TOLD_FOR: Span = Span::from_seconds(3600);
 /// Least time between two lines of the log.
 const LOGGED_EVERY: Span = Span::from_seconds(600);
 
-/// What it has denied since the start.
+/// What is known of it.
 #[derive(Default)]
-pub(in crate::admission) struct Plugin(Mutex<Denials>);
+pub(in crate::admission) struct Plugin(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// Quotas that it has as well.
+    shared: usize,
+    /// What it has denied since the start.
+    denials: Denials,
+}
 
 #[derive(Default)]
 struct Denials {
@@ -30,7 +38,7 @@ impl Plugin {
     /// It has denied a creation that was admitted here.
     pub(super) fn denied(&self, now: Timestamp, namespace: &str) {
         metrics::plugin_denied();
-        let mut denials = self.0.lock();
+        let denials = &mut self.0.lock().denials;
         denials.count += 1;
         denials.last = Some(now);
         let is_logged = denials
@@ -47,15 +55,31 @@ impl Plugin {
         }
     }
 
+    /// So many quotas were adopted, and it has them as well.
+    pub(super) fn shares(&self, quotas: usize) {
+        metrics::quotas_enforced_twice(quotas);
+        let before = std::mem::replace(&mut self.0.lock().shared, quotas);
+        if before == 0 && quotas > 0 {
+            tracing::warn!(
+                quotas,
+                "adopted quotas are enforced by the API server's own quota plugin as well, unless it is off \
+                 (quotas.plugin_is_off): docs/webhook.md says what follows"
+            );
+        }
+    }
+
     pub(super) fn health(&self, now: Timestamp) -> Health {
-        let denials = self.0.lock();
-        match denials.last {
-            Some(last) if now.since(last) < TOLD_FOR => Health::Lagging(format!(
-                "the API server's own quota plugin has refused {} creations that were admitted here, the last one {}s ago",
-                denials.count,
+        let known = self.0.lock();
+        let Denials { count, last, .. } = known.denials;
+        match (last, known.shared) {
+            (Some(last), _) if now.since(last) < TOLD_FOR => Health::Lagging(format!(
+                "the API server's own quota plugin has refused {count} creations that were admitted here, the last one {}s ago",
                 now.since(last).nanoseconds() / 1_000_000_000,
             )),
-            _ => Health::Passed,
+            (_, 0) => Health::Passed,
+            (_, shared) => Health::Lagging(format!(
+                "{shared} adopted quotas are enforced by the API server's own quota plugin as well, unless it is off (quotas.plugin_is_off)"
+            )),
         }
     }
 }
@@ -79,5 +103,20 @@ mod tests {
             "{why}"
         );
         assert_eq!(plugin.health(at(3620)), Health::Passed);
+    }
+
+    #[test]
+    fn quotas_that_it_has_as_well_are_told_of_until_there_are_none() {
+        let plugin = Plugin::default();
+        plugin.shares(2);
+        let health = plugin.health(Timestamp::EPOCH);
+        assert!(matches!(&health, Health::Lagging(why) if why.starts_with("2 adopted quotas")));
+        plugin.denied(Timestamp::EPOCH, "team-a");
+        let health = plugin.health(Timestamp::EPOCH);
+        assert!(matches!(&health, Health::Lagging(why) if why.contains("refused 1 creations")));
+        let later = Timestamp::EPOCH.plus(TOLD_FOR);
+        assert!(matches!(plugin.health(later), Health::Lagging(_)));
+        plugin.shares(0);
+        assert_eq!(plugin.health(later), Health::Passed);
     }
 }

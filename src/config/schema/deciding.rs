@@ -62,6 +62,9 @@ impl Default for Denials {
     }
 }
 
+/// In `admission.count`: whatever quotas limit.
+pub const ALL_KINDS: &str = "*";
+
 /// `admission.*`: the admission webhook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -78,6 +81,9 @@ pub struct Admission {
     pub limited_resources_file: Option<PathBuf>,
     /// Workloads that are charged for their pods, as `deployments.apps`.
     pub charge: Vec<String>,
+    /// Kinds that the webhook's rules list besides those that count for more than their number; `*`: all that quotas
+    /// limit.
+    pub count: Vec<String>,
 }
 
 impl Default for Admission {
@@ -88,6 +94,7 @@ impl Default for Admission {
             allow_when_behind: false,
             limited_resources_file: None,
             charge: Vec::new(),
+            count: Vec::new(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use deciding::{Admission, Denials, Reservations};
+pub use deciding::{ALL_KINDS, Admission, Denials, Reservations};
 pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
 pub use quota_service::config::{Log, LogFormat, Traces};
 pub use serving::{Admin, Auth, Http, Limits, Shutdown, Tls};

@@ -141,10 +141,15 @@ impl Default for Nats {
 pub struct Quotas {
     /// Events of kind `ResourceQuota` set quotas.
     pub adopt: bool,
+    /// The API servers run without their plugin `ResourceQuota`, so that adopted quotas are enforced here alone.
+    pub plugin_is_off: bool,
 }
 
 impl Default for Quotas {
     fn default() -> Self {
-        Self { adopt: true }
+        Self {
+            adopt: true,
+            plugin_is_off: false,
+        }
     }
 }

@@ -7,11 +7,13 @@ mod plan;
 use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::kubernetes::{Client, Failure, JSON};
+use crate::{
+    kubernetes::{Client, Failure},
+    webhook,
+};
 use make::{Pair, certificates};
 use plan::{Held, plan};
 
@@ -62,18 +64,15 @@ impl Keeper {
             "/api/v1/namespaces/{}/secrets/{}",
             self.namespace, self.secret
         );
-        let webhook_path = format!(
-            "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{}",
-            self.webhook
-        );
-        let mut secret = self.read(&secret_path).await?;
-        let mut webhook = self.read(&webhook_path).await?;
+        let webhook_path = webhook::configuration(&self.webhook);
+        let mut secret = webhook::read(&self.client, &secret_path).await?;
+        let mut configuration = webhook::read(&self.client, &webhook_path).await?;
         let held = held(&secret["data"]);
-        let plan = plan(&held, &trusted(&webhook), &self.names, now)
+        let plan = plan(&held, &trusted(&configuration), &self.names, now)
             .map_err(|error| Failure::Unreadable(format!("no certificate: {error}")))?;
         // First what is trusted, then what is served.
-        if trust(&mut webhook, &plan.trusted.concat()) {
-            self.write(&webhook_path, &webhook).await?;
+        if trust(&mut configuration, &plan.trusted.concat()) {
+            webhook::write(&self.client, &webhook_path, &configuration).await?;
             tracing::info!(
                 webhook = self.webhook,
                 authorities = plan.trusted.len(),
@@ -82,22 +81,10 @@ impl Keeper {
         }
         if plan.held != held {
             hold(&mut secret, &plan.held);
-            self.write(&secret_path, &secret).await?;
+            webhook::write(&self.client, &secret_path, &secret).await?;
             tracing::info!(secret = self.secret, "wrote the webhook's certificate");
         }
         Ok(())
-    }
-
-    async fn read(&self, path: &str) -> Result<Value, Failure> {
-        let body = self.client.get(path, JSON).await?;
-        serde_json::from_slice(&body)
-            .map_err(|error| Failure::Unreadable(format!("{path}: {error}")))
-    }
-
-    /// Only if nobody else has written since it was read, since it bears its version.
-    async fn write(&self, path: &str, object: &Value) -> Result<(), Failure> {
-        let body = object.to_string().into();
-        self.client.send(Method::PUT, path, body).await.map(|_| ())
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Config {
     pub lease: Lease,
     /// The webhook's certificate.
     pub certificates: Certificates,
+    /// The webhook's rules.
+    pub webhook: Webhook,
     /// Health and metrics.
     pub admin: Admin,
     /// Logging.
@@ -71,6 +73,7 @@ impl Default for Config {
             queue: Queue::default(),
             lease: Lease::default(),
             certificates: Certificates::default(),
+            webhook: Webhook::default(),
             admin: Admin::default(),
             log: Log::default(),
         }
@@ -323,6 +326,15 @@ impl Default for Certificates {
             every: Period::from_secs(60),
         }
     }
+}
+
+/// `webhook.*`: what the API server asks quotad about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Webhook {
+    /// The ValidatingWebhookConfiguration whose rules are kept equal to what quotas limit.
+    #[serde(with = "blank")]
+    pub rules: Option<String>,
 }
 
 /// `admin.*`: health and metrics.

@@ -7,7 +7,7 @@ use std::{
 
 use quota_semantics::{
     Name, Timestamp,
-    admission::Charging,
+    admission::{Charging, counted_kind},
     object::{GroupResource, Metadata, NoContext, Object},
     uid::Uid,
 };
@@ -17,7 +17,6 @@ use serde_json::value::RawValue;
 use crate::{
     discovery::Served,
     line::{self, Plain},
-    needed::counted_by,
 };
 
 /// What is read of the objects of a kind, and what is written.
@@ -232,7 +231,7 @@ impl Reader {
             shown: of_all.metadata.resource_version.clone(),
             fingerprint: self.hasher.hash_one(text(&metadata)?),
             line: one_line(line),
-            limits: limited.filter_map(|name| counted_by(&name)).collect(),
+            limits: limited.filter_map(|name| counted_kind(&name)).collect(),
         })
     }
 

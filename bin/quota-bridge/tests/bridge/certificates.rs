@@ -8,7 +8,7 @@ use super::{
     scene::Scene,
 };
 
-const WEBHOOKS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+pub(crate) const WEBHOOKS: &str = "validatingwebhookconfigurations.admissionregistration.k8s.io";
 
 const CERTIFICATES: [&str; 4] = [
     "--certificates.secret=quotad-tls",

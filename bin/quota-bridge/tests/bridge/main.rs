@@ -14,6 +14,7 @@ mod programs;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../../tests/support/proxy.rs"]
 mod proxy;
+mod rules;
 mod scene;
 #[path = "../../examples/fake-api/server.rs"]
 mod server;

@@ -170,6 +170,9 @@ pub(crate) struct Bridge {
     /// Workloads that are charged for their pods, as in admission.charge.
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub(crate) charge: Vec<GroupResource>,
+    /// The ValidatingWebhookConfiguration whose rules it keeps, as in its key webhook.rules.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) webhook: Option<String>,
 }
 
 /// Certificates to be made.

@@ -51,6 +51,13 @@ pub(super) fn manifests(wanted: &Bridge) -> Value {
         }));
     };
     let mut of_cluster = about_the_cluster();
+    if let Some(webhook) = &wanted.webhook {
+        of_cluster.push(json!({
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["validatingwebhookconfigurations"],
+            "resourceNames": [webhook], "verbs": ["get", "update"],
+        }));
+    }
     match namespaces.is_empty() {
         true => of_cluster.extend(objects(wanted)),
         false => {

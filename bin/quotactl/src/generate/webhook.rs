@@ -6,7 +6,10 @@
 use std::{fs, path::Path};
 
 use quota_client::paths;
-use quota_semantics::{admission::Charging, object::GroupResource};
+use quota_semantics::{
+    admission::{Charging, WebhookRule, webhook_rules},
+    object::GroupResource,
+};
 use rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use serde_json::{Value, json};
 
@@ -106,40 +109,12 @@ pub(super) fn bundle(file: &Path) -> Outcome<String> {
     }
 }
 
-/// What is asked about: creations of what counts, and the changes by which it can grow.
-fn rules(wanted: &Webhook) -> Outcome<Vec<Value>> {
-    const CREATE: &[&str] = &["CREATE"];
-    const BOTH: &[&str] = &["CREATE", "UPDATE"];
-    const UPDATE: &[&str] = &["UPDATE"];
+/// What is asked about.
+fn rules(wanted: &Webhook) -> Outcome<Vec<WebhookRule>> {
     let charged: Vec<String> = wanted.charge.iter().map(GroupResource::to_string).collect();
     Charging::new(charged.iter().map(String::as_str))
         .map_err(|error| Failure::usage(format!("--charge: {error}")))?;
-
-    let core = ["pods", "services", "persistentvolumeclaims"];
-    let parts = ["pods/resize", "persistentvolumeclaims/status"];
-    let mut rules = vec![
-        rule(BOTH, "", &core),
-        rule(UPDATE, "", &parts),
-        rule(BOTH, "resource.k8s.io", &["resourceclaims"]),
-    ];
-    let counted = wanted.count.iter();
-    rules.extend(counted.map(|kind| rule(CREATE, &kind.group, &[&kind.resource])));
-    for kind in &wanted.charge {
-        let scale = format!("{}/scale", kind.resource);
-        rules.push(rule(BOTH, &kind.group, &[&kind.resource]));
-        rules.push(rule(UPDATE, &kind.group, &[&scale]));
-    }
-    Ok(rules)
-}
-
-fn rule(operations: &[&str], group: &str, resources: &[&str]) -> Value {
-    json!({
-        "operations": operations,
-        "apiGroups": [group],
-        "apiVersions": ["*"],
-        "resources": resources,
-        "scope": "Namespaced",
-    })
+    Ok(webhook_rules(&wanted.count, &wanted.charge))
 }
 
 /// What need not be asked about, in CEL. All of them must hold for a request to be asked about.

@@ -151,6 +151,12 @@ pub fn unless_adopted(
     }
 }
 
+/// Whether a source has shown this quota: it lives elsewhere, too.
+#[must_use]
+pub fn is_adopted(state: &State, quota: &QuotaRecord) -> bool {
+    adopted_version(state, quota).is_some()
+}
+
 /// In which version a source has shown a quota, if it has: its object is alive under the quota's uid.
 pub(super) fn adopted_version(state: &State, quota: &QuotaRecord) -> Option<u64> {
     let object = state.object(&quota.namespace, &quota.uid)?;

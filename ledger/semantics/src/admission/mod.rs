@@ -18,10 +18,12 @@
 //! 7. Each quota in turn: what is counted plus the growth is within its limits.
 
 mod charging;
+mod coverage;
 mod denial;
 mod request;
 
 pub use charging::{Charging, ChargingError, Payer, relieved};
+pub use coverage::{Coverage, WebhookRule, counted_kind, webhook_rules};
 pub use denial::{Denial, wrap_forbidden};
 pub use request::{Operation, evaluated, name_in_messages};
 

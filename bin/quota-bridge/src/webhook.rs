@@ -1,0 +1,22 @@
+//! The objects around the webhook that the bridge that leads keeps: read and written whole.
+
+use http::Method;
+use serde_json::Value;
+
+use crate::kubernetes::{Client, Failure, JSON};
+
+/// Where a ValidatingWebhookConfiguration is.
+pub(crate) fn configuration(name: &str) -> String {
+    format!("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{name}")
+}
+
+pub(crate) async fn read(client: &Client, path: &str) -> Result<Value, Failure> {
+    let body = client.get(path, JSON).await?;
+    serde_json::from_slice(&body).map_err(|error| Failure::Unreadable(format!("{path}: {error}")))
+}
+
+/// Only if nobody else has written since it was read, since it bears its version.
+pub(crate) async fn write(client: &Client, path: &str, object: &Value) -> Result<(), Failure> {
+    let body = object.to_string().into();
+    client.send(Method::PUT, path, body).await.map(|_| ())
+}

@@ -542,19 +542,19 @@ fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
         .send_json(serde_json::json!([event]))
         .unwrap();
     assert_eq!(taken.status(), 200);
-    support::until("it is noticed", || {
-        let (status, text) = daemon.ask_admin("/readyz?verbose");
-        assert_eq!(status, 200);
-        text.contains("[+]quota-plugin ok, lagging: 1 adopted quotas")
-            .then_some(())
-    });
+    daemon.logged(
+        "adopted quotas are enforced by the API server's own quota plugin as well, unless it is off \
+         (quotas.plugin_is_off): docs/webhook.md says what follows",
+    );
+    let (status, text) = daemon.ask_admin("/readyz?verbose");
+    assert_eq!(status, 200);
+    assert!(
+        text.contains("[+]quota-plugin ok, lagging: 1 adopted quotas"),
+        "{text}"
+    );
     let (_, metrics) = daemon.ask_admin("/metrics");
     assert!(
         metrics.contains("quota_ledger_quotas_enforced_twice 1\n"),
         "{metrics}"
-    );
-    daemon.logged(
-        "adopted quotas are enforced by the API server's own quota plugin as well, unless it is off \
-         (quotas.plugin_is_off): docs/webhook.md says what follows",
     );
 }

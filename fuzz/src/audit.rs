@@ -53,7 +53,9 @@ fn admit(world: &world::World) -> String {
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
             "uid": "r", "operation": "CREATE", "namespace": "a", "name": format!("p{number}"),
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
             "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "userInfo": {"username": "alice"},
             "object": {"apiVersion": "v1", "kind": "Pod",
                        "metadata": {"name": format!("p{number}"), "namespace": "a", "uid": format!("audited-{number}")},
                        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1m"}}}]}},

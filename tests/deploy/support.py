@@ -56,6 +56,11 @@ def texts(values=None):
     return {name.split("/templates/", 1)[1]: text for name, text in rendered.items()}
 
 
+def is_test(item):
+    """Whether only `helm test` makes it."""
+    return item["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"
+
+
 class Rendered:
     """The chart with certain values: its objects and its notes."""
 
@@ -63,7 +68,9 @@ class Rendered:
         files = texts(values)
         self.values = merged(values)
         self.notes = files.pop("NOTES.txt")
-        self.objects = [item for text in files.values() for item in yaml.safe_load_all(text) if item]
+        items = [item for text in files.values() for item in yaml.safe_load_all(text) if item]
+        self.tests = [item for item in items if is_test(item)]
+        self.objects = [item for item in items if not is_test(item)]
 
     def all(self, *kinds):
         return [item for item in self.objects if item["kind"] in kinds]
@@ -74,6 +81,10 @@ class Rendered:
         return found[0]
 
     def workloads(self):
+        """Of the chart's own programs."""
+        return [item for item in self.all_workloads() if item["metadata"]["labels"]["app.kubernetes.io/component"] != "nats"]
+
+    def all_workloads(self):
         return self.all("StatefulSet", "Deployment")
 
     def config(self, suffix):

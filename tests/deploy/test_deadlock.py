@@ -60,7 +60,7 @@ class Deadlock(unittest.TestCase):
     def test_what_the_cluster_and_quotad_need_is_exempt(self):
         for rendered, hook in self.hooks():
             needed = [*OF_THE_CLUSTER, *rendered.values["webhook"]["exempt"]]
-            if rendered.values["nats"]["namespace"]:
+            if rendered.values["nats"]["namespace"] and not rendered.values["nats"]["embedded"]["enabled"]:
                 needed.append(rendered.values["nats"]["namespace"])
             if rendered.all("Certificate"):
                 needed.append(rendered.values["webhook"]["certificates"]["certManager"]["namespace"])

@@ -1,7 +1,9 @@
 """The rendered objects: Kubernetes can read them, and they fit each other."""
 
 import subprocess
+import tempfile
 import unittest
+from pathlib import Path
 
 import kubernetes_validate
 import yaml
@@ -41,7 +43,7 @@ class Objects(unittest.TestCase):
     def test_rendering_is_the_same_each_time(self):
         # A CA that a template makes would be another one each time.
         self.assertEqual(support.texts(), support.texts())
-        for path in (support.CHART / "templates").iterdir():
+        for path in (support.CHART / "templates").rglob("*.*"):
             for function in ("lookup", "genCA", "genSelfSigned", "genSignedCert", "rand", "uuidv4", "now"):
                 self.assertNotRegex(path.read_text(), r"\b%s\b *[\"($]" % function)
 
@@ -65,7 +67,7 @@ class Objects(unittest.TestCase):
 
     def test_selectors_find_their_pods_and_no_others(self):
         for rendered in self.each():
-            pods = {item["metadata"]["name"]: item["spec"]["template"]["metadata"]["labels"] for item in rendered.workloads()}
+            pods = {item["metadata"]["name"]: item["spec"]["template"]["metadata"]["labels"] for item in rendered.all_workloads()}
             selecting = [
                 (item["metadata"]["name"], labels)
                 for item in rendered.objects
@@ -91,7 +93,7 @@ class Objects(unittest.TestCase):
 
     def test_pods_fit_the_restricted_standard(self):
         for rendered in self.each():
-            for workload in rendered.workloads():
+            for workload in rendered.all_workloads():
                 pod = workload["spec"]["template"]["spec"]
                 security = pod["securityContext"]
                 self.assertTrue(security["runAsNonRoot"])
@@ -110,7 +112,7 @@ class Objects(unittest.TestCase):
             secrets = self.secrets(rendered)
             accounts = {item["metadata"]["name"] for item in rendered.all("ServiceAccount")}
             configs = {item["metadata"]["name"] for item in rendered.all("ConfigMap")}
-            for workload in rendered.workloads():
+            for workload in rendered.all_workloads():
                 pod = workload["spec"]["template"]["spec"]
                 self.assertIn(pod["serviceAccountName"], accounts)
                 volumes = {volume["name"] for volume in pod["volumes"]}
@@ -142,7 +144,7 @@ class Objects(unittest.TestCase):
 
     def test_quotad_may_do_nothing_in_the_cluster(self):
         for rendered in self.each():
-            pod = rendered.one("StatefulSet")["spec"]["template"]["spec"]
+            pod = rendered.one("StatefulSet", "-quotad")["spec"]["template"]["spec"]
             self.assertIs(pod["automountServiceAccountToken"], False)
             bound = [
                 subject["name"]
@@ -153,8 +155,8 @@ class Objects(unittest.TestCase):
 
     def test_the_service_leads_to_the_container(self):
         for rendered in self.each():
-            service = rendered.one("Service")
-            stateful = rendered.one("StatefulSet")
+            service = rendered.one("Service", "-quotad")
+            stateful = rendered.one("StatefulSet", "-quotad")
             self.assertEqual(stateful["spec"]["serviceName"], service["metadata"]["name"])
             (container,) = stateful["spec"]["template"]["spec"]["containers"]
             ports = {port["name"]: port["containerPort"] for port in container["ports"]}
@@ -174,7 +176,7 @@ class Objects(unittest.TestCase):
         for rendered in self.each():
             if not rendered.all("Certificate"):
                 continue
-            service = rendered.one("Service")["metadata"]["name"]
+            service = rendered.one("Service", "-quotad")["metadata"]["name"]
             serving = rendered.one("Certificate", "-quotad")["spec"]
             self.assertIn(f"{service}.{NAMESPACE}.svc", serving["dnsNames"])
             issuers = {(item["kind"], item["metadata"]["name"]) for item in rendered.all("Issuer")}
@@ -189,17 +191,17 @@ class Objects(unittest.TestCase):
                 )
 
     def test_the_priority_is_allowed_for_all_pods(self):
-        rendered = Rendered({"bridge": {"replicas": 3}})
+        rendered = Rendered({"bridge": {"replicas": 3}, "nats": {"embedded": {"enabled": True}}})
         quota = rendered.one("ResourceQuota")["spec"]
         self.assertEqual(quota["scopeSelector"]["matchExpressions"][0]["values"], ["system-cluster-critical"])
-        pods = sum(item["spec"]["replicas"] for item in rendered.workloads())
+        pods = sum(item["spec"]["replicas"] for item in rendered.all_workloads())
         self.assertGreaterEqual(int(quota["hard"]["pods"]), pods + 1)
         for priority in ("", "own-class"):
             self.assertEqual(Rendered({"priorityClassName": priority}).all("ResourceQuota"), [])
 
     def test_a_changed_configuration_starts_the_pods_anew(self):
         def checksum(values):
-            annotations = Rendered(values).one("StatefulSet")["spec"]["template"]["metadata"]["annotations"]
+            annotations = Rendered(values).one("StatefulSet", "-quotad")["spec"]["template"]["metadata"]["annotations"]
             return annotations["checksum/config"]
 
         self.assertEqual(checksum({}), checksum({"webhook": {"timeoutSeconds": 5}}))
@@ -207,18 +209,60 @@ class Objects(unittest.TestCase):
 
     def test_monitors_name_ports_that_are_there(self):
         rendered = Rendered({"serviceMonitor": {"enabled": True}})
-        ports = {port["name"] for port in rendered.one("Service")["spec"]["ports"]}
+        ports = {port["name"] for port in rendered.one("Service", "-quotad")["spec"]["ports"]}
         self.assertIn(rendered.one("ServiceMonitor")["spec"]["endpoints"][0]["port"], ports)
         (container,) = rendered.one("Deployment")["spec"]["template"]["spec"]["containers"]
         ports = {port["name"] for port in container["ports"]}
         self.assertIn(rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"][0]["port"], ports)
 
 
+    def test_the_embedded_nats_is_what_the_programs_call(self):
+        rendered = rendered_cases()["evaluation-values"]
+        service = rendered.one("Service", "-nats")
+        stateful = rendered.one("StatefulSet", "-nats")
+        url = f'nats://{service["metadata"]["name"]}.{NAMESPACE}.svc:4222'
+        for suffix in ("-quotad", "-bridge"):
+            self.assertIn(f'url = "{url}"', rendered.config(suffix))
+        self.assertEqual(stateful["spec"]["serviceName"], service["metadata"]["name"])
+        (container,) = stateful["spec"]["template"]["spec"]["containers"]
+        self.assertEqual(container["image"], rendered.values["nats"]["embedded"]["image"])
+        (policy,) = [item for item in rendered.all("NetworkPolicy") if item["metadata"]["name"].endswith("-nats")]
+        (caller,) = policy["spec"]["ingress"][0]["from"]
+        for workload in rendered.workloads():
+            labels = workload["spec"]["template"]["metadata"]["labels"]
+            for expression in caller["podSelector"]["matchExpressions"]:
+                self.assertIn(labels[expression["key"]], expression["values"])
+        with self.assertRaisesRegex(Exception, "nats.embedded"):
+            Rendered({"nats": {"embedded": {"enabled": True}, "caSecret": "ca"}})
+
+    def test_nats_takes_its_configuration(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory) / "nats.conf"
+            text = rendered_cases()["evaluation-values"].config("-nats")
+            # Debian's is older than the key.
+            file.write_text(text.replace("sync_interval: always", ""))
+            done = subprocess.run(["nats-server", "-t", "-c", file], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_helm_test_asks_the_service_and_is_let_in(self):
+        for rendered in self.each():
+            (pod,) = rendered.tests
+            kubernetes_validate.validate(pod, VERSIONS[0], strict=True)
+            service = rendered.one("Service", "-quotad")
+            (port,) = [port["port"] for port in service["spec"]["ports"] if port["name"] == "metrics"]
+            host = f'{service["metadata"]["name"]}.{NAMESPACE}.svc:{port}'
+            self.assertIn(f"http://{host}/readyz?verbose", pod["spec"]["containers"][0]["command"])
+            for policy in rendered.all("NetworkPolicy"):
+                if policy["metadata"]["name"].endswith("-quotad"):
+                    callers = [caller.get("podSelector", {}).get("matchLabels", {}) for rule in policy["spec"]["ingress"] for caller in rule.get("from", []) if rule["ports"] == [{"port": port}]]
+                    self.assertTrue(any(labels and labels.items() <= pod["metadata"]["labels"].items() for labels in callers))
+
+
 class Manifests(unittest.TestCase):
     DIRECTORY = support.DEPLOY / "manifests"
 
     def test_they_are_the_rendered_chart(self):
-        parts = [text.strip() for name, text in sorted(support.texts().items()) if name != "NOTES.txt"]
+        parts = [text.strip() for name, text in sorted(support.texts().items()) if name != "NOTES.txt" and not name.startswith("tests/")]
         text = "# The chart with its default values. Written by `make manifests`.\n"
         text += "".join(f"---\n{part}\n" for part in parts if part)
         file = self.DIRECTORY / "quota-ledger.yaml"

@@ -53,7 +53,7 @@ class Programs(unittest.TestCase):
         for case, rendered in rendered_cases().items():
             hosts = tomllib.loads(rendered.config("-quotad")).get("http", {}).get("allowed_hosts", [])
             with self.subTest(values=case):
-                service = rendered.one("Service")
+                service = rendered.one("Service", "-quotad")
                 name = f"{service['metadata']['name']}.{NAMESPACE}.svc"
                 self.assertEqual(name in hosts, "api" in [port["name"] for port in service["spec"]["ports"]])
 
@@ -105,6 +105,8 @@ class Programs(unittest.TestCase):
                 arguments = ["--name", rendered.one("Deployment")["metadata"]["name"], "--bridge-namespace", NAMESPACE]
                 if rendered.values["bridge"]["namespaces"]:
                     arguments += ["--namespaces", ",".join(rendered.values["bridge"]["namespaces"])]
+                if rendered.values["webhook"]["keepRules"]:
+                    arguments.append("--webhook=" + rendered.one("ValidatingWebhookConfiguration")["metadata"]["name"])
                 wanted = generated(rendered, "bridge", *arguments)["items"]
 
                 def shape(item):
@@ -121,13 +123,13 @@ class Programs(unittest.TestCase):
     def test_the_bridge_keeps_the_certificate_that_quotad_serves(self):
         rendered = rendered_cases()["defaults"]
         kept = tomllib.loads(rendered.config("-bridge"))["certificates"]
-        service = rendered.one("Service")["metadata"]["name"]
+        service = rendered.one("Service", "-quotad")["metadata"]["name"]
         self.assertEqual(kept["names"], [f"{service}.{NAMESPACE}.svc"])
         self.assertEqual(kept["webhook"], rendered.one("ValidatingWebhookConfiguration")["metadata"]["name"])
         secret = rendered.one("Secret")
         self.assertEqual(kept["secret"], secret["metadata"]["name"])
         self.assertNotIn("data", secret)
-        volumes = rendered.one("StatefulSet")["spec"]["template"]["spec"]["volumes"]
+        volumes = rendered.one("StatefulSet", "-quotad")["spec"]["template"]["spec"]["volumes"]
         self.assertIn(kept["secret"], [volume.get("secret", {}).get("secretName") for volume in volumes])
         (mounted,) = (volume["secret"] for volume in volumes if volume["name"] == "tls")
         self.assertEqual([item["key"] for item in mounted["items"]], ["tls.crt", "tls.key"], "not the CA's key")
@@ -151,12 +153,25 @@ class Programs(unittest.TestCase):
             self.assertEqual([subject["name"] for subject in binding["subjects"]], [account])
             self.assertEqual(binding["roleRef"]["name"], binding["metadata"]["name"])
 
+    def test_quotad_knows_what_the_webhook_is_asked_about(self):
+        for case, rendered in rendered_cases().items():
+            with self.subTest(values=case):
+                count = tomllib.loads(rendered.config("-quotad"))["admission"]["count"]
+                kept = rendered.values["webhook"]["keepRules"]
+                self.assertEqual(count, ["*"] if kept else rendered.values["count"])
+                if rendered.values["bridge"]["enabled"]:
+                    rules = tomllib.loads(rendered.config("-bridge")).get("webhook", {}).get("rules")
+                    hooks = [item["metadata"]["name"] for item in rendered.all("ValidatingWebhookConfiguration")]
+                    self.assertEqual([rules], hooks if kept else [None])
+        with self.assertRaisesRegex(Exception, "keepRules"):
+            Rendered({"webhook": {"keepRules": True, "certificates": {"mode": "certManager"}}, "bridge": {"enabled": False}})
+
     def test_the_webhook_is_the_one_that_quotactl_makes(self):
         compared = 0
         for case, rendered in rendered_cases().items():
             for made in rendered.all("ValidatingWebhookConfiguration"):
                 values = rendered.values["webhook"]
-                service = rendered.one("Service")["metadata"]["name"]
+                service = rendered.one("Service", "-quotad")["metadata"]["name"]
                 (hook,) = made["webhooks"]
                 wanted = generated(
                     rendered,

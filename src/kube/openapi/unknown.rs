@@ -72,7 +72,8 @@ mod tests {
             "metadata": {"name": "a", "labels": {"any": "label"}, "ownerReferences": [{"uid": "u", "x": 1}],
                 "managedFields": [{"fieldsV1": {"f:anything": {}}}]},
             "spec": {"hard": {"example.com/any": "1"}, "hrd": {}, "scopeSelector": {"matchExpressions": [{"y": 1}]}},
-            "status": {"used": {}, "reserved": {}, "reservations": [{"reservedBy": {"uid": "u"}}]},
+            "status": {"used": {}, "reserved": {}, "reservations": [{"reservedBy": {"uid": "u"}}],
+                "reservationsOmitted": 1, "conditions": [{"type": "Enforced", "status": "False", "reason": "r", "message": "m"}]},
         });
         let unknown = [
             "kindd",

@@ -207,6 +207,14 @@ fn the_bridge_may_see_what_is_counted_and_nothing_else() {
     }
     assert_eq!(items[3]["metadata"]["namespace"], "quota-system");
 
+    let webhook = bridge("bridge --webhook quota-ledger");
+    let rules = webhook[1]["rules"].as_array().unwrap();
+    let of_webhook = rules
+        .iter()
+        .find(|rule| rule["resources"] == json!(["validatingwebhookconfigurations"]))
+        .unwrap();
+    assert_eq!(of_webhook["resourceNames"], json!(["quota-ledger"]));
+    assert_eq!(of_webhook["verbs"], json!(["get", "update"]));
     let some = bridge("bridge --namespaces a,b");
     let roles = kinds(&some).iter().filter(|kind| *kind == "Role").count();
     assert_eq!(roles, 3, "one per namespace, and the Lease's");

@@ -18,6 +18,10 @@
 {{ include "quota-ledger.fullname" . }}-bridge
 {{- end }}
 
+{{- define "quota-ledger.nats" -}}
+{{ include "quota-ledger.fullname" . }}-nats
+{{- end }}
+
 {{/* Secret with the certificate that quotad serves. */}}
 {{- define "quota-ledger.certificate" -}}
 {{- $certificates := .Values.webhook.certificates }}
@@ -57,7 +61,7 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 come up. By name, since tenants may set labels. */}}
 {{- define "quota-ledger.exempt" -}}
 {{- $webhook := .Values.webhook }}
-{{- $exempt := concat (list "kube-system" "kube-node-lease" "kube-public" .Release.Namespace .Values.nats.namespace) $webhook.exempt }}
+{{- $exempt := concat (list "kube-system" "kube-node-lease" "kube-public" .Release.Namespace (ternary .Release.Namespace .Values.nats.namespace .Values.nats.embedded.enabled)) $webhook.exempt }}
 {{- if eq $webhook.certificates.mode "certManager" }}
 {{- $exempt = append $exempt $webhook.certificates.certManager.namespace }}
 {{- end }}
@@ -108,7 +112,7 @@ securityContext:
 {{/* What both need of NATS. */}}
 {{- define "quota-ledger.nats.config" -}}
 {{- $nats := .Values.nats }}
-url: {{ $nats.url | quote }}
+url: {{ ternary (printf "nats://%s.%s.svc:4222" (include "quota-ledger.nats" .) .Release.Namespace) $nats.url $nats.embedded.enabled | quote }}
 stream: {{ $nats.stream | quote }}
 {{- if $nats.credentialsSecret }}
 credentials_file: /etc/quota-ledger/nats/nats.creds

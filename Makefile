@@ -1,6 +1,7 @@
 # `make verify` is what has to pass before a change is merged.
 
 .PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages run bench fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages sbom run bench fuzz metrics-doc manifests docs
 
 verify: fmt-check lint test doc deny
 
@@ -63,6 +64,10 @@ static:
 image: static
 	rm -rf target/image
 	deploy/image/build target/image $(addprefix target/$(STATIC)/dist/,quotad quotactl quota-bridge)
+
+# What the programs are made of, as CycloneDX, in target/sbom.json.
+sbom:
+	deploy/sbom $(STATIC) >target/sbom.json
 
 # The Debian packages, in target/debian.
 packages: static

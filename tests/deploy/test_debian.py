@@ -24,9 +24,9 @@ def run(*command, **options):
     return done.stdout
 
 
-def build(out):
+def build(out, **options):
     # What is tested is not the compression.
-    environment = {"PATH": os.environ["PATH"], "COMPRESSION": "none"}
+    environment = {"PATH": os.environ["PATH"], "COMPRESSION": "none"} | options
     run(DEPLOY / "debian/build", PROGRAMS, out, env=environment)
     return {path.name.split("_")[0]: path for path in out.iterdir()}
 
@@ -82,6 +82,77 @@ class Packages(unittest.TestCase):
             for script in ("postinst", "prerm", "postrm"):
                 run("sh", "-n", control / script)
                 self.assertNotIn("@", (control / script).read_text())
+
+    def test_debian_finds_nothing_to_complain_about(self):
+        # The programs of a test are not stripped, nor the packages compressed.
+        of_tests = "unstripped-binary-or-object,uses-no-compression-for-control-tarball,uses-no-compression-for-data-tarball"
+        for name, package in self.packages.items():
+            done = subprocess.run(["lintian", "--allow-root", "--suppress-tags", of_tests, package], capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), name)
+
+    def test_the_manual_pages_say_what_the_programs_say(self):
+        for name, section in (("quotad", 8), ("quotactl", 1), ("quota-bridge", 8)):
+            page = self.root / f"usr/share/man/man{section}/{name}.{section}.gz"
+            options = {"capture_output": True, "text": True, "env": {"PATH": os.environ["PATH"], "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}}
+            shown = subprocess.run(["man", "--warnings", "--local-file", page], **options)
+            self.assertEqual((shown.returncode, shown.stderr), (0, ""), name)
+            said = run(self.root / "usr/bin" / name, "--help", env={"COLUMNS": "76"})
+            for line in said.splitlines():
+                self.assertIn(line.strip(), shown.stdout)
+
+    def test_an_upgrade_keeps_the_ledger_and_what_was_configured(self):
+        root = self.work / "system"
+        (root / "var/lib/dpkg/updates").mkdir(parents=True)
+        (root / "var/lib/dpkg/info").mkdir()
+        (root / "var/lib/dpkg/status").touch()
+        later = build(self.work / "later", VERSION="99.0.0")
+
+        def dpkg(*arguments):
+            chrootless = ["--force-script-chrootless", "--force-depends", "--force-confdef", "--force-confold", "--force-not-root"]
+            environment = {"PATH": f"/usr/sbin:/sbin:{os.environ['PATH']}"}
+            run("dpkg", f"--root={root}", "--log=/dev/null", *chrootless, *arguments, env=environment)
+
+        def version():
+            return run("dpkg-query", f"--admindir={root}/var/lib/dpkg", "--show", "--showformat=${Version}", "quotad")
+
+        data = root / "var/lib/quotad/ledger"
+
+        def quotas(*arguments):
+            """Starts what is installed, and has the command line do something with it."""
+            configuration = root / "etc/quotad/config.toml"
+            command = [root / "usr/bin/quotad", f"--config={configuration}", "--admin.listen=127.0.0.1:0", "--listen=127.0.0.1:0", "--log.format=json"]
+            daemon = subprocess.Popen(command, env={"QUOTAD_DATA_DIR": str(data)}, stderr=subprocess.PIPE, text=True, cwd="/")
+            self.addCleanup(daemon.stderr.close)
+            self.addCleanup(daemon.wait)
+            self.addCleanup(daemon.kill)
+            ready = next(line for line in daemon.stderr if '"ready"' in line)
+            api = re.search(r'"api":"([^"]+)"', ready)[1]
+            said = run(root / "usr/bin/quotactl", f"--server=http://{api}", *arguments, env={})
+            daemon.send_signal(signal.SIGTERM)
+            self.assertEqual(daemon.wait(PATIENCE), 0)
+            return said
+
+        dpkg("--install", self.packages["quotad"], self.packages["quotactl"])
+        first = version()
+        data.parent.mkdir(parents=True)
+        configured = root / "etc/quotad/config.toml"
+        with configured.open("a") as file:
+            file.write("\n[shutdown]\ndrain = \"0s\"\n")
+        before = configured.read_text()
+        quota = self.work / "quota.yaml"
+        quota.write_text("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: a}, spec: {hard: {pods: 7}}}\n")
+        quotas("apply", "-f", quota)
+        dpkg("--install", later["quotad"], later["quotactl"])
+        self.assertNotEqual(version(), first)
+        self.assertEqual(configured.read_text(), before)
+        self.assertIn('"pods": "7"', quotas("get", "quota", "-A", "-o", "json"))
+        # And back: the format is the same.
+        dpkg("--force-downgrade", "--install", self.packages["quotad"], self.packages["quotactl"])
+        self.assertEqual(version(), first)
+        self.assertIn('"pods": "7"', quotas("get", "quota", "-A", "-o", "json"))
+        dpkg("--purge", "quotad")
+        self.assertFalse(configured.exists())
+        self.assertTrue((data / "LOCK").exists(), "what counts is not removed")
 
     def test_the_units_name_what_is_there(self):
         for name in SERVICES:

@@ -10,6 +10,7 @@ mod lists;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../../tests/support/nats.rs"]
 mod nats;
+#[allow(dead_code, reason = "a bench uses the rest")]
 mod programs;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../../tests/support/proxy.rs"]

@@ -32,16 +32,18 @@ pub fn run(data: &[u8]) {
         let is_named = data.windows(HOLD.len()).any(|window| window == HOLD);
         assert!(released <= u64::from(is_named), "{released} were released");
         assert_eq!(post(), (status, 0), "the same again");
-        if released == 0 {
-            let uid = hold.split(' ').nth(2).unwrap();
-            let path = format!("/v1/namespaces/a/reservations/{uid}");
-            assert_eq!(
-                world
-                    .call("DELETE", &path, "application/json", Vec::new())
-                    .0,
-                204
-            );
-        }
+        // What was not given back is held still, and is given back now.
+        let failed = serde_json::json!({
+            "apiVersion": "audit.k8s.io/v1", "kind": "EventList",
+            "items": [{
+                "stage": "ResponseComplete", "verb": "create", "objectRef": {"namespace": "a"},
+                "responseStatus": {"code": 403}, "annotations": {"hold": hold},
+            }],
+        });
+        let failed = failed.to_string().into_bytes();
+        let (_, answer) = world.call("POST", "/audit", "application/json", failed);
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["released"], 1 - released);
     });
 }
 

@@ -1,7 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages run bench fuzz docs-tables manifests docs
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages sbom run bench fuzz metrics-doc manifests docs
+.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages sbom run bench fuzz docs-tables manifests docs
 
 verify: fmt-check lint test doc deny
 

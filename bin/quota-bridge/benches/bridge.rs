@@ -63,6 +63,7 @@ fn pod(number: usize) -> Value {
         json!({"type": kind, "status": "True", "lastProbeTime": null,
                "lastTransitionTime": "2026-11-22T10:00:00Z", "observedGeneration": 1})
     };
+    let conditions = ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition);
     let mut pod = json!({
         "metadata": {
             "name": format!("web-7d5c9b8f6-{number:06}"),
@@ -85,7 +86,7 @@ fn pod(number: usize) -> Value {
         },
         "status": {
             "phase": "Running", "podIP": "10.0.0.1",
-            "conditions": ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition),
+            "conditions": conditions,
         },
     });
     let missing = POD_BYTES.saturating_sub(pod.to_string().len());

@@ -88,7 +88,8 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         tokio::spawn(hook.clone().look_for_shared_quotas(stop.clone()));
     }
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
-    let router = Router::new(routes::of_api(app, hook.clone(), kube))
+    let routes = routes::of_api(app, hook.clone(), kube, readiness.clone());
+    let router = Router::new(routes)
         .with_authenticator(authenticator)
         .with_refusals(kube::refused);
     let served = tokio::spawn(api.serve(

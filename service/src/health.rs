@@ -102,6 +102,15 @@ impl Check {
 
 /// `/metrics`, `/livez`, `/readyz` and `/healthz`.
 pub fn router(metrics: Render, readiness: Readiness) -> Router {
+    probes(readiness).merge(
+        Router::new()
+            .route("/metrics", get(show_metrics).with_state(metrics))
+            .layer(CompressionLayer::new()),
+    )
+}
+
+/// `/livez`, `/readyz` and `/healthz`.
+pub fn probes(readiness: Readiness) -> Router {
     let live = |name| {
         move |path: Option<Path<String>>, RawQuery(query): RawQuery| async move {
             // That this is answered is the check.
@@ -128,11 +137,6 @@ pub fn router(metrics: Render, readiness: Readiness) -> Router {
         .route("/readyz", get(ready))
         .route("/readyz/{check}", get(ready))
         .with_state(readiness)
-        .merge(
-            Router::new()
-                .route("/metrics", get(show_metrics).with_state(metrics))
-                .layer(CompressionLayer::new()),
-        )
 }
 
 /// In the format that the scraper prefers: OpenMetrics, or the older one of Prometheus.

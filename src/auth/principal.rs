@@ -112,6 +112,11 @@ impl Principal {
         }
     }
 
+    /// Its roles.
+    pub fn roles(&self) -> impl Iterator<Item = Role> + '_ {
+        self.0.roles.iter().copied()
+    }
+
     /// Whether it has this role in any namespace.
     #[must_use]
     pub fn has(&self, role: Role) -> bool {

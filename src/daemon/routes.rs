@@ -10,15 +10,16 @@ use tower::ServiceExt as _;
 use crate::{
     admission::{self, Hook},
     api::{self, App},
-    auth::Access::Public,
+    auth::Access::{self, Known, Public},
     kube::{self, Kube},
     routes::{Route, get, with_state},
     ui,
 };
 
 /// The routes of `listen`.
-pub(crate) fn of_api(app: App, hook: Hook, kube: Kube) -> Vec<Route> {
+pub(crate) fn of_api(app: App, hook: Hook, kube: Kube, readiness: Readiness) -> Vec<Route> {
     let mut routes = with_state(api::routes(), &app);
+    routes.extend(by_router(&health::probes(readiness), Known, &PROBES));
     routes.extend(of_webhook(hook));
     routes.extend(with_state(kube::routes(), &kube));
     routes.extend(ui::routes());
@@ -33,27 +34,44 @@ pub(crate) fn of_webhook(hook: Hook) -> Vec<Route> {
 /// The routes of `admin.listen`.
 pub(crate) fn of_admin(metrics: Render, readiness: Readiness) -> Vec<Route> {
     let router = health::router(metrics, readiness);
+    let mut routes = by_router(&router, Public, &PROBES);
+    routes.extend(by_router(&router, Public, &[METRICS]));
+    routes
+}
+
+const METRICS: (&str, &str) = (
+    "/metrics",
+    "[metrics](metrics.md), in the format that the scraper prefers",
+);
+
+/// Paths of health, on both listeners: kubectl asks for them where it asks for the rest.
+const PROBES: [(&str, &str); 6] = [
+    ("/livez", "whether the process answers"),
+    ("/livez/{check}", "one check of it"),
+    (
+        "/readyz",
+        "whether requests are answered; `verbose`, `exclude`",
+    ),
+    ("/readyz/{check}", "one check of it"),
+    ("/healthz", "the same as `/livez`"),
+    ("/healthz/{check}", "one check of it"),
+];
+
+/// Routes that a router of axum's answers.
+fn by_router(
+    router: &axum::Router,
+    access: Access,
+    paths: &[(&'static str, &'static str)],
+) -> Vec<Route> {
+    let router = router.clone();
     let answer = move |request: Request| {
         let router = router.clone();
         async move { router.oneshot(request).await }
     };
-    let paths = [
-        (
-            "/metrics",
-            "[metrics](metrics.md), in the format that the scraper prefers",
-        ),
-        ("/livez", "whether the process answers"),
-        ("/livez/{check}", "one check of it"),
-        (
-            "/readyz",
-            "whether requests are answered; `verbose`, `exclude`",
-        ),
-        ("/readyz/{check}", "one check of it"),
-        ("/healthz", "the same as `/livez`"),
-        ("/healthz/{check}", "one check of it"),
-    ];
-    let route = |(path, about)| get(path, Public, answer.clone()).about(about);
-    paths.into_iter().map(route).collect()
+    let route = |(path, about): &(&'static str, &'static str)| {
+        get(path, access, answer.clone()).about(about)
+    };
+    paths.iter().map(route).collect()
 }
 
 /// What is known about the routes of `listen`, without the state that they need.
@@ -66,5 +84,6 @@ pub(crate) fn specs() -> Vec<crate::routes::Spec> {
     specs.extend(of(&admission::routes()));
     specs.extend(of(&kube::routes()));
     specs.extend(of(&ui::routes()));
+    specs.extend(of(&by_router(&axum::Router::new(), Known, &PROBES)));
     specs
 }

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::{
 };
 use serde_json::{Value, json};
 
-use super::{KIND, NAMESPACE_KIND, NAMESPACES, PLURAL, accept};
+use super::{KIND, NAMESPACE_KIND, NAMESPACES, PLURAL, accept, reviews};
 
 /// The release of Kubernetes whose API this is.
 pub(super) const RELEASE: &str = "v1.36.0";
@@ -28,6 +28,9 @@ const QUOTA_VERBS: [&str; 8] = [
     "update",
     "watch",
 ];
+
+/// The category that `kubectl get all` asks for: quotas are all that there is.
+const ALL: &str = "all";
 
 /// The group and kind of an aggregated answer.
 const AGGREGATED: &str = "apidiscovery.k8s.io";
@@ -73,8 +76,11 @@ pub(super) async fn versions(headers: HeaderMap) -> Response {
 
 pub(super) async fn groups(headers: HeaderMap) -> Response {
     match aggregated(&headers) {
-        Some(version) => aggregate(&headers, version, &json!([])),
-        None => Json(APIGroupList { groups: Vec::new() }).into_response(),
+        Some(version) => aggregate(&headers, version, &reviews::aggregated()),
+        None => Json(APIGroupList {
+            groups: reviews::groups(),
+        })
+        .into_response(),
     }
 }
 
@@ -97,6 +103,7 @@ pub(super) async fn resources() -> Json<APIResourceList> {
             APIResource {
                 namespaced: true,
                 short_names: short("quota"),
+                categories: short(ALL),
                 ..resource(PLURAL, "resourcequota", KIND, &QUOTA_VERBS)
             },
             APIResource {
@@ -117,6 +124,7 @@ fn aggregated_resources() -> Value {
         {
             "resource": PLURAL, "responseKind": kind(KIND), "scope": "Namespaced",
             "singularResource": "resourcequota", "verbs": QUOTA_VERBS, "shortNames": ["quota"],
+            "categories": [ALL],
             "subresources": [{"subresource": "status", "responseKind": kind(KIND), "verbs": ["get"]}],
         },
     ])

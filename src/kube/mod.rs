@@ -30,6 +30,7 @@ mod protobuf;
 mod read;
 mod remove;
 mod request;
+mod reviews;
 mod routes;
 mod selector;
 mod status;

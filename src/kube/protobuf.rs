@@ -171,6 +171,13 @@ struct Preconditions {
     resource_version: Option<String>,
 }
 
+/// A review, whose specs all have the same number. What is in it, its kind says.
+#[derive(Clone, PartialEq, Message)]
+struct Review {
+    #[prost(bytes = "vec", tag = "2")]
+    spec: Vec<u8>,
+}
+
 /// Why a body is not the protobuf of what is wanted.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Undecodable {
@@ -217,6 +224,12 @@ pub(super) fn delete_options(body: &[u8]) -> Result<meta::DeleteOptions, Undecod
         dry_run: Some(options.dry_run),
         ..meta::DeleteOptions::default()
     })
+}
+
+/// The `spec` of a review.
+pub(super) fn review<S: Message + Default>(body: &[u8]) -> Result<S, Undecodable> {
+    let (_, raw) = open(body)?;
+    Ok(S::decode(&*Review::decode(&*raw)?.spec)?)
 }
 
 fn open(body: &[u8]) -> Result<(TypeMeta, Vec<u8>), Undecodable> {

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
-use super::{Kube, discovery, namespaces, openapi, read, remove, status::Failure, write};
+use super::{Kube, discovery, namespaces, openapi, read, remove, reviews, status::Failure, write};
 use crate::{
     auth::{
         Access::{Known, Role},
@@ -25,7 +25,37 @@ pub fn routes() -> Vec<Route<Kube>> {
         get("/version", Known, discovery::version)
             .about("the release of Kubernetes that this is like"),
         get("/api", Known, discovery::versions).about("the versions of the core group"),
-        get("/apis", Known, discovery::groups).about("the other groups: none"),
+        get("/apis", Known, discovery::groups).about("the other groups: those of reviews"),
+        get(
+            "/apis/authorization.k8s.io/v1",
+            Known,
+            reviews::authorization,
+        )
+        .about("the kinds of that group"),
+        get(
+            "/apis/authentication.k8s.io/v1",
+            Known,
+            reviews::authentication,
+        )
+        .about("the kinds of that group"),
+        post(
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            Known,
+            reviews::access,
+        )
+        .about("201: whether the caller may do something, for `kubectl auth can-i`"),
+        post(
+            "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
+            Known,
+            reviews::rules,
+        )
+        .about("201: what the caller may do, for `kubectl auth can-i --list`"),
+        post(
+            "/apis/authentication.k8s.io/v1/selfsubjectreviews",
+            Known,
+            reviews::subject,
+        )
+        .about("201: who the caller is, for `kubectl auth whoami`"),
         get("/api/v1", Known, discovery::resources).about("the kinds of the core group"),
         get("/openapi/v2", Known, openapi::v2).about("what the kinds look like, for kubectl"),
         get("/openapi/v3", Known, openapi::index).about("where the next one is"),

@@ -47,3 +47,35 @@ fn quotas_outlive_the_daemon() {
     }
     assert!(daemon.stop().success());
 }
+
+#[test]
+fn rights_health_and_all_are_answered_as_an_api_server_does() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    for kubectl in Kubectl::all_at(&daemon.api) {
+        let name = format!("q{}", kubectl.minor);
+        kubectl.prints(&["create", "quota", &name, "-n", "wire", "--hard=pods=10"]);
+        let can = |question: &[&str]| kubectl.prints(&[&["auth", "can-i"], question].concat());
+        assert_eq!(can(&["create", "quota", "-n", "wire"]), "yes\n");
+        assert_eq!(can(&["delete", "resourcequotas", "-A"]), "yes\n");
+        // "no" is exit code 1.
+        kubectl.fails(&["auth", "can-i", "delete", "namespaces"]);
+        kubectl.fails(&["auth", "can-i", "get", "pods.example.com"]);
+        let listed = can(&["--list", "-n", "wire"]);
+        assert!(
+            listed.contains("resourcequotas") && listed.contains("/readyz"),
+            "{listed}"
+        );
+        if kubectl.minor >= 28 {
+            let who = kubectl.prints(&["auth", "whoami", "-o", "jsonpath={.status.userInfo}"]);
+            let who: Value = serde_json::from_str(&who).unwrap();
+            assert_eq!(who["username"], "anonymous");
+        }
+        let all = kubectl.prints(&["get", "all", "-n", "wire", "-o", "name"]);
+        assert!(all.contains(&format!("resourcequota/{name}")), "{all}");
+        assert_eq!(kubectl.prints(&["get", "--raw", "/healthz"]), "ok");
+        let ready = kubectl.prints(&["get", "--raw", "/readyz?verbose"]);
+        assert!(ready.contains("readyz check passed"), "{ready}");
+    }
+    assert!(daemon.stop().success());
+}

@@ -186,7 +186,17 @@ fn namespaces_are_readable() {
 fn discovery_names_what_there_is() {
     let server = Server::start();
     for kubectl in Kubectl::all(&server) {
-        let table = kubectl.prints(&["api-resources"]);
+        let reviews = kubectl.prints(&["api-resources", "--verbs=create", "--namespaced=false"]);
+        let reviews = cells(&reviews);
+        let kinds: Vec<_> = reviews.iter().filter_map(|row| row.last()).collect();
+        let reviews = [
+            "KIND",
+            "SelfSubjectReview",
+            "SelfSubjectAccessReview",
+            "SelfSubjectRulesReview",
+        ];
+        assert_eq!(kinds, reviews.iter().collect::<Vec<_>>());
+        let table = kubectl.prints(&["api-resources", "--verbs=list"]);
         let expected = [
             ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"],
             ["namespaces", "ns", "v1", "false", "Namespace"],
@@ -206,7 +216,10 @@ fn discovery_names_what_there_is() {
         ] {
             assert!(wide.lines().last().unwrap().contains(verb), "{wide}");
         }
-        assert_eq!(kubectl.prints(&["api-versions"]), "v1\n");
+        assert_eq!(
+            kubectl.prints(&["api-versions"]),
+            "authentication.k8s.io/v1\nauthorization.k8s.io/v1\nv1\n"
+        );
         let version = kubectl.prints(&["version", "-o", "json"]);
         let version: Value = serde_json::from_str(&version).unwrap();
         assert_eq!(version["serverVersion"]["major"], "1");

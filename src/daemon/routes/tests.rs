@@ -72,7 +72,8 @@ impl World {
         let hook = Hook::new(ledger.clone(), rules);
         let kube = Kube::start(ledger.clone(), (&config).into(), CancellationToken::new());
         Self {
-            router: Router::new(of_api(app, hook, kube)).with_refusals(kube::refused),
+            router: Router::new(of_api(app, hook, kube, Readiness::default()))
+                .with_refusals(kube::refused),
             ledger,
             threads,
             _directory: directory,

@@ -1,0 +1,443 @@
+//! What a caller may do here, as `kubectl auth can-i` and `kubectl auth whoami` ask for it. The answers are derived from
+//! the route table.
+
+use std::sync::LazyLock;
+
+use axum::Json;
+use http::{Method, StatusCode};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    APIGroup, APIResource, APIResourceList, GroupVersionForDiscovery,
+};
+use prost::Message;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{
+    VERSION,
+    body::{Body, JSON, PROTOBUF, Sent, YAML},
+    protobuf,
+    routes::routes,
+    status::{Failure, Result},
+};
+use crate::auth::{
+    Access::{self, Known, Public},
+    Principal,
+};
+
+const AUTHORIZATION: &str = "authorization.k8s.io/v1";
+const AUTHENTICATION: &str = "authentication.k8s.io/v1";
+
+/// Stands for every verb, resource or group in a question.
+const ANY: &str = "*";
+
+/// Verbs on a kind, and who may use them.
+struct Rule {
+    resource: &'static str,
+    subresource: &'static str,
+    verbs: &'static [&'static str],
+    access: Access,
+}
+
+/// The rules of this API's kinds, from its routes.
+static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
+    let rules = routes().into_iter().filter_map(|route| {
+        let spec = route.spec();
+        let path = spec.path.strip_prefix("/api/v1/")?;
+        let (resource, name, subresource) = match path.split('/').collect::<Vec<_>>()[..] {
+            [resource] | ["namespaces", _, resource] => (resource, false, ""),
+            ["namespaces", _] => ("namespaces", true, ""),
+            ["namespaces", _, resource, _] => (resource, true, ""),
+            ["namespaces", _, resource, _, subresource] => (resource, true, subresource),
+            _ => return None,
+        };
+        Some(Rule {
+            resource,
+            subresource,
+            verbs: verbs(&spec.method, name),
+            access: spec.access,
+        })
+    });
+    rules.collect()
+});
+
+/// Kubernetes' verbs for a method, on one object or on a collection.
+fn verbs(method: &Method, name: bool) -> &'static [&'static str] {
+    match (method.as_str(), name) {
+        ("GET", true) => &["get"],
+        ("GET", false) => &["list", "watch"],
+        ("POST", _) => &["create"],
+        ("PUT", _) => &["update"],
+        ("PATCH", _) => &["patch"],
+        ("DELETE", true) => &["delete"],
+        ("DELETE", false) => &["deletecollection"],
+        _ => &[],
+    }
+}
+
+impl Rule {
+    /// Whether this caller may, in a namespace, or in all of them if it is empty.
+    fn allows(&self, principal: &Principal, namespace: &str) -> bool {
+        match self.access {
+            Public | Known => true,
+            Access::Role(roles, _) => roles.iter().any(|role| match namespace {
+                "" => principal.may_everywhere(*role),
+                namespace => principal.may(*role, namespace),
+            }),
+        }
+    }
+}
+
+/// The `spec` of a `SelfSubjectAccessReview`; numbers as in `generated.proto` of `k8s.io/api/authorization/v1`.
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Question {
+    #[prost(message, optional, tag = "1")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource_attributes: Option<Attributes>,
+    #[prost(message, optional, tag = "2")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    non_resource_attributes: Option<NonResource>,
+}
+
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(default)]
+struct Attributes {
+    #[prost(string, tag = "1")]
+    namespace: String,
+    #[prost(string, tag = "2")]
+    verb: String,
+    #[prost(string, tag = "3")]
+    group: String,
+    #[prost(string, tag = "5")]
+    resource: String,
+    #[prost(string, tag = "6")]
+    subresource: String,
+    #[prost(string, tag = "7")]
+    name: String,
+}
+
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(default)]
+struct NonResource {
+    #[prost(string, tag = "1")]
+    path: String,
+    #[prost(string, tag = "2")]
+    verb: String,
+}
+
+/// The `spec` of a `SelfSubjectRulesReview`.
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+#[serde(default)]
+struct Where {
+    #[prost(string, tag = "1")]
+    namespace: String,
+}
+
+/// The `spec` of a `SelfSubjectReview`, which has none.
+#[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
+struct Nothing {}
+
+/// `POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews`
+pub(super) async fn access(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
+    let question: Question = read(&body)?;
+    let allowed = match (
+        &question.resource_attributes,
+        &question.non_resource_attributes,
+    ) {
+        (Some(attributes), None) => may(&principal, attributes),
+        (None, Some(path)) => may_ask(path),
+        _ => {
+            let detail =
+                "exactly one of resourceAttributes and nonResourceAttributes must be specified";
+            return Err(Failure::bad_request(detail));
+        }
+    };
+    let reason = match allowed {
+        true => String::new(),
+        false => format!("the roles of {} do not allow it", principal.name()),
+    };
+    let status = json!({"allowed": allowed, "reason": reason});
+    Ok(reviewed(
+        "SelfSubjectAccessReview",
+        AUTHORIZATION,
+        &question,
+        status,
+    ))
+}
+
+fn may(principal: &Principal, asked: &Attributes) -> bool {
+    let matches = |asked: &str, have: &str| asked == ANY || asked == have;
+    let namespace = match (asked.resource.as_str(), asked.namespace.as_str()) {
+        // A namespace is in itself.
+        ("namespaces", "") => &asked.name,
+        (_, namespace) => namespace,
+    };
+    let rules = RULES.iter().filter(|rule| {
+        matches(&asked.resource, rule.resource) && asked.subresource == rule.subresource
+    });
+    let granted = |verb: &str| {
+        let mut rules = rules.clone().filter(|rule| rule.verbs.contains(&verb));
+        rules.any(|rule| rule.allows(principal, namespace))
+    };
+    let known = matches(&asked.group, "") && rules.clone().next().is_some();
+    known
+        && match asked.verb.as_str() {
+            ANY => rules
+                .clone()
+                .flat_map(|rule| rule.verbs)
+                .all(|verb| granted(verb)),
+            verb => granted(verb),
+        }
+}
+
+fn may_ask(asked: &NonResource) -> bool {
+    asked.verb == "get" && paths().any(|path| path == asked.path)
+}
+
+/// Paths that are of no kind, and open to every known caller.
+fn paths() -> impl Iterator<Item = &'static str> {
+    let health = ["/healthz", "/livez", "/readyz"];
+    let discovery = routes().into_iter().filter_map(|route| {
+        let spec = route.spec();
+        (spec.method == Method::GET && matches!(spec.access, Public | Known)).then_some(spec.path)
+    });
+    discovery.chain(health)
+}
+
+/// `POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews`
+pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
+    let asked: Where = read(&body)?;
+    let granted = RULES
+        .iter()
+        .filter(|rule| rule.allows(&principal, &asked.namespace));
+    let kinds: Vec<_> = granted
+        .map(|rule| {
+            let resource = match rule.subresource {
+                "" => rule.resource.to_owned(),
+                subresource => format!("{}/{subresource}", rule.resource),
+            };
+            json!({"apiGroups": [""], "resources": [resource], "verbs": rule.verbs})
+        })
+        .collect();
+    let paths: Vec<_> = paths().collect();
+    let status = json!({
+        "resourceRules": kinds,
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": paths}],
+        "incomplete": false,
+    });
+    Ok(reviewed(
+        "SelfSubjectRulesReview",
+        AUTHORIZATION,
+        &asked,
+        status,
+    ))
+}
+
+/// `POST /apis/authentication.k8s.io/v1/selfsubjectreviews`
+pub(super) async fn subject(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
+    let spec: Nothing = read(&body)?;
+    let groups: Vec<_> = principal
+        .roles()
+        .map(|role| format!("quota-ledger:{role}"))
+        .collect();
+    let status = json!({"userInfo": {"username": principal.name(), "groups": groups}});
+    Ok(reviewed("SelfSubjectReview", AUTHENTICATION, &spec, status))
+}
+
+/// The `spec` of a review, as JSON, YAML or protobuf.
+fn read<S: Message + Default + DeserializeOwned>(body: &Body) -> Result<S> {
+    let json = match body.media_type.as_str() {
+        JSON => Sent::json(&body.bytes)?.json,
+        YAML => Sent::yaml(&body.bytes)?.json,
+        PROTOBUF => {
+            return protobuf::review(&body.bytes)
+                .map_err(|error| Failure::bad_request(error.to_string()));
+        }
+        _ => {
+            let taken = [JSON, YAML, PROTOBUF].join(", ");
+            return Err(Failure::unsupported_media_type(&taken));
+        }
+    };
+    match json.get("spec") {
+        None | Some(Value::Null) => Ok(S::default()),
+        Some(spec) => S::deserialize(spec).map_err(|error| Failure::bad_request(error.to_string())),
+    }
+}
+
+fn reviewed(
+    kind: &str,
+    group_version: &str,
+    spec: &impl Serialize,
+    status: Value,
+) -> (StatusCode, Json<Value>) {
+    let body = json!({
+        "kind": kind, "apiVersion": group_version, "metadata": {"creationTimestamp": null},
+        "spec": spec, "status": status,
+    });
+    (StatusCode::CREATED, Json(body))
+}
+
+/// A group of reviews: its name, and the kinds in it with their plurals.
+struct Group {
+    name: &'static str,
+    kinds: &'static [(&'static str, &'static str)],
+}
+
+const AUTHORIZATION_GROUP: Group = Group {
+    name: "authorization.k8s.io",
+    kinds: &[
+        ("selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+        ("selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+    ],
+};
+
+const AUTHENTICATION_GROUP: Group = Group {
+    name: "authentication.k8s.io",
+    kinds: &[("selfsubjectreviews", "SelfSubjectReview")],
+};
+
+const GROUPS: [Group; 2] = [AUTHENTICATION_GROUP, AUTHORIZATION_GROUP];
+
+/// `GET /apis/authorization.k8s.io/v1`
+pub(super) async fn authorization() -> Json<APIResourceList> {
+    AUTHORIZATION_GROUP.resources()
+}
+
+/// `GET /apis/authentication.k8s.io/v1`
+pub(super) async fn authentication() -> Json<APIResourceList> {
+    AUTHENTICATION_GROUP.resources()
+}
+
+impl Group {
+    fn group_version(&self) -> String {
+        format!("{}/{VERSION}", self.name)
+    }
+
+    fn resources(&self) -> Json<APIResourceList> {
+        let resource = |(plural, kind): &(&str, &str)| APIResource {
+            name: (*plural).to_owned(),
+            singular_name: kind.to_ascii_lowercase(),
+            kind: (*kind).to_owned(),
+            verbs: vec!["create".to_owned()],
+            ..APIResource::default()
+        };
+        Json(APIResourceList {
+            group_version: self.group_version(),
+            resources: self.kinds.iter().map(resource).collect(),
+        })
+    }
+}
+
+/// The groups of reviews, for discovery.
+pub(super) fn groups() -> Vec<APIGroup> {
+    let group = |group: &Group| {
+        let version = GroupVersionForDiscovery {
+            group_version: group.group_version(),
+            version: VERSION.to_owned(),
+        };
+        APIGroup {
+            name: group.name.to_owned(),
+            versions: vec![version.clone()],
+            preferred_version: Some(version),
+            ..APIGroup::default()
+        }
+    };
+    GROUPS.iter().map(group).collect()
+}
+
+/// The groups of reviews, for aggregated discovery.
+pub(super) fn aggregated() -> Value {
+    let resource = |(plural, kind): &(&str, &str)| {
+        json!({
+            "resource": plural, "singularResource": kind.to_ascii_lowercase(), "scope": "Cluster", "verbs": ["create"],
+            "responseKind": {"group": "", "version": "", "kind": kind},
+        })
+    };
+    let group = |group: &Group| {
+        let resources: Vec<_> = group.kinds.iter().map(resource).collect();
+        json!({
+            "metadata": {"name": group.name},
+            "versions": [{"version": VERSION, "resources": resources, "freshness": "Current"}],
+        })
+    };
+    GROUPS.iter().map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Role;
+
+    fn asked(namespace: &str, verb: &str, resource: &str) -> Attributes {
+        Attributes {
+            namespace: namespace.to_owned(),
+            verb: verb.to_owned(),
+            resource: resource.to_owned(),
+            ..Attributes::default()
+        }
+    }
+
+    #[test]
+    fn answers_follow_the_roles_of_the_routes() {
+        let team = ["team-a".parse().unwrap()];
+        let reader = Principal::new("reader", &[Role::Read], &team);
+        for verb in ["get", "list", "watch"] {
+            assert!(
+                may(&reader, &asked("team-a", verb, "resourcequotas")),
+                "{verb}"
+            );
+            assert!(
+                !may(&reader, &asked("team-b", verb, "resourcequotas")),
+                "{verb}"
+            );
+            assert!(!may(&reader, &asked("", verb, "resourcequotas")), "{verb}");
+        }
+        for verb in [
+            "create",
+            "update",
+            "patch",
+            "delete",
+            "deletecollection",
+            ANY,
+        ] {
+            assert!(
+                !may(&reader, &asked("team-a", verb, "resourcequotas")),
+                "{verb}"
+            );
+            assert!(may(
+                &Principal::anonymous(),
+                &asked("team-a", verb, "resourcequotas")
+            ));
+        }
+        for other in ["pods", "deployments"] {
+            assert!(!may(
+                &Principal::anonymous(),
+                &asked("team-a", "get", other)
+            ));
+        }
+        assert!(may(&Principal::anonymous(), &asked("", ANY, ANY)));
+        assert!(!may(&reader, &asked("", "list", "namespaces")));
+        let one = Attributes {
+            name: "team-a".to_owned(),
+            ..asked("", "get", "namespaces")
+        };
+        assert!(may(&reader, &one));
+        let of_another_group = Attributes {
+            group: "apps".to_owned(),
+            ..asked("team-a", "get", "resourcequotas")
+        };
+        assert!(!may(&Principal::anonymous(), &of_another_group));
+    }
+
+    #[test]
+    fn paths_without_a_kind_are_those_that_everybody_may_ask() {
+        let ask = |path: &str, verb: &str| {
+            may_ask(&NonResource {
+                path: path.to_owned(),
+                verb: verb.to_owned(),
+            })
+        };
+        assert!(ask("/version", "get") && ask("/healthz", "get"));
+        assert!(!ask("/version", "post") && !ask("/v1/backup", "get"));
+    }
+}

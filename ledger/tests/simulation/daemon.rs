@@ -351,7 +351,7 @@ fn events(
             &namespace(*space),
             &uid(*number),
             None,
-            &self.policy.bounds,
+            &policy.bounds,
         ),
         Op::SetQuota(change) => decide::set_quota(state, now, change),
         Op::DeleteQuota(space, name) => decide::delete_quota(state, space, name, None),

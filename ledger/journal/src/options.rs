@@ -21,7 +21,7 @@ pub struct Options {
     pub start_with_damage: bool,
     /// Directory that receives epochs before compaction removes them; none: they are gone.
     pub archive: Option<PathBuf>,
-    /// Whether threads prepare segments and fill epochs. Without them [`FileJournal::work`] has to be
+    /// Whether threads prepare segments and fill epochs. Without them [`FileJournal::work`](crate::FileJournal::work) has to be
     /// called, as tests do that want each step in its place.
     pub background: bool,
     /// Between the steps of what goes on behind the ack path: in the threads, in compaction, in snapshots.

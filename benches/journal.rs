@@ -28,7 +28,7 @@ fn batch(first_sequence: u64, entries: usize) -> Batch {
     }
 }
 
-/// A file of zeros, as the commit log has them: growing files cost a metadata write each time.
+/// A file of zeros, as the write-ahead log has them: growing files cost a metadata write each time.
 fn preallocated(path: &Path, bytes: usize) -> std::io::Result<File> {
     let mut file = File::create_new(path)?;
     file.write_all(&vec![0; bytes])?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quota_core::{event::Sequence, state::State};
-use quota_journal::{Durable, FileJournal, FileReader, Pauses, disk::RealDisk};
+use quota_journal::{Durable, FileJournal, FileReader, Throttle, disk::RealDisk};
 use quota_ledger::replay;
 use quota_service::systemd;
 
@@ -28,7 +28,7 @@ pub struct Recovered {
 ///
 /// # Errors
 /// If the directory is in use, damaged, or cannot be read or written.
-pub fn recover(config: &Config, pauses: Pauses) -> Result<Recovered, replay::Error> {
+pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay::Error> {
     let directory = Path::new(&config.data_dir);
     let started = Instant::now();
     let replay::Recovered {
@@ -38,7 +38,7 @@ pub fn recover(config: &Config, pauses: Pauses) -> Result<Recovered, replay::Err
         recovery,
         loaded,
         unusable,
-    } = open(&options(config, pauses), directory)?;
+    } = open(&options(config, throttle), directory)?;
     for repaired in &recovery.repaired {
         tracing::warn!(repaired, "put right what an unclean stop left behind");
     }
@@ -106,13 +106,13 @@ fn tell_progress(sequence: Sequence, last: Sequence) {
     }
 }
 
-fn options(config: &Config, pauses: Pauses) -> quota_journal::Options {
+fn options(config: &Config, throttle: Throttle) -> quota_journal::Options {
     quota_journal::Options {
         segment_bytes: config.journal.segment_bytes.bytes(),
         epoch_bytes: config.journal.epoch_bytes.bytes(),
         start_with_damage: config.ledger.start_with_damage,
         archive: config.retention.archive_dir.clone(),
-        pauses,
+        throttle,
         ..quota_journal::Options::default()
     }
 }

@@ -157,7 +157,7 @@ impl Upkeep {
         let started = Instant::now();
         let reader = self.reader.clone();
         let before = reader.kept_from();
-        // It pauses as snapshots do, but takes locks that the commit log needs: no nice value must keep it from going on.
+        // It pauses as snapshots do, but takes locks that the write-ahead log needs: no nice value must keep it from going on.
         let compacted =
             tokio::task::spawn_blocking(move || reader.compact(writer::now(), &retention));
         match compacted.await {
@@ -209,7 +209,7 @@ impl Upkeep {
         metrics::oldest_reservation_age(Duration::from_nanos(u64::try_from(age).unwrap_or(0)));
         let reader = self.reader.clone();
         if let Ok(Ok(stats)) = tokio::task::spawn_blocking(move || reader.stats()).await {
-            metrics::ledger_bytes(Part::CommitLog, stats.log_bytes);
+            metrics::ledger_bytes(Part::CommitLog, stats.wal_bytes);
             metrics::ledger_bytes(Part::Epochs, stats.epochs_bytes);
             metrics::ledger_bytes(Part::Snapshots, stats.snapshot_bytes);
             metrics::ledger_bytes(Part::Archive, stats.archive_bytes);

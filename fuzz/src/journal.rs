@@ -1,4 +1,4 @@
-//! Data directories that something else has written to: the commit log, the anchor, seals, snapshots.
+//! Data directories that something else has written to: the write-ahead log, the anchor, seals, snapshots.
 
 use std::{
     path::{Path, PathBuf},

@@ -2,5 +2,5 @@
 //!
 //! Neither of the two knows the other: here a decision becomes a durable batch, and a data directory a state.
 
-pub mod batcher;
+pub mod group_commit;
 pub mod replay;

@@ -10,11 +10,10 @@ use tokio_util::sync::CancellationToken;
 use super::rules::policy;
 use crate::{
     config::{Config, WatermarkSource},
-    denials,
+    cpu_throttle, denials,
     exit::{Exit, Failure},
     fatal,
     intake::nats,
-    pauses,
     recovery::recover,
     upkeep::Upkeep,
     writer::{self, Ledger, Required, Threads, Watermark, now},
@@ -31,7 +30,8 @@ pub(super) struct Opened {
 /// `stop`: from then on somebody waits for the end of all that goes on.
 pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Result<Opened, Failure> {
     let recovering = config.clone();
-    let recovered = tokio::task::spawn_blocking(move || recover(&recovering, pauses::until(stop)));
+    let recovered =
+        tokio::task::spawn_blocking(move || recover(&recovering, cpu_throttle::until(stop)));
     let recovered = recovered.await.context("recovery failed")?;
     let recovered = recovered.map_err(|error| {
         let exit = exit_of(&error);

@@ -108,7 +108,7 @@ table! {
     LEDGER_APPEND_DURATION SECONDS "quota_ledger_ledger_append_duration_seconds" []
         "Time to make one batch durable: write and fsync."
     LEDGER_FSYNC_DURATION SECONDS "quota_ledger_ledger_fsync_duration_seconds" []
-        "Time of one fsync of the commit log."
+        "Time of one fsync of the write-ahead log."
     LEDGER_BATCH_ENTRIES ENTRIES "quota_ledger_ledger_batch_entries" []
         "Entries per batch."
     EVENTS_CONSUMED Counter "quota_ledger_events_consumed_total" [closed::<Source>()]

@@ -9,7 +9,7 @@ use std::{
 use parking_lot::RwLock;
 use quota_core::state::State;
 use quota_journal::Journal;
-use quota_ledger::batcher::Batcher;
+use quota_ledger::group_commit::GroupCommit;
 
 use super::{
     Answer, Options, Sitting, Watermark,
@@ -44,7 +44,7 @@ pub(super) struct Decider<J> {
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
     options: Options,
-    batcher: Batcher<Answer>,
+    group_commit: GroupCommit<Answer>,
     /// Not all that was due at the last look is recorded.
     more_is_due: bool,
 }
@@ -64,7 +64,7 @@ impl<J: Journal> Decider<J> {
             syncer,
             state,
             watermark,
-            batcher: Batcher::new(options.max_batch_entries),
+            group_commit: GroupCommit::new(options.max_batch_entries),
             more_is_due: false,
             options,
         }
@@ -87,25 +87,25 @@ impl<J: Journal> Decider<J> {
             .inbox
             .wait(wants, longest, GROUP_JOBS, &mut self.taken)?;
         if woken.syncer_is_idle {
-            self.batcher.synced();
+            self.group_commit.synced();
         }
-        if self.batcher.is_full() {
+        if self.group_commit.is_full() {
             return self.hand_on(woken.more);
         }
         self.sit();
         self.hand_on(woken.more)?;
-        let over = woken.closed && self.batcher.is_empty() && self.taken.is_empty();
+        let over = woken.closed && self.group_commit.is_empty() && self.taken.is_empty();
         (!over || woken.more).then_some(())
     }
 
     fn wants(&self) -> Wants {
-        if self.batcher.is_full() {
+        if self.group_commit.is_full() {
             return Wants::Syncer;
         }
         if !self.taken.is_empty() {
             return Wants::Nothing;
         }
-        let handing = !self.batcher.is_empty();
+        let handing = !self.group_commit.is_empty();
         Wants::Jobs { handing }
     }
 
@@ -117,16 +117,18 @@ impl<J: Journal> Decider<J> {
         let now = now();
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
-        self.more_is_due = self.batcher.record_due(&mut state, now, watermark, policy);
+        self.more_is_due = self
+            .group_commit
+            .record_due(&mut state, now, watermark, policy);
         while let Some(Waiting { job, .. }) = self.taken.pop_front() {
             let mut sitting = Sitting {
-                desk: self.batcher.desk(&mut state, now),
+                desk: self.group_commit.desk(&mut state, now),
                 policy,
                 closes: false,
             };
             let answer = job(&mut sitting);
             let closes = sitting.closes;
-            if !self.batcher.decided(answer, closes) {
+            if !self.group_commit.decided(answer, closes) {
                 break;
             }
             if began.elapsed() > GROUP_TIME {
@@ -164,7 +166,7 @@ impl<J: Journal> Decider<J> {
 
     /// Has a batch synced, if one can be. Whoever asks alone gets the answer without another thread being woken.
     fn hand_on(&mut self, more: bool) -> Option<()> {
-        let Some(closed) = self.batcher.hand_on() else {
+        let Some(closed) = self.group_commit.seal() else {
             return Some(());
         };
         let is_lone = closed.answers() <= 1 && closed.len() <= LONE_ENTRIES;
@@ -173,7 +175,7 @@ impl<J: Journal> Decider<J> {
             return Some(());
         }
         self.syncer.sync(closed)?;
-        self.batcher.synced();
+        self.group_commit.synced();
         Some(())
     }
 }

@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use quota_ledger::batcher::Closed;
+use quota_ledger::group_commit::SealedBatch;
 
 use super::{
     Answer, Job, Unavailable,
@@ -28,7 +28,7 @@ pub(super) struct Inbox {
 struct Waiting {
     jobs: Lanes,
     /// What the syncer is to make durable next.
-    batch: Option<Closed<Answer>>,
+    batch: Option<SealedBatch<Answer>>,
     /// Whether it can take a batch.
     syncer_is_idle: bool,
     /// There will be no more jobs.
@@ -133,7 +133,7 @@ impl Inbox {
     }
 
     /// Gives the idle syncer a batch.
-    pub(super) fn hand_on(&self, batch: Closed<Answer>) {
+    pub(super) fn hand_on(&self, batch: SealedBatch<Answer>) {
         let mut waiting = self.waiting.lock();
         waiting.syncer_is_idle = false;
         waiting.batch = Some(batch);
@@ -142,7 +142,7 @@ impl Inbox {
     }
 
     /// Sleeps until there is a batch. None: one of the two threads has gone.
-    pub(super) fn next_batch(&self) -> Option<Closed<Answer>> {
+    pub(super) fn next_batch(&self) -> Option<SealedBatch<Answer>> {
         let mut waiting = self.waiting.lock();
         loop {
             if waiting.batch.is_some() || waiting.ended {
@@ -215,7 +215,7 @@ impl Inbox {
 mod tests {
     use std::{sync::Arc, thread};
 
-    use quota_ledger::batcher::Batcher;
+    use quota_ledger::group_commit::GroupCommit;
 
     use super::*;
 
@@ -231,10 +231,10 @@ mod tests {
         inbox.push(&Turn::First, [job()])
     }
 
-    fn batch() -> Closed<Answer> {
-        let mut batcher = Batcher::new(1);
-        batcher.decided(Box::new(|_: &_| {}) as Answer, true);
-        batcher.hand_on().unwrap()
+    fn batch() -> SealedBatch<Answer> {
+        let mut group_commit = GroupCommit::new(1);
+        group_commit.decided(Box::new(|_: &_| {}) as Answer, true);
+        group_commit.seal().unwrap()
     }
 
     /// What is found, and how many jobs are taken.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quota_journal::{Durable, Error, Journal};
-use quota_ledger::batcher::{Closed, Durably};
+use quota_ledger::group_commit::{CommittedBatch, SealedBatch};
 use tokio::{
     runtime::Handle,
     sync::{broadcast, watch},
@@ -45,8 +45,8 @@ struct Synced {
 impl<J: Journal> Syncer<J> {
     /// The syncing thread: runs until the decider is gone, or a write or fsync fails.
     pub(super) fn run(&self) {
-        while let Some(closed) = self.inbox.next_batch() {
-            let Some(synced) = self.make_durable(closed) else {
+        while let Some(sealed) = self.inbox.next_batch() {
+            let Some(synced) = self.make_durable(sealed) else {
                 return;
             };
             // The decider may go on while the answers leave.
@@ -56,16 +56,16 @@ impl<J: Journal> Syncer<J> {
     }
 
     /// Syncs a batch here and now. None: a write or fsync failed.
-    pub(super) fn sync(&self, closed: Closed<Answer>) -> Option<()> {
-        let synced = self.make_durable(closed)?;
+    pub(super) fn sync(&self, sealed: SealedBatch<Answer>) -> Option<()> {
+        let synced = self.make_durable(sealed)?;
         self.answer(synced);
         Some(())
     }
 
-    fn make_durable(&self, closed: Closed<Answer>) -> Option<Synced> {
-        match self.append(closed) {
+    fn make_durable(&self, sealed: SealedBatch<Answer>) -> Option<Synced> {
+        match self.append(sealed) {
             // Before the other thread can sync what follows: watchers are told in the ledger's order.
-            Ok(durably) => Some(self.publish(durably)),
+            Ok(committed) => Some(self.publish(committed)),
             Err(error) => {
                 // The answers are dropped unsent: nobody may learn of what may be lost.
                 self.stopped.store(true, Ordering::Release);
@@ -79,25 +79,25 @@ impl<J: Journal> Syncer<J> {
         }
     }
 
-    fn append(&self, closed: Closed<Answer>) -> Result<Durably<Answer>, Error> {
+    fn append(&self, sealed: SealedBatch<Answer>) -> Result<CommittedBatch<Answer>, Error> {
         let mut journal = self.journal.lock();
         let started = Instant::now();
-        let entries = closed.len() as u64;
-        let appended = closed.append(&mut *journal)?;
+        let entries = sealed.len() as u64;
+        let appended = sealed.append(&mut *journal)?;
         let written = Instant::now();
-        let durably = appended.sync(&mut *journal)?;
+        let committed = appended.sync(&mut *journal)?;
         if entries > 0 {
             metrics::ledger_batch(started.elapsed(), written.elapsed(), entries);
         }
-        Ok(durably)
+        Ok(committed)
     }
 
-    fn publish(&self, durably: Durably<Answer>) -> Synced {
-        let Durably {
+    fn publish(&self, committed: CommittedBatch<Answer>) -> Synced {
+        let CommittedBatch {
             durable,
             entries,
             answers,
-        } = durably;
+        } = committed;
         let entries = Arc::new(entries);
         if !entries.is_empty() {
             self.durable.send_replace(durable);

@@ -155,7 +155,7 @@ impl World {
             data_dir: directory.path().join("data"),
             ..Config::default()
         };
-        let recovered = recover(&config, quota_journal::Pauses::default()).unwrap();
+        let recovered = recover(&config, quota_journal::Throttle::default()).unwrap();
         let options = writer::Options {
             policy: rules.policy.clone(),
             queue: room.0,

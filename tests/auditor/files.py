@@ -149,7 +149,7 @@ def backup(path):
 
 
 def log(directory, end):
-    """The batches of a commit log behind a position."""
+    """The batches of a write-ahead log behind a position."""
     batches = []
     for path in sorted(Path(directory).glob("*.log")):
         data = path.read_bytes()

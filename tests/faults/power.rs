@@ -76,7 +76,7 @@ fn look(directory: &Path, told: &Told) -> Vec<String> {
         ..Config::default()
     };
     config.retention.archive_dir = Some(archive);
-    let recovered = match recover(&config, quota_journal::Pauses::default()) {
+    let recovered = match recover(&config, quota_journal::Throttle::default()) {
         Ok(recovered) => recovered,
         Err(error) => {
             wrong.push(format!("it does not open: {error}"));

@@ -181,7 +181,7 @@ fn a_whole_ledger_is_found_to_be_whole() {
     assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["whole"], true);
 }
 
-/// Flips a bit of the first such text in the commit log; gives the segment.
+/// Flips a bit of the first such text in the write-ahead log; gives the segment.
 fn flip(directory: &Path, text: &[u8]) -> PathBuf {
     let segment = fs::read_dir(directory.join("log"))
         .unwrap()

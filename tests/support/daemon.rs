@@ -9,7 +9,7 @@ use quota_core::{
     event::{Actor, Entry, Event, Sequence},
     state::State,
 };
-use quota_journal::{FileJournal, Pauses};
+use quota_journal::{FileJournal, Throttle};
 use quota_semantics::admission::Charging;
 use quotad::{
     config::{Config, WatermarkSource},
@@ -52,7 +52,7 @@ impl Opened {
             journal,
             durable,
             ..
-        } = recover(&config, Pauses::default()).unwrap();
+        } = recover(&config, Throttle::default()).unwrap();
         let options = writer::Options {
             policy: quota_core::decide::Policy::default(),
             queue: config.limits.queue.get(),

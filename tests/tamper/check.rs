@@ -5,7 +5,8 @@ use std::{fmt, path::Path, sync::Arc};
 use quota_checkpoint::Extends;
 use quota_core::{audit::Naive, codec, state::State};
 use quota_journal::{
-    BatchRef, Damage, Error, FileJournal, FileReader, Offline, Reader as _, Watch, disk::RealDisk,
+    BatchRef, Damage, Error, FileJournal, FileReader, Observer, Offline, Reader as _,
+    disk::RealDisk,
 };
 use quota_ledger::replay::{self, Until};
 
@@ -138,7 +139,7 @@ pub(crate) fn open(ledger: &Ledger, directory: &Path) -> Found {
 /// Looks into every batch.
 struct Entries;
 
-impl Watch for Entries {
+impl Observer for Entries {
     fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
         codec::decode_entries(batch.first_sequence, batch.count, batch.payload)
             .map(drop)

@@ -75,7 +75,7 @@ fn a_damaged_entry_is_noticed_and_named() {
     }
 }
 
-/// Changes one bit of this text, where it stands in the commit log.
+/// Changes one bit of this text, where it stands in the write-ahead log.
 fn flip(directory: &Path, text: &str) -> PathBuf {
     let mut changed = None;
     for entry in std::fs::read_dir(directory.join("data/log")).unwrap() {
@@ -90,7 +90,7 @@ fn flip(directory: &Path, text: &str) -> PathBuf {
             changed = Some(path);
         }
     }
-    changed.expect("the text stands in the commit log")
+    changed.expect("the text stands in the write-ahead log")
 }
 
 #[test]

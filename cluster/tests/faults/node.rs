@@ -24,7 +24,7 @@ use quota_journal::{
     Batch, Durable, Error, FileJournal, FileReader, Journal, Options, Reader as _, StoredBatch,
     disk::RealDisk,
 };
-use quota_ledger::{batcher::Batcher, replay};
+use quota_ledger::{group_commit::GroupCommit, replay};
 use quota_replication::{Identity, NodeName, Settings};
 use quota_semantics::{
     Name, Span, Timestamp,
@@ -229,7 +229,7 @@ fn decide(
     handle: &Handle,
     waiting: &mpsc::Receiver<Job>,
 ) {
-    let (mut batcher, policy) = (Batcher::new(256), Policy::default());
+    let (mut group_commit, policy) = (GroupCommit::new(256), Policy::default());
     loop {
         let mut jobs: Vec<Job> = waiting
             .recv_timeout(Duration::from_millis(20))
@@ -252,13 +252,17 @@ fn decide(
         }
         {
             let mut state = shared.state.lock().unwrap();
-            batcher.record_due(&mut state, wall(), Timestamp::MAX, &policy);
+            group_commit.record_due(&mut state, wall(), Timestamp::MAX, &policy);
             for job in jobs {
-                let said = carry_out(&mut batcher.desk(&mut state, wall()), &job.line, &policy);
-                batcher.decided((job.answer, said), false);
+                let said = carry_out(
+                    &mut group_commit.desk(&mut state, wall()),
+                    &job.line,
+                    &policy,
+                );
+                group_commit.decided((job.answer, said), false);
             }
         }
-        let Some(closed) = batcher.hand_on() else {
+        let Some(closed) = group_commit.seal() else {
             continue;
         };
         match closed
@@ -266,7 +270,7 @@ fn decide(
             .and_then(|appended| appended.sync(&mut journal))
         {
             Ok(durably) => {
-                batcher.synced();
+                group_commit.synced();
                 durably
                     .answers
                     .into_iter()

@@ -3,7 +3,7 @@
 //! ```text
 //! record QLK   position of the chain before the first batch, position behind the last one, from where on
 //!              the archive has what was before (0: nothing was archived)
-//! frames       the batches between the two, as in the commit log
+//! frames       the batches between the two, as in the write-ahead log
 //! snapshots    as their files are: record QLN, content
 //! record QLO   position behind the last batch, number of snapshots
 //! ```
@@ -21,10 +21,10 @@ use std::{
 use super::{
     Batch, Damage, Durable, Error, FileJournal, FileReader, Hash, Journal as _, Operation, Options,
     Reader as _,
+    base::Base,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::Disk,
     frame::{self, Parsed},
-    origin::Origin,
     snapshot::{self, SnapshotInfo, SnapshotReader, Snapshots},
 };
 
@@ -57,17 +57,17 @@ pub struct BackedUp {
 /// [`Error::Damaged`] if the ledger is; [`Error::Io`] if it cannot be read, or the output not written.
 pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<BackedUp, Error> {
     let _held = reader.hold_compaction();
-    let (begin, end) = (reader.origin(), reader.durable());
-    let origin = begin.position;
-    let opened = open_snapshots(&reader.snapshots(), &origin, &end)?;
+    let (begin, end) = (reader.base(), reader.durable());
+    let base = begin.position;
+    let opened = open_snapshots(&reader.snapshots(), &base, &end)?;
     let mut put = |bytes: &[u8]| {
         let written = output.write_all(bytes);
         written.map_err(|source| Error::io("the backup", Operation::Write, source))
     };
-    let head = Record::new(HEAD).position(&origin).position(&end);
+    let head = Record::new(HEAD).position(&base).position(&end);
     put(&head.u64(begin.archived_from.unwrap_or(0)).finish())?;
-    let mut batches = reader.batches(origin.sequence.saturating_add(1));
-    let mut position = origin;
+    let mut batches = reader.batches(base.sequence.saturating_add(1));
+    let mut position = base;
     let mut frame = Vec::new();
     while position.sequence < end.sequence {
         let Some(batch) = batches.next_batch() else {
@@ -103,17 +103,17 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
         }
         snapshots += 1;
     }
-    if snapshots == 0 && origin.sequence > 0 {
+    if snapshots == 0 && base.sequence > 0 {
         let why = "there is no snapshot that the entries can be folded upon".to_owned();
         let directory = reader.snapshots().directory().to_path_buf();
-        return Err(damage(&directory, origin.sequence, why));
+        return Err(damage(&directory, base.sequence, why));
     }
     put(&Record::new(FOOT).position(&end).u64(snapshots).finish())?;
     output
         .flush()
         .map_err(|source| Error::io("the backup", Operation::Write, source))?;
     Ok(BackedUp {
-        first_sequence: origin.sequence.saturating_add(1),
+        first_sequence: base.sequence.saturating_add(1),
         last: end,
         snapshots,
     })
@@ -123,11 +123,11 @@ pub fn write_backup(reader: &FileReader, output: &mut dyn Write) -> Result<Backe
 /// backup.
 fn open_snapshots(
     from: &Snapshots,
-    origin: &Durable,
+    base: &Durable,
     end: &Durable,
 ) -> Result<Vec<(SnapshotInfo, SnapshotReader)>, Error> {
     let (mut found, _) = from.list()?;
-    found.retain(|info| (origin.sequence..=end.sequence).contains(&info.position.sequence));
+    found.retain(|info| (base.sequence..=end.sequence).contains(&info.position.sequence));
     let mut opened = Vec::new();
     for info in found {
         match from.open(&info) {
@@ -157,17 +157,17 @@ pub fn read_backup(
     };
     let head = input.record(HEAD, HEAD_BYTES)?;
     let mut fields = open_record(HEAD, &head).map_err(|why| input.wrong(why))?;
-    let (Some(origin), Some(end), Some(archived_from)) =
+    let (Some(base), Some(end), Some(archived_from)) =
         (fields.position(), fields.position(), fields.u64())
     else {
         return Err(input.wrong("a head that is too short".to_owned()));
     };
-    let begin = Origin {
-        position: origin,
+    let begin = Base {
+        position: base,
         archived_from: Some(archived_from).filter(|first| *first > 0),
     };
     let (mut journal, reader, _) = FileJournal::begin(disk, directory, &begin, Options::default())?;
-    let mut position = origin;
+    let mut position = base;
     let mut group = 0_usize;
     while position.sequence < end.sequence {
         let bytes = input.frame()?;
@@ -197,10 +197,10 @@ pub fn read_backup(
         let why = format!("the chain does not end as its head says, at {}", end.hash);
         return Err(input.wrong(why));
     }
-    let snapshots = input.snapshots(&reader.snapshots(), &origin, &end)?;
+    let snapshots = input.snapshots(&reader.snapshots(), &base, &end)?;
     journal.close()?;
     Ok(BackedUp {
-        first_sequence: origin.sequence.saturating_add(1),
+        first_sequence: base.sequence.saturating_add(1),
         last: end,
         snapshots,
     })
@@ -258,7 +258,7 @@ impl Input<'_> {
     }
 
     /// Puts the snapshots in place, up to the end of the backup.
-    fn snapshots(&mut self, to: &Snapshots, origin: &Durable, end: &Durable) -> Result<u64, Error> {
+    fn snapshots(&mut self, to: &Snapshots, base: &Durable, end: &Durable) -> Result<u64, Error> {
         let mut copied = 0;
         loop {
             let mut bytes = Vec::new();
@@ -274,7 +274,7 @@ impl Input<'_> {
             self.fill(&mut bytes, snapshot::HEADER_BYTES)?;
             let info = snapshot::parse(&bytes, &self.name).map_err(|why| self.wrong(why))?;
             let sequence = info.position.sequence;
-            if sequence < origin.sequence || sequence > end.sequence {
+            if sequence < base.sequence || sequence > end.sequence {
                 return Err(self.wrong(format!("a snapshot of sequence {sequence}")));
             }
             self.passed(bytes.len());

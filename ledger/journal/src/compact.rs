@@ -36,7 +36,7 @@ pub struct Compaction {
     pub kept_from: u64,
 }
 
-/// What the rule knows of an epoch.
+/// The properties of an epoch that decide whether it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EpochSpan {
     /// Sequence of its last entry.
@@ -81,7 +81,7 @@ pub(super) fn compact(
     retention: &Retention,
 ) -> Result<Compaction, Error> {
     let mut done = Compaction {
-        kept_from: store.origin().sequence.saturating_add(1),
+        kept_from: store.base_position().sequence.saturating_add(1),
         ..Compaction::default()
     };
     let Some(_alone) = store.gate.enter() else {
@@ -104,7 +104,7 @@ pub(super) fn compact(
             }
         }
         done.archived = archive(store, going)?;
-        for removed in store.advance_origin(last.seal.last)? {
+        for removed in store.advance_base(last.seal.last)? {
             removed.epoch.remove(store.disk.as_ref())?;
             done.epochs += 1;
             done.bytes = done.bytes.saturating_add(removed.seal.stored_bytes);
@@ -112,7 +112,7 @@ pub(super) fn compact(
         store.disk.sync_directory(&store.epochs_directory())?;
     }
     done.snapshots = remove_snapshots(store, &snapshots)?;
-    done.kept_from = store.origin().sequence.saturating_add(1);
+    done.kept_from = store.base_position().sequence.saturating_add(1);
     Ok(done)
 }
 
@@ -133,7 +133,7 @@ impl EpochSpan {
 }
 
 fn unsealed_bytes(store: &Store) -> u64 {
-    store.log.segments().iter().fold(0u64, |sum, segment| {
+    store.wal.segments().iter().fold(0u64, |sum, segment| {
         sum.saturating_add(segment.frame_bytes())
     })
 }
@@ -168,7 +168,7 @@ fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
         return Ok(0);
     };
     for sealed in going {
-        // What it takes must not be what the commit log needs meanwhile.
+        // What it takes must not be what the write-ahead log needs meanwhile.
         let free = store.disk.free_space(&store.directory)?;
         if free / 2 < sealed.seal.stored_bytes {
             let source = std::io::ErrorKind::StorageFull.into();
@@ -181,10 +181,10 @@ fn archive(store: &Store, going: &[Sealed]) -> Result<usize, Error> {
 
 /// Removes the snapshots from before the beginning of what is kept.
 fn remove_snapshots(store: &Store, snapshots: &[SnapshotInfo]) -> Result<usize, Error> {
-    let origin = store.origin().sequence;
+    let base = store.base_position().sequence;
     let mut removed = 0usize;
     for info in snapshots {
-        if info.position.sequence < origin {
+        if info.position.sequence < base {
             store.snapshots.remove(info)?;
             removed += 1;
         }

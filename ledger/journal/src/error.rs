@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-/// Why the journal could not do what it was asked.
+/// Why an operation of the journal failed.
 #[derive(Clone, Debug)]
 pub enum Error {
     /// Stored bytes are not what was written, or are missing. Nothing behind that place can be
@@ -33,7 +33,7 @@ pub enum Error {
     Closed,
     /// In a cluster: another node leads, so what was appended here and not acknowledged is void.
     Deposed,
-    /// The entry asked for was compacted away and is not in the archive.
+    /// The requested entry was compacted away and is not in the archive.
     Compacted {
         /// The first sequence that can be read.
         first: u64,
@@ -68,7 +68,7 @@ pub struct Damage {
     pub why: String,
 }
 
-/// What the journal asked of the operating system.
+/// An operation on the disk or the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read a file or a database.

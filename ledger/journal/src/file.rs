@@ -4,11 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use super::{
     Batch, Batches, Durable, Error, Journal, Reader,
+    base::Base,
     compact::{Compaction, Retention},
     disk::{Disk, Lock},
-    keeper::{Keeper, MOVE_BYTES},
+    maintenance::{FLUSH_BYTES, Maintenance},
     options::Options,
-    origin::Origin,
     reader::BatchReader,
     recovery::{self, Opened, Recovery},
     snapshot::Snapshots,
@@ -18,9 +18,9 @@ use super::{
 
 /// The writing side of an open journal. It holds the lock of the data directory.
 pub struct FileJournal {
-    keeper: Keeper,
+    maintenance: Maintenance,
     store: Arc<Store>,
-    unmoved: u64,
+    unflushed: u64,
     _lock: Box<dyn Lock>,
 }
 
@@ -50,10 +50,10 @@ impl FileJournal {
     pub(super) fn begin(
         disk: Arc<dyn Disk>,
         directory: &Path,
-        origin: &Origin,
+        base: &Base,
         options: Options,
     ) -> Result<(Self, FileReader, Recovery), Error> {
-        Self::of(recovery::begin(disk, directory, origin, options)?)
+        Self::of(recovery::begin(disk, directory, base, options)?)
     }
 
     fn of(opened: Opened) -> Result<(Self, FileReader, Recovery), Error> {
@@ -61,14 +61,14 @@ impl FileJournal {
         if !store.has_segment() {
             store.prepare_segment();
         }
-        let keeper = Keeper::start(&store)?;
+        let maintenance = Maintenance::start(&store)?;
         store.signal.prepare();
-        store.signal.move_now();
+        store.signal.flush_now();
         let reader = FileReader::new(Arc::clone(&store));
         let journal = Self {
-            keeper,
+            maintenance,
             store,
-            unmoved: 0,
+            unflushed: 0,
             _lock: opened.lock,
         };
         Ok((journal, reader, opened.recovery))
@@ -80,18 +80,18 @@ impl FileJournal {
     /// As [`Journal::sync`].
     pub fn work(&self) -> Result<bool, Error> {
         let prepared = self.store.prepare_segment();
-        Ok(self.store.move_some(0)? || prepared)
+        Ok(self.store.flush_some(0)? || prepared)
     }
 
-    /// Stops cleanly: everything durable, moved into sled, and closed.
+    /// Stops cleanly: everything durable, flushed into sled, and closed.
     ///
     /// # Errors
     /// As [`Journal::sync`]. The journal is closed in any case. Readers have nothing to read any more.
     pub fn close(mut self) -> Result<Durable, Error> {
         let durable = self.sync()?;
-        self.keeper.stop();
-        self.store.move_all()?;
-        self.store.write.sync_anchor()?;
+        self.maintenance.stop();
+        self.store.flush_all()?;
+        self.store.write.sync_watermark()?;
         Ok(durable)
     }
 }
@@ -103,10 +103,10 @@ impl Journal for FileJournal {
 
     fn sync(&mut self) -> Result<Durable, Error> {
         let (durable, bytes) = self.store.sync()?;
-        self.unmoved = self.unmoved.saturating_add(bytes);
-        if self.unmoved >= MOVE_BYTES {
-            self.unmoved = 0;
-            self.store.signal.move_now();
+        self.unflushed = self.unflushed.saturating_add(bytes);
+        if self.unflushed >= FLUSH_BYTES {
+            self.unflushed = 0;
+            self.store.signal.flush_now();
         }
         Ok(durable)
     }
@@ -114,7 +114,7 @@ impl Journal for FileJournal {
 
 impl Drop for FileJournal {
     fn drop(&mut self) {
-        self.keeper.stop();
+        self.maintenance.stop();
         self.store.close();
     }
 }
@@ -165,12 +165,12 @@ impl FileReader {
     /// The first sequence in the data directory: 1 until compaction removes entries.
     #[must_use]
     pub fn kept_from(&self) -> u64 {
-        self.store.origin().sequence.saturating_add(1)
+        self.store.base_position().sequence.saturating_add(1)
     }
 
     /// Where the data directory begins.
-    pub(super) fn origin(&self) -> Origin {
-        self.store.beginning()
+    pub(super) fn base(&self) -> Base {
+        self.store.base()
     }
 
     /// Nothing is compacted as long as this is held.
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn little_is_moved_only_at_the_end_of_its_segment() {
         let options = Options {
-            segment_bytes: 3 * MOVE_BYTES,
+            segment_bytes: 3 * FLUSH_BYTES,
             background: false,
             ..Options::default()
         };
@@ -230,19 +230,19 @@ mod tests {
         let disk = Arc::new(SimDisk::new(1));
         let (mut journal, reader, _) = FileJournal::open(disk, directory, options).unwrap();
         let store = Arc::clone(&journal.store);
-        let moved = || store.epochs.current().moved.sequence;
+        let flushed = || store.epochs.current().flushed.sequence;
         append(&mut journal, 1);
-        assert!(!store.move_some(MOVE_BYTES / 2).unwrap());
+        assert!(!store.flush_some(FLUSH_BYTES / 2).unwrap());
         for sequence in 2..=12 {
             append(&mut journal, sequence);
         }
-        assert!(store.move_some(MOVE_BYTES / 2).unwrap());
-        assert_eq!(moved(), 12);
+        assert!(store.flush_some(FLUSH_BYTES / 2).unwrap());
+        assert_eq!(flushed(), 12);
         append(&mut journal, 13);
-        assert!(!store.move_some(MOVE_BYTES / 2).unwrap());
+        assert!(!store.flush_some(FLUSH_BYTES / 2).unwrap());
         store.roll().unwrap();
-        assert!(store.move_some(MOVE_BYTES / 2).unwrap());
-        assert_eq!(moved(), 13);
+        assert!(store.flush_some(FLUSH_BYTES / 2).unwrap());
+        assert_eq!(flushed(), 13);
         assert_eq!(reader.read(1).map(Result::unwrap).count(), 13);
     }
 }

@@ -1,4 +1,4 @@
-//! The one format of a batch, in the commit log, in sled and in the archive: pure functions over bytes.
+//! The one format of a batch, in the write-ahead log, in sled and in the archive: pure functions over bytes.
 //!
 //! ```text
 //!  0  magic "QLF", version 1
@@ -21,7 +21,7 @@ const MAGIC: [u8; 3] = *b"QLF";
 const VERSION: u8 = 1;
 const GROUP_START: u32 = 1;
 const HASHED_FROM: usize = 12;
-/// Where the payload stands in a frame.
+/// Offset of the payload in a frame.
 pub(super) const PAYLOAD_AT: usize = 36;
 pub(super) const HEADER_BYTES: usize = PAYLOAD_AT;
 const HASH_BYTES: usize = 32;
@@ -55,7 +55,7 @@ pub(super) struct Frame<'a> {
     pub(super) bytes: &'a [u8],
 }
 
-/// What stands at some place.
+/// What was found at an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
     /// A frame whose checksum is right.
@@ -202,7 +202,7 @@ impl Frame<'_> {
         Ok(self.end())
     }
 
-    /// Where the chain stands behind this frame.
+    /// The chain position behind this frame.
     #[must_use]
     pub(super) const fn end(&self) -> Durable {
         Durable {

@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr};
 pub struct Hash([u8; 32]);
 
 impl Hash {
-    /// What stands before the first batch.
+    /// The hash before the first batch.
     pub const GENESIS: Self = Self([0; 32]);
 
     /// The hash of these bytes, as stored.

@@ -1,12 +1,12 @@
 //! The journal: durable, hash-chained, append-only.
 //!
 //! It stores *batches*: opaque payloads with the sequence numbers and the ledger time of the entries
-//! in them. Whoever appends knows [`Journal`], whoever reads knows [`Reader`]; neither knows where the
-//! bytes lie. The format of every file is described in `docs/storage-format.md`.
+//! in them. Writers use [`Journal`], readers use [`Reader`]; neither depends on where the
+//! bytes are. The format of every file is described in `docs/storage-format.md`.
 
-mod anchor;
 mod archive;
 mod backup;
+mod base;
 mod codec;
 mod compact;
 pub mod disk;
@@ -17,12 +17,9 @@ mod frame;
 #[cfg(test)]
 mod golden;
 mod hash;
-mod keeper;
-mod log;
+mod maintenance;
 mod offline;
 mod options;
-mod origin;
-mod pauses;
 mod reader;
 mod recovery;
 mod repair;
@@ -33,7 +30,10 @@ mod stats;
 mod store;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod verify;
+mod wal;
+mod watermark;
 
 pub use archive::{Archive, ArchiveFile};
 pub use backup::{BackedUp, read_backup, write_backup};
@@ -44,13 +44,13 @@ pub use file::{FileJournal, FileReader};
 pub use hash::{Hash, ParseHashError};
 pub use offline::{Offline, OfflineData};
 pub use options::Options;
-pub use pauses::Pauses;
 pub use reader::{BatchReader, BatchRef};
 pub use recovery::{LOCK, Recovery};
 pub use repair::{Remade, Repair, repair};
 pub use snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter, Snapshots};
 pub use stats::Stats;
-pub use verify::{Verified, Watch, verify, verify_with};
+pub use throttle::Throttle;
+pub use verify::{Observer, Verified, verify, verify_with};
 
 use quota_semantics::Timestamp;
 
@@ -157,7 +157,7 @@ impl StoredBatch {
     }
 }
 
-/// How far the journal is durable.
+/// A position of the hash chain that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Durable {
     /// Sequence of the last durable entry; 0 if there is none.
@@ -169,7 +169,7 @@ pub struct Durable {
 }
 
 impl Durable {
-    /// Where an empty ledger stands.
+    /// The position of an empty ledger.
     pub const NOTHING: Self = Self {
         sequence: 0,
         hash: Hash::GENESIS,
@@ -188,7 +188,7 @@ pub trait Journal: Send {
     fn append(&mut self, batch: Batch) -> Result<(), Error>;
 
     /// Makes everything appended so far durable: one write, one fdatasync. Without anything to
-    /// write it answers where the journal stands.
+    /// write it returns the durable position.
     ///
     /// # Errors
     /// Every error is final: the journal is poisoned, this and every later call fails, and what was

@@ -3,9 +3,8 @@
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
 use super::{
-    Archive, BatchReader, Error, FileReader, Operation, Options, Reader, Recovery,
-    disk::{Disk, Lock, Untouched},
-    origin,
+    Archive, BatchReader, Error, FileReader, Operation, Options, Reader, Recovery, base,
+    disk::{Disk, Lock, ReadOnlyDisk},
     reader::Source,
     recovery,
     store::Store,
@@ -43,7 +42,7 @@ impl Offline {
         if !exists(disk.as_ref(), directory)? {
             let archive = Archive::open(disk, directory)?;
             if archive.files().is_empty() {
-                let path = directory.join(origin::FILE);
+                let path = directory.join(base::FILE);
                 return Err(Error::io(path, Operation::Open, ErrorKind::NotFound.into()));
             }
             return Ok(Self::Archive(Arc::new(archive)));
@@ -55,7 +54,7 @@ impl Offline {
             background: false,
             ..Options::default()
         };
-        let opened = recovery::open(Arc::new(Untouched::new(disk)), directory, options)?;
+        let opened = recovery::open(Arc::new(ReadOnlyDisk::new(disk)), directory, options)?;
         let store = Arc::new(opened.store);
         Ok(Self::Data(Box::new(OfflineData {
             reader: FileReader::new(Arc::clone(&store)),
@@ -108,11 +107,11 @@ impl Offline {
 /// Whether a directory is a data directory.
 pub(super) fn exists(disk: &dyn Disk, directory: &Path) -> Result<bool, Error> {
     let listed = disk.list(directory)?;
-    if listed.iter().any(|listed| listed.name == origin::FILE) {
+    if listed.iter().any(|listed| listed.name == base::FILE) {
         return Ok(true);
     }
     // Without it there may still be enough of a ledger to miss it.
-    Ok(origin::read(disk, directory)?.is_some())
+    Ok(base::read(disk, directory)?.is_some())
 }
 
 impl OfflineData {

@@ -2,18 +2,18 @@
 
 use std::path::PathBuf;
 
-use super::pauses::Pauses;
+use super::throttle::Throttle;
 
 /// How a journal is kept.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Size of a commit log segment, in bytes.
+    /// Size of a write-ahead log segment, in bytes.
     pub segment_bytes: u64,
     /// An epoch is sealed at the end of the segment with which its frames have so many bytes.
     pub epoch_bytes: u64,
-    /// The writer waits while the commit log holds more bytes of frames than this that have not been
-    /// moved into sled yet.
-    pub log_limit_bytes: u64,
+    /// The writer waits while the write-ahead log holds more bytes of frames than this that have not been
+    /// flushed into sled yet.
+    pub wal_limit_bytes: u64,
     /// Sealed epochs are read and checked when the journal is opened, newest first, until so many bytes
     /// of frames have been read. The others are checked when they are read.
     pub check_bytes: u64,
@@ -25,7 +25,7 @@ pub struct Options {
     /// called, as tests do that want each step in its place.
     pub background: bool,
     /// Between the steps of what goes on behind the ack path: in the threads, in compaction, in snapshots.
-    pub pauses: Pauses,
+    pub throttle: Throttle,
 }
 
 impl Default for Options {
@@ -33,12 +33,12 @@ impl Default for Options {
         Self {
             segment_bytes: 16 * 1024 * 1024,
             epoch_bytes: 64 * 1024 * 1024,
-            log_limit_bytes: 1024 * 1024 * 1024,
+            wal_limit_bytes: 1024 * 1024 * 1024,
             check_bytes: 1024 * 1024 * 1024,
             start_with_damage: false,
             archive: None,
             background: true,
-            pauses: Pauses::default(),
+            throttle: Throttle::default(),
         }
     }
 }

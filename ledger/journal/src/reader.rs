@@ -70,7 +70,7 @@ impl Chunk {
         })
     }
 
-    /// Goes past the frame at a place, where the chain stands `here`. False if no whole one is there.
+    /// Skips the frame at an offset, behind the chain position `here`. False if there is no whole frame.
     fn pass(&self, at: &mut usize, here: &mut Durable) -> Result<bool, Error> {
         match frame::parse(self.bytes.get(*at..).unwrap_or_default()) {
             Parsed::Complete(frame) => {

@@ -8,15 +8,14 @@ use std::{
 };
 
 use super::{
-    Damage, Durable, Error, Offline, Operation,
+    Damage, Durable, Error, Offline, Operation, base,
     disk::{Disk, parent},
     epoch::{self, Epoch, Seal},
     frame::{self, Parsed},
-    log::{self, scan},
-    origin,
-    pauses::Pauses,
     reader::{Chunk, Source},
     recovery::LOCK,
+    throttle::Throttle,
+    wal::{self, scan},
 };
 
 /// Where epochs are made, in the data directory.
@@ -72,7 +71,7 @@ pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Res
             std::io::ErrorKind::NotFound.into(),
         )
     };
-    let origin = origin::read(disk.as_ref(), directory)?.ok_or_else(not_found)?;
+    let base = base::read(disk.as_ref(), directory)?.ok_or_else(not_found)?;
     let _lock = disk.lock(&directory.join(LOCK))?;
     let source = match from {
         Some(from) => Some((from, Offline::open(Arc::clone(&disk), from, None)?)),
@@ -84,7 +83,7 @@ pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Res
     };
     disk.remove_directory(&directory.join(MAKING))?;
     let mut repair = Repair::default();
-    for hole in repairing.holes(&origin.position)? {
+    for hole in repairing.holes(&base.position)? {
         let own = hole.epoch.as_ref().map(|epoch| OwnEpoch {
             epoch,
             disk: repairing.disk,
@@ -135,15 +134,15 @@ impl Repairing<'_> {
 
     /// What cannot be read, or might not be the next time: epochs that are not as they were sealed, and gaps between
     /// what is left.
-    fn holes(&self, origin: &Durable) -> Result<Vec<Hole>, Error> {
+    fn holes(&self, base: &Durable) -> Result<Vec<Hole>, Error> {
         let directory = self.epochs();
         let mut holes = Vec::new();
-        let mut end = *origin;
+        let mut end = *base;
         for listed in self.disk.list(&directory)? {
             let Some(first) = epoch::first_of(&listed.name) else {
                 continue;
             };
-            if first <= origin.sequence {
+            if first <= base.sequence {
                 continue;
             }
             let seal = match Seal::read(self.disk, &directory.join(&listed.name)) {
@@ -180,11 +179,11 @@ impl Repairing<'_> {
         }
     }
 
-    /// Where the first segment of the commit log that is not sealed begins.
+    /// Where the first segment of the write-ahead log that is not sealed begins.
     fn log_begins_behind(&self, end: &Durable) -> Result<Option<Durable>, Error> {
-        let directory = self.directory.join(log::DIRECTORY);
+        let directory = self.directory.join(wal::DIRECTORY);
         for listed in self.disk.list(&directory)? {
-            if log::first_of(&listed.name).is_some_and(|first| first > end.sequence) {
+            if wal::first_of(&listed.name).is_some_and(|first| first > end.sequence) {
                 let file = self.disk.open(&directory.join(&listed.name))?;
                 return Ok(scan::before(&scan::read(file.as_ref())?));
             }
@@ -207,10 +206,10 @@ impl Repairing<'_> {
             if frames.is_empty() {
                 return Err(hole.damage.clone().into());
             }
-            epoch.put(self.disk, &position, frames, &Pauses::default())?;
+            epoch.put(self.disk, &position, frames, &Throttle::default())?;
             position = end;
         }
-        epoch.seal(self.disk, &position, &Pauses::default())?;
+        epoch.seal(self.disk, &position, &Throttle::default())?;
         epoch.close();
         Ok(())
     }

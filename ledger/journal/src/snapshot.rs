@@ -13,7 +13,7 @@ use super::{
     Damage, Durable, Error, Hash,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, File, temporary},
-    pauses::Pauses,
+    throttle::Throttle,
 };
 
 /// Compaction leaves what has to be replayed from the older of this many newest snapshots, so that one
@@ -30,7 +30,7 @@ pub(super) const HEADER_BYTES: usize = record_bytes(POSITION_BYTES + 8 + 32);
 /// Buffer of a snapshot that is being written or read, in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// So much is written between two syncs, in bytes: a large snapshot must not keep the disk from the commit log.
+/// So much is written between two syncs, in bytes: a large snapshot must not keep the disk from the write-ahead log.
 const STEP_BYTES: u64 = 1024 * 1024;
 
 /// What a snapshot's header says.
@@ -52,15 +52,15 @@ pub struct SnapshotInfo {
 pub struct Snapshots {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    pauses: Pauses,
+    throttle: Throttle,
 }
 
 impl Snapshots {
-    pub(super) fn new(disk: Arc<dyn Disk>, data: &Path, pauses: Pauses) -> Self {
+    pub(super) fn new(disk: Arc<dyn Disk>, data: &Path, throttle: Throttle) -> Self {
         Self {
             disk,
             directory: data.join(DIRECTORY),
-            pauses,
+            throttle,
         }
     }
 
@@ -82,7 +82,7 @@ impl Snapshots {
             file,
             hasher: blake3::Hasher::new(),
             buffer: Vec::with_capacity(BUFFER_BYTES),
-            pauses: self.pauses.clone(),
+            throttle: self.throttle.clone(),
             info: SnapshotInfo {
                 position,
                 bytes: 0,
@@ -133,16 +133,20 @@ impl Snapshots {
     /// # Errors
     /// [`Error::Io`].
     pub fn verify(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
-        self.verify_with(info, &Pauses::default())
+        self.verify_with(info, &Throttle::default())
     }
 
-    /// As [`Snapshots::verify`], for whom nobody waits.
+    /// As [`Snapshots::verify`], throttled: for background work.
     pub(super) fn verify_at_leisure(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
-        self.verify_with(info, &self.pauses)
+        self.verify_with(info, &self.throttle)
     }
 
-    fn verify_with(&self, info: &SnapshotInfo, pauses: &Pauses) -> Result<Option<Damage>, Error> {
-        content_is_right(self.disk.open(&info.path)?.as_ref(), info, pauses)
+    fn verify_with(
+        &self,
+        info: &SnapshotInfo,
+        throttle: &Throttle,
+    ) -> Result<Option<Damage>, Error> {
+        content_is_right(self.disk.open(&info.path)?.as_ref(), info, throttle)
     }
 
     /// Opens the content for reading. It should have been verified before.
@@ -229,7 +233,7 @@ pub(super) fn parse(bytes: &[u8], path: &Path) -> Result<SnapshotInfo, String> {
 fn content_is_right(
     file: &dyn File,
     info: &SnapshotInfo,
-    pauses: &Pauses,
+    throttle: &Throttle,
 ) -> Result<Option<Damage>, Error> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -241,7 +245,7 @@ fn content_is_right(
         }
         hasher.update(&buffer[..read]);
         offset = offset.saturating_add(read as u64);
-        pauses.pause();
+        throttle.pause();
     }
     let wrong = Hash::from(hasher.finalize()) != info.content;
     Ok(wrong.then(|| damage(&info.path, "the content does not have its hash".to_owned())))
@@ -264,7 +268,7 @@ pub struct SnapshotWriter {
     file: Arc<dyn File>,
     hasher: blake3::Hasher,
     buffer: Vec<u8>,
-    pauses: Pauses,
+    throttle: Throttle,
     info: SnapshotInfo,
 }
 
@@ -323,7 +327,7 @@ impl Write for SnapshotWriter {
             self.drain().map_err(io::Error::other)?;
         }
         // It has been encoded, or hashed and written.
-        self.pauses.pause();
+        self.throttle.pause();
         Ok(taken)
     }
 
@@ -344,7 +348,7 @@ pub struct SnapshotReader {
 impl SnapshotReader {
     /// As [`Snapshots::verify`], also when the file has lost its name.
     pub(super) fn verify(&self, info: &SnapshotInfo) -> Result<Option<Damage>, Error> {
-        content_is_right(self.file.as_ref(), info, &Pauses::default())
+        content_is_right(self.file.as_ref(), info, &Throttle::default())
     }
 }
 

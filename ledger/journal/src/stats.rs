@@ -11,12 +11,12 @@ pub struct Stats {
     pub first_sequence: u64,
     /// The first sequence in the data directory.
     pub kept_from: u64,
-    /// How far entries have been moved into sled.
-    pub moved: u64,
-    /// Bytes of the commit log's files.
-    pub log_bytes: u64,
-    /// Segments of the commit log.
-    pub log_segments: usize,
+    /// How far entries have been flushed into sled.
+    pub flushed: u64,
+    /// Bytes of the write-ahead log's files.
+    pub wal_bytes: u64,
+    /// Segments of the write-ahead log.
+    pub wal_segments: usize,
     /// Bytes of the epochs' files.
     pub epochs_bytes: u64,
     /// Epochs that are sealed.

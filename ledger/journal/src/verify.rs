@@ -1,5 +1,5 @@
 //! The deep check: every frame, seal, snapshot and archive file of a ledger at rest, each part with the
-//! chain and with the others. Unlike recovery it goes on behind damage and tells all of it, and it changes
+//! chain and with the others. Unlike recovery it continues behind damage and reports all of it, and it changes
 //! nothing.
 
 mod frames;
@@ -11,14 +11,14 @@ use std::{
 };
 
 use super::{
-    Archive, BatchRef, Damage, Durable, Error, Operation,
-    disk::{Disk, Untouched},
-    offline, origin,
+    Archive, BatchRef, Damage, Durable, Error, Operation, base,
+    disk::{Disk, ReadOnlyDisk},
+    offline,
 };
 use parts::Verifier;
 
 /// Follows a check while it goes on, from as many threads as check.
-pub trait Watch: Sync {
+pub trait Observer: Sync {
     /// A part has been begun: what it is, and how many bytes have been checked, of how many.
     fn progress(&self, part: &str, checked: u64, total: u64) {
         let _ = (part, checked, total);
@@ -35,7 +35,7 @@ pub trait Watch: Sync {
 }
 
 /// Follows nothing.
-impl Watch for () {}
+impl Observer for () {}
 
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,9 +67,9 @@ pub fn verify(
     disk: Arc<dyn Disk>,
     directory: &Path,
     archive: Option<&Path>,
-    watch: &dyn Watch,
+    observer: &dyn Observer,
 ) -> Result<Verified, Error> {
-    verify_with(disk, directory, archive, 1, watch)
+    verify_with(disk, directory, archive, 1, observer)
 }
 
 /// As [`verify`], with so many threads, of which each looks at one epoch or archive file at a time.
@@ -81,9 +81,9 @@ pub fn verify_with(
     directory: &Path,
     archive: Option<&Path>,
     jobs: usize,
-    watch: &dyn Watch,
+    observer: &dyn Observer,
 ) -> Result<Verified, Error> {
-    let disk: Arc<dyn Disk> = Arc::new(Untouched::new(disk));
+    let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk::new(disk));
     let is_data = offline::exists(disk.as_ref(), directory)?;
     let archive: Option<PathBuf> = match (archive, is_data) {
         (Some(archive), _) => Some(archive.to_path_buf()),
@@ -104,15 +104,13 @@ pub fn verify_with(
         false => None,
     };
     // That it cannot be read is found out below.
-    let origin = origin::read(disk.as_ref(), directory).ok().flatten();
-    let removed = match origin.filter(|_| is_data) {
-        Some(origin) => {
-            files.partition_point(|file| file.first_sequence <= origin.position.sequence)
-        }
+    let base = base::read(disk.as_ref(), directory).ok().flatten();
+    let removed = match base.filter(|_| is_data) {
+        Some(base) => files.partition_point(|file| file.first_sequence <= base.position.sequence),
         None => files.len(),
     };
     let early = files.split_off(removed);
-    let mut verifier = Verifier::new(disk.as_ref(), directory, jobs, watch);
+    let mut verifier = Verifier::new(disk.as_ref(), directory, jobs, observer);
     if let Some(archive) = &archive {
         verifier.archive(archive, &files)?;
     }
@@ -121,7 +119,7 @@ pub fn verify_with(
     }
     if let Some(archive) = &archive {
         verifier.archived_early(archive, &early)?;
-        verifier.missing(origin.and_then(|origin| origin.missing_in(archive)));
+        verifier.missing(base.and_then(|base| base.missing_in(archive)));
     }
     Ok(verifier.finish())
 }

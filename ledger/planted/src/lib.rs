@@ -32,9 +32,9 @@ macro_rules! bugs {
 bugs! {
     LEDGER: "Bugs of one ledger on its disk." {
         AckBeforeSync: "an answer leaves before the sync",
-        SyncErrorIgnored: "a failed sync of the commit log is taken for a good one",
+        SyncErrorIgnored: "a failed sync of the write-ahead log is taken for a good one",
         WritesOnWhenFull: "the journal goes on after a write that found no room",
-        AnchorIgnored: "what was acknowledged last is not compared with the commit log",
+        WatermarkIgnored: "what was acknowledged last is not compared with the write-ahead log",
         NoSyncAtOpen: "what recovery reads back is not synced before it is built upon",
         SegmentNameNotSynced: "the directory is not synced after a new segment got its name",
         EpochNotSynced: "an epoch is sealed, and its log let go, without a sync of its database",

@@ -12,7 +12,7 @@ use quota_core::{
 };
 use quota_journal::{Error, FileJournal, FileReader, Recovery, sim::SimDisk};
 use quota_ledger::{
-    batcher::{Batcher, Closed, Durably},
+    group_commit::{CommittedBatch, GroupCommit, SealedBatch},
     replay,
 };
 use quota_semantics::{Name, Span, Timestamp};
@@ -114,10 +114,10 @@ pub(crate) struct Daemon {
     pub(crate) journal: FileJournal,
     pub(crate) watermark: Timestamp,
     pub(crate) durable: u64,
-    batcher: Batcher<Answer>,
+    group_commit: GroupCommit<Answer>,
     /// Entries of the open batch that were looked at.
     followed: usize,
-    handed: Option<Closed<Answer>>,
+    handed: Option<SealedBatch<Answer>>,
     /// The syncing thread has said that it is idle; the deciding one has not heard it yet.
     is_idle_again: bool,
     queue: VecDeque<Job>,
@@ -139,7 +139,7 @@ impl Daemon {
             reader: recovered.reader,
             journal: recovered.journal,
             watermark: Timestamp::from_nanoseconds(i64::MIN),
-            batcher: Batcher::new(settings.max_entries),
+            group_commit: GroupCommit::new(settings.max_entries),
             followed: 0,
             handed: None,
             is_idle_again: false,
@@ -161,7 +161,7 @@ impl Daemon {
 
     /// Whether nothing waits anywhere.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.batcher.is_empty() && self.handed.is_none()
+        self.queue.is_empty() && self.group_commit.is_empty() && self.handed.is_none()
     }
 
     /// The deciding thread: what is due, then up to so many jobs. `see` is shown each new entry.
@@ -172,11 +172,11 @@ impl Daemon {
         see: &mut impl FnMut(&quota_core::event::Entry, &State) -> Result<(), String>,
         decided: &mut impl FnMut(&Job, &Said) -> Result<(), String>,
     ) -> Result<(), String> {
-        if self.batcher.is_full() {
+        if self.group_commit.is_full() {
             self.hear();
             return Ok(());
         }
-        self.batcher
+        self.group_commit
             .record_due(&mut self.state, now, self.watermark, &self.policy);
         self.follow(see)?;
         for _ in 0..jobs {
@@ -184,13 +184,13 @@ impl Daemon {
                 break;
             };
             let closes = matches!(job, Job::Image);
-            let mut desk = self.batcher.desk(&mut self.state, now);
+            let mut desk = self.group_commit.desk(&mut self.state, now);
             let (wish, said) = carry_out(&mut desk, &job, &self.policy);
             if let Some(said) = &said {
                 decided(&job, said)?;
             }
             let head = self.state.head().sequence;
-            let takes_more = self.batcher.decided(Answer { wish, head }, closes);
+            let takes_more = self.group_commit.decided(Answer { wish, head }, closes);
             self.follow(see)?;
             if !takes_more {
                 break;
@@ -203,7 +203,7 @@ impl Daemon {
     /// The deciding thread hears that the syncing one is idle.
     pub(crate) fn hear(&mut self) {
         if std::mem::take(&mut self.is_idle_again) {
-            self.batcher.synced();
+            self.group_commit.synced();
             self.hand_on();
         }
     }
@@ -212,29 +212,29 @@ impl Daemon {
         &mut self,
         see: &mut impl FnMut(&quota_core::event::Entry, &State) -> Result<(), String>,
     ) -> Result<(), String> {
-        for entry in &self.batcher.waiting()[self.followed..] {
+        for entry in &self.group_commit.waiting()[self.followed..] {
             see(entry, &self.state)?;
         }
-        self.followed = self.batcher.waiting().len();
+        self.followed = self.group_commit.waiting().len();
         Ok(())
     }
 
     fn hand_on(&mut self) {
-        if let Some(closed) = self.batcher.hand_on() {
+        if let Some(closed) = self.group_commit.seal() {
             self.handed = Some(closed);
             self.followed = 0;
         }
     }
 
     /// The syncing thread: makes durable what was handed on.
-    pub(crate) fn sync(&mut self) -> Result<Option<Durably<Answer>>, Error> {
+    pub(crate) fn sync(&mut self) -> Result<Option<CommittedBatch<Answer>>, Error> {
         let Some(closed) = self.handed.take() else {
             return Ok(None);
         };
-        let durably = closed.append(&mut self.journal)?.sync(&mut self.journal)?;
-        self.durable = durably.durable.sequence;
+        let committed = closed.append(&mut self.journal)?.sync(&mut self.journal)?;
+        self.durable = committed.durable.sequence;
         self.is_idle_again = true;
-        Ok(Some(durably))
+        Ok(Some(committed))
     }
 }
 

@@ -50,7 +50,7 @@ pub struct Retention {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Journal {
-    /// Size of one file of the commit log.
+    /// Size of one file of the write-ahead log.
     pub segment_bytes: Size,
     /// Size at which an epoch of the ledger is sealed.
     pub epoch_bytes: Size,

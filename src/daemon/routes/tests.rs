@@ -8,7 +8,7 @@ use axum::{body::Body, response::Response};
 use futures::StreamExt as _;
 use http::{Method, Request, StatusCode};
 use quota_core::decide::Policy;
-use quota_journal::{FileJournal, Pauses};
+use quota_journal::{FileJournal, Throttle};
 use quota_semantics::admission::Charging;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,7 @@ impl World {
             data_dir: directory.path().to_owned(),
             ..Config::default()
         };
-        let recovered = recover(&config, Pauses::default()).unwrap();
+        let recovered = recover(&config, Throttle::default()).unwrap();
         let options = writer::Options {
             policy: Policy::default(),
             queue: 16,

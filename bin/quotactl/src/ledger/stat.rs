@@ -40,8 +40,8 @@ struct Figures {
 struct Files {
     #[serde(skip_serializing_if = "Option::is_none")]
     kept_from: Option<u64>,
-    log_segments: usize,
-    log_bytes: u64,
+    wal_segments: usize,
+    wal_bytes: u64,
     sealed_epochs: usize,
     epochs_bytes: u64,
     snapshots: Vec<Snapshot>,
@@ -122,8 +122,8 @@ fn files(ledger: &Offline) -> Outcome<Files> {
             }
             Ok(Files {
                 kept_from: Some(stats.kept_from),
-                log_segments: stats.log_segments,
-                log_bytes: stats.log_bytes,
+                wal_segments: stats.wal_segments,
+                wal_bytes: stats.wal_bytes,
                 sealed_epochs: stats.sealed_epochs,
                 epochs_bytes: stats.epochs_bytes,
                 snapshots: stats.snapshots.into_iter().map(Snapshot::from).collect(),
@@ -156,8 +156,8 @@ fn table(figures: &Figures) -> Table {
     if let Some(kept_from) = files.kept_from {
         add("kept from", kept_from.to_string());
     }
-    add("log segments", files.log_segments.to_string());
-    add("log bytes", files.log_bytes.to_string());
+    add("log segments", files.wal_segments.to_string());
+    add("log bytes", files.wal_bytes.to_string());
     add("sealed epochs", files.sealed_epochs.to_string());
     add("epochs bytes", files.epochs_bytes.to_string());
     for Snapshot {

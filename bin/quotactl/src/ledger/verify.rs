@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc};
 
 use parking_lot::Mutex;
 use quota_core::{audit::Naive, codec, state::State};
-use quota_journal::{BatchRef, Damage, Offline, SnapshotInfo, Verified, Watch, disk::RealDisk};
+use quota_journal::{BatchRef, Damage, Observer, Offline, SnapshotInfo, Verified, disk::RealDisk};
 use quota_ledger::replay::{self as fold, Until};
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ struct Bytes {
     claims: Mutex<Claims>,
 }
 
-impl Watch for Bytes {
+impl Observer for Bytes {
     fn progress(&self, _part: &str, checked: u64, total: u64) {
         self.progress.of(checked, total);
     }

@@ -1,9 +1,9 @@
 //! What the journal needs from a disk, so that tests can put one under it that crashes, tears writes
 //! and forgets what was not synced.
 
+mod read_only;
 mod real;
 mod sled_database;
-mod untouched;
 
 use std::{
     io::ErrorKind,
@@ -13,12 +13,12 @@ use std::{
 
 use super::Error;
 
+pub(super) use read_only::ReadOnlyDisk;
 pub use real::RealDisk;
-pub(super) use untouched::Untouched;
 
 /// A file in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct DirectoryEntry {
     /// Its name, without the directory.
     pub name: String,
     /// Whether it is a directory.
@@ -100,7 +100,7 @@ pub trait Disk: Send + Sync {
     ///
     /// # Errors
     /// [`Error::Io`].
-    fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error>;
+    fn list(&self, directory: &Path) -> Result<Vec<DirectoryEntry>, Error>;
 
     /// Makes the names in a directory durable.
     ///
@@ -120,8 +120,8 @@ pub trait Disk: Send + Sync {
     /// [`Error::Locked`] if another process has it.
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>, Error>;
 
-    /// As [`Disk::lock`], to read: shared with others that read, and the file is neither made nor changed. Without a
-    /// file there is nobody to hold off.
+    /// As [`Disk::lock`], to read: shared with others that read, and the file is neither made nor changed. A
+    /// missing file locks nothing.
     ///
     /// # Errors
     /// [`Error::Locked`] if another process has it to write.

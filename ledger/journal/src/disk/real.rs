@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     super::{Error, Operation},
-    Database, Disk, File, Listed, Lock, parent,
+    Database, DirectoryEntry, Disk, File, Lock, parent,
     sled_database::SledDatabase,
 };
 
@@ -87,7 +87,7 @@ impl Drop for RealLock {
 
 impl Lock for RealLock {}
 
-/// Of a directory that nobody has ever locked.
+/// The lock of a directory without a lock file.
 struct NoLock;
 
 impl Lock for NoLock {}
@@ -146,7 +146,7 @@ impl Disk for RealDisk {
         }
     }
 
-    fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
+    fn list(&self, directory: &Path) -> Result<Vec<DirectoryEntry>, Error> {
         let fail = |source| Error::io(directory, Operation::List, source);
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -160,7 +160,7 @@ impl Disk for RealDisk {
                 metadata => metadata.map_err(fail)?,
             };
             let is_directory = metadata.is_dir();
-            listed.push(Listed {
+            listed.push(DirectoryEntry {
                 name: entry.file_name().to_string_lossy().into_owned(),
                 is_directory,
                 length: if is_directory { 0 } else { metadata.len() },

@@ -125,7 +125,7 @@ impl Database for SledDatabase {
             }
             Ok(())
         })?;
-        // A little each time: all of it at the end would keep the disk from the commit log.
+        // A little each time: all of it at the end would keep the disk from the write-ahead log.
         self.sync_log()
     }
 
@@ -169,7 +169,7 @@ impl Database for SledDatabase {
             // What it has written goes with it.
             return Ok(());
         }
-        // The last of it may happen on a thread of sled's. What failed there, this descriptor is told as well.
+        // sled may finish on a thread of its own. This descriptor reports an error there, too.
         wait_until_closed(&path)?;
         log.sync_data()
             .map_err(|source| Error::io(path, Operation::SyncFile, source))
@@ -212,7 +212,7 @@ fn fsync(path: &Path) -> Result<(), Error> {
 }
 
 /// Waits until an earlier handle of this process has let go of sled's file: sled closes it behind our
-/// back, when its threads have finished. That nobody else has it is known from the lock of the data
+/// back, when its threads have finished. No other process has it, since this one holds the lock of the data
 /// directory.
 fn wait_until_closed(log: &Path) -> Result<(), Error> {
     let file = match fs::File::open(log) {

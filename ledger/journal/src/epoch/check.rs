@@ -38,7 +38,7 @@ impl Epoch {
         }
     }
 
-    /// Nothing may stand behind the end, nor where there should be nothing.
+    /// Fails if the database holds anything behind the end.
     fn ends_at(&self, disk: &dyn Disk, position: Durable) -> Result<Durable, Error> {
         let last = self.with(disk, |database| database.key_at_or_below(&[u8::MAX; 12]))?;
         let first = last.and_then(|key| block::parse_key(&key));

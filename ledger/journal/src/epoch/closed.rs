@@ -14,13 +14,13 @@ const CLOSED_MAGIC: [u8; 3] = *b"QLC";
 
 impl Epoch {
     /// Closes the database cleanly, so that it can be used again.
-    pub(crate) fn close_at(&self, disk: &dyn Disk, moved: &Durable) -> Result<(), Error> {
-        if moved.sequence == self.before.sequence {
+    pub(crate) fn close_at(&self, disk: &dyn Disk, flushed: &Durable) -> Result<(), Error> {
+        if flushed.sequence == self.before.sequence {
             return Ok(());
         }
         self.sync(disk)?;
         self.try_close()?;
-        let record = Record::new(CLOSED_MAGIC).position(moved).finish();
+        let record = Record::new(CLOSED_MAGIC).position(flushed).finish();
         disk.replace(&self.directory.join(CLOSED), &record)
     }
 
@@ -35,7 +35,7 @@ impl Epoch {
         disk.sync_directory(&self.directory)?;
         let noted = closed_at(&bytes);
         let verified = self.verify(disk, |_| {});
-        // What it takes of memory while it is open is more than what was checked; the mover opens it when it needs it.
+        // What it takes of memory while it is open is more than what was checked; the flush opens it again.
         self.close();
         match verified {
             Ok(found) => Ok(noted.filter(|noted| *noted == found)),
@@ -44,7 +44,7 @@ impl Epoch {
         }
     }
 
-    /// What an epoch that is being filled tells of the commit log, from which it is filled: how far it was when its
+    /// Positions of the write-ahead log that an unsealed epoch proves: how far it was when its
     /// database was closed, and how far the frames in it go. It may be behind the log, but never differ from it.
     pub(crate) fn witnessed(&self, disk: &dyn Disk) -> Result<Vec<Durable>, Error> {
         let noted = disk.read(&self.directory.join(CLOSED), record_bytes(POSITION_BYTES))?;

@@ -9,12 +9,12 @@ use crate::{
     Damage, Error, Hash,
     codec::{Fields, Record, open_record},
     disk::{Disk, parent},
-    pauses::Pauses,
+    throttle::Throttle,
 };
 
 const MAGIC: [u8; 3] = *b"QLM";
 
-/// Bytes of a file that have a hash of their own: as exactly is told where a file is damaged.
+/// Bytes of a file that have a hash of their own: the precision with which damage is located.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Longest name of a file, in bytes.
@@ -37,11 +37,15 @@ struct SealedFile {
 
 impl Manifest {
     /// Reads the files of a database, and makes them durable.
-    pub(super) fn take(disk: &dyn Disk, database: &Path, pauses: &Pauses) -> Result<Self, Error> {
+    pub(super) fn take(
+        disk: &dyn Disk,
+        database: &Path,
+        throttle: &Throttle,
+    ) -> Result<Self, Error> {
         let mut manifest = Self::default();
         for name in disk.database_files(database)? {
             let path = database.join(&name);
-            let file = SealedFile::read(disk, &path, name, pauses)?;
+            let file = SealedFile::read(disk, &path, name, throttle)?;
             disk.open(&path)?.sync()?;
             disk.sync_directory(parent(&path))?;
             manifest.files.push(file);
@@ -70,7 +74,7 @@ impl Manifest {
         }
         for sealed in &self.files {
             let path = database.join(&sealed.name);
-            let file = SealedFile::read(disk, &path, sealed.name.clone(), &Pauses::default())?;
+            let file = SealedFile::read(disk, &path, sealed.name.clone(), &Throttle::default())?;
             let mut pieces = file.pieces.iter().zip(&sealed.pieces);
             if let Some(piece) = pieces.position(|(found, sealed)| found != sealed) {
                 let offset = (piece as u64).saturating_mul(PIECE_BYTES as u64);
@@ -108,7 +112,7 @@ impl Manifest {
         record.finish()
     }
 
-    /// What stands behind a seal; none if nothing does.
+    /// The manifest behind a seal; none if there is none.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, String> {
         if bytes.is_empty() {
             return Ok(None);
@@ -126,7 +130,12 @@ impl Manifest {
 }
 
 impl SealedFile {
-    fn read(disk: &dyn Disk, path: &Path, name: String, pauses: &Pauses) -> Result<Self, Error> {
+    fn read(
+        disk: &dyn Disk,
+        path: &Path,
+        name: String,
+        throttle: &Throttle,
+    ) -> Result<Self, Error> {
         let file = disk.open(path)?;
         let mut buffer = vec![0; PIECE_BYTES];
         let (mut length, mut pieces) = (0u64, Vec::new());
@@ -134,7 +143,7 @@ impl SealedFile {
             let read = file.read_at(&mut buffer, length)?;
             if read > 0 {
                 pieces.push(Hash::from(blake3::hash(&buffer[..read])));
-                pauses.pause();
+                throttle.pause();
                 length = length.saturating_add(read as u64);
             }
             if read < PIECE_BYTES {
@@ -217,7 +226,7 @@ mod tests {
         fs::create_dir(path.join("blobs")).unwrap();
         fs::write(path.join("db"), vec![7; 200_000]).unwrap();
         fs::write(path.join("blobs/1"), b"blob").unwrap();
-        let manifest = Manifest::take(&RealDisk, path, &Pauses::default()).unwrap();
+        let manifest = Manifest::take(&RealDisk, path, &Throttle::default()).unwrap();
         let told = || manifest.difference(&RealDisk, path).unwrap();
         assert_eq!(told(), None);
 

@@ -1,6 +1,6 @@
 //! Epochs: the ledger at rest, in sled, one database for each span of the ledger.
 //!
-//! An epoch is filled behind the commit log, which keeps all of its frames until it is sealed: its
+//! An epoch is filled behind the write-ahead log, which keeps all of its frames until it is sealed: its
 //! database closed and opened again, every frame checked against the chain, everything synced, and a
 //! seal written. So an unsealed database is never the only copy of anything, and may be thrown away
 //! and made again; and since sled's files never shrink, whole epochs are what compaction removes.
@@ -28,7 +28,7 @@ use super::{
     Damage, Durable, Error,
     disk::{Database, Disk, Pair},
     frame::{self, Parsed},
-    pauses::Pauses,
+    throttle::Throttle,
 };
 
 pub use seal::Seal;
@@ -169,7 +169,7 @@ impl Epoch {
         }
     }
 
-    /// Closes the database, once nobody reads from it any more. Whether that succeeds matters to nobody.
+    /// Closes the database behind its last reader. Errors do not matter here and are dropped.
     pub(super) fn close(&self) {
         let _ = self.try_close();
     }
@@ -200,9 +200,9 @@ impl Epoch {
         disk: &dyn Disk,
         before: &Durable,
         frames: &[u8],
-        pauses: &Pauses,
+        throttle: &Throttle,
     ) -> Result<(), Error> {
-        let pairs = blocks(before, frames, pauses).map_err(|why| self.damaged(before, why))?;
+        let pairs = blocks(before, frames, throttle).map_err(|why| self.damaged(before, why))?;
         let mut puts: Vec<_> = pairs
             .iter()
             .map(|(key, _)| (key.clone(), Vec::new()))
@@ -253,7 +253,7 @@ pub(super) fn stored_bytes(disk: &dyn Disk, directory: &Path) -> Result<u64, Err
 }
 
 /// Cuts frames into blocks.
-fn blocks(before: &Durable, frames: &[u8], pauses: &Pauses) -> Result<Vec<Pair>, String> {
+fn blocks(before: &Durable, frames: &[u8], throttle: &Throttle) -> Result<Vec<Pair>, String> {
     let mut pairs = Vec::new();
     let mut position = *before;
     let mut block = (position, 0, 0);
@@ -264,7 +264,7 @@ fn blocks(before: &Durable, frames: &[u8], pauses: &Pauses) -> Result<Vec<Pair>,
         let end = block.2.saturating_add(found.bytes.len());
         if block.2 > block.1 && end.saturating_sub(block.1) > block::BLOCK_BYTES {
             block::encode(&block.0, &frames[block.1..block.2], &mut pairs);
-            pauses.pause();
+            throttle.pause();
             block = (position, block.2, block.2);
         }
         position = found.end();

@@ -1,5 +1,5 @@
 //! The seal of an epoch: a small file that says what its database holds, written when that was
-//! verified and made durable. Behind it stands the manifest of the database's files.
+//! verified and made durable. The manifest of the database's files follows it.
 
 use std::path::Path;
 

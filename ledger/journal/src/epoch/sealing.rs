@@ -4,7 +4,7 @@ use super::{DATABASE, Epoch, Seal, manifest::Manifest, seal, stored_bytes};
 use crate::{
     Durable, Error,
     disk::{Disk, parent},
-    pauses::Pauses,
+    throttle::Throttle,
 };
 
 impl Epoch {
@@ -14,7 +14,7 @@ impl Epoch {
         &self,
         disk: &dyn Disk,
         last: &Durable,
-        pauses: &Pauses,
+        throttle: &Throttle,
     ) -> Result<Seal, Error> {
         self.sync(disk)?;
         self.try_close()?;
@@ -32,7 +32,7 @@ impl Epoch {
             }
             seal.batches = seal.batches.saturating_add(1);
             seal.frame_bytes = seal.frame_bytes.saturating_add(frame.bytes.len() as u64);
-            pauses.pause();
+            throttle.pause();
         })?;
         if found != *last {
             let why = format!(
@@ -44,7 +44,7 @@ impl Epoch {
         self.sync(disk)?;
         self.try_close()?;
         seal.stored_bytes = stored_bytes(disk, &self.directory)?;
-        let manifest = Manifest::take(disk, &self.directory.join(DATABASE), pauses)?;
+        let manifest = Manifest::take(disk, &self.directory.join(DATABASE), throttle)?;
         seal.write(disk, &self.directory, &manifest)?;
         disk.sync_directory(parent(&self.directory))?;
         let _ = self.sealed.set(last.sequence);
@@ -58,7 +58,7 @@ impl Epoch {
             return Ok(false);
         }
         let database = self.directory.join(DATABASE);
-        let manifest = Manifest::take(disk, &database, &Pauses::default())?;
+        let manifest = Manifest::take(disk, &database, &Throttle::default())?;
         seal.write(disk, &self.directory, &manifest)?;
         Ok(true)
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Batch, disk::RealDisk, sim::SimDisk};
 use quota_semantics::Timestamp;
 
-/// Frames of batches of two entries each that do not compress, behind `position`, which is moved along.
+/// Frames of batches of two entries each that do not compress, behind `position`, which moves along.
 fn frames(position: &mut Durable, batches: usize, length: usize) -> Vec<u8> {
     let mut frames = Vec::new();
     for _ in 0..batches {
@@ -35,7 +35,7 @@ fn sled_writes_what_is_put_little_more_than_once() {
         let frames = frames(&mut position, 128, 8 * 1024);
         put += frames.len();
         epoch
-            .put(&RealDisk, &before, &frames, &Pauses::default())
+            .put(&RealDisk, &before, &frames, &Throttle::default())
             .unwrap();
     }
     epoch.sync(&RealDisk).unwrap();
@@ -59,11 +59,11 @@ fn half_put(disk: &SimDisk) -> (Epoch, Durable) {
             disk,
             &Durable::NOTHING,
             &frames(&mut end, 100, 1000),
-            &Pauses::default(),
+            &Throttle::default(),
         )
         .unwrap();
     let mut ahead = end;
-    let places = blocks(&end, &frames(&mut ahead, 100, 1000), &Pauses::default()).unwrap();
+    let places = blocks(&end, &frames(&mut ahead, 100, 1000), &Throttle::default()).unwrap();
     let places = places.into_iter().map(|(key, _)| (key, Vec::new()));
     epoch
         .with(disk, |database| database.insert(places.collect()))
@@ -128,7 +128,7 @@ fn blocks_of_another_size_are_read() {
     let before = position;
     let more = frames(&mut position, 100, 1000);
     epoch
-        .put(disk.as_ref(), &before, &more, &Pauses::default())
+        .put(disk.as_ref(), &before, &more, &Throttle::default())
         .unwrap();
     all.extend(more);
     let mut read = Vec::new();
@@ -147,7 +147,7 @@ fn what_was_checked_at_a_start_is_not_kept_in_memory() {
     let mut end = Durable::NOTHING;
     let first = frames(&mut end, 100, 1000);
     epoch
-        .put(&disk, &Durable::NOTHING, &first, &Pauses::default())
+        .put(&disk, &Durable::NOTHING, &first, &Throttle::default())
         .unwrap();
     epoch.close_at(&disk, &end).unwrap();
     assert_eq!(epoch.reopen(&disk).unwrap(), Some(end));
@@ -156,7 +156,7 @@ fn what_was_checked_at_a_start_is_not_kept_in_memory() {
     let before = end;
     let second = frames(&mut end, 100, 1000);
     epoch
-        .put(&disk, &before, &second, &Pauses::default())
+        .put(&disk, &before, &second, &Throttle::default())
         .unwrap();
     assert_eq!(epoch.verify(&disk, |_| {}).unwrap(), end);
 }
@@ -169,10 +169,10 @@ fn sealed(directory: &Path) -> (Epoch, Seal) {
         let before = end;
         let frames = frames(&mut end, 64, 8 * 1024);
         epoch
-            .put(&RealDisk, &before, &frames, &Pauses::default())
+            .put(&RealDisk, &before, &frames, &Throttle::default())
             .unwrap();
     }
-    let seal = epoch.seal(&RealDisk, &end, &Pauses::default()).unwrap();
+    let seal = epoch.seal(&RealDisk, &end, &Throttle::default()).unwrap();
     (epoch, seal)
 }
 

@@ -12,23 +12,23 @@ use parking_lot::Mutex;
 
 use super::{
     super::{Damage, store::Sealed},
-    Durable, Epoch, Error, Log, Opening, Options, epoch,
+    Durable, Epoch, Error, Opening, Options, Wal, epoch,
 };
-use crate::{epoch::Seal, log::CHUNK_BYTES};
+use crate::{epoch::Seal, wal::CHUNK_BYTES};
 
 impl Opening<'_> {
-    /// The sealed epochs, oldest first. What lies before the origin is what a compaction did not get
+    /// The sealed epochs, oldest first. What lies before the base is what a compaction did not get
     /// to remove.
-    pub(super) fn sealed_epochs(&mut self, origin: &Durable) -> Result<Vec<Sealed>, Error> {
+    pub(super) fn sealed_epochs(&mut self, base: &Durable) -> Result<Vec<Sealed>, Error> {
         let directory = self.directory.join(epoch::DIRECTORY);
         let mut sealed: Vec<Sealed> = Vec::new();
-        let mut end = *origin;
+        let mut end = *base;
         for listed in self.disk.list(&directory)? {
             let Some(first) = epoch::first_of(&listed.name) else {
                 continue;
             };
             let path = directory.join(&listed.name);
-            if first <= origin.sequence {
+            if first <= base.sequence {
                 self.disk.remove_directory(&path)?;
                 self.repaired(format!(
                     "epoch {first}: removed, as compaction had begun to"
@@ -66,7 +66,7 @@ impl Opening<'_> {
     }
 
     /// An epoch that was being filled, but does not begin where the next one has to: all of it is in the
-    /// commit log, or else the log's end will show that something is missing.
+    /// write-ahead log, or else the log's end will show that something is missing.
     fn remove_stray(&mut self, first: u64, path: &std::path::Path) -> Result<(), Error> {
         self.disk.remove_directory(path)?;
         self.repaired(format!(
@@ -117,7 +117,7 @@ impl Opening<'_> {
         Ok((bytes, damaged))
     }
 
-    /// Reads a sealed epoch. Damage is an error, unless everything can be read all the same, or nobody minds.
+    /// Reads a sealed epoch. Damage is an error, unless everything can be read all the same, or the options allow it.
     fn check_epoch(&self, sealed: &Sealed, options: &Options) -> Result<Option<Damage>, Error> {
         let Sealed { seal, epoch } = sealed;
         let right = epoch.check(self.disk, seal, |_| {});
@@ -145,7 +145,7 @@ impl Opening<'_> {
     pub(super) fn current_epoch(
         &mut self,
         epoch: &Epoch,
-        log: &Log,
+        log: &Wal,
         durable: &Durable,
     ) -> Result<Durable, Error> {
         if self.disk.list(epoch.directory())?.is_empty() {
@@ -159,14 +159,14 @@ impl Opening<'_> {
         epoch.reset(self.disk)?;
         let first = epoch.before.sequence.saturating_add(1);
         self.repaired(format!(
-            "epoch {first}: being made again from the commit log"
+            "epoch {first}: being made again from the write-ahead log"
         ));
         Ok(epoch.before)
     }
 }
 
 /// Whether the log has this position.
-fn agrees(log: &Log, position: &Durable, durable: &Durable) -> Result<bool, Error> {
+fn agrees(log: &Wal, position: &Durable, durable: &Durable) -> Result<bool, Error> {
     if position.sequence > durable.sequence {
         return Ok(false);
     }

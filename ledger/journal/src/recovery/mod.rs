@@ -3,7 +3,7 @@
 //! since after a kill it may never have reached the disk, before anything is built upon it.
 
 mod epochs;
-mod log;
+mod segments;
 mod snapshots;
 
 use planted::Bug;
@@ -14,14 +14,14 @@ use std::{
 
 use super::{
     Damage, Durable, Error, Operation, Options, SnapshotInfo,
-    anchor::{self, Anchor},
     archive::Archive,
+    base::{self, Base},
     disk::{Disk, Lock, TEMPORARY},
     epoch::{self, Epoch},
-    log::{self as commit_log, Log, Writer},
-    origin::{self, Origin},
     snapshot::{self, Snapshots},
     store::{Current, Parts, Store},
+    wal::{self, Wal, Writer},
+    watermark::{self, DurableWatermark},
 };
 
 /// Name of the lock file in the data directory: it is there, and the same file, as long as the ledger is open.
@@ -70,7 +70,7 @@ pub(super) fn open(
 pub(super) fn begin(
     disk: Arc<dyn Disk>,
     directory: &Path,
-    origin: &Origin,
+    base: &Base,
     options: Options,
 ) -> Result<Opened, Error> {
     disk.create_directory(directory)?;
@@ -78,8 +78,8 @@ pub(super) fn begin(
         let source = std::io::ErrorKind::DirectoryNotEmpty.into();
         return Err(Error::io(directory, Operation::BeginLedger, source));
     }
-    Anchor::create(disk.as_ref(), directory, &origin.position)?;
-    origin::write(disk.as_ref(), directory, origin)?;
+    DurableWatermark::create(disk.as_ref(), directory, &base.position)?;
+    base::write(disk.as_ref(), directory, base)?;
     parts(disk, directory, options)
 }
 
@@ -92,17 +92,17 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
         directory,
         repaired: Vec::new(),
     };
-    let origin = opening.origin()?;
+    let base = opening.base()?;
     opening.remove_temporary_files()?;
-    let noted = opening.anchor()?;
-    let sealed = opening.sealed_epochs(&origin.position)?;
+    let noted = opening.watermark()?;
+    let sealed = opening.sealed_epochs(&base.position)?;
     let (checked_bytes, damaged_epochs) = opening.check_sealed(&sealed, &options)?;
-    let base = sealed
+    let sealed_end = sealed
         .last()
-        .map_or(origin.position, |sealed| sealed.seal.last);
-    let read = opening.log(sealed.last(), &base, noted.as_ref())?;
+        .map_or(base.position, |sealed| sealed.seal.last);
+    let read = opening.wal(sealed.last(), &sealed_end, noted.as_ref())?;
     let durable = read.position;
-    let snapshots = Snapshots::new(Arc::clone(&disk), directory, options.pauses.clone());
+    let snapshots = Snapshots::new(Arc::clone(&disk), directory, options.throttle.clone());
     let archive = match &options.archive {
         Some(path) => Some(Arc::new(Archive::open(Arc::clone(&disk), path)?)),
         None => None,
@@ -112,29 +112,29 @@ fn parts(disk: Arc<dyn Disk>, directory: &Path, options: Options) -> Result<Open
     }
     let missing_archive = archive
         .as_ref()
-        .and_then(|archive| origin.missing_in(archive));
+        .and_then(|archive| base.missing_in(archive));
     opening.sync_names()?;
-    let anchor = Anchor::create(disk.as_ref(), directory, &durable)?;
-    let log = Log::new(directory.join(commit_log::DIRECTORY), read.segments);
-    let epoch = Epoch::new(&directory.join(epoch::DIRECTORY), base);
-    let moved = opening.current_epoch(&epoch, &log, &durable)?;
+    let watermark = DurableWatermark::create(disk.as_ref(), directory, &durable)?;
+    let wal = Wal::new(directory.join(wal::DIRECTORY), read.segments);
+    let epoch = Epoch::new(&directory.join(epoch::DIRECTORY), sealed_end);
+    let flushed = opening.current_epoch(&epoch, &wal, &durable)?;
     let repaired = opening.repaired;
     let store = Store::new(Parts {
         writer: Writer::new(read.active, durable, options.segment_bytes),
         disk,
         directory: directory.to_path_buf(),
         options,
-        log,
+        wal,
         archive,
         snapshots,
-        origin,
+        base,
         sealed,
         current: Current {
             epoch: Arc::new(epoch),
-            moved,
+            flushed,
         },
         durable,
-        anchor,
+        watermark,
     });
     let recovery = Recovery {
         repaired,
@@ -162,7 +162,7 @@ struct Opening<'a> {
 
 impl Opening<'_> {
     fn subdirectories(&self) -> [PathBuf; 3] {
-        [commit_log::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY]
+        [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY]
             .map(|name| self.directory.join(name))
     }
 
@@ -171,22 +171,22 @@ impl Opening<'_> {
     }
 
     /// Where the ledger begins. A directory without ledger gets an empty one.
-    fn origin(&self) -> Result<Origin, Error> {
-        let found = origin::read(self.disk, self.directory)?;
+    fn base(&self) -> Result<Base, Error> {
+        let found = base::read(self.disk, self.directory)?;
         if found.is_some() {
             // What lies before it will be removed: it must not come back without it.
-            self.disk.open(&self.directory.join(origin::FILE))?.sync()?;
+            self.disk.open(&self.directory.join(base::FILE))?.sync()?;
             self.disk.sync_directory(self.directory)?;
         }
         for directory in self.subdirectories() {
             self.disk.create_directory(&directory)?;
         }
-        if let Some(origin) = found {
-            return Ok(origin);
+        if let Some(base) = found {
+            return Ok(base);
         }
-        let nothing = Origin::at(Durable::NOTHING);
-        Anchor::create(self.disk, self.directory, &nothing.position)?;
-        origin::write(self.disk, self.directory, &nothing)?;
+        let nothing = Base::at(Durable::NOTHING);
+        DurableWatermark::create(self.disk, self.directory, &nothing.position)?;
+        base::write(self.disk, self.directory, &nothing)?;
         Ok(nothing)
     }
 
@@ -208,12 +208,12 @@ impl Opening<'_> {
         Ok(())
     }
 
-    /// What was acknowledged last, as far as the anchor knows.
-    fn anchor(&mut self) -> Result<Option<Durable>, Error> {
-        if planted::is(Bug::AnchorIgnored) {
+    /// What was acknowledged last, as far as the watermark knows.
+    fn watermark(&mut self) -> Result<Option<Durable>, Error> {
+        if planted::is(Bug::WatermarkIgnored) {
             return Ok(None);
         }
-        let noted = anchor::read(self.disk, self.directory)?;
+        let noted = watermark::read(self.disk, self.directory)?;
         if noted.unreadable > 0 || noted.position.is_none() {
             let left = match noted.position {
                 Some(position) => format!("sequence {} is left", position.sequence),

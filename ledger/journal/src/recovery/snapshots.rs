@@ -25,7 +25,7 @@ pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>
                 ),
             }));
         }
-        if sequence < store.origin().sequence {
+        if sequence < store.base_position().sequence {
             continue;
         }
         let in_chain = match position(store, sequence) {
@@ -75,7 +75,7 @@ pub(super) fn choose(store: &Store) -> Result<(Option<SnapshotInfo>, Vec<Damage>
 
 /// The chain at a sequence, if a batch ends there.
 fn position(store: &Store, sequence: u64) -> Result<Option<Durable>, Error> {
-    let known = [store.origin(), store.durable()];
+    let known = [store.base_position(), store.durable()];
     if let Some(position) = known.iter().find(|known| known.sequence == sequence) {
         return Ok(Some(*position));
     }

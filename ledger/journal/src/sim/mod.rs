@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     Error, Operation,
-    disk::{Database, Disk, File, Listed, Lock},
+    disk::{Database, DirectoryEntry, Disk, File, Lock},
 };
 use database::SimDatabase;
 pub use state::Crash;
@@ -170,7 +170,7 @@ impl Disk for SimDisk {
         fail(has, path, Operation::Stat)
     }
 
-    fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
+    fn list(&self, directory: &Path) -> Result<Vec<DirectoryEntry>, Error> {
         fail(self.state().list(directory), directory, Operation::List)
     }
 

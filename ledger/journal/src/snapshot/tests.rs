@@ -15,7 +15,7 @@ fn position(sequence: u64) -> Durable {
 }
 
 fn snapshots(directory: &Path) -> Snapshots {
-    let snapshots = Snapshots::new(Arc::new(RealDisk), directory, Pauses::default());
+    let snapshots = Snapshots::new(Arc::new(RealDisk), directory, Throttle::default());
     std::fs::create_dir_all(&snapshots.directory).unwrap();
     snapshots
 }
@@ -57,7 +57,7 @@ fn a_long_content_is_synced_on_the_way_and_a_failure_of_that_is_told() {
     let snapshots = Snapshots::new(
         Arc::new(disk.clone()),
         Path::new("/data"),
-        Pauses::default(),
+        Throttle::default(),
     );
     let mut writer = snapshots.create(position(3)).unwrap();
     disk.inject(Faults {

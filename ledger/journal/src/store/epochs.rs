@@ -30,8 +30,8 @@ pub(crate) struct Sealed {
 #[derive(Clone)]
 pub(crate) struct Current {
     pub(crate) epoch: Arc<Epoch>,
-    /// How far it holds what the commit log holds.
-    pub(crate) moved: Durable,
+    /// How far it holds what the write-ahead log holds.
+    pub(crate) flushed: Durable,
 }
 
 /// All epochs, oldest first. Each lock guards one list or value, and no two are held at once.
@@ -90,7 +90,7 @@ impl Epochs {
         self.sealed.write().push(sealed);
         self.set_current(Current {
             epoch: Arc::new(Epoch::new(&self.directory, last)),
-            moved: last,
+            flushed: last,
         });
     }
 
@@ -101,12 +101,12 @@ impl Epochs {
         sealed.drain(..kept).collect()
     }
 
-    /// Asks for the segments up to `last` to be sealed at the next end of a segment.
+    /// Requests the segments up to `last` to be sealed at the next end of a segment.
     pub(crate) fn request_seal(&self, last: u64) {
         self.seal_through.fetch_max(last, Ordering::AcqRel);
     }
 
-    /// Whether that was asked for the epoch that begins behind `before`.
+    /// Whether sealing was requested for the epoch that begins behind `before`.
     pub(crate) fn seal_requested(&self, before: &Durable) -> bool {
         before.sequence < self.seal_through.load(Ordering::Acquire)
     }

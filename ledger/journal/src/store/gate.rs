@@ -1,4 +1,4 @@
-//! Who may compact, and when nobody may.
+//! Mutual exclusion of compactions and backups.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::{

@@ -15,16 +15,16 @@ use parking_lot::RwLock;
 
 use super::{
     Durable, Error,
-    anchor::Anchor,
     archive::Archive,
+    base::{self, Base},
     disk::Disk,
     epoch,
-    log::{self, CHUNK_BYTES, Log, Writer},
     options::Options,
-    origin::{self, Origin},
     reader::{Chunk, Source},
     snapshot::Snapshots,
     stats::Stats,
+    wal::{self, CHUNK_BYTES, Wal, Writer},
+    watermark::DurableWatermark,
 };
 
 pub(super) use epochs::{Current, Epochs, Sealed};
@@ -38,7 +38,7 @@ pub(super) struct Store {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
     pub(super) options: Options,
-    pub(super) log: Log,
+    pub(super) wal: Wal,
     pub(super) write: WritePath,
     pub(super) epochs: Epochs,
     pub(super) archive: Option<Arc<Archive>>,
@@ -47,7 +47,7 @@ pub(super) struct Store {
     pub(super) lifecycle: Lifecycle,
     pub(super) signal: Signal,
     /// Where the ledger begins; compaction moves it.
-    origin: RwLock<Origin>,
+    base: RwLock<Base>,
 }
 
 /// What recovery found.
@@ -55,14 +55,14 @@ pub(super) struct Parts {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) directory: PathBuf,
     pub(super) options: Options,
-    pub(super) log: Log,
+    pub(super) wal: Wal,
     pub(super) archive: Option<Arc<Archive>>,
     pub(super) snapshots: Snapshots,
-    pub(super) origin: Origin,
+    pub(super) base: Base,
     pub(super) sealed: Vec<Sealed>,
     pub(super) current: Current,
     pub(super) durable: Durable,
-    pub(super) anchor: Anchor,
+    pub(super) watermark: DurableWatermark,
     pub(super) writer: Writer,
 }
 
@@ -70,18 +70,18 @@ impl Store {
     pub(super) fn new(parts: Parts) -> Self {
         let epochs = parts.directory.join(epoch::DIRECTORY);
         Self {
-            write: WritePath::new(parts.writer, parts.durable, parts.anchor),
+            write: WritePath::new(parts.writer, parts.durable, parts.watermark),
             epochs: Epochs::new(epochs, parts.sealed, parts.current),
             disk: parts.disk,
             directory: parts.directory,
             options: parts.options,
-            log: parts.log,
+            wal: parts.wal,
             archive: parts.archive,
             snapshots: parts.snapshots,
             gate: Arc::default(),
             lifecycle: Lifecycle::default(),
             signal: Signal::default(),
-            origin: RwLock::new(parts.origin),
+            base: RwLock::new(parts.base),
         }
     }
 
@@ -93,32 +93,32 @@ impl Store {
         self.write.durable()
     }
 
-    pub(super) fn origin(&self) -> Durable {
-        self.beginning().position
+    pub(super) fn base_position(&self) -> Durable {
+        self.base().position
     }
 
-    pub(super) fn beginning(&self) -> Origin {
-        *self.origin.read()
+    pub(super) fn base(&self) -> Base {
+        *self.base.read()
     }
 
     /// Moves the beginning of the ledger forward, durably; gives the epochs that lie before it, which
     /// are to be removed, and were archived if there is an archive.
-    pub(super) fn advance_origin(&self, to: Durable) -> Result<Vec<Sealed>, Error> {
+    pub(super) fn advance_base(&self, to: Durable) -> Result<Vec<Sealed>, Error> {
         let archived_from = self.archive.as_ref().and_then(|archive| {
             // What it held once it has to hold for ever.
-            let known = self.beginning().archived_from;
+            let known = self.base().archived_from;
             known.or_else(|| archive.reaches_back_to(to.sequence))
         });
-        let advanced = Origin {
+        let advanced = Base {
             position: to,
             archived_from,
         };
-        origin::stage(self.disk.as_ref(), &self.directory, &advanced)?;
-        // It may have got its name, or not: nobody knows before it is read again.
-        origin::install(self.disk.as_ref(), &self.directory)
+        base::stage(self.disk.as_ref(), &self.directory, &advanced)?;
+        // After an error either file may be in force, until the directory is read again.
+        base::install(self.disk.as_ref(), &self.directory)
             .inspect_err(|error| self.lifecycle.poison(error))?;
-        // First, so that nobody looks among the epochs for what is no longer there.
-        *self.origin.write() = advanced;
+        // First, so that no reader looks for a removed epoch.
+        *self.base.write() = advanced;
         Ok(self.epochs.take_through(to.sequence))
     }
 
@@ -131,26 +131,26 @@ impl Store {
 
     /// The first sequence that can be read.
     pub(super) fn first_sequence(&self) -> u64 {
-        let origin = self.origin().sequence;
+        let base = self.base_position().sequence;
         self.archive
             .as_ref()
-            .and_then(|archive| archive.reaches_back_to(origin))
-            .unwrap_or(origin.saturating_add(1))
+            .and_then(|archive| archive.reaches_back_to(base))
+            .unwrap_or(base.saturating_add(1))
     }
 
     pub(super) fn stats(&self) -> Result<Stats, Error> {
         let sealed = self.epochs.sealed();
         let current = self.epochs.current();
-        let segments = self.log.segments();
+        let segments = self.wal.segments();
         let (snapshots, _) = self.snapshots.list()?;
         let file_bytes = |directory: &Path| epoch::stored_bytes(self.disk.as_ref(), directory);
         Ok(Stats {
             durable: self.durable(),
             first_sequence: self.first_sequence(),
-            kept_from: self.origin().sequence.saturating_add(1),
-            moved: current.moved.sequence,
-            log_bytes: file_bytes(&self.directory.join(log::DIRECTORY))?,
-            log_segments: segments.len(),
+            kept_from: self.base_position().sequence.saturating_add(1),
+            flushed: current.flushed.sequence,
+            wal_bytes: file_bytes(&self.directory.join(wal::DIRECTORY))?,
+            wal_segments: segments.len(),
             epochs_bytes: sealed
                 .iter()
                 .fold(file_bytes(current.epoch.directory())?, |sum, sealed| {
@@ -166,16 +166,16 @@ impl Store {
         })
     }
 
-    /// Whether so much waits to be moved that the writer should wait too.
-    pub(super) fn log_is_full(&self) -> bool {
-        self.waiting_bytes() > self.options.log_limit_bytes
+    /// Whether so much waits to be flushed that the writer should wait too.
+    pub(super) fn wal_is_full(&self) -> bool {
+        self.waiting_bytes() > self.options.wal_limit_bytes
     }
 
-    /// Bytes of frames in segments that are not moved as a whole.
+    /// Bytes of frames in segments that are not flushed as a whole.
     pub(super) fn waiting_bytes(&self) -> u64 {
-        let moved = self.epochs.current().moved.sequence;
-        self.log.segments().iter().fold(0u64, |sum, segment| {
-            if segment.extent().last.sequence > moved {
+        let flushed = self.epochs.current().flushed.sequence;
+        self.wal.segments().iter().fold(0u64, |sum, segment| {
+            if segment.extent().last.sequence > flushed {
                 sum.saturating_add(segment.frame_bytes())
             } else {
                 sum
@@ -190,7 +190,7 @@ impl Source for Store {
         if from > self.durable().sequence {
             return Ok(Chunk::empty(self.durable(), &self.directory));
         }
-        if from <= self.origin().sequence {
+        if from <= self.base_position().sequence {
             if from >= self.first_sequence()
                 && let Some(archive) = &self.archive
             {
@@ -202,12 +202,12 @@ impl Source for Store {
         }
         let current = self.epochs.current();
         if from > current.epoch.before.sequence {
-            // What has been moved is read from sled, the rest from the log. The epoch may be sealed
+            // What has been flushed is read from sled, the rest from the log. The epoch may be sealed
             // between the two looks; then it is found below.
-            if from <= current.moved.sequence {
+            if from <= current.flushed.sequence {
                 return current.epoch.chunk(self.disk.as_ref(), from);
             }
-            if let Some(chunk) = self.log.chunk(from, CHUNK_BYTES)? {
+            if let Some(chunk) = self.wal.chunk(from, CHUNK_BYTES)? {
                 return Ok(chunk);
             }
         }
@@ -215,12 +215,12 @@ impl Source for Store {
             Some(sealed) => {
                 let chunk = sealed.epoch.chunk(self.disk.as_ref(), from);
                 match chunk {
-                    // Removed while it was asked.
+                    // Compacted between the two looks.
                     Err(Error::Compacted { .. }) => self.chunk(from),
                     chunk => chunk,
                 }
             }
-            None => self.log.chunk(from, CHUNK_BYTES)?.ok_or(Error::Compacted {
+            None => self.wal.chunk(from, CHUNK_BYTES)?.ok_or(Error::Compacted {
                 first: self.first_sequence(),
             }),
         }

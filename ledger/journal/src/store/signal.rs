@@ -3,7 +3,7 @@
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// What the background threads are asked to do; the lock guards the requests alone, and no disk is touched under it.
+/// Requests to the background threads. The lock guards the requests alone; no I/O happens under it.
 #[derive(Default)]
 pub(crate) struct Signal {
     requests: Mutex<Requests>,
@@ -14,7 +14,7 @@ pub(crate) struct Signal {
 struct Requests {
     stop: bool,
     prepare: bool,
-    move_now: bool,
+    flush_now: bool,
 }
 
 impl Signal {
@@ -28,9 +28,9 @@ impl Signal {
         self.request(|requests| requests.prepare = true);
     }
 
-    /// Asks for what is durable to be moved now.
-    pub(crate) fn move_now(&self) {
-        self.request(|requests| requests.move_now = true);
+    /// Asks for what is durable to be flushed now.
+    pub(crate) fn flush_now(&self) {
+        self.request(|requests| requests.flush_now = true);
     }
 
     pub(crate) fn stop(&self) {
@@ -42,7 +42,7 @@ impl Signal {
     }
 
     /// Wakes those who wait for room.
-    pub(crate) fn has_moved(&self) {
+    pub(crate) fn has_flushed(&self) {
         self.changed.notify_all();
     }
 
@@ -54,9 +54,9 @@ impl Signal {
     }
 
     /// Waits until it is time to move something; false when it is time to stop.
-    pub(crate) fn wait_to_move(&self) -> bool {
-        let mut requests = self.wait_until(|requests| requests.move_now);
-        requests.move_now = false;
+    pub(crate) fn wait_to_flush(&self) -> bool {
+        let mut requests = self.wait_until(|requests| requests.flush_now);
+        requests.flush_now = false;
         !requests.stop
     }
 
@@ -68,12 +68,12 @@ impl Signal {
         requests
     }
 
-    /// Asks for frames to be moved for as long as a condition holds, which is looked at whenever something was moved, and
+    /// Asks for frames to be flushed for as long as a condition holds, which is looked at whenever something was flushed, and
     /// at this interval.
-    pub(crate) fn move_while(&self, interval: Duration, mut condition: impl FnMut() -> bool) {
+    pub(crate) fn flush_while(&self, interval: Duration, mut condition: impl FnMut() -> bool) {
         let mut requests = self.requests.lock();
         while condition() {
-            requests.move_now = true;
+            requests.flush_now = true;
             self.changed.notify_all();
             self.changed.wait_for(&mut requests, interval);
         }

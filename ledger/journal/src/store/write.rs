@@ -7,11 +7,11 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use super::Store;
 use crate::{
     Batch, Durable, Error,
-    anchor::Anchor,
-    log::{
+    wal::{
         Writer,
         prepare::{self, Prepared},
     },
+    watermark::DurableWatermark,
 };
 
 /// How long the writer waits for room before it looks again.
@@ -23,16 +23,16 @@ pub(crate) struct WritePath {
     /// The next segment, once it is filled with zeros.
     prepared: Mutex<Option<Prepared>>,
     durable: RwLock<Durable>,
-    anchor: Mutex<Anchor>,
+    watermark: Mutex<DurableWatermark>,
 }
 
 impl WritePath {
-    pub(crate) fn new(writer: Writer, durable: Durable, anchor: Anchor) -> Self {
+    pub(crate) fn new(writer: Writer, durable: Durable, watermark: DurableWatermark) -> Self {
         Self {
             writer: Mutex::new(writer),
             prepared: Mutex::new(None),
             durable: RwLock::new(durable),
-            anchor: Mutex::new(anchor),
+            watermark: Mutex::new(watermark),
         }
     }
 
@@ -41,8 +41,8 @@ impl WritePath {
     }
 
     /// Makes the note of the durable position durable itself.
-    pub(crate) fn sync_anchor(&self) -> Result<(), Error> {
-        self.anchor.lock().sync()
+    pub(crate) fn sync_watermark(&self) -> Result<(), Error> {
+        self.watermark.lock().sync()
     }
 }
 
@@ -75,27 +75,27 @@ impl Store {
             self.wait_for_room();
             self.lifecycle.check()?;
             self.rotate(writer)?;
-            self.signal.move_now();
+            self.signal.flush_now();
         }
         let durable = writer.commit(|durable| *self.write.durable.write() = durable)?;
-        self.write.anchor.lock().note(&durable)?;
+        self.write.watermark.lock().note(&durable)?;
         Ok(durable)
     }
 
     /// Waits while the log is full, so that the ledger is not written faster than it can be put to rest.
     fn wait_for_room(&self) {
         if self.options.background {
-            self.signal.move_while(ROOM_EVERY, || {
-                self.log_is_full() && self.lifecycle.poisoned().is_none()
+            self.signal.flush_while(ROOM_EVERY, || {
+                self.wal_is_full() && self.lifecycle.poisoned().is_none()
             });
         }
     }
 
     /// Ends the segment that is written to; the next one begins at the durable position.
     fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
-        self.write.sync_anchor()?;
+        self.write.sync_watermark()?;
         let prepared = self.write.prepared.lock().take();
-        writer.rotate(self.disk.as_ref(), &self.log, prepared, self.durable())?;
+        writer.rotate(self.disk.as_ref(), &self.wal, prepared, self.durable())?;
         self.signal.prepare();
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Store {
         self.rotate(&mut writer)
             .inspect_err(|error| self.lifecycle.poison(error))?;
         self.epochs.request_seal(self.durable().sequence);
-        self.signal.move_now();
+        self.signal.flush_now();
         Ok(())
     }
 
@@ -128,9 +128,9 @@ impl Store {
         }
         let size = self.options.segment_bytes;
         // What it takes must not be what the segment that is written to needs meanwhile.
-        let free = self.disk.free_space(self.log.directory());
+        let free = self.disk.free_space(self.wal.directory());
         let has_room = free.is_ok_and(|free| free / 2 >= size);
-        let prepare = || prepare::prepare(self.disk.as_ref(), self.log.directory(), size).ok();
+        let prepare = || prepare::prepare(self.disk.as_ref(), self.wal.directory(), size).ok();
         let prepared = has_room.then(prepare).flatten();
         let made = prepared.is_some();
         *self.write.prepared.lock() = prepared;

@@ -154,7 +154,7 @@ fn a_torn_write_that_nobody_was_told_of_is_erased() {
         .find(|path| path.extension().is_some_and(|ending| ending == "log"))
         .unwrap();
     let before = fs::read(&log).unwrap();
-    let anchor = fs::read(original.path().join("anchor")).unwrap();
+    let watermark = fs::read(original.path().join("anchor")).unwrap();
     let (mut journal, _, _) = open(original.path());
     journal.append(batch(7, 2, 300)).unwrap();
     journal.append(batch(9, 2, 300)).unwrap();
@@ -172,7 +172,7 @@ fn a_torn_write_that_nobody_was_told_of_is_erased() {
                 bytes[torn..].fill(0);
             }
             fs::write(&log, &bytes).unwrap();
-            fs::write(original.path().join("anchor"), &anchor).unwrap();
+            fs::write(original.path().join("anchor"), &watermark).unwrap();
             let (journal, reader, recovery) = open(original.path());
             let last = recovery.durable.sequence;
             assert!([6, 8, 10].contains(&last), "{torn} {last}");
@@ -200,10 +200,10 @@ fn current_epoch(directory: &Path) -> PathBuf {
 
 fn assert_made_again(directory: &Path, durable: &Durable) {
     let (journal, reader, _) = open(directory);
-    assert!(reader.stats().unwrap().moved < durable.sequence);
+    assert!(reader.stats().unwrap().flushed < durable.sequence);
     assert_holds(&reader, durable.sequence, 250);
     while journal.work().unwrap() {}
-    assert_eq!(reader.stats().unwrap().moved, durable.sequence);
+    assert_eq!(reader.stats().unwrap().flushed, durable.sequence);
     assert_holds(&reader, durable.sequence, 250);
 }
 

@@ -31,7 +31,7 @@ fn segments_that_were_not_prepared_fill_up_too() {
     let (mut journal, reader, _) = open(directory.path());
     fill(&mut journal, 100, 300);
     let stats = reader.stats().unwrap();
-    assert_eq!((stats.log_segments, stats.moved), (5, 0));
+    assert_eq!((stats.wal_segments, stats.flushed), (5, 0));
     drop(journal);
     let (_journal, reader, _) = open(directory.path());
     assert_holds(&reader, 100, 300);
@@ -75,8 +75,8 @@ fn everything_is_read_from_log_and_epochs_and_after_reopening() {
     fill_and_work(&mut journal, 300, 200);
     let stats = reader.stats().unwrap();
     assert!(stats.sealed_epochs >= 2, "{stats:?}");
-    assert!(stats.log_segments <= 3, "{stats:?}");
-    assert_eq!(stats.moved, 300);
+    assert!(stats.wal_segments <= 3, "{stats:?}");
+    assert_eq!(stats.flushed, 300);
     assert_holds(&reader, 300, 200);
     let durable = journal.close().unwrap();
 
@@ -96,7 +96,7 @@ fn a_killed_process_loses_nothing() {
     for round in 0..8 {
         let (mut journal, reader, recovery) = open(directory.path());
         assert_eq!(recovery.durable.sequence, sequence);
-        let again = |what: &String| what.contains("made again from the commit log");
+        let again = |what: &String| what.contains("made again from the write-ahead log");
         assert!(
             recovery.repaired.iter().all(again),
             "{:?}",

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::{Archive, Pauses, Retention, disk::RealDisk, golden};
+use crate::{Archive, Retention, Throttle, disk::RealDisk, golden};
 
 /// Files of values that sled found too large for its log.
 fn blobs(directory: &Path) -> usize {
@@ -319,10 +319,10 @@ fn what_is_archived_can_be_read_from_the_beginning() {
 #[test]
 fn what_goes_on_behind_the_ack_path_pauses_and_the_ack_path_does_not() {
     let directory = scratch();
-    let pauses = Arc::new(AtomicUsize::new(0));
-    let counter = Arc::clone(&pauses);
+    let throttle = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&throttle);
     let options = || Options {
-        pauses: Pauses::new({
+        throttle: Throttle::new({
             let counter = Arc::clone(&counter);
             move || {
                 counter.fetch_add(1, Ordering::Relaxed);
@@ -330,12 +330,12 @@ fn what_goes_on_behind_the_ack_path_pauses_and_the_ack_path_does_not() {
         }),
         ..small()
     };
-    let paused = || pauses.swap(0, Ordering::Relaxed);
+    let paused = || throttle.swap(0, Ordering::Relaxed);
     let (mut journal, reader, _) = try_open(directory.path(), options()).unwrap();
     let position = fill(&mut journal, 300, 400);
     assert_eq!(paused(), 0);
     while journal.work().unwrap() {}
-    // Each of what was moved, and each frame of what was sealed.
+    // Each of what was flushed, and each frame of what was sealed.
     assert!(paused() > 100);
     snapshot(&reader, position);
     assert!(paused() > 0);

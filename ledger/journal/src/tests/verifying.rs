@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::*;
-use crate::{BatchRef, Offline, Retention, Verified, Watch, verify, verify_with};
+use crate::{BatchRef, Observer, Offline, Retention, Verified, verify, verify_with};
 
 /// A ledger with archive, sealed epochs, an epoch being filled, a log and snapshots, killed.
 fn ledger() -> (tempfile::TempDir, Durable) {
@@ -100,7 +100,7 @@ fn what_was_archived_and_not_removed_yet_is_no_damage() {
 #[test]
 fn the_watch_sees_every_batch_and_can_object() {
     struct Objects(AtomicU64);
-    impl Watch for Objects {
+    impl Observer for Objects {
         fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
             let last = batch.last_sequence();
             assert_eq!(batch.first_sequence, self.0.swap(last, SeqCst) + 1);
@@ -128,7 +128,7 @@ fn the_watch_sees_every_batch_and_can_object() {
 #[test]
 fn several_threads_find_what_one_finds() {
     struct Sequences(Mutex<Vec<u64>>);
-    impl Watch for Sequences {
+    impl Observer for Sequences {
         fn batch(&self, batch: BatchRef<'_>) -> Result<(), String> {
             self.0.lock().unwrap().push(batch.first_sequence);
             match batch.first_sequence % 30 {
@@ -174,7 +174,7 @@ fn damage_to_each_of_our_files_is_found_and_named() {
             fs::write(&path, wrong).unwrap();
             let found = check(original.path());
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            // The anchor has two notes, so that one may be lost.
+            // The watermark has two notes, so that one may be lost.
             if name != "anchor" {
                 let named = found.damages.iter().any(|damage| damage.file == path);
                 assert!(named, "{name} at {place}: {:?}", found.damages);
@@ -397,7 +397,7 @@ fn a_ledger_without_its_beginning_is_missed() {
     }
 }
 
-/// Who writes the commit log anew, chain and anchor included, has to write the epoch anew, too, that was filled from it.
+/// Who writes the write-ahead log anew, chain and watermark included, has to write the epoch anew, too, that was filled from it.
 #[test]
 fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_it() {
     for is_closed in [true, false] {
@@ -413,7 +413,7 @@ fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_
         };
         begun();
         copy(&true_one, &other);
-        // Another last batch, and one more, so that the log does not end before what was moved.
+        // Another last batch, and one more, so that the log does not end before what was flushed.
         let go_on = |path: &Path, length| {
             let (mut journal, ..) = open(path);
             fill_and_work(&mut journal, 42, length);

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::{
     super::{Damage, Durable, frame::Frame},
-    BatchRef, Watch,
+    BatchRef, Observer,
 };
 
 /// What was seen in a part.
@@ -29,7 +29,7 @@ pub(super) struct Seen {
 pub(super) struct Frames<'a> {
     pub(super) file: &'a Path,
     pub(super) awaited: &'a [(u64, Option<Durable>)],
-    pub(super) watch: &'a dyn Watch,
+    pub(super) observer: &'a dyn Observer,
     pub(super) seen: Seen,
 }
 
@@ -37,12 +37,12 @@ impl<'a> Frames<'a> {
     pub(super) fn of(
         file: &'a Path,
         awaited: &'a [(u64, Option<Durable>)],
-        watch: &'a dyn Watch,
+        observer: &'a dyn Observer,
     ) -> Self {
         Self {
             file,
             awaited,
-            watch,
+            observer,
             seen: Seen::default(),
         }
     }
@@ -60,7 +60,7 @@ impl<'a> Frames<'a> {
         if self.awaited.iter().any(|(awaited, _)| *awaited == last) {
             seen.ends.push(frame.end());
         }
-        let right = self.watch.batch(BatchRef {
+        let right = self.observer.batch(BatchRef {
             first_sequence: frame.first_sequence,
             count: frame.count,
             time: frame.time,

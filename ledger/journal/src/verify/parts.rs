@@ -13,15 +13,15 @@ use parking_lot::Mutex;
 
 use super::{
     super::{
-        anchor,
         archive::{Archive, ArchiveFile},
+        base,
         epoch::{self, Epoch, Seal},
-        log::{self as commit_log, scan},
-        origin,
-        pauses::Pauses,
         snapshot::Snapshots,
+        throttle::Throttle,
+        wal::{self as wal, scan},
+        watermark,
     },
-    Damage, Disk, Durable, Error, Verified, Watch,
+    Damage, Disk, Durable, Error, Observer, Verified,
     frames::{self, Frames, Seen},
 };
 
@@ -29,12 +29,12 @@ pub(super) struct Verifier<'a> {
     disk: &'a dyn Disk,
     directory: &'a Path,
     jobs: usize,
-    watch: &'a dyn Watch,
+    observer: &'a dyn Observer,
     found: Verified,
     total: u64,
     /// The chain at the sequences that snapshots and files of the archive end at, as far as it has been met.
     ends: Vec<(u64, Option<Durable>)>,
-    /// What the epoch that is being filled tells of the commit log.
+    /// Positions of the write-ahead log that the unsealed epoch proves.
     witnessed: Vec<(PathBuf, Durable)>,
 }
 
@@ -43,13 +43,13 @@ impl<'a> Verifier<'a> {
         disk: &'a dyn Disk,
         directory: &'a Path,
         jobs: usize,
-        watch: &'a dyn Watch,
+        observer: &'a dyn Observer,
     ) -> Self {
         Self {
             disk,
             directory,
             jobs,
-            watch,
+            observer,
             found: Verified::default(),
             total: 0,
             ends: Vec::new(),
@@ -83,7 +83,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn begin(&mut self, part: &str) {
-        self.watch.progress(part, self.found.bytes, self.total);
+        self.observer.progress(part, self.found.bytes, self.total);
     }
 
     /// Takes in what was seen in a part; parts are taken in in their order.
@@ -101,7 +101,7 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    /// Looks at the frames of several files at a time, and tells of each when it is begun.
+    /// Reads the frames of several files at a time, and reports each to the observer when it begins.
     fn each<T: Sync>(
         &self,
         items: &[T],
@@ -112,9 +112,9 @@ impl<'a> Verifier<'a> {
         frames::each(items, self.jobs, |item| {
             let path = file(item);
             let part = path.display().to_string();
-            self.watch
+            self.observer
                 .progress(&part, checked.load(Ordering::Relaxed), self.total);
-            let mut frames = Frames::of(path, &self.ends, self.watch);
+            let mut frames = Frames::of(path, &self.ends, self.observer);
             let right = look(item, &mut frames);
             checked.fetch_add(frames.seen.bytes, Ordering::Relaxed);
             (frames.seen, right)
@@ -210,7 +210,7 @@ impl<'a> Verifier<'a> {
         disk: &Arc<dyn Disk>,
         early: &[ArchiveFile],
     ) -> Result<(), Error> {
-        let snapshots = Snapshots::new(Arc::clone(disk), self.directory, Pauses::default());
+        let snapshots = Snapshots::new(Arc::clone(disk), self.directory, Throttle::default());
         let (taken, damaged) = snapshots.list()?;
         self.found.damages.extend(damaged);
         let of_snapshots = taken.iter().map(|info| info.position.sequence);
@@ -219,24 +219,24 @@ impl<'a> Verifier<'a> {
             .chain(of_files)
             .map(|end| (end, None))
             .collect();
-        let origin = match origin::read(self.disk, self.directory) {
-            Ok(origin) => origin,
+        let base = match base::read(self.disk, self.directory) {
+            Ok(base) => base,
             Err(error) => {
                 self.report(error)?;
                 None
             }
         };
-        let origin = origin.map(|origin| origin.position);
-        if let Some(origin) = origin {
-            self.continues(&self.directory.join(origin::FILE), &origin);
-            self.found.last = Some(origin);
-            self.meet(&origin);
+        let base = base.map(|base| base.position);
+        if let Some(base) = base {
+            self.continues(&self.directory.join(base::FILE), &base);
+            self.found.last = Some(base);
+            self.meet(&base);
         }
-        self.epochs(origin.as_ref())?;
-        self.log()?;
+        self.epochs(base.as_ref())?;
+        self.wal()?;
         self.agrees_with_witnesses();
         let end = self.found.last;
-        let origin = origin.map_or(0, |origin| origin.sequence);
+        let base = base.map_or(0, |base| base.sequence);
         for info in taken {
             let sequence = info.position.sequence;
             self.begin(&info.path.display().to_string());
@@ -244,7 +244,7 @@ impl<'a> Verifier<'a> {
             if end.is_some_and(|end| end.sequence < sequence) {
                 let why = format!("it was taken of sequence {sequence}, which the ledger lacks");
                 self.damage(&info.path, Some(sequence), why);
-            } else if sequence >= origin && in_chain != Some(info.position) {
+            } else if sequence >= base && in_chain != Some(info.position) {
                 let why = format!("the chain does not have its hash at sequence {sequence}");
                 self.damage(&info.path, Some(sequence), why);
             } else if let Some(damage) = snapshots.verify(&info)? {
@@ -256,12 +256,12 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// Whether the commit log has what was moved from it.
+    /// Whether the write-ahead log has what was flushed from it.
     fn agrees_with_witnesses(&mut self) {
         for (epoch, position) in std::mem::take(&mut self.witnessed) {
             if self.end_at(position.sequence) != Some(position) {
                 let why = format!(
-                    "it was filled from the commit log up to sequence {} with hash {}, which the log does not have there",
+                    "it was filled from the write-ahead log up to sequence {} with hash {}, which the log does not have there",
                     position.sequence, position.hash
                 );
                 self.damage(&epoch, Some(position.sequence), why);
@@ -278,9 +278,9 @@ impl<'a> Verifier<'a> {
     }
 
     /// The sealed epochs, and whether the one being filled agrees with the log.
-    fn epochs(&mut self, origin: Option<&Durable>) -> Result<(), Error> {
+    fn epochs(&mut self, base: Option<&Durable>) -> Result<(), Error> {
         let directory = self.directory.join(epoch::DIRECTORY);
-        let begin = origin.map_or(0, |origin| origin.sequence);
+        let begin = base.map_or(0, |base| base.sequence);
         let (mut seals, mut filling) = (Vec::new(), None);
         for listed in self.disk.list(&directory)? {
             let Some(first) = epoch::first_of(&listed.name) else {
@@ -341,19 +341,19 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
-    /// The segments of the commit log, and what was acknowledged.
-    fn log(&mut self) -> Result<(), Error> {
-        let directory = self.directory.join(commit_log::DIRECTORY);
-        let anchor = anchor::read(self.disk, self.directory)?;
-        let noted = anchor.position;
-        if noted.is_none() || anchor.unreadable > 0 {
-            let path = self.directory.join(anchor::FILE);
+    /// The segments of the write-ahead log, and what was acknowledged.
+    fn wal(&mut self) -> Result<(), Error> {
+        let directory = self.directory.join(wal::DIRECTORY);
+        let watermark = watermark::read(self.disk, self.directory)?;
+        let noted = watermark.position;
+        if noted.is_none() || watermark.unreadable > 0 {
+            let path = self.directory.join(watermark::FILE);
             self.found
                 .notes
                 .push(format!("{}: a note cannot be read", path.display()));
         }
         let mut listed = self.disk.list(&directory)?;
-        listed.retain(|listed| commit_log::first_of(&listed.name).is_some());
+        listed.retain(|listed| wal::first_of(&listed.name).is_some());
         let last = listed.last().map(|listed| listed.name.clone());
         let sealed = self.found.last.unwrap_or(Durable::NOTHING);
         let mut noted_is_there =
@@ -361,7 +361,7 @@ impl<'a> Verifier<'a> {
         for listed in listed {
             let path = directory.join(&listed.name);
             let end = self.found.last.unwrap_or(Durable::NOTHING);
-            let first = commit_log::first_of(&listed.name).unwrap_or(0);
+            let first = wal::first_of(&listed.name).unwrap_or(0);
             if first <= sealed.sequence {
                 self.found
                     .notes
@@ -374,7 +374,7 @@ impl<'a> Verifier<'a> {
             let before = scan::before(&bytes).unwrap_or(end);
             self.continues(&path, &before);
             let mut at = before;
-            let mut frames = Frames::of(&path, &self.ends, self.watch);
+            let mut frames = Frames::of(&path, &self.ends, self.observer);
             let scan = scan::scan(&bytes, &before, |frame| {
                 noted_is_there |= noted == Some(frame.end());
                 frames.take(&at, frame);

@@ -10,7 +10,7 @@ use quota_core::{
     state::State,
 };
 use quota_journal::{Batch, Durable, Error, Journal, StoredBatch};
-use quota_ledger::batcher::{Appended, Batcher, Closed};
+use quota_ledger::group_commit::{Appended, GroupCommit, SealedBatch};
 use quota_replication::{Identity, Member, Millis, NodeName, Position, Role, Settings};
 use quota_semantics::Timestamp;
 
@@ -49,12 +49,12 @@ pub(crate) struct Process {
     pub(crate) state: State,
     leads: bool,
     hands_over_to: Option<NodeName>,
-    batcher: Batcher<Answer>,
+    group_commit: GroupCommit<Answer>,
     queue: VecDeque<Job>,
     /// In the log, or on its way there.
     held: Option<Appended<Answer>>,
     /// Answers without entries, that wait for a lease.
-    waiting: Option<Closed<Answer>>,
+    waiting: Option<SealedBatch<Answer>>,
     policy: Policy,
 }
 
@@ -75,7 +75,7 @@ impl Process {
             state,
             leads: false,
             hands_over_to: None,
-            batcher: Batcher::new(4),
+            group_commit: GroupCommit::new(4),
             queue: VecDeque::new(),
             held: None,
             waiting: None,
@@ -128,7 +128,7 @@ impl Process {
     ) -> Vec<Answer> {
         let durable = stored.end();
         replica.push(stored);
-        self.batcher.synced();
+        self.group_commit.synced();
         let Some(held) = self.held.take() else {
             return Vec::new();
         };
@@ -149,18 +149,21 @@ impl Process {
         }
         if self.held.is_none() {
             let policy = &self.policy;
-            self.batcher
+            self.group_commit
                 .record_due(&mut self.state, wall, Timestamp::MAX, policy);
         }
         while let Some(job) = self.queue.pop_front() {
-            let mut desk = self.batcher.desk(&mut self.state, wall);
+            let mut desk = self.group_commit.desk(&mut self.state, wall);
             let said = carry_out(&mut desk, &job.op, &self.policy);
             let basis = self.state.head().sequence;
-            if !self.batcher.decided(Answer { job, said, basis }, false) {
+            if !self
+                .group_commit
+                .decided(Answer { job, said, basis }, false)
+            {
                 break;
             }
         }
-        let Some(closed) = self.batcher.hand_on() else {
+        let Some(closed) = self.group_commit.seal() else {
             if self.held.is_none()
                 && self.queue.is_empty()
                 && let Some(to) = self.hands_over_to.take()
@@ -183,13 +186,13 @@ impl Process {
     }
 
     /// Answers without entries leave only while nobody else can lead.
-    fn let_go(&mut self, now: Millis, closed: Closed<Answer>) -> Vec<Answer> {
+    fn let_go(&mut self, now: Millis, closed: SealedBatch<Answer>) -> Vec<Answer> {
         if now >= self.member.lease_until() {
             self.waiting = Some(closed);
             self.member.renew_lease(now);
             return Vec::new();
         }
-        self.batcher.synced();
+        self.group_commit.synced();
         let durable = self.member.position().end;
         let mut capture = Capture {
             batch: None,

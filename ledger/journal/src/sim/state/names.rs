@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{Fault, Inode, Pairs, State, error};
-use crate::disk::{Listed, parent};
+use crate::disk::{DirectoryEntry, parent};
 
 #[derive(Clone)]
 pub(super) enum NameChange {
@@ -121,7 +121,7 @@ impl State {
         self.pending_names.push(change);
     }
 
-    pub(in crate::sim) fn list(&mut self, directory: &Path) -> io::Result<Vec<Listed>> {
+    pub(in crate::sim) fn list(&mut self, directory: &Path) -> io::Result<Vec<DirectoryEntry>> {
         self.alive()?;
         let database = self.names.get(directory);
         if let Some(pairs) = database.and_then(|inode| self.databases.get(inode)) {
@@ -132,7 +132,7 @@ impl State {
         let children = within.filter(|(path, _)| path.parent() == Some(directory));
         let listed = children.map(|(path, inode)| {
             let file = self.inodes.get(inode);
-            Listed {
+            DirectoryEntry {
                 name: path
                     .file_name()
                     .unwrap_or_default()

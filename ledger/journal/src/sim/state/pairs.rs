@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Crash, State};
-use crate::disk::{Listed, Pair};
+use crate::disk::{DirectoryEntry, Pair};
 
 /// The pairs of a database.
 #[derive(Clone, Default)]
@@ -21,9 +21,9 @@ impl Pairs {
     }
 
     /// Its one file.
-    pub(super) fn listed(&self) -> Listed {
+    pub(super) fn listed(&self) -> DirectoryEntry {
         let bytes = self.now.values().map(|value| value.len() as u64).sum();
-        Listed {
+        DirectoryEntry {
             name: "db".to_owned(),
             is_directory: false,
             length: bytes,

@@ -1,4 +1,4 @@
-//! The commit log's segments: all but the last have to be whole; the end of the last may be torn.
+//! The write-ahead log's segments: all but the last have to be whole; the end of the last may be torn.
 
 use planted::Bug;
 use std::{collections::VecDeque, sync::Arc};
@@ -7,11 +7,11 @@ use super::{
     super::{
         Damage,
         disk::File,
-        log::{
-            self as commit_log, Segment,
+        store::Sealed,
+        wal::{
+            self, Segment,
             scan::{self, Fault, Scan},
         },
-        store::Sealed,
     },
     Durable, Error, Opening,
 };
@@ -19,7 +19,7 @@ use super::{
 /// Zeros written at a time over a torn end, in bytes.
 const ERASE_STEP_BYTES: usize = 1024 * 1024;
 
-/// The commit log, as it was read.
+/// The write-ahead log, as it was read.
 pub(super) struct Read {
     pub(super) segments: VecDeque<Arc<Segment>>,
     /// The segment to be continued, and its size.
@@ -31,17 +31,17 @@ pub(super) struct Read {
 impl Opening<'_> {
     /// Reads the log, which has to continue `base`, the end of the last `sealed` epoch. `noted` is what was
     /// acknowledged at least.
-    pub(super) fn log(
+    pub(super) fn wal(
         &mut self,
         sealed: Option<&Sealed>,
         base: &Durable,
         noted: Option<&Durable>,
     ) -> Result<Read, Error> {
-        let directory = self.directory.join(commit_log::DIRECTORY);
+        let directory = self.directory.join(wal::DIRECTORY);
         let listed = self.disk.list(&directory)?;
         let mut firsts: Vec<u64> = listed
             .iter()
-            .filter_map(|listed| commit_log::first_of(&listed.name))
+            .filter_map(|listed| wal::first_of(&listed.name))
             .collect();
         // A sealed epoch is made of whole segments: what is left of those is to be removed.
         let released = firsts.partition_point(|first| *first <= base.sequence);
@@ -50,7 +50,7 @@ impl Opening<'_> {
         }
         for first in firsts.drain(..released) {
             self.disk
-                .remove_file(&directory.join(commit_log::file_name(first)))?;
+                .remove_file(&directory.join(wal::file_name(first)))?;
             self.repaired(format!(
                 "log segment {first}: removed, as its epoch is sealed"
             ));
@@ -64,7 +64,7 @@ impl Opening<'_> {
         let mut at_wanted = (base.sequence == wanted).then_some(*base);
         let last = firsts.last().copied();
         for first in firsts {
-            let path = directory.join(commit_log::file_name(first));
+            let path = directory.join(wal::file_name(first));
             let next = read.position.sequence.saturating_add(1);
             if first != next {
                 return Err(gap(&path, next, first));

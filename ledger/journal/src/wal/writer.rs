@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Extent, HEADER_BYTES, Log, Segment, header, path_of, prepare::Prepared};
+use super::{Extent, HEADER_BYTES, Segment, Wal, header, path_of, prepare::Prepared};
 use crate::{Batch, Durable, Error, MAX_PAYLOAD_BYTES, disk::Disk, frame};
 use planted::Bug;
 
@@ -140,7 +140,7 @@ impl Writer {
     pub(crate) fn rotate(
         &mut self,
         disk: &dyn Disk,
-        log: &Log,
+        log: &Wal,
         prepared: Option<Prepared>,
         durable: Durable,
     ) -> Result<(), Error> {
@@ -173,7 +173,7 @@ impl Writer {
     }
 
     /// Writes and syncs the group; gives the new durable position. It is published before readers can
-    /// reach the frames: nobody reads what is not said to be durable.
+    /// reach the frames: they read durable frames only.
     pub(crate) fn commit(&mut self, publish: impl FnOnce(Durable)) -> Result<Durable, Error> {
         let Some(active) = &mut self.active else {
             return Err(Error::OutOfOrder {

@@ -1,4 +1,4 @@
-//! Where the kept ledger begins: the file `LEDGER`, which makes a directory a data directory.
+//! The base position, where the kept ledger begins: the file `LEDGER`, which makes a directory a data directory.
 //!
 //! It holds the position of the chain before the first batch that is kept. Compaction moves it
 //! forward *before* it removes anything, so what lies before it is a leftover, and what is missing
@@ -8,10 +8,10 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    Archive, Damage, Durable, Error, anchor,
+    Archive, Damage, Durable, Error,
     codec::{POSITION_BYTES, Record, open_record, record_bytes},
     disk::{Disk, TEMPORARY},
-    epoch, log, snapshot,
+    epoch, snapshot, wal, watermark,
 };
 
 /// Name in the data directory.
@@ -21,14 +21,14 @@ const MAGIC: [u8; 3] = *b"QLD";
 
 /// Where the kept ledger begins, and what was archived of what was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct Base {
     /// The chain before the first batch that is kept.
     pub(super) position: Durable,
     /// The first sequence from which on everything before that was archived; none: nothing was.
     pub(super) archived_from: Option<u64>,
 }
 
-impl Origin {
+impl Base {
     /// The beginning of everything behind a position.
     pub(super) const fn at(position: Durable) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Origin {
 ///
 /// # Errors
 /// [`Error::Damaged`] also if there is none, although there is something of a ledger.
-pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Origin>, Error> {
+pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Base>, Error> {
     let path = directory.join(FILE);
     let damaged = |offset, why| {
         Err(Error::Damaged(Damage {
@@ -82,24 +82,24 @@ pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Origin>, 
             None => Ok(None),
         };
     };
-    let origin = open_record(MAGIC, &bytes).and_then(|mut fields| {
+    let base = open_record(MAGIC, &bytes).and_then(|mut fields| {
         let position = fields
             .position()
             .ok_or_else(|| "a LEDGER record that is too short".to_owned())?;
-        Ok(Origin {
+        Ok(Base {
             position,
             archived_from: fields.u64(),
         })
     });
-    match origin {
-        Ok(origin) => Ok(Some(origin)),
+    match base {
+        Ok(base) => Ok(Some(base)),
         Err(why) => damaged(Some(0), why),
     }
 }
 
 /// What there is of a ledger that says no more where it begins.
 fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error> {
-    for part in [log::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY] {
+    for part in [wal::DIRECTORY, epoch::DIRECTORY, snapshot::DIRECTORY] {
         let part = directory.join(part);
         for listed in disk.list(&part)? {
             if !listed.name.ends_with(TEMPORARY) {
@@ -107,21 +107,21 @@ fn left_over(disk: &dyn Disk, directory: &Path) -> Result<Option<PathBuf>, Error
             }
         }
     }
-    let noted = anchor::read(disk, directory)?.position;
+    let noted = watermark::read(disk, directory)?.position;
     let any = noted.is_some_and(|noted| noted.sequence > 0);
-    Ok(any.then(|| directory.join(anchor::FILE)))
+    Ok(any.then(|| directory.join(watermark::FILE)))
 }
 
 /// Sets where the ledger begins, durably.
-pub(super) fn write(disk: &dyn Disk, directory: &Path, origin: &Origin) -> Result<(), Error> {
-    stage(disk, directory, origin)?;
+pub(super) fn write(disk: &dyn Disk, directory: &Path, base: &Base) -> Result<(), Error> {
+    stage(disk, directory, base)?;
     install(disk, directory)
 }
 
 /// Writes where the ledger is to begin, beside what it is now.
-pub(super) fn stage(disk: &dyn Disk, directory: &Path, origin: &Origin) -> Result<(), Error> {
-    let record = Record::new(MAGIC).position(&origin.position);
-    let record = match origin.archived_from {
+pub(super) fn stage(disk: &dyn Disk, directory: &Path, base: &Base) -> Result<(), Error> {
+    let record = Record::new(MAGIC).position(&base.position);
+    let record = match base.archived_from {
         Some(first) => record.u64(first),
         None => record,
     };
@@ -143,16 +143,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
         assert_eq!(read(&RealDisk, path).unwrap(), None);
-        let archived = Origin {
+        let archived = Base {
             position: Durable {
                 sequence: 9,
                 ..Durable::NOTHING
             },
             archived_from: Some(3),
         };
-        for origin in [archived, Origin::at(Durable::NOTHING)] {
-            write(&RealDisk, path, &origin).unwrap();
-            assert_eq!(read(&RealDisk, path).unwrap(), Some(origin));
+        for base in [archived, Base::at(Durable::NOTHING)] {
+            write(&RealDisk, path, &base).unwrap();
+            assert_eq!(read(&RealDisk, path).unwrap(), Some(base));
         }
         let mut bytes = std::fs::read(path.join(FILE)).unwrap();
         golden::check("origin", &bytes);

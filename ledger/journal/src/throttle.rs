@@ -1,4 +1,4 @@
-//! Work that nobody waits for, cut into steps.
+//! Background work, cut into steps.
 
 use std::{fmt, sync::Arc};
 
@@ -6,9 +6,9 @@ use std::{fmt, sync::Arc};
 /// more than a millisecond. Whoever has the journal may wait there, so that others get the processors; by default nothing
 /// is done.
 #[derive(Clone, Default)]
-pub struct Pauses(Option<Arc<dyn Fn() + Send + Sync>>);
+pub struct Throttle(Option<Arc<dyn Fn() + Send + Sync>>);
 
-impl Pauses {
+impl Throttle {
     /// Does this between two steps, on the thread that takes them.
     pub fn new(pause: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(pause)))
@@ -21,8 +21,8 @@ impl Pauses {
     }
 }
 
-impl fmt::Debug for Pauses {
+impl fmt::Debug for Throttle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pauses")
+        f.write_str("Throttle")
     }
 }

@@ -12,17 +12,17 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     super::{Damage, Operation},
-    Database, Disk, Error, File, Listed, Lock,
+    Database, DirectoryEntry, Disk, Error, File, Lock,
 };
 
 /// Another disk, seen but not touched. Of databases copies are opened: sled writes to what it opens.
-pub(crate) struct Untouched {
+pub(crate) struct ReadOnlyDisk {
     disk: Arc<dyn Disk>,
     /// Files that were made here: none of them reaches the disk.
-    made: Mutex<BTreeMap<PathBuf, Arc<MadeFile>>>,
+    made: Mutex<BTreeMap<PathBuf, Arc<MemoryFile>>>,
 }
 
-impl Untouched {
+impl ReadOnlyDisk {
     pub(crate) fn new(disk: Arc<dyn Disk>) -> Self {
         Self {
             disk,
@@ -30,14 +30,14 @@ impl Untouched {
         }
     }
 
-    fn made(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<MadeFile>>> {
+    fn made(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Arc<MemoryFile>>> {
         self.made.lock()
     }
 }
 
-impl Disk for Untouched {
+impl Disk for ReadOnlyDisk {
     fn create(&self, path: &Path) -> Result<Arc<dyn File>, Error> {
-        let file = Arc::new(MadeFile::new(path));
+        let file = Arc::new(MemoryFile::new(path));
         self.made().insert(path.to_path_buf(), Arc::clone(&file));
         Ok(file)
     }
@@ -81,7 +81,7 @@ impl Disk for Untouched {
         self.disk.has_directory(path)
     }
 
-    fn list(&self, directory: &Path) -> Result<Vec<Listed>, Error> {
+    fn list(&self, directory: &Path) -> Result<Vec<DirectoryEntry>, Error> {
         self.disk.list(directory)
     }
 
@@ -154,12 +154,12 @@ impl File for ReadFile {
 }
 
 /// A file that exists in memory only. Only the small records that recovery writes become such files.
-struct MadeFile {
+struct MemoryFile {
     path: PathBuf,
     content: Mutex<Vec<u8>>,
 }
 
-impl MadeFile {
+impl MemoryFile {
     fn new(path: &Path) -> Self {
         Self {
             path: path.to_path_buf(),
@@ -172,7 +172,7 @@ impl MadeFile {
     }
 }
 
-impl File for MadeFile {
+impl File for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Error> {
         let content = self.content();
         let start = usize::try_from(offset)

@@ -1,5 +1,5 @@
-//! Reading a segment back: which of its bytes are frames, and whether what stands behind them is a
-//! clean end, a torn write that nobody was told about, or damage to something acknowledged.
+//! Reading a segment back: which of its bytes are frames, and whether they end with a
+//! clean end, a torn write that was never acknowledged, or damage to an acknowledged one.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(crate) struct Scan {
     pub(crate) extent: Extent,
     /// The size it was made with; 0 if it grows.
     pub(crate) size: u64,
-    /// What stands behind the frames, unless it is zeros up to the end.
+    /// The fault behind the frames; none if zeros follow up to the end.
     pub(crate) fault: Option<Fault>,
 }
 
-/// A place where a frame should stand and does not.
+/// An offset without the frame that should be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) offset: u64,

@@ -1,7 +1,7 @@
-//! The order in which a decision becomes an answer: decided, handed on, appended, synced, told.
+//! Group commit: a decision is gathered in an open batch; the batch is sealed, appended and synced; then its answers leave.
 //!
 //! Nothing here waits and nothing is started: the daemon's two threads drive it, and so does the simulation, call
-//! by call. The types hold the order: answers go into a [`Batcher`] and come out of a [`Durably`], and there is no
+//! by call. The types hold the order: answers go into a [`GroupCommit`] and come out of a [`CommittedBatch`], and there is no
 //! way from the one to the other but through the journal's sync.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use quota_core::{
 use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::Timestamp;
 
-/// A batch is closed at about this many bytes, well below what the journal takes.
+/// A batch is sealed at about this many bytes, well below what the journal takes.
 pub const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Most events that are recorded at once because their time has come: all else waits meanwhile.
@@ -25,7 +25,7 @@ const DUE_AT_ONCE: usize = 256;
 
 /// The deciding side: gathers decisions, while at most one batch before them is being made durable.
 #[derive(Debug)]
-pub struct Batcher<A> {
+pub struct GroupCommit<A> {
     open: Open,
     answers: Vec<A>,
     max_entries: usize,
@@ -35,7 +35,7 @@ pub struct Batcher<A> {
     closes: bool,
 }
 
-impl<A> Batcher<A> {
+impl<A> GroupCommit<A> {
     /// Gathers batches of about `max_entries` entries at most: the last decision may pass that.
     #[must_use]
     pub fn new(max_entries: usize) -> Self {
@@ -81,38 +81,38 @@ impl<A> Batcher<A> {
         !self.is_full()
     }
 
-    /// Whether the batch takes no more: nothing can be decided before it is handed on.
+    /// Whether the batch takes no more: nothing can be decided before it is sealed.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= BATCH_BYTES
     }
 
-    /// The entries that wait to be handed on.
+    /// The entries of the open batch.
     #[must_use]
     pub fn waiting(&self) -> &[Entry] {
         self.open.entries()
     }
 
-    /// Whether nothing waits to be handed on.
+    /// Whether the open batch is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.open.is_empty() && self.answers.is_empty()
     }
 
-    /// What is to be made durable next; nothing while the batch before it is on its way.
-    pub fn hand_on(&mut self) -> Option<Closed<A>> {
+    /// Seals the open batch; none if it is empty, or while the batch before it is not durable.
+    pub fn seal(&mut self) -> Option<SealedBatch<A>> {
         if !self.syncer_is_idle || self.is_empty() {
             return None;
         }
         self.closes = false;
         self.syncer_is_idle = false;
-        Some(Closed {
+        Some(SealedBatch {
             entries: self.open.take(),
             answers: std::mem::take(&mut self.answers),
         })
     }
 
-    /// What was handed on is durable.
+    /// The sealed batch is durable.
     pub const fn synced(&mut self) {
         self.syncer_is_idle = true;
     }
@@ -121,12 +121,12 @@ impl<A> Batcher<A> {
 /// Entries, and the answers that rest on them and on what came before.
 #[derive(Debug)]
 #[must_use = "its answers are owed"]
-pub struct Closed<A> {
+pub struct SealedBatch<A> {
     entries: Vec<Entry>,
     answers: Vec<A>,
 }
 
-impl<A> Closed<A> {
+impl<A> SealedBatch<A> {
     /// How many entries there are.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -168,21 +168,21 @@ impl<A> Closed<A> {
 /// A batch that the journal has taken, but that may still be lost.
 #[derive(Debug)]
 #[must_use = "its answers are owed"]
-pub struct Appended<A>(Closed<A>);
+pub struct Appended<A>(SealedBatch<A>);
 
 impl<A> Appended<A> {
     /// Makes the batch durable.
     ///
     /// # Errors
     /// As [`Journal::sync`]: final. The answers are gone: nobody may learn of what may be lost.
-    pub fn sync(self, journal: &mut impl Journal) -> Result<Durably<A>, Error> {
+    pub fn sync(self, journal: &mut impl Journal) -> Result<CommittedBatch<A>, Error> {
         let mut durable = Durable::NOTHING;
-        let Self(Closed { entries, answers }) = self;
+        let Self(SealedBatch { entries, answers }) = self;
         match entries.last() {
             Some(last) if planted::is(Bug::AckBeforeSync) => durable.sequence = last.sequence,
             _ => durable = journal.sync()?,
         }
-        Ok(Durably {
+        Ok(CommittedBatch {
             durable,
             entries,
             answers,
@@ -192,7 +192,7 @@ impl<A> Appended<A> {
 
 /// A batch that is durable: now its answers may leave.
 #[derive(Debug)]
-pub struct Durably<A> {
+pub struct CommittedBatch<A> {
     /// How far the ledger is durable.
     pub durable: Durable,
     /// What has become durable.
@@ -235,61 +235,72 @@ mod tests {
         }
     }
 
-    fn decide(batcher: &mut Batcher<u32>, state: &mut State, answer: u32, closes: bool) -> bool {
+    fn decide(
+        group_commit: &mut GroupCommit<u32>,
+        state: &mut State,
+        answer: u32,
+        closes: bool,
+    ) -> bool {
         let deleted = Event::ObjectDeleted {
             uid: Uid::from_uuid([7; 16]),
             namespace: "team-a".into(),
         };
-        let mut desk = batcher.desk(state, Timestamp::EPOCH.plus(Span::from_seconds(1)));
+        let mut desk = group_commit.desk(state, Timestamp::EPOCH.plus(Span::from_seconds(1)));
         desk.record(&Actor::named("test"), [deleted]);
-        batcher.decided(answer, closes)
+        group_commit.decided(answer, closes)
     }
 
     #[test]
     fn answers_leave_behind_the_sync_and_in_order() {
-        let (mut batcher, mut state) = (Batcher::new(2), State::default());
+        let (mut group_commit, mut state) = (GroupCommit::new(2), State::default());
         let mut journal = Notes::default();
-        assert!(decide(&mut batcher, &mut state, 1, false));
-        let closed = batcher.hand_on().unwrap();
-        assert!(decide(&mut batcher, &mut state, 2, false));
-        assert!(batcher.hand_on().is_none(), "one batch at a time");
-        assert!(!batcher.is_full());
-        assert!(!decide(&mut batcher, &mut state, 3, false));
-        assert!(batcher.is_full());
-        let durably = closed.append(&mut journal).unwrap();
-        let durably = durably.sync(&mut journal).unwrap();
-        assert_eq!((durably.durable.sequence, durably.answers), (1, vec![1]));
-        batcher.synced();
-        let closed = batcher.hand_on().unwrap();
-        let durably = closed.append(&mut journal).unwrap();
-        let durably = durably.sync(&mut journal).unwrap();
-        assert_eq!((durably.durable.sequence, durably.answers), (3, vec![2, 3]));
+        assert!(decide(&mut group_commit, &mut state, 1, false));
+        let sealed = group_commit.seal().unwrap();
+        assert!(decide(&mut group_commit, &mut state, 2, false));
+        assert!(group_commit.seal().is_none(), "one batch at a time");
+        assert!(!group_commit.is_full());
+        assert!(!decide(&mut group_commit, &mut state, 3, false));
+        assert!(group_commit.is_full());
+        let committed = sealed.append(&mut journal).unwrap();
+        let committed = committed.sync(&mut journal).unwrap();
+        assert_eq!(
+            (committed.durable.sequence, committed.answers),
+            (1, vec![1])
+        );
+        group_commit.synced();
+        let sealed = group_commit.seal().unwrap();
+        let committed = sealed.append(&mut journal).unwrap();
+        let committed = committed.sync(&mut journal).unwrap();
+        assert_eq!(
+            (committed.durable.sequence, committed.answers),
+            (3, vec![2, 3])
+        );
         assert_eq!(journal.calls, ["append", "sync", "append", "sync"]);
-        assert!(batcher.is_empty());
+        assert!(group_commit.is_empty());
     }
 
     #[test]
     fn a_failed_sync_lets_no_answer_out_not_even_one_without_entries() {
-        let (mut batcher, mut state) = (Batcher::new(2), State::default());
+        let (mut group_commit, mut state) = (GroupCommit::new(2), State::default());
         let mut journal = Notes {
             fails: true,
             ..Notes::default()
         };
-        decide(&mut batcher, &mut state, 1, true);
-        let closed = batcher.hand_on().unwrap();
+        decide(&mut group_commit, &mut state, 1, true);
+        let sealed = group_commit.seal().unwrap();
         assert!(
-            closed
+            sealed
                 .append(&mut journal)
                 .unwrap()
                 .sync(&mut journal)
                 .is_err()
         );
-        batcher.synced();
-        batcher.decided(2, false);
-        let closed = batcher.hand_on().unwrap();
-        assert!(closed.is_empty());
+        group_commit.synced();
+        group_commit.decided(2, false);
+        let sealed = group_commit.seal().unwrap();
+        assert!(sealed.is_empty());
         assert!(
-            closed
+            sealed
                 .append(&mut journal)
                 .unwrap()
                 .sync(&mut journal)
@@ -300,10 +311,10 @@ mod tests {
 
     #[test]
     fn a_decision_can_end_its_batch() {
-        let (mut batcher, mut state) = (Batcher::new(100), State::default());
-        assert!(!decide(&mut batcher, &mut state, 1, true));
-        assert_eq!(batcher.hand_on().unwrap().len(), 1);
-        assert!(!batcher.is_full());
-        assert!(decide(&mut batcher, &mut state, 2, false));
+        let (mut group_commit, mut state) = (GroupCommit::new(100), State::default());
+        assert!(!decide(&mut group_commit, &mut state, 1, true));
+        assert_eq!(group_commit.seal().unwrap().len(), 1);
+        assert!(!group_commit.is_full());
+        assert!(decide(&mut group_commit, &mut state, 2, false));
     }
 }

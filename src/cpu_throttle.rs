@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quota_journal::Pauses;
+use quota_journal::Throttle;
 use tokio_util::sync::CancellationToken;
 
 /// How long such work goes on before it pauses.
@@ -23,10 +23,10 @@ thread_local! {
     static BEGAN: Cell<Instant> = Cell::new(Instant::now());
 }
 
-/// Pauses until `stop`: somebody waits for the end.
+/// Throttle until `stop`: somebody waits for the end.
 #[must_use]
-pub fn until(stop: CancellationToken) -> Pauses {
-    Pauses::new(move || {
+pub fn until(stop: CancellationToken) -> Throttle {
+    Throttle::new(move || {
         if !stop.is_cancelled() {
             pause();
         }

@@ -1,6 +1,6 @@
-//! What was acknowledged last, noted outside the commit log.
+//! The durable watermark: the last acknowledged position, in the file `anchor` beside the write-ahead log.
 //!
-//! A commit log that ends in garbage was torn by a crash, or was damaged. If the anchor knows of a
+//! A write-ahead log that ends in garbage was torn by a crash, or was damaged. If the watermark has a
 //! sequence behind that place, it was damaged. The note is written after each sync of the log, and is
 //! itself synced only when a segment or the journal is closed: a killed process loses nothing of it, a
 //! power cut may leave an older note, which is never wrong, only less sharp.
@@ -22,15 +22,15 @@ const MAGIC: [u8; 3] = *b"QLA";
 const SLOT_BYTES: usize = 512;
 
 /// The file of the last acknowledged position.
-pub(super) struct Anchor {
+pub(super) struct DurableWatermark {
     file: Arc<dyn File>,
     /// The slot for the next note.
     next: usize,
 }
 
-/// What the anchor file says.
+/// The content of the watermark file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Noted {
+pub(super) struct Notes {
     /// The later of its notes; none if no slot can be read.
     pub(super) position: Option<Durable>,
     /// Slots that hold something unreadable.
@@ -38,11 +38,11 @@ pub(super) struct Noted {
 }
 
 /// Reads the notes of a data directory.
-pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Noted, Error> {
+pub(super) fn read(disk: &dyn Disk, directory: &Path) -> Result<Notes, Error> {
     let bytes = disk
         .read(&directory.join(FILE), 2 * SLOT_BYTES)?
         .unwrap_or_default();
-    let mut noted = Noted {
+    let mut noted = Notes {
         position: None,
         unreadable: 0,
     };
@@ -69,8 +69,8 @@ fn parse(slot: &[u8]) -> Option<Durable> {
     open_record(MAGIC, slot).ok()?.position()
 }
 
-impl Anchor {
-    /// Writes a new anchor at `position`, durably, over whatever was there. Both slots get the note, one
+impl DurableWatermark {
+    /// Writes a new watermark at `position`, durably, over whatever was there. Both slots get the note, one
     /// after the other, so that no older one is left to be chosen.
     pub(super) fn create(
         disk: &dyn Disk,
@@ -135,13 +135,13 @@ mod tests {
         let path = directory.path();
         let nothing = read(&RealDisk, path).unwrap();
         assert_eq!((nothing.position, nothing.unreadable), (None, 0));
-        let mut anchor = Anchor::create(&RealDisk, path, &position(4)).unwrap();
+        let mut watermark = DurableWatermark::create(&RealDisk, path, &position(4)).unwrap();
         for sequence in 5..9 {
-            anchor.note(&position(sequence)).unwrap();
+            watermark.note(&position(sequence)).unwrap();
             let noted = read(&RealDisk, path).unwrap();
             assert_eq!(noted.position, Some(position(sequence)));
         }
-        anchor.sync().unwrap();
+        watermark.sync().unwrap();
         let mut bytes = std::fs::read(path.join(FILE)).unwrap();
         bytes[SLOT_BYTES + 20] ^= 1;
         std::fs::write(path.join(FILE), &bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The commit log: the ack path. Segments of a fixed size, filled with zeros ahead of need, so that
+//! The write-ahead log: the ack path. Segments of a fixed size, filled with zeros ahead of need, so that
 //! an append is one write and one fdatasync that changes no metadata.
 //!
 //! A segment file is named after the first sequence it is for, and begins with a record: the position
@@ -117,7 +117,7 @@ impl Extent {
     }
 }
 
-/// One file of the commit log.
+/// One file of the write-ahead log.
 pub(super) struct Segment {
     /// The chain before its first frame.
     pub(super) before: Durable,
@@ -188,12 +188,12 @@ impl Segment {
 }
 
 /// The segments, oldest first; the last one is written to.
-pub(super) struct Log {
+pub(super) struct Wal {
     directory: PathBuf,
     segments: RwLock<VecDeque<Arc<Segment>>>,
 }
 
-impl Log {
+impl Wal {
     pub(super) fn new(directory: PathBuf, segments: VecDeque<Arc<Segment>>) -> Self {
         Self {
             directory,

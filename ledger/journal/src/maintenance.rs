@@ -1,0 +1,185 @@
+//! Background work of an open journal: prepare the next segment, flush durable frames into the current epoch, seal
+//! full epochs. Two threads run it; each step is a function that tests call directly.
+
+use std::{sync::Arc, thread::JoinHandle};
+
+use super::{
+    Durable, Error, Operation,
+    store::{Current, Sealed, Store},
+    throttle::Throttle,
+};
+
+/// How much is flushed at a time, in bytes of frames. The less often, the fewer pages of sled are written twice.
+pub(super) const FLUSH_BYTES: u64 = 1024 * 1024;
+
+/// Flushing is not throttled when more than this part of `wal_limit_bytes` waits for it.
+const HURRY_PART: u64 = 16;
+
+impl Store {
+    /// Flushes some frames into the current epoch, or seals it: at least so many bytes of them, unless they are the
+    /// last of their segment. Gives whether there was anything to do.
+    ///
+    /// After an error the journal is poisoned.
+    pub(super) fn flush_some(&self, least: u64) -> Result<bool, Error> {
+        self.lifecycle.check()?;
+        let flushed = self.seal_if_due().and_then(|sealed| {
+            if sealed {
+                Ok(true)
+            } else {
+                self.flush_chunk(least)
+            }
+        });
+        flushed.inspect_err(|error| self.lifecycle.poison(error))
+    }
+
+    fn flush_chunk(&self, least: u64) -> Result<bool, Error> {
+        let Current { epoch, flushed } = self.epochs.current();
+        if flushed.sequence >= self.durable().sequence {
+            return Ok(false);
+        }
+        let from = flushed.sequence.saturating_add(1);
+        let Some(chunk) = self.wal.chunk(from, FLUSH_BYTES)? else {
+            return Ok(false);
+        };
+        let (frames, end) = chunk.behind(&flushed)?;
+        let is_enough = frames.len() as u64 >= least || self.wal.has_segment_end(&end);
+        if frames.is_empty() || !is_enough {
+            return Ok(false);
+        }
+        let throttle = self.throttle();
+        throttle.pause();
+        epoch.put(self.disk.as_ref(), &flushed, frames, &throttle)?;
+        throttle.pause();
+        self.epochs.set_current(Current {
+            epoch,
+            flushed: end,
+        });
+        Ok(true)
+    }
+
+    /// Seals the current epoch, if it ends with a segment and is large enough or sealing was requested.
+    fn seal_if_due(&self) -> Result<bool, Error> {
+        let Current { epoch, flushed } = self.epochs.current();
+        if flushed.sequence == epoch.before.sequence {
+            return Ok(false);
+        }
+        let mut bytes = 0u64;
+        let mut ends_here = false;
+        for segment in self.wal.segments() {
+            let end = segment.closed_at();
+            if let Some(end) = end.filter(|end| end.sequence <= flushed.sequence) {
+                bytes = bytes.saturating_add(segment.frame_bytes());
+                ends_here = end == flushed;
+            }
+        }
+        let large = bytes >= self.options.epoch_bytes;
+        if !ends_here || !(large || self.epochs.seal_requested(&epoch.before)) {
+            return Ok(false);
+        }
+        let throttle = self.throttle();
+        let seal = match epoch.seal(self.disk.as_ref(), &flushed, &throttle) {
+            Ok(seal) => seal,
+            Err(Error::Damaged(_)) => {
+                // The log still has every frame: make the database again, once.
+                self.rebuild(&flushed)?;
+                epoch.seal(self.disk.as_ref(), &flushed, &throttle)?
+            }
+            Err(error) => return Err(error),
+        };
+        self.epochs.push_sealed(Sealed { seal, epoch });
+        self.wal.release(self.disk.as_ref(), seal.last.sequence)?;
+        Ok(true)
+    }
+
+    /// No throttle while a lot waits to be flushed.
+    fn throttle(&self) -> Throttle {
+        match self.waiting_bytes() > self.options.wal_limit_bytes / HURRY_PART {
+            true => Throttle::default(),
+            false => self.options.throttle.clone(),
+        }
+    }
+
+    /// Makes the current epoch's database again from the log, up to a position.
+    fn rebuild(&self, to: &Durable) -> Result<(), Error> {
+        let epoch = self.epochs.current().epoch;
+        epoch.reset(self.disk.as_ref())?;
+        self.epochs.set_current(Current {
+            flushed: epoch.before,
+            epoch,
+        });
+        while self.epochs.current().flushed.sequence < to.sequence {
+            if !self.flush_chunk(0)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Flushes all that is durable, and closes the current database cleanly.
+    pub(super) fn flush_all(&self) -> Result<(), Error> {
+        while self.flush_some(0)? {}
+        let Current { epoch, flushed } = self.epochs.current();
+        epoch.close_at(self.disk.as_ref(), &flushed)
+    }
+}
+
+/// The threads of an open journal; dropped, they stop behind the step that they are in.
+pub(super) struct Maintenance {
+    store: Arc<Store>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Maintenance {
+    /// Starts the threads; none at all if the options say so.
+    pub(super) fn start(store: &Arc<Store>) -> Result<Self, Error> {
+        let mut maintenance = Self {
+            store: Arc::clone(store),
+            threads: Vec::new(),
+        };
+        if store.options.background {
+            maintenance.spawn("journal-prepare", |store| {
+                while store.signal.wait_to_prepare() {
+                    store.prepare_segment();
+                }
+            })?;
+            maintenance.spawn("journal-flush", |store| {
+                while store.signal.wait_to_flush() {
+                    // An error has poisoned the journal: the writer finds it at its next step.
+                    let goes_on = || store.flush_some(FLUSH_BYTES / 2).unwrap_or(false);
+                    while !store.signal.is_stopping() && goes_on() {
+                        store.signal.has_flushed();
+                    }
+                }
+            })?;
+        }
+        Ok(maintenance)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        run: impl FnOnce(&Store) + Send + 'static,
+    ) -> Result<(), Error> {
+        let store = Arc::clone(&self.store);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || run(&store))
+            .map_err(|source| Error::io(&self.store.directory, Operation::StartThread, source))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Stops the threads.
+    pub(super) fn stop(&mut self) {
+        self.store.signal.stop();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -12,7 +12,7 @@ use std::{collections::HashMap, hint::black_box};
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use quota_core::{
     codec,
-    decide::{self, Filed, Policy},
+    decide::{self, FingerprintedRequest, Policy},
     event::{Entry, Event},
     state::State,
 };
@@ -49,7 +49,7 @@ fn deciding(criterion: &mut Criterion) {
     let state = fold(&history());
     let policy = Policy::default();
     let now = state.head().time;
-    let request = Filed::from(world::wish(uid(1 << 40 | 7), namespace(7), 7));
+    let request = FingerprintedRequest::from(world::wish(uid(1 << 40 | 7), namespace(7), 7));
     let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(1));
     // What no decision can do without: three look-ups and three exact sums.

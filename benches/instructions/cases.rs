@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 use bytes::Bytes;
 use quota_core::{
     codec,
-    decide::{self, Filed, Policy, Request},
-    desk::{Desk, Open},
+    decide::{self, FingerprintedRequest, Policy, Request},
     event::{Actor, Entry},
     source::{self, Item},
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -65,7 +65,10 @@ fn deciding(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::By::holder("bench");
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES).map(request).map(Filed::from).collect();
+    let requests: Vec<_> = (0..TIMES)
+        .map(request)
+        .map(FingerprintedRequest::from)
+        .collect();
     measured(&mut || {
         for request in &requests {
             black_box(decide::reserve(&state, now, &by, request, &policy)).expect("there is room");
@@ -79,7 +82,10 @@ fn deciding_together(measured: fn(&mut dyn FnMut())) {
     let policy = Policy::default();
     let by = decide::By::holder("bench");
     let now = state.head().time;
-    let requests: Vec<_> = (0..TIMES).map(newer).map(Filed::from).collect();
+    let requests: Vec<_> = (0..TIMES)
+        .map(newer)
+        .map(FingerprintedRequest::from)
+        .collect();
     measured(&mut || {
         for batch in requests.chunks(100) {
             black_box(decide::reserve_all(&state, now, &by, batch, &policy))
@@ -88,20 +94,33 @@ fn deciding_together(measured: fn(&mut dyn FnMut())) {
     });
 }
 
-/// As one after the other is decided at the desk, and shown.
+/// As one after the other is decided at the transaction, and shown.
 fn granting(measured: fn(&mut dyn FnMut())) {
     let mut state = reserved();
     let policy = Policy::default();
     let by = decide::By::holder("bench");
     let actor = Actor::named("bench");
-    let requests: Vec<_> = (0..TIMES).map(newer).map(Filed::from).collect();
-    let mut open = Open::default();
-    let mut desk = Desk::new(&mut state, &mut open, Timestamp::EPOCH);
+    let requests: Vec<_> = (0..TIMES)
+        .map(newer)
+        .map(FingerprintedRequest::from)
+        .collect();
+    let mut open = OpenBatch::default();
+    let mut transaction = WriteTransaction::new(&mut state, &mut open, Timestamp::EPOCH);
     measured(&mut || {
         for request in &requests {
-            let reserved = decide::reserve(desk.state(), desk.now(), &by, request, &policy);
-            desk.record(&actor, reserved.expect("there is room").events);
-            black_box(desk.state().promise(&request.namespace, &request.uid));
+            let reserved = decide::reserve(
+                transaction.state(),
+                transaction.now(),
+                &by,
+                request,
+                &policy,
+            );
+            transaction.record(&actor, reserved.expect("there is room").events);
+            black_box(
+                transaction
+                    .state()
+                    .promise(&request.namespace, &request.uid),
+            );
         }
     });
 }
@@ -198,13 +217,13 @@ fn observing(measured: fn(&mut dyn FnMut())) {
         Item::Sighting(sighting.expect("an object"))
     });
     let mut items = Some(sightings.collect());
-    let (mut state, mut open) = (fold(&entries()), Open::default());
+    let (mut state, mut open) = (fold(&entries()), OpenBatch::default());
     let now = state.head().time;
     let actor = Actor::named("stream/OBJECTS");
     measured(&mut || {
-        let mut desk = Desk::new(&mut state, &mut open, now);
+        let mut transaction = WriteTransaction::new(&mut state, &mut open, now);
         let items = items.take().expect("it is measured once");
-        black_box(source::record(&mut desk, &actor, items, 0, None));
+        black_box(source::record(&mut transaction, &actor, items, 0, None));
         black_box(codec::encode_entries(&open.take()));
     });
 }
@@ -234,12 +253,12 @@ fn reserved() -> State {
     let policy = Policy::default();
     let by = decide::By::holder("bench");
     let now = state.head().time;
-    let mut open = Open::default();
-    let mut desk = Desk::new(&mut state, &mut open, now);
-    for request in (0..TIMES).map(request).map(Filed::from) {
-        let reserved = decide::reserve(desk.state(), now, &by, &request, &policy);
+    let mut open = OpenBatch::default();
+    let mut transaction = WriteTransaction::new(&mut state, &mut open, now);
+    for request in (0..TIMES).map(request).map(FingerprintedRequest::from) {
+        let reserved = decide::reserve(transaction.state(), now, &by, &request, &policy);
         let events = reserved.expect("there is room").events;
-        desk.record(&Actor::named("bench"), events);
+        transaction.record(&Actor::named("bench"), events);
     }
     state
 }

@@ -11,9 +11,9 @@ use quota_core::{
     audit::Naive,
     codec,
     decide::{self, Repair, Repaired, Seen, Standing, Verdict},
-    desk::{Desk, Open},
     event::Actor,
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{Span, Timestamp, admission::Charging};
 use quotad::intake::{
@@ -34,7 +34,8 @@ pub fn run(data: &[u8]) {
     let body = Bytes::copy_from_slice(body);
     let length = body.len();
     let actor = Actor::named("fuzz");
-    let (mut state, mut open, mut naive) = (State::default(), Open::default(), Naive::default());
+    let (mut state, mut open, mut naive) =
+        (State::default(), OpenBatch::default(), Naive::default());
     let mut line = 0;
     let listed = reader().read_listed(&body, now);
     for event in nats::events(reader(), Some(&headers), body, now) {
@@ -53,7 +54,7 @@ pub fn run(data: &[u8]) {
                     continue;
                 };
                 if let Verdict::Accepted(events) = decide::observe(&state, sighting.clone()) {
-                    Desk::new(&mut state, &mut open, now).record(&actor, events);
+                    WriteTransaction::new(&mut state, &mut open, now).record(&actor, events);
                 }
                 // The same again is no news.
                 assert!(
@@ -86,7 +87,7 @@ pub fn run(data: &[u8]) {
 }
 
 /// The body is an object of a listing, too: once it is put right, there is no drift.
-fn correct(state: &mut State, open: &mut Open, listed: Listed, now: Timestamp) {
+fn correct(state: &mut State, open: &mut OpenBatch, listed: Listed, now: Timestamp) {
     let compared = |state: &State| {
         let quota = listed.quota.as_deref();
         let standing = decide::compare(state, &listed.object, quota, now);
@@ -106,7 +107,7 @@ fn correct(state: &mut State, open: &mut Open, listed: Listed, now: Timestamp) {
     let Repaired::Done(events) = decide::repair(state, &repair, now) else {
         panic!("nothing has changed since");
     };
-    Desk::new(state, open, now).record(&Actor::named("fuzz"), events);
+    WriteTransaction::new(state, open, now).record(&Actor::named("fuzz"), events);
     assert!(compared(state));
 }
 

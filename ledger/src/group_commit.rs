@@ -10,9 +10,9 @@ use planted::Bug;
 use quota_core::{
     codec,
     decide::{self, Policy},
-    desk::{Desk, Open},
     event::{Actor, Entry},
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::Timestamp;
@@ -26,7 +26,7 @@ const DUE_AT_ONCE: usize = 256;
 /// The deciding side: gathers decisions, while at most one batch before them is being made durable.
 #[derive(Debug)]
 pub struct GroupCommit<A> {
-    open: Open,
+    open: OpenBatch,
     answers: Vec<A>,
     max_entries: usize,
     clock: Arc<Actor>,
@@ -40,7 +40,7 @@ impl<A> GroupCommit<A> {
     #[must_use]
     pub fn new(max_entries: usize) -> Self {
         Self {
-            open: Open::default(),
+            open: OpenBatch::default(),
             answers: Vec::new(),
             max_entries,
             clock: Actor::named("clock"),
@@ -58,22 +58,31 @@ impl<A> GroupCommit<A> {
         watermark: Timestamp,
         policy: &Policy,
     ) -> bool {
-        let mut desk = Desk::new(state, &mut self.open, now);
-        let bounded = decide::bound_ended(desk.state(), &policy.bounds);
-        desk.record(&self.clock, bounded);
-        let due = decide::due(desk.state(), desk.now(), watermark, policy.max_hold);
+        let mut transaction = WriteTransaction::new(state, &mut self.open, now);
+        let bounded = decide::bound_ended(transaction.state(), &policy.bounds);
+        transaction.record(&self.clock, bounded);
+        let due = decide::due(
+            transaction.state(),
+            transaction.now(),
+            watermark,
+            policy.max_hold,
+        );
         let events: Vec<_> = due.take(DUE_AT_ONCE).collect();
         let more = events.len() == DUE_AT_ONCE;
-        desk.record(&self.clock, events);
+        transaction.record(&self.clock, events);
         more
     }
 
-    /// The desk for the next decision.
-    pub fn desk<'a>(&'a mut self, state: &'a mut State, now: Timestamp) -> Desk<'a> {
-        Desk::new(state, &mut self.open, now)
+    /// The transaction for the next decision.
+    pub fn transaction<'a>(
+        &'a mut self,
+        state: &'a mut State,
+        now: Timestamp,
+    ) -> WriteTransaction<'a> {
+        WriteTransaction::new(state, &mut self.open, now)
     }
 
-    /// A decision was made at the desk: its answer leaves with the batch. `closes`: the batch shall end here.
+    /// A decision was made at the transaction: its answer leaves with the batch. `closes`: the batch shall end here.
     /// Gives whether the batch takes another one.
     pub fn decided(&mut self, answer: A, closes: bool) -> bool {
         self.answers.push(answer);
@@ -245,8 +254,9 @@ mod tests {
             uid: Uid::from_uuid([7; 16]),
             namespace: "team-a".into(),
         };
-        let mut desk = group_commit.desk(state, Timestamp::EPOCH.plus(Span::from_seconds(1)));
-        desk.record(&Actor::named("test"), [deleted]);
+        let mut transaction =
+            group_commit.transaction(state, Timestamp::EPOCH.plus(Span::from_seconds(1)));
+        transaction.record(&Actor::named("test"), [deleted]);
         group_commit.decided(answer, closes)
     }
 

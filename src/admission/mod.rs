@@ -29,7 +29,7 @@ use axum::{
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt as _;
 use quota_core::{
-    decide::{self, Admitted, Basis, By, Filed, Policy, Refusal, Review},
+    decide::{self, Admitted, Basis, By, FingerprintedRequest, Policy, Refusal, Review},
     event::{Actor, Sequence},
     state::State as LedgerState,
 };
@@ -50,7 +50,7 @@ use crate::{
     problem::{Problem, Reason},
     routes::{BodyLimit, Route, post},
     throttle::{Throttle, cut, shortened},
-    writer::{Ledger, Sitting, Unavailable, now},
+    writer::{DecisionContext, Ledger, Unavailable, now},
 };
 
 /// Where reviews are posted to.
@@ -309,23 +309,28 @@ impl Hook {
         }
         let actor = actor.clone();
         let denials = ledger.denials().cloned();
-        let decision = move |sitting: &mut Sitting<'_>| {
+        let decision = move |context: &mut DecisionContext<'_>| {
             // Nobody waits any more: nothing shall be held for it.
             if Instant::now() >= deadline {
                 return None;
             }
-            let Sitting { desk, policy, .. } = sitting;
+            let DecisionContext {
+                transaction,
+                policy,
+                ..
+            } = context;
             // What the webhook holds is its own, whatever else its principal may do.
             let by = By::holder(actor.principal.clone());
-            let outcome = decide::admit(desk.state(), desk.now(), &by, &review, policy);
+            let outcome =
+                decide::admit(transaction.state(), transaction.now(), &by, &review, policy);
             let events = outcome.as_ref().map(|admitted| admitted.events.clone());
             if let (Err(refusal), Some(denials)) = (&outcome, &denials) {
-                denials.note(&actor, &review.request, refusal, desk.state().head());
+                denials.note(&actor, &review.request, refusal, transaction.state().head());
             }
-            let sequence = desk.record(&actor, events.unwrap_or_default());
+            let sequence = transaction.record(&actor, events.unwrap_or_default());
             let is_held = outcome.is_ok() && review.holds;
             let hold = is_held
-                .then(|| held(desk.state(), &review.request))
+                .then(|| held(transaction.state(), &review.request))
                 .flatten();
             Some(Decided {
                 outcome,
@@ -362,7 +367,7 @@ async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
 }
 
 /// What is held for the creation of an object. No other request relies on it, since each creation has a uid of its own.
-fn held(state: &LedgerState, request: &Filed) -> Option<Hold> {
+fn held(state: &LedgerState, request: &FingerprintedRequest) -> Option<Hold> {
     if request.basis != Basis::Create {
         return None;
     }

@@ -8,7 +8,7 @@ use axum::{
 };
 use http::StatusCode;
 use quota_core::{
-    decide::{self, By, Filed},
+    decide::{self, By, FingerprintedRequest},
     event::Actor,
     state::Head,
 };
@@ -27,7 +27,7 @@ use crate::{
     auth::{Principal, Role},
     denials::Denials,
     metrics::{self, AuthRefusal},
-    writer::{self, Sitting},
+    writer::{self, DecisionContext},
 };
 
 /// Most reservations of one call.
@@ -77,7 +77,7 @@ pub(super) async fn reserve(
             request(&app, &principal, wish)
         });
         if batch.atomic {
-            let at = |(index, request): (usize, Result<Filed, Problem>)| {
+            let at = |(index, request): (usize, Result<FingerprintedRequest, Problem>)| {
                 request.map_err(|problem| problem.at(index))
             };
             let requests = requests
@@ -98,7 +98,11 @@ pub(super) async fn reserve(
     }
 }
 
-fn request(app: &App, principal: &Principal, wish: &Wish<'_>) -> Result<Filed, Problem> {
+fn request(
+    app: &App,
+    principal: &Principal,
+    wish: &Wish<'_>,
+) -> Result<FingerprintedRequest, Problem> {
     let Some(namespace) = &wish.namespace else {
         return Err(Problem::invalid(vec![Cause::required(
             "namespace",
@@ -120,7 +124,7 @@ async fn one_by_one(
     app: &App,
     actor: Arc<Actor>,
     principal: Principal,
-    requests: Vec<Result<Filed, Problem>>,
+    requests: Vec<Result<FingerprintedRequest, Problem>>,
 ) -> Result<(Results, Head), Problem> {
     let denials = app.ledger.denials().cloned();
     // Kept, so that the thread that made them frees them.
@@ -129,13 +133,13 @@ async fn one_by_one(
     let decide_some = |first: usize| {
         let (requests, actor, denials) = (requests.clone(), actor.clone(), denials.clone());
         let principal = principal.clone();
-        move |sitting: &mut Sitting<'_>| {
-            let policy = sitting.policy.shared_by(count);
-            let decide_one = |request: &Result<Filed, Problem>| {
+        move |context: &mut DecisionContext<'_>| {
+            let policy = context.policy.shared_by(count);
+            let decide_one = |request: &Result<FingerprintedRequest, Problem>| {
                 let request = request.as_ref().map_err(Problem::clone)?;
                 let by = caller::by(&actor, &principal, &request.namespace);
                 grant(
-                    &mut sitting.desk,
+                    &mut context.transaction,
                     &policy,
                     &actor,
                     &by,
@@ -145,7 +149,7 @@ async fn one_by_one(
             };
             let some = requests.iter().skip(first).take(ITEMS_AT_ONCE);
             let results: Results = some.map(decide_one).collect();
-            (results, sitting.desk.state().head())
+            (results, context.transaction.state().head())
         }
     };
     // One at least: also of no items is told how far the ledger was.
@@ -169,9 +173,9 @@ async fn together(
     app: &App,
     actor: Arc<Actor>,
     principal: &Principal,
-    requests: Vec<Filed>,
+    requests: Vec<FingerprintedRequest>,
 ) -> Result<(Results, Head), Problem> {
-    let is_admin = |request: &Filed| principal.may(Role::Admin, &request.namespace);
+    let is_admin = |request: &FingerprintedRequest| principal.may(Role::Admin, &request.namespace);
     let by = By {
         principal: actor.principal.clone(),
         is_admin: requests.iter().all(is_admin),
@@ -181,9 +185,9 @@ async fn together(
     let requests = Arc::new(requests);
     let decided = requests.clone();
     let principal = actor.principal.clone();
-    let decision = app.ledger.decide_for(&principal, move |sitting| {
-        let results = all_or_none(sitting, &actor, &by, &decided, denials.as_ref());
-        (results, sitting.desk.state().head())
+    let decision = app.ledger.decide_for(&principal, move |context| {
+        let results = all_or_none(context, &actor, &by, &decided, denials.as_ref());
+        (results, context.transaction.state().head())
     });
     let (results, head) = decision.await?;
     match results {
@@ -198,27 +202,33 @@ async fn together(
 }
 
 fn all_or_none(
-    sitting: &mut Sitting<'_>,
+    context: &mut DecisionContext<'_>,
     actor: &Arc<Actor>,
     by: &By,
-    requests: &[Filed],
+    requests: &[FingerprintedRequest],
     denials: Option<&Denials>,
 ) -> Result<Results, (usize, Problem)> {
-    let desk = &mut sitting.desk;
-    let all = decide::reserve_all(desk.state(), desk.now(), by, requests, sitting.policy);
+    let transaction = &mut context.transaction;
+    let all = decide::reserve_all(
+        transaction.state(),
+        transaction.now(),
+        by,
+        requests,
+        context.policy,
+    );
     let all = all.map_err(|(index, refusal)| {
         if let (Some(denials), Some(request)) = (denials, requests.get(index)) {
-            denials.note(actor, request, &refusal, desk.state().head());
+            denials.note(actor, request, &refusal, transaction.state().head());
         }
         (index, Problem::from(refusal))
     })?;
     let mut replayed = Vec::with_capacity(all.len());
     for reserved in all {
         replayed.push(reserved.replayed);
-        desk.record(actor, reserved.events);
+        transaction.record(actor, reserved.events);
     }
-    let granted = |(request, replayed): (&Filed, bool)| {
-        let promise = remembered(desk.state(), request)?;
+    let granted = |(request, replayed): (&FingerprintedRequest, bool)| {
+        let promise = remembered(transaction.state(), request)?;
         Ok(Granted { promise, replayed })
     };
     Ok(requests.iter().zip(replayed).map(granted).collect())

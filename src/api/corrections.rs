@@ -23,7 +23,7 @@ use super::{
 use crate::{
     intake::payload::Listed,
     metrics::{self, Correction, CorrectionCause},
-    writer::{Sitting, now},
+    writer::{DecisionContext, now},
 };
 
 /// Most corrections of one call.
@@ -243,13 +243,13 @@ fn chunks(repairs: Vec<Sized>, max_entries: usize) -> Vec<Vec<Repair>> {
 
 async fn record(app: &App, actor: &Arc<Actor>, chunk: Vec<Repair>) -> Result<Vec<Done>, Problem> {
     let by = actor.clone();
-    let decision = move |sitting: &mut Sitting<'_>| {
+    let decision = move |context: &mut DecisionContext<'_>| {
         let put_right = |repair: &Repair| {
-            let desk = &mut sitting.desk;
-            match decide::repair(desk.state(), repair, desk.now()) {
+            let transaction = &mut context.transaction;
+            match decide::repair(transaction.state(), repair, transaction.now()) {
                 Repaired::Done(events) => {
                     let kind = events.first().and_then(correction);
-                    desk.record(&by, events);
+                    transaction.record(&by, events);
                     (Outcome::Corrected, kind)
                 }
                 Repaired::Right => (Outcome::Right, None),

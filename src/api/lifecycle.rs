@@ -163,14 +163,20 @@ async fn change(
     let principal = actor.principal.clone();
     let (changed, head) = app
         .ledger
-        .decide_always(&principal, move |sitting| {
-            let desk = &mut sitting.desk;
-            let events = decision(desk.state(), desk.now(), &namespace, &uid, sitting.policy);
+        .decide_always(&principal, move |context| {
+            let transaction = &mut context.transaction;
+            let events = decision(
+                transaction.state(),
+                transaction.now(),
+                &namespace,
+                &uid,
+                context.policy,
+            );
             let changed = events.map(|events| {
-                desk.record(&actor, events);
-                desk.state().promise(&namespace, &uid)
+                transaction.record(&actor, events);
+                transaction.state().promise(&namespace, &uid)
             });
-            (changed, desk.state().head())
+            (changed, transaction.state().head())
         })
         .await?;
     match changed {

@@ -28,7 +28,7 @@ use super::{
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
 };
-use crate::{server::warn, writer::Sitting};
+use crate::{server::warn, writer::DecisionContext};
 
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn put(
@@ -51,9 +51,9 @@ pub(super) async fn put(
         warnings.extend(unknown);
         warnings.extend(not_enforced(&manifest.spec.hard, app.ledger.coverage()));
         let principal = actor.principal.clone();
-        let decision = app.ledger.decide_for(&principal, move |sitting| {
-            let set = set(sitting, &actor, manifest, precondition);
-            (set, sitting.desk.state().head())
+        let decision = app.ledger.decide_for(&principal, move |context| {
+            let set = set(context, &actor, manifest, precondition);
+            (set, context.transaction.state().head())
         });
         let (set, head) = decision.await?;
         let (view, created) = set.map_err(|problem| problem.as_of(head))?;
@@ -98,17 +98,17 @@ fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem
     Err(Problem::invalid(vec![Cause::invalid(field, own, &wrong)]))
 }
 
-/// Sets a quota at the desk; answers it, and whether it is new.
+/// Sets a quota at the transaction; answers it, and whether it is new.
 fn set(
-    sitting: &mut Sitting<'_>,
+    context: &mut DecisionContext<'_>,
     actor: &Arc<Actor>,
     mut manifest: Manifest,
     precondition: Option<Precondition>,
 ) -> Result<(QuotaView, bool), Problem> {
-    let desk = &mut sitting.desk;
+    let transaction = &mut context.transaction;
     let namespace = manifest.metadata.namespace.clone();
     let name = manifest.metadata.name.clone();
-    let current = desk.state().quota_record(&namespace, &name);
+    let current = transaction.state().quota_record(&namespace, &name);
     let created = current.is_none();
     let errors = match current {
         None => {
@@ -138,12 +138,13 @@ fn set(
         spec: manifest.spec,
         precondition,
     };
-    let bounds = &sitting.policy.bounds;
-    bounds.check_quota(desk.state(), &change)?;
-    let events = decide::set_quota(desk.state(), desk.now(), &change).map_err(refused)?;
-    let events = decide::unless_adopted(desk.state(), sitting.policy, events)?;
-    desk.record(actor, events);
-    let view = desk.state().quota(&namespace, &name);
+    let bounds = &context.policy.bounds;
+    bounds.check_quota(transaction.state(), &change)?;
+    let events =
+        decide::set_quota(transaction.state(), transaction.now(), &change).map_err(refused)?;
+    let events = decide::unless_adopted(transaction.state(), context.policy, events)?;
+    transaction.record(actor, events);
+    let view = transaction.state().quota(&namespace, &name);
     let view = view.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))?;
     Ok((view, created))
 }
@@ -233,14 +234,15 @@ pub(super) async fn delete(
         body::refuse_foreign_pages(&headers)?;
         let precondition = precondition::of(&headers)?;
         let principal = actor.principal.clone();
-        let decision = app.ledger.decide_always(&principal, move |sitting| {
-            let desk = &mut sitting.desk;
+        let decision = app.ledger.decide_always(&principal, move |context| {
+            let transaction = &mut context.transaction;
             let (namespace, name) = (Name::from(namespace), Name::from(name));
-            let events = decide::delete_quota(desk.state(), &namespace, &name, precondition);
-            let events = events
-                .and_then(|events| decide::unless_adopted(desk.state(), sitting.policy, events));
-            let deleted = events.map(|events| desk.record(&actor, events));
-            (deleted, desk.state().head())
+            let events = decide::delete_quota(transaction.state(), &namespace, &name, precondition);
+            let events = events.and_then(|events| {
+                decide::unless_adopted(transaction.state(), context.policy, events)
+            });
+            let deleted = events.map(|events| transaction.record(&actor, events));
+            (deleted, transaction.state().head())
         });
         let (deleted, head) = decision.await?;
         deleted.map_err(|refusal| refused(refusal).as_of(head))

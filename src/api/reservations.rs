@@ -11,9 +11,9 @@ use axum::{
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{self, By, Policy},
-    desk::Desk,
     event::{Actor, Sequence},
     state::{self, Head, Promise},
+    transaction::WriteTransaction,
 };
 use quota_semantics::{Timestamp, uid::Uid};
 use serde::Deserialize;
@@ -48,24 +48,24 @@ pub(super) struct Granted {
     pub(super) replayed: bool,
 }
 
-/// Grants a wish at the desk, or says why not.
+/// Grants a wish at the transaction, or says why not.
 pub(super) fn grant(
-    desk: &mut Desk<'_>,
+    transaction: &mut WriteTransaction<'_>,
     policy: &Policy,
     actor: &Arc<Actor>,
     by: &By,
-    request: &decide::Filed,
+    request: &decide::FingerprintedRequest,
     denials: Option<&Denials>,
 ) -> Result<Granted, Problem> {
-    let reserved = decide::reserve(desk.state(), desk.now(), by, request, policy);
+    let reserved = decide::reserve(transaction.state(), transaction.now(), by, request, policy);
     let reserved = reserved.inspect_err(|refusal| {
         if let Some(denials) = denials {
-            denials.note(actor, request, refusal, desk.state().head());
+            denials.note(actor, request, refusal, transaction.state().head());
         }
     })?;
-    desk.record(actor, reserved.events);
+    transaction.record(actor, reserved.events);
     Ok(Granted {
-        promise: remembered(desk.state(), request)?,
+        promise: remembered(transaction.state(), request)?,
         replayed: reserved.replayed,
     })
 }
@@ -73,7 +73,7 @@ pub(super) fn grant(
 /// A reservation that was granted just now or before.
 pub(super) fn remembered(
     state: &state::State,
-    request: &decide::Filed,
+    request: &decide::FingerprintedRequest,
 ) -> Result<Promise, Problem> {
     let promise = state.promise(&request.namespace, &request.uid);
     promise.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))
@@ -99,16 +99,16 @@ pub(super) async fn create(
         let denials = app.ledger.denials().cloned();
         let decided = request.clone();
         let principal = actor.principal.clone();
-        let decision = app.ledger.decide_for(&principal, move |sitting| {
+        let decision = app.ledger.decide_for(&principal, move |context| {
             let granted = grant(
-                &mut sitting.desk,
-                sitting.policy,
+                &mut context.transaction,
+                context.policy,
                 &actor,
                 &by,
                 &decided,
                 denials.as_ref(),
             );
-            (granted, sitting.desk.state().head())
+            (granted, context.transaction.state().head())
         });
         let (granted, head) = decision.await?;
         match granted {

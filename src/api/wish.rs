@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use quota_core::decide::{Basis, Filed, Request};
+use quota_core::decide::{Basis, FingerprintedRequest, Request};
 use quota_semantics::{
     Name, Timestamp,
     object::{Footprint, GroupResource, NoContext, Object, Traits, TypeMeta, plural},
@@ -161,7 +161,7 @@ impl Wish<'_> {
         namespace: &str,
         now: Timestamp,
         fresh: Option<Uid>,
-    ) -> Result<Filed, Problem> {
+    ) -> Result<FingerprintedRequest, Problem> {
         let mut causes = Vec::new();
         for wrong in syntax::dns_label(namespace) {
             causes.push(Cause::invalid("namespace", namespace, &wrong));
@@ -208,20 +208,22 @@ impl Wish<'_> {
         };
         let ttl = read_ttl(self.ttl.as_deref(), &mut causes);
         match (subject, uid) {
-            (Some(subject), Some(uid)) if causes.is_empty() => Ok(Filed::from(Request {
-                uid,
-                namespace: Name::from(namespace),
-                resource: subject.resource,
-                name: (*holder.name).into(),
-                api_version: holder.api_version,
-                kind: holder.kind,
-                basis: Basis::Create,
-                subresource: Name::default(),
-                footprint: subject.footprint,
-                before: None,
-                object: subject.object,
-                ttl: ttl.map(Period::span),
-            })),
+            (Some(subject), Some(uid)) if causes.is_empty() => {
+                Ok(FingerprintedRequest::from(Request {
+                    uid,
+                    namespace: Name::from(namespace),
+                    resource: subject.resource,
+                    name: (*holder.name).into(),
+                    api_version: holder.api_version,
+                    kind: holder.kind,
+                    basis: Basis::Create,
+                    subresource: Name::default(),
+                    footprint: subject.footprint,
+                    before: None,
+                    object: subject.object,
+                    ttl: ttl.map(Period::span),
+                }))
+            }
             _ => Err(Problem::invalid(causes)),
         }
     }

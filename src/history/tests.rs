@@ -6,9 +6,9 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use quota_core::{
     codec,
     decide::{self, Basis, By, Policy, Request, Verdict},
-    desk::{Desk, Open},
     event::{Actor, Entry},
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_journal::{
     Batch, FileJournal, FileReader, Journal as _, Options, Reader as _, Retention, disk::RealDisk,
@@ -92,17 +92,17 @@ impl Recorded {
     ) {
         let now = start().plus(Span::from_seconds(number as i64));
         let actor = Actor::named("recording");
-        let mut open = Open::default();
+        let mut open = OpenBatch::default();
         let due = decide::due(&self.state, now, now, Span::from_seconds(3600));
         let due: Vec<_> = due.collect();
-        Desk::new(&mut self.state, &mut open, now).record(&actor, due);
+        WriteTransaction::new(&mut self.state, &mut open, now).record(&actor, due);
         for line in lines {
             for event in understood.read(Bytes::copy_from_slice(line.as_bytes()), now) {
                 let Some(sighting) = event.unwrap().sighting else {
                     continue;
                 };
                 if let Verdict::Accepted(events) = decide::observe(&self.state, sighting) {
-                    Desk::new(&mut self.state, &mut open, now).record(&actor, events);
+                    WriteTransaction::new(&mut self.state, &mut open, now).record(&actor, events);
                 }
             }
         }
@@ -116,7 +116,7 @@ impl Recorded {
                 &Policy::default(),
             )
         }) {
-            Desk::new(&mut self.state, &mut open, now).record(&actor, reserved.events);
+            WriteTransaction::new(&mut self.state, &mut open, now).record(&actor, reserved.events);
         }
         let entries = open.take();
         let (Some(first), Some(last)) = (entries.first(), entries.last()) else {

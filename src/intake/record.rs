@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     metrics::{self, Source},
-    writer::{Ledger, Sitting, Unavailable},
+    writer::{DecisionContext, Ledger, Unavailable},
 };
 
 pub use quota_core::source::{Consumed, Recorded};
@@ -178,7 +178,7 @@ pub async fn record_patiently(
 pub async fn cursor(ledger: &Ledger, source: &Name) -> Result<Option<Cursor>, Unavailable> {
     patiently(|| {
         let source = source.clone();
-        ledger.decide(move |sitting| sitting.desk.state().sources().get(&source).cloned())
+        ledger.decide(move |context| context.transaction.state().sources().get(&source).cloned())
     })
     .await
 }
@@ -195,10 +195,10 @@ pub async fn reset(
 ) -> Result<(), Unavailable> {
     patiently(|| {
         let (actor, source, incarnation) = (actor.clone(), source.clone(), incarnation.clone());
-        ledger.decide(move |sitting| {
-            let desk = &mut sitting.desk;
-            let events = decide::reset(desk.state(), &source, &incarnation);
-            desk.record(&actor, events);
+        ledger.decide(move |context| {
+            let transaction = &mut context.transaction;
+            let events = decide::reset(transaction.state(), &source, &incarnation);
+            transaction.record(&actor, events);
         })
     })
     .await
@@ -212,8 +212,8 @@ pub async fn reset(
 pub async fn note(ledger: &Ledger, actor: &Arc<Actor>, event: Event) -> Result<(), Unavailable> {
     patiently(|| {
         let (actor, event) = (actor.clone(), event.clone());
-        ledger.decide(move |sitting| {
-            sitting.desk.record(&actor, [event]);
+        ledger.decide(move |context| {
+            context.transaction.record(&actor, [event]);
         })
     })
     .await
@@ -235,10 +235,10 @@ pub async fn set_charging(
     }
     patiently(|| {
         let (actor, kinds, source) = (actor.clone(), kinds.clone(), source.cloned());
-        ledger.decide(move |sitting| {
-            let desk = &mut sitting.desk;
-            let events = decide::set_charging(desk.state(), &kinds, source.as_ref());
-            desk.record(&actor, events);
+        ledger.decide(move |context| {
+            let transaction = &mut context.transaction;
+            let events = decide::set_charging(transaction.state(), &kinds, source.as_ref());
+            transaction.record(&actor, events);
             true
         })
     })
@@ -269,12 +269,22 @@ impl HandedIn {
         Self(Arc::new(Mutex::new(Some((chunk, consumed)))))
     }
 
-    fn record(&self, sitting: &mut Sitting<'_>, by: &Arc<Actor>) -> (Recorded, source::Relisted) {
+    fn record(
+        &self,
+        context: &mut DecisionContext<'_>,
+        by: &Arc<Actor>,
+    ) -> (Recorded, source::Relisted) {
         let Some((chunk, consumed)) = self.0.lock().take() else {
             return <_>::default();
         };
         let Chunk { items, ignored, .. } = chunk;
-        source::record(&mut sitting.desk, by, items, ignored, consumed.as_ref())
+        source::record(
+            &mut context.transaction,
+            by,
+            items,
+            ignored,
+            consumed.as_ref(),
+        )
     }
 }
 
@@ -285,7 +295,7 @@ async fn record_handed_in(
     handed_in: HandedIn,
 ) -> Result<Done, Unavailable> {
     let by = actor.clone();
-    let decision = move |sitting: &mut Sitting<'_>| handed_in.record(sitting, &by);
+    let decision = move |context: &mut DecisionContext<'_>| handed_in.record(context, &by);
     let (recorded, relisted) = ledger.decide(decision).await?;
     let incomplete = relist::follow(ledger, &actor.principal, &relisted).await?;
     let Recorded {

@@ -100,10 +100,10 @@ async fn decide_on(
     let actor = Actor::named(&relist.scope.source);
     let events = patiently(|| {
         let (actor, relist, decision) = (actor.clone(), relist.clone(), decision.clone());
-        ledger.decide(move |sitting| {
-            let desk = &mut sitting.desk;
-            let events = decision(desk.state(), &relist, desk.now());
-            desk.record(&actor, events.clone());
+        ledger.decide(move |context| {
+            let transaction = &mut context.transaction;
+            let events = decision(transaction.state(), &relist, transaction.now());
+            transaction.record(&actor, events.clone());
             events
         })
     })

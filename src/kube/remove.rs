@@ -125,11 +125,11 @@ impl Removal {
                 .kube
                 .0
                 .ledger
-                .decide_always(&self.actor.principal, move |sitting| {
-                    let desk = &mut sitting.desk;
-                    let events = decision.decide(desk.state(), desk.now())?;
-                    let events = unless_adopted(desk.state(), sitting.policy, events)?;
-                    Ok(desk.record(&actor, events))
+                .decide_always(&self.actor.principal, move |context| {
+                    let transaction = &mut context.transaction;
+                    let events = decision.decide(transaction.state(), transaction.now())?;
+                    let events = unless_adopted(transaction.state(), context.policy, events)?;
+                    Ok(transaction.record(&actor, events))
                 });
             match decided.await.map_err(Failure::from)? {
                 Ok(head) => {

@@ -245,13 +245,19 @@ impl Request {
             .kube
             .0
             .ledger
-            .decide_for(&self.actor.principal, move |sitting| {
-                let desk = &mut sitting.desk;
-                sitting.policy.bounds.check_quota(desk.state(), &change)?;
-                let events = set_quota(desk.state(), desk.now(), &change)?;
-                let events = unless_adopted(desk.state(), sitting.policy, events)?;
-                let head = desk.record(&actor, events);
-                Ok((desk.state().quota(&change.namespace, &change.name), head))
+            .decide_for(&self.actor.principal, move |context| {
+                let transaction = &mut context.transaction;
+                context
+                    .policy
+                    .bounds
+                    .check_quota(transaction.state(), &change)?;
+                let events = set_quota(transaction.state(), transaction.now(), &change)?;
+                let events = unless_adopted(transaction.state(), context.policy, events)?;
+                let head = transaction.record(&actor, events);
+                Ok((
+                    transaction.state().quota(&change.namespace, &change.name),
+                    head,
+                ))
             });
         let (view, head) = match decided.await.map_err(Failure::from)? {
             Ok((Some(view), head)) => (view, head),
@@ -274,11 +280,11 @@ impl Request {
             .kube
             .0
             .ledger
-            .decide_for(&self.actor.principal, move |sitting| {
-                let desk = &mut sitting.desk;
-                let events = delete_quota(desk.state(), &namespace, &name, precondition)?;
-                let events = unless_adopted(desk.state(), sitting.policy, events)?;
-                desk.record(&actor, events);
+            .decide_for(&self.actor.principal, move |context| {
+                let transaction = &mut context.transaction;
+                let events = delete_quota(transaction.state(), &namespace, &name, precondition)?;
+                let events = unless_adopted(transaction.state(), context.policy, events)?;
+                transaction.record(&actor, events);
                 Ok(())
             });
         match decided.await.map_err(Failure::from)? {

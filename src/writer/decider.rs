@@ -12,7 +12,7 @@ use quota_journal::Journal;
 use quota_ledger::group_commit::GroupCommit;
 
 use super::{
-    Answer, Options, Sitting, Watermark,
+    Answer, DecisionContext, Options, Watermark,
     inbox::{Inbox, Wants},
     lanes::Waiting,
     now,
@@ -121,13 +121,13 @@ impl<J: Journal> Decider<J> {
             .group_commit
             .record_due(&mut state, now, watermark, policy);
         while let Some(Waiting { job, .. }) = self.taken.pop_front() {
-            let mut sitting = Sitting {
-                desk: self.group_commit.desk(&mut state, now),
+            let mut context = DecisionContext {
+                transaction: self.group_commit.transaction(&mut state, now),
                 policy,
                 closes: false,
             };
-            let answer = job(&mut sitting);
-            let closes = sitting.closes;
+            let answer = job(&mut context);
+            let closes = context.closes;
             if !self.group_commit.decided(answer, closes) {
                 break;
             }

@@ -1,6 +1,6 @@
 //! The one writer: everything that changes the ledger goes through its thread.
 //!
-//! Callers hand in a decision, a function over the [`Desk`]; they get its result once all that it rests on is
+//! Callers hand in a decision, a function over the [`WriteTransaction`]; they get its result once all that it rests on is
 //! durable. While one batch is being synced the next one is being decided.
 
 mod decider;
@@ -22,9 +22,9 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 use quota_core::{
     decide::Policy,
-    desk::Desk,
     event::{Entry, Sequence},
     state::{Image, State},
+    transaction::WriteTransaction,
 };
 use quota_journal::{Durable, Journal};
 use quota_semantics::{Name, Timestamp, admission::Coverage};
@@ -87,13 +87,13 @@ impl From<Unavailable> for Reason {
 /// To be called with where the ledger stands once a batch is durable.
 type Answer = Box<dyn FnOnce(&Durable) + Send>;
 
-/// A decision: made on the desk, answered when durable.
-type Job = Box<dyn FnOnce(&mut Sitting<'_>) -> Answer + Send>;
+/// A decision: made on the transaction, answered when durable.
+type Job = Box<dyn FnOnce(&mut DecisionContext<'_>) -> Answer + Send>;
 
-/// The desk, and what else a decision may want.
-pub struct Sitting<'a> {
-    /// The desk.
-    pub desk: Desk<'a>,
+/// The transaction, and what else a decision may want.
+pub struct DecisionContext<'a> {
+    /// The transaction.
+    pub transaction: WriteTransaction<'a>,
     /// The rules of all decisions.
     pub policy: &'a Policy,
     closes: bool,
@@ -239,7 +239,7 @@ impl Ledger {
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
         let handed = self.unless_disk_low();
         let handed = handed.map(|()| self.decide_one(&Turn::First, decision));
@@ -257,7 +257,7 @@ impl Ledger {
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
         let handed = self.unless_disk_low();
         let handed = handed.map(|()| self.decide_always(principal, decision));
@@ -276,7 +276,7 @@ impl Ledger {
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
         self.decide_one(&Turn::Of(principal.clone()), decision)
     }
@@ -293,10 +293,10 @@ impl Ledger {
     ) -> impl Future<Output = Result<Vec<R>, Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
         let decisions = decisions.into_iter();
-        let jobs = decisions.map(|decision| job(|sitting| (decision(sitting), false)));
+        let jobs = decisions.map(|decision| job(|context| (decision(context), false)));
         let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
         let handed = self.unless_disk_low();
         let handed = handed.and_then(|()| self.push(&Turn::Of(principal.clone()), jobs));
@@ -326,9 +326,9 @@ impl Ledger {
     ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut Sitting<'_>) -> R + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
-        let decided = self.decide_at(turn, |sitting| (decision(sitting), false));
+        let decided = self.decide_at(turn, |context| (decision(context), false));
         async move { decided.await.map(|(result, _)| result) }
     }
 
@@ -343,7 +343,7 @@ impl Ledger {
     ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
     where
         R: Send + 'static,
-        D: FnOnce(&mut Sitting<'_>) -> (R, bool) + Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
     {
         let (job, answered) = job(decision);
         let handed = self.push(turn, [job]);
@@ -405,8 +405,10 @@ impl Ledger {
     /// # Errors
     /// [`Unavailable`].
     pub async fn image(&self) -> Result<(Image, Durable), Unavailable> {
-        self.decide_at(&Turn::First, |sitting| (sitting.desk.state().image(), true))
-            .await
+        self.decide_at(&Turn::First, |context| {
+            (context.transaction.state().image(), true)
+        })
+        .await
     }
 
     /// Where the durable ledger stands.
@@ -454,12 +456,12 @@ impl Ledger {
 fn job<R, D>(decision: D) -> (Job, oneshot::Receiver<(R, Durable)>)
 where
     R: Send + 'static,
-    D: FnOnce(&mut Sitting<'_>) -> (R, bool) + Send + 'static,
+    D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
 {
     let (answer, answered) = oneshot::channel();
-    let job = move |sitting: &mut Sitting<'_>| -> Answer {
-        let (result, closes) = decision(sitting);
-        sitting.closes |= closes;
+    let job = move |context: &mut DecisionContext<'_>| -> Answer {
+        let (result, closes) = decision(context);
+        context.closes |= closes;
         Box::new(move |durable: &Durable| {
             // Nobody may be waiting any more; the decision stands all the same.
             let _ = answer.send((result, *durable));

@@ -44,12 +44,12 @@ fn started() -> (Ledger, Threads<Memory>) {
     .unwrap()
 }
 
-fn record(sitting: &mut Sitting<'_>) -> Sequence {
+fn record(context: &mut DecisionContext<'_>) -> Sequence {
     let deleted = Event::ObjectDeleted {
         uid: Uid::from_uuid([7; 16]),
         namespace: "team-a".into(),
     };
-    sitting.desk.record(&Actor::named("test"), [deleted])
+    context.transaction.record(&Actor::named("test"), [deleted])
 }
 
 /// Batches are synced by either thread. A reader that waits for the newest entry would wait for ever if a batch were
@@ -140,9 +140,9 @@ fn what_is_due_at_once_is_recorded_a_part_at_a_time() {
             request: [0; 16],
         }))
     };
-    let decided = ledger.decide(move |sitting| {
+    let decided = ledger.decide(move |context| {
         let all = (0..ALL).map(granted);
-        sitting.desk.record(&Actor::named("test"), all)
+        context.transaction.record(&Actor::named("test"), all)
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()

@@ -207,10 +207,11 @@ impl World {
             metadata: Box::default(),
             precondition: None,
         };
-        let set = move |sitting: &mut writer::Sitting<'_>| {
-            let desk = &mut sitting.desk;
-            let events = decide::set_quota(desk.state(), desk.now(), &change).unwrap();
-            desk.record(&Actor::named("test"), events)
+        let set = move |context: &mut writer::DecisionContext<'_>| {
+            let transaction = &mut context.transaction;
+            let events =
+                decide::set_quota(transaction.state(), transaction.now(), &change).unwrap();
+            transaction.record(&Actor::named("test"), events)
         };
         self.ledger.decide(set).await.unwrap();
     }
@@ -244,10 +245,10 @@ impl World {
     }
 
     pub(crate) async fn see(&self, sighting: Sighting) {
-        let see = move |sitting: &mut writer::Sitting<'_>| {
-            let desk = &mut sitting.desk;
-            if let Verdict::Accepted(events) = decide::observe(desk.state(), sighting) {
-                desk.record(&Actor::named("test"), events);
+        let see = move |context: &mut writer::DecisionContext<'_>| {
+            let transaction = &mut context.transaction;
+            if let Verdict::Accepted(events) = decide::observe(transaction.state(), sighting) {
+                transaction.record(&Actor::named("test"), events);
             }
         };
         self.ledger.decide(see).await.unwrap();

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use quota_core::{
     decide::{self, Verdict},
-    desk::{Desk, Open},
     event::Actor,
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{Span, Timestamp};
 use quotad::intake::payload::Reader;
@@ -54,8 +54,8 @@ impl Ledger {
     }
 
     fn record(&mut self, events: Vec<quota_core::event::Event>, now: Timestamp) {
-        let mut open = Open::default();
-        Desk::new(&mut self.state, &mut open, now).record(&self.actor, events);
+        let mut open = OpenBatch::default();
+        WriteTransaction::new(&mut self.state, &mut open, now).record(&self.actor, events);
     }
 
     fn reach(&mut self, now: Timestamp) {

@@ -97,7 +97,7 @@ impl Server {
                 namespace: "old".into(),
             };
             let recorded =
-                ledger.decide(|sitting| sitting.desk.record(&Actor::named("test"), [gone]));
+                ledger.decide(|context| context.transaction.record(&Actor::named("test"), [gone]));
             assert_eq!(runtime.block_on(recorded).unwrap(), number);
         }
         let stop = CancellationToken::new();
@@ -124,7 +124,7 @@ impl Server {
     /// Makes a decision on the ledger.
     fn decide<R: Send + 'static>(
         &self,
-        decision: impl FnOnce(&mut writer::Sitting<'_>) -> R + Send + 'static,
+        decision: impl FnOnce(&mut writer::DecisionContext<'_>) -> R + Send + 'static,
     ) -> R {
         self.runtime.block_on(self.ledger.decide(decision)).unwrap()
     }
@@ -204,7 +204,7 @@ impl Server {
     }
 
     fn record(&self, event: Event) {
-        self.decide(move |sitting| sitting.desk.record(&Actor::named("test"), [event]));
+        self.decide(move |context| context.transaction.record(&Actor::named("test"), [event]));
     }
 
     /// A request without kubectl: status, headers and body.

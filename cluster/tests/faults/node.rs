@@ -16,9 +16,9 @@ use quota_cluster::{Driver, Ended, Handle, Host, Names, Place, ReplicatedJournal
 use quota_core::{
     codec,
     decide::{self, Basis, By, Policy, QuotaChange, Refusal, Request},
-    desk::Desk,
     event::Actor,
     state::State,
+    transaction::WriteTransaction,
 };
 use quota_journal::{
     Batch, Durable, Error, FileJournal, FileReader, Journal, Options, Reader as _, StoredBatch,
@@ -255,7 +255,7 @@ fn decide(
             group_commit.record_due(&mut state, wall(), Timestamp::MAX, &policy);
             for job in jobs {
                 let said = carry_out(
-                    &mut group_commit.desk(&mut state, wall()),
+                    &mut group_commit.transaction(&mut state, wall()),
                     &job.line,
                     &policy,
                 );
@@ -288,9 +288,9 @@ fn amounts(amount: i64) -> ResourceList {
         .collect()
 }
 
-fn carry_out(desk: &mut Desk<'_>, line: &str, policy: &Policy) -> String {
+fn carry_out(transaction: &mut WriteTransaction<'_>, line: &str, policy: &Policy) -> String {
     let words: Vec<&str> = line.split(' ').collect();
-    let (state, now) = (desk.state(), desk.now());
+    let (state, now) = (transaction.state(), transaction.now());
     let events = match words[..] {
         ["quota", namespace, hard] => decide::set_quota(
             state,
@@ -333,7 +333,7 @@ fn carry_out(desk: &mut Desk<'_>, line: &str, policy: &Policy) -> String {
     };
     match events {
         Ok(events) => {
-            desk.record(&Actor::named("client"), events);
+            transaction.record(&Actor::named("client"), events);
             "granted".to_owned()
         }
         Err(Refusal::Denied(_)) => "denied".to_owned(),

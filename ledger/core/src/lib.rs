@@ -6,9 +6,9 @@
 pub mod audit;
 pub mod codec;
 pub mod decide;
-pub mod desk;
 pub mod event;
 pub mod shares;
 pub mod size;
 pub mod source;
 pub mod state;
+pub mod transaction;

@@ -10,12 +10,12 @@ mod sources;
 
 use quota_core::{
     decide::{
-        self, Adopted, Basis, By, Filed, Policy, Precondition, QuotaChange, Refusal, Request,
-        Reserved, Sighting, Verdict,
+        self, Adopted, Basis, By, FingerprintedRequest, Policy, Precondition, QuotaChange, Refusal,
+        Request, Reserved, Sighting, Verdict,
     },
-    desk::{Desk, Open},
     event::{Actor, Event, Observed},
     state::{End, State},
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{
     Name, Span, Timestamp,
@@ -115,7 +115,7 @@ fn deleted(id: &str) -> Sighting {
 #[derive(Default)]
 struct Given {
     state: State,
-    open: Open,
+    open: OpenBatch,
     seconds: i64,
     policy: Policy,
 }
@@ -139,12 +139,17 @@ impl Given {
 
     fn record(&mut self, events: Vec<Event>) {
         let now = self.now();
-        Desk::new(&mut self.state, &mut self.open, now).record(&Actor::named("test"), events);
+        WriteTransaction::new(&mut self.state, &mut self.open, now)
+            .record(&Actor::named("test"), events);
     }
 
     fn reserve_all(&self, wishes: &[Request]) -> Result<Vec<Reserved>, (usize, Refusal)> {
-        let filed: Vec<_> = wishes.iter().cloned().map(Filed::from).collect();
-        decide::reserve_all(&self.state, self.now(), &by(), &filed, &self.policy)
+        let fingerprinted: Vec<_> = wishes
+            .iter()
+            .cloned()
+            .map(FingerprintedRequest::from)
+            .collect();
+        decide::reserve_all(&self.state, self.now(), &by(), &fingerprinted, &self.policy)
     }
 
     fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {

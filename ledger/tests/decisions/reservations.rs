@@ -75,7 +75,7 @@ fn the_search_for_room_is_bounded_and_shared() {
             .reserve(&wish(&format!("u{number}"), "pods=1"))
             .unwrap();
     }
-    let late = Filed::from(wish("late", "pods=500"));
+    let late = FingerprintedRequest::from(wish("late", "pods=500"));
     let retry_after = |policy: &Policy| {
         let reserved = decide::reserve(&given.state, at(1), &by(), &late, policy);
         denied(reserved).retry_after

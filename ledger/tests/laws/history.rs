@@ -7,9 +7,9 @@ use quota_core::{
         self, Admitted, Adopted, Basis, By, Measure, Policy, QuotaChange, Refusal, Request,
         Reserved, Review, Sighting, Verdict,
     },
-    desk::{Desk, Open},
     event::{Actor, Entry, Event, Reservation},
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{
     Name, Span, Timestamp,
@@ -25,7 +25,7 @@ use super::{
     things::{footprint, known, namespace, observed, spec, uid, wish, workload},
 };
 
-/// The desk, the model beside it, and what has happened.
+/// The transaction, the model beside it, and what has happened.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) state: State,
@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub(crate) granted: Option<Arc<Reservation>>,
     /// What the last step admitted, and for which wish.
     pub(crate) admitted: Option<(Request, bool, Admitted)>,
-    open: Open,
+    open: OpenBatch,
     clock: i64,
     watermark: Option<Timestamp>,
     policy: Policy,
@@ -65,8 +65,8 @@ impl World {
 
     pub(crate) fn record(&mut self, events: Vec<Event>) {
         let now = self.now();
-        let mut desk = Desk::new(&mut self.state, &mut self.open, now);
-        desk.record(&Actor::named("test"), events);
+        let mut transaction = WriteTransaction::new(&mut self.state, &mut self.open, now);
+        transaction.record(&Actor::named("test"), events);
         for entry in self.open.take() {
             self.model.apply(&entry);
             self.entries.push(entry);

@@ -1,6 +1,6 @@
 //! The laws of the core, over random histories.
 //!
-//! Every history is run twice: by the real desk, and by a model (`model.rs`) that keeps no sums and recounts
+//! Every history is run twice: by the real transaction, and by a model (`model.rs`) that keeps no sums and recounts
 //! everything from its own lists each time it is asked.
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use quota_core::{
     decide::{self, Finish, Sighting, Verdict},
-    desk::{Desk, Open},
     event::{Actor, Entry, Event, RelistBegin, RelistScope},
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
@@ -112,14 +112,15 @@ const SOURCE: &str = "stream/OBJECTS";
 #[derive(Default)]
 struct Inside {
     state: State,
-    open: Open,
+    open: OpenBatch,
     entries: Vec<Entry>,
 }
 
 impl Inside {
     fn record(&mut self, events: impl IntoIterator<Item = Event>) {
-        let mut desk = Desk::new(&mut self.state, &mut self.open, Timestamp::EPOCH);
-        desk.record(&Actor::named(SOURCE), events);
+        let mut transaction =
+            WriteTransaction::new(&mut self.state, &mut self.open, Timestamp::EPOCH);
+        transaction.record(&Actor::named(SOURCE), events);
         self.entries.extend(self.open.take());
     }
 

@@ -4,11 +4,11 @@
 use std::{collections::VecDeque, path::Path, sync::Arc};
 
 use quota_core::{
-    decide::{self, By, Filed, Policy, QuotaChange, Refusal, Request, Review},
-    desk::Desk,
+    decide::{self, By, FingerprintedRequest, Policy, QuotaChange, Refusal, Request, Review},
     event::{Actor, Cursor, Event},
     source::{self, Consumed, Item},
     state::{Image, State},
+    transaction::WriteTransaction,
 };
 use quota_journal::{Error, FileJournal, FileReader, Recovery, sim::SimDisk};
 use quota_ledger::{
@@ -184,8 +184,8 @@ impl Daemon {
                 break;
             };
             let closes = matches!(job, Job::Image);
-            let mut desk = self.group_commit.desk(&mut self.state, now);
-            let (wish, said) = carry_out(&mut desk, &job, &self.policy);
+            let mut transaction = self.group_commit.transaction(&mut self.state, now);
+            let (wish, said) = carry_out(&mut transaction, &job, &self.policy);
             if let Some(said) = &said {
                 decided(&job, said)?;
             }
@@ -238,10 +238,14 @@ impl Daemon {
     }
 }
 
-fn carry_out(desk: &mut Desk<'_>, job: &Job, policy: &Policy) -> (Wish, Option<Said>) {
+fn carry_out(
+    transaction: &mut WriteTransaction<'_>,
+    job: &Job,
+    policy: &Policy,
+) -> (Wish, Option<Said>) {
     match job {
         Job::Client { client, number, op } => {
-            let said = answer(desk, op, policy);
+            let said = answer(transaction, op, policy);
             let wish = Wish::Client {
                 client: *client,
                 number: *number,
@@ -249,30 +253,32 @@ fn carry_out(desk: &mut Desk<'_>, job: &Job, policy: &Policy) -> (Wish, Option<S
             };
             (wish, Some(said))
         }
-        Job::Session(life, errand) => (Wish::Session(*life, run_errand(desk, errand)), None),
-        Job::Image => (Wish::Image(Box::new(desk.state().image())), None),
+        Job::Session(life, errand) => (Wish::Session(*life, run_errand(transaction, errand)), None),
+        Job::Image => (Wish::Image(Box::new(transaction.state().image())), None),
     }
 }
 
-fn run_errand(desk: &mut Desk<'_>, errand: &Errand) -> Told {
+fn run_errand(transaction: &mut WriteTransaction<'_>, errand: &Errand) -> Told {
     let source = Name::from(SOURCE);
     let actor = Actor::named("nats:OBJECTS");
     match errand {
-        Errand::Cursor => return Told::Cursor(desk.state().sources().get(&source).cloned()),
+        Errand::Cursor => return Told::Cursor(transaction.state().sources().get(&source).cloned()),
         Errand::Reset(incarnation) => {
-            let events = decide::reset(desk.state(), &source, incarnation);
-            desk.record(&actor, events)
+            let events = decide::reset(transaction.state(), &source, incarnation);
+            transaction.record(&actor, events)
         }
-        Errand::Gap(first, last) => desk.record(&actor, [decide::gap(&source, *first, *last)]),
+        Errand::Gap(first, last) => {
+            transaction.record(&actor, [decide::gap(&source, *first, *last)])
+        }
         Errand::Record { items, consumed } => {
-            source::record(desk, &actor, items.clone(), 0, Some(consumed));
+            source::record(transaction, &actor, items.clone(), 0, Some(consumed));
             return Told::Recorded(consumed.cursor.position);
         }
     };
     Told::Noted
 }
 
-fn answer(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
+fn answer(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -> Said {
     // A review names the user on whose behalf it comes.
     let actor = Arc::new(Actor {
         principal: "client".into(),
@@ -280,13 +286,14 @@ fn answer(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
         ..Actor::default()
     });
     let by = By::holder(actor.principal.clone());
-    let events = match events(desk.state(), desk.now(), &by, op, policy) {
+    let events = match events(transaction.state(), transaction.now(), &by, op, policy) {
         Ok(events) => events,
         Err(refusal) => return said(&refusal),
     };
-    desk.record(&actor, events);
+    transaction.record(&actor, events);
     let granted = |request: &Request| {
-        desk.state()
+        transaction
+            .state()
             .reservation(&request.namespace, &request.uid)
             .map(|view| view.entry)
     };
@@ -312,8 +319,12 @@ fn events(
         Op::Reserve(request) => decide::reserve(state, now, by, &request.clone().into(), policy)
             .map(|reserved| reserved.events),
         Op::ReserveAll(requests) => {
-            let filed: Vec<_> = requests.iter().cloned().map(Filed::from).collect();
-            match decide::reserve_all(state, now, by, &filed, policy) {
+            let fingerprinted: Vec<_> = requests
+                .iter()
+                .cloned()
+                .map(FingerprintedRequest::from)
+                .collect();
+            match decide::reserve_all(state, now, by, &fingerprinted, policy) {
                 Ok(all) => Ok(all
                     .into_iter()
                     .flat_map(|reserved| reserved.events)

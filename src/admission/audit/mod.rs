@@ -38,7 +38,7 @@ use crate::{
     metrics::{self, AuditEvent},
     problem::Problem,
     throttle::{Throttle, cut, shortened},
-    writer::{Sitting, Unavailable, now},
+    writer::{DecisionContext, Unavailable, now},
 };
 
 /// Where audit events are posted to.
@@ -183,8 +183,8 @@ impl Hook {
             return Ok(0);
         }
         let all = failed.len();
-        let decision = move |sitting: &mut Sitting<'_>| {
-            let desk = &mut sitting.desk;
+        let decision = move |context: &mut DecisionContext<'_>| {
+            let transaction = &mut context.transaction;
             let mut released = 0;
             for Failed { hold, actor } in &failed {
                 let Hold {
@@ -192,8 +192,8 @@ impl Hook {
                     uid,
                     entry,
                 } = hold;
-                if let Some(event) = decide::fail(desk.state(), namespace, uid, *entry) {
-                    desk.record(actor, [event]);
+                if let Some(event) = decide::fail(transaction.state(), namespace, uid, *entry) {
+                    transaction.record(actor, [event]);
                     released += 1;
                 }
             }

@@ -2,9 +2,9 @@ use bytes::Bytes;
 
 use quota_core::{
     decide::Sighting,
-    desk::{Desk, Open},
     event::{Cursor, Entry, Observed},
     state::State,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
 
@@ -51,10 +51,10 @@ fn decided(
     chunk: &Chunk,
     consumed: Option<&Consumed>,
 ) -> (Recorded, Vec<Entry>) {
-    let mut open = Open::default();
-    let mut desk = Desk::new(state, &mut open, Timestamp::EPOCH);
+    let mut open = OpenBatch::default();
+    let mut transaction = WriteTransaction::new(state, &mut open, Timestamp::EPOCH);
     let (recorded, _) = source::record(
-        &mut desk,
+        &mut transaction,
         &Actor::named("test"),
         chunk.items.clone(),
         chunk.ignored,
@@ -243,8 +243,8 @@ fn a_relist_that_was_consumed_before_its_stream_was_reset_is_no_news() {
     };
     decided(&mut state, &known, Some(&first));
     let resets = quota_core::decide::reset(&state, &source, &"again".into());
-    let mut open = quota_core::desk::Open::default();
-    quota_core::desk::Desk::new(&mut state, &mut open, at(60))
+    let mut open = quota_core::transaction::OpenBatch::default();
+    quota_core::transaction::WriteTransaction::new(&mut state, &mut open, at(60))
         .record(&Actor::named("test"), resets);
     let begin = || relist(r#"{"type":"RELIST_BEGIN","resource":"pods","allowEmpty":true}"#);
     let kinds = |state: &mut State, incoming, time| {

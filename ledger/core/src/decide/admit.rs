@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, By, Denied, Filed, LookedAt, Policy, Refusal, Request, explain, names,
+    Basis, By, Denied, FingerprintedRequest, LookedAt, Policy, Refusal, Request, explain, names,
     names::needs_later, reserve, reserve::Case,
 };
 use crate::{
@@ -28,7 +28,7 @@ use quota_semantics::{
 #[derive(Clone, Debug)]
 pub struct Review {
     /// The object, and what it will count for by itself.
-    pub request: Filed,
+    pub request: FingerprintedRequest,
     /// How what it counts for is to be found.
     pub measure: Measure,
     /// Whether what it needs is to be held; a dry run only asks.
@@ -100,7 +100,7 @@ pub fn admit(
     match footprint {
         None => decide(state, now, by, request, review.holds, policy),
         Some(footprint) => {
-            let request = Filed::from(Request {
+            let request = FingerprintedRequest::from(Request {
                 footprint,
                 ..Request::clone(request)
             });
@@ -119,7 +119,7 @@ fn decide(
     state: &State,
     now: Timestamp,
     by: &By,
-    request: &Filed,
+    request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
@@ -151,7 +151,7 @@ fn decide(
 fn held_before<'s>(
     state: &'s State,
     by: &By,
-    request: &Filed,
+    request: &FingerprintedRequest,
 ) -> Result<Option<&'s Tracked>, Refusal> {
     let known = state.tracked(&request.namespace, &request.uid);
     if known.is_some_and(|known| !by.made(&known.owner)) {
@@ -169,11 +169,11 @@ fn reconsider(
     state: &State,
     now: Timestamp,
     by: &By,
-    request: &Filed,
+    request: &FingerprintedRequest,
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
-    let request = Filed::from(Request {
+    let request = FingerprintedRequest::from(Request {
         basis: Basis::Update { version: 0 },
         ..Request::clone(request)
     });
@@ -239,7 +239,7 @@ fn grow_unseen(
     state: &State,
     now: Timestamp,
     by: &By,
-    request: &Filed,
+    request: &FingerprintedRequest,
     seen: Footprint,
     holds: bool,
     policy: &Policy,
@@ -257,7 +257,7 @@ fn grow_unseen(
     if by_its_word.evaluate(state, now, policy)?.is_empty() {
         return Ok(Admitted::default());
     }
-    let request = Filed::from(Request {
+    let request = FingerprintedRequest::from(Request {
         footprint,
         before: None,
         ..Request::clone(request)

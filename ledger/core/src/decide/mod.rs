@@ -39,7 +39,7 @@ pub use refusal::{Denied, Looked, LookedAt, Refusal};
 pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
 };
-pub use request::{Basis, Filed, Request};
+pub use request::{Basis, FingerprintedRequest, Request};
 pub use reserve::{Reserved, check, reserve, reserve_all};
 pub use watermark::{Bookmark, advance_watermarks};
 

@@ -5,7 +5,7 @@
 //! - Of several that are asked for, any may be the one that is stored: no less is held than for the largest.
 
 use super::{
-    Basis, By, Filed,
+    Basis, By, FingerprintedRequest,
     reserve::{self, Beside, Case},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 use quota_semantics::{admission::Limit as _, quantity::Quantity, uid::Uid};
 
 /// What an API server is about to store, as the state sees it.
-pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a Filed) -> Case<'a> {
+pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
     let case = in_place(state, by, request);
     match beside(state, &case) {
         Some(beside) => case.beside(beside),
@@ -25,7 +25,7 @@ pub(super) fn case<'a>(state: &'a State, by: &By, request: &'a Filed) -> Case<'a
 
 /// It takes the place of what the asker has pending for its name. Where the two are of different quotas, neither can
 /// stand for the other, and both are held.
-fn in_place<'a>(state: &'a State, by: &By, request: &'a Filed) -> Case<'a> {
+fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) -> Case<'a> {
     let overlay = Overlay::default();
     let pending = |uid: &Uid| {
         let pending = state.pending_of(&request.namespace, uid)?;

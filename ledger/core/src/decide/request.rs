@@ -58,12 +58,12 @@ pub struct Request {
 
 /// A wish that was handed in: it can be read and not changed any more, so its digest is computed once.
 #[derive(Clone, Debug)]
-pub struct Filed {
+pub struct FingerprintedRequest {
     request: Request,
     digest: OnceLock<[u8; 16]>,
 }
 
-impl From<Request> for Filed {
+impl From<Request> for FingerprintedRequest {
     fn from(request: Request) -> Self {
         Self {
             request,
@@ -72,7 +72,7 @@ impl From<Request> for Filed {
     }
 }
 
-impl Deref for Filed {
+impl Deref for FingerprintedRequest {
     type Target = Request;
 
     fn deref(&self) -> &Request {
@@ -80,7 +80,7 @@ impl Deref for Filed {
     }
 }
 
-impl Filed {
+impl FingerprintedRequest {
     /// Digest of what is asked. A repeated request has the same. It takes as long as the decision, so whoever has the
     /// time asks for it beforehand.
     pub fn digest(&self) -> [u8; 16] {
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_request_is_known_by_either_digest_and_another_by_none() {
-        let request = Filed::from(request());
+        let request = FingerprintedRequest::from(request());
         let granted = |digest| Reservation {
             request: digest,
             ..request.reservation(Footprint::default(), Timestamp::EPOCH, Span::ZERO)
@@ -227,7 +227,7 @@ mod tests {
                 ..Request::clone(&request)
             },
         ];
-        for other in others.map(Filed::from) {
+        for other in others.map(FingerprintedRequest::from) {
             assert!(
                 !known.iter().any(|known| other.is_that_of(known)),
                 "{other:?}"

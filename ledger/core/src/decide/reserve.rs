@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Basis, By, Denied, Filed, LookedAt, Policy, Refusal, Request,
+    Basis, By, Denied, FingerprintedRequest, LookedAt, Policy, Refusal, Request,
     explain::{detail, looked_at},
 };
 use crate::{
@@ -42,7 +42,7 @@ pub fn reserve(
     state: &State,
     now: Timestamp,
     by: &By,
-    request: &Filed,
+    request: &FingerprintedRequest,
     policy: &Policy,
 ) -> Result<Reserved, Refusal> {
     let (reserved, _) = decide(state, now, by, request, policy, Overlay::default())?;
@@ -57,7 +57,7 @@ pub fn reserve_all(
     state: &State,
     now: Timestamp,
     by: &By,
-    requests: &[Filed],
+    requests: &[FingerprintedRequest],
     policy: &Policy,
 ) -> Result<Vec<Reserved>, (usize, Refusal)> {
     let mut overlay = Overlay::default();
@@ -89,7 +89,7 @@ pub fn check(
     state: &State,
     now: Timestamp,
     by: &By,
-    request: &Filed,
+    request: &FingerprintedRequest,
     policy: &Policy,
 ) -> Result<Vec<LookedAt>, Refusal> {
     policy.bounds.check_request(state, request)?;
@@ -106,7 +106,7 @@ fn decide(
     state: &State,
     now: Timestamp,
     by: &By,
-    request: &Filed,
+    request: &FingerprintedRequest,
     policy: &Policy,
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
@@ -145,7 +145,7 @@ fn decide(
 /// change can be made again later.
 pub(super) fn granted_before<'s>(
     state: &'s State,
-    request: &Filed,
+    request: &FingerprintedRequest,
 ) -> Result<Option<&'s Tracked>, Refusal> {
     let known = state.tracked(&request.namespace, &request.uid);
     let Some(known) = known.filter(|_| !planted::is(Bug::NoIdempotency)) else {
@@ -175,7 +175,7 @@ fn ended(state: &State, request: &Request) -> Refusal {
 
 /// A wish as the state sees it.
 pub(super) struct Case<'a> {
-    pub(super) request: &'a Filed,
+    pub(super) request: &'a FingerprintedRequest,
     /// Pending reservations whose place this one takes: granted, they end. Those for the same name by another uid that
     /// are the asker's to change, and one for the same object that is not.
     pub(super) superseded: Vec<Uid>,
@@ -204,7 +204,12 @@ pub(super) struct Beside<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(state: &'a State, by: &By, request: &'a Filed, overlay: Overlay) -> Self {
+    pub(super) fn of(
+        state: &'a State,
+        by: &By,
+        request: &'a FingerprintedRequest,
+        overlay: Overlay,
+    ) -> Self {
         let Namesakes { own, mut foreign } = namesakes(state, by, request, &overlay);
         let case = Self::taking_the_place_of(state, by, request, own, overlay);
         Self {
@@ -216,7 +221,7 @@ impl<'a> Case<'a> {
     pub(super) fn taking_the_place_of(
         state: &'a State,
         by: &By,
-        request: &'a Filed,
+        request: &'a FingerprintedRequest,
         mut superseded: Vec<Uid>,
         mut overlay: Overlay,
     ) -> Self {

@@ -4,8 +4,8 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 use crate::{
     decide::{self, Bookmark, Relist, Sighting, Verdict},
-    desk::Desk,
     event::{Actor, Cursor, DeadLetter, Event, RelistBegin, RelistScope},
+    transaction::WriteTransaction,
 };
 use planted::Bug;
 use quota_semantics::{Name, Timestamp, uid::Uid};
@@ -88,7 +88,7 @@ pub struct Relisted {
 /// Records what a source told, and in the same decision, hence in the same batch, how far it is consumed. If it is
 /// known to be consumed as far already, nothing happens. `ignored`: how much else it told that is of no concern.
 pub fn record(
-    desk: &mut Desk<'_>,
+    transaction: &mut WriteTransaction<'_>,
     actor: &Arc<Actor>,
     items: Vec<Item>,
     ignored: u64,
@@ -96,13 +96,15 @@ pub fn record(
 ) -> (Recorded, Relisted) {
     let mut advance = match consumed {
         None => None,
-        Some(Consumed { source, cursor }) => match decide::advance(desk.state(), source, cursor) {
-            None if !planted::is(Bug::DeliveriesTrusted) => return <_>::default(),
-            advance => advance,
-        },
+        Some(Consumed { source, cursor }) => {
+            match decide::advance(transaction.state(), source, cursor) {
+                None if !planted::is(Bug::DeliveriesTrusted) => return <_>::default(),
+                advance => advance,
+            }
+        }
     };
     let mut recording = Recording {
-        desk,
+        transaction,
         actor,
         listed: Vec::new(),
         relisted: Relisted::default(),
@@ -132,7 +134,7 @@ pub fn record(
             Item::Relist {
                 relist,
                 received: Some((source, time)),
-            } if decide::was_consumed_before(recording.desk.state(), &source, time) => {
+            } if decide::was_consumed_before(recording.transaction.state(), &source, time) => {
                 recording.relisted.outdated.push(relist);
                 false
             }
@@ -151,7 +153,7 @@ pub fn record(
 
 /// Items on their way into the ledger.
 struct Recording<'a, 'b> {
-    desk: &'a mut Desk<'b>,
+    transaction: &'a mut WriteTransaction<'b>,
     actor: &'a Arc<Actor>,
     /// Objects that were listed and are as they are known.
     listed: Vec<Uid>,
@@ -160,12 +162,12 @@ struct Recording<'a, 'b> {
 
 impl Recording<'_, '_> {
     fn note(&mut self, events: impl IntoIterator<Item = Event>) {
-        self.desk.record(self.actor, events);
+        self.transaction.record(self.actor, events);
     }
 
     /// Takes in what was seen of an object. Answers whether it is news.
     fn see(&mut self, sighting: Sighting) -> bool {
-        let (state, source) = (self.desk.state(), &self.actor.principal);
+        let (state, source) = (self.transaction.state(), &self.actor.principal);
         let sighting = match decide::replace(state, source, sighting) {
             Ok(events) => {
                 self.note(events);
@@ -173,13 +175,13 @@ impl Recording<'_, '_> {
             }
             Err(sighting) => sighting,
         };
-        match decide::observe(self.desk.state(), sighting) {
+        match decide::observe(self.transaction.state(), sighting) {
             Verdict::Accepted(events) => {
                 self.note(events);
                 true
             }
             Verdict::Ignored(old) => {
-                let listed = decide::listed(self.desk.state(), &self.actor.principal, &old);
+                let listed = decide::listed(self.transaction.state(), &self.actor.principal, &old);
                 self.listed.extend(listed.cloned());
                 false
             }
@@ -188,7 +190,11 @@ impl Recording<'_, '_> {
 
     /// Takes in how far the source has shown each kind. Answers whether it is news.
     fn progress(&mut self, bookmark: &Bookmark, received: Option<Timestamp>) -> bool {
-        let (state, source, now) = (self.desk.state(), &self.actor.principal, self.desk.now());
+        let (state, source, now) = (
+            self.transaction.state(),
+            &self.actor.principal,
+            self.transaction.now(),
+        );
         let received = received.map_or(now, |received| received.min(now));
         let event = decide::advance_watermarks(state, source, bookmark, received);
         let is_news = event.is_some();
@@ -199,7 +205,7 @@ impl Recording<'_, '_> {
     /// Takes in the begin or the end of a relist. Answers whether it means anything.
     fn relist(&mut self, relist: Relist) -> bool {
         self.tell_listed();
-        let (state, source) = (self.desk.state(), &self.actor.principal);
+        let (state, source) = (self.transaction.state(), &self.actor.principal);
         let events = match &relist {
             Relist::Begin {
                 resource,

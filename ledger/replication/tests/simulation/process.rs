@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use quota_core::{
     codec,
     decide::{self, By, Policy, Refusal},
-    desk::Desk,
     event::Actor,
     state::State,
+    transaction::WriteTransaction,
 };
 use quota_journal::{Batch, Durable, Error, Journal, StoredBatch};
 use quota_ledger::group_commit::{Appended, GroupCommit, SealedBatch};
@@ -153,8 +153,8 @@ impl Process {
                 .record_due(&mut self.state, wall, Timestamp::MAX, policy);
         }
         while let Some(job) = self.queue.pop_front() {
-            let mut desk = self.group_commit.desk(&mut self.state, wall);
-            let said = carry_out(&mut desk, &job.op, &self.policy);
+            let mut transaction = self.group_commit.transaction(&mut self.state, wall);
+            let said = carry_out(&mut transaction, &job.op, &self.policy);
             let basis = self.state.head().sequence;
             if !self
                 .group_commit
@@ -215,8 +215,8 @@ fn fold(state: &mut State, stored: &StoredBatch) {
     }
 }
 
-fn carry_out(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
-    let (state, now) = (desk.state(), desk.now());
+fn carry_out(transaction: &mut WriteTransaction<'_>, op: &Op, policy: &Policy) -> Said {
+    let (state, now) = (transaction.state(), transaction.now());
     let by = By::holder("client");
     let (events, said) = match op {
         Op::Read => return Said::Done,
@@ -234,7 +234,7 @@ fn carry_out(desk: &mut Desk<'_>, op: &Op, policy: &Policy) -> Said {
     };
     match events {
         Ok(events) => {
-            desk.record(&Actor::named("client"), events);
+            transaction.record(&Actor::named("client"), events);
             said
         }
         Err(Refusal::Denied(_)) => Said::Denied,

@@ -3,8 +3,8 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     decide::{QuotaChange, set_quota},
-    desk::{Desk, Open},
     event::{Actor, Observed},
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{
     Span,
@@ -17,7 +17,7 @@ use quota_semantics::{
 /// A ledger with one quota in `team`.
 struct World {
     state: State,
-    open: Open,
+    open: OpenBatch,
     policy: Policy,
 }
 
@@ -27,7 +27,7 @@ impl World {
     fn with_quota(hard: &[(&str, &str)]) -> Self {
         let mut world = Self {
             state: State::default(),
-            open: Open::default(),
+            open: OpenBatch::default(),
             policy: Policy::default(),
         };
         let hard = hard
@@ -50,7 +50,8 @@ impl World {
     }
 
     fn record(&mut self, events: Vec<Event>) {
-        Desk::new(&mut self.state, &mut self.open, NOW).record(&Actor::named("test"), events);
+        WriteTransaction::new(&mut self.state, &mut self.open, NOW)
+            .record(&Actor::named("test"), events);
     }
 
     fn admit(&mut self, review: &Review) -> Result<Admitted, String> {
@@ -96,7 +97,7 @@ fn uid(text: &str) -> Uid {
 
 fn create(kind: &GroupResource, object: Object, id: &str) -> Review {
     Review {
-        request: Filed::from(Request {
+        request: FingerprintedRequest::from(Request {
             uid: uid(id),
             namespace: "team".into(),
             resource: kind.clone(),

@@ -1,8 +1,8 @@
 use super::*;
 use crate::{
-    decide::{self, Basis, Filed, Policy, Request, Sighting, Verdict},
-    desk::{Desk, Open},
+    decide::{self, Basis, FingerprintedRequest, Policy, Request, Sighting, Verdict},
     event::Actor,
+    transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{
     Name, Span, object::GroupResource, quota::spec::Spec, resource::ResourceList,
@@ -57,12 +57,13 @@ fn adopted(pods: i64) -> Adopted {
 #[derive(Default)]
 struct Given {
     state: State,
-    open: Open,
+    open: OpenBatch,
 }
 
 impl Given {
     fn record(&mut self, events: Vec<Event>) {
-        Desk::new(&mut self.state, &mut self.open, at(0)).record(&Actor::named("test"), events);
+        WriteTransaction::new(&mut self.state, &mut self.open, at(0))
+            .record(&Actor::named("test"), events);
     }
 
     fn sees(&mut self, object: Observed, quota: Option<Adopted>) {
@@ -117,7 +118,7 @@ impl Given {
 
     /// Its holder says that it exists, in a ledger of the first ones.
     fn commits(&mut self, id: &str) {
-        let wish = Filed::from(Request {
+        let wish = FingerprintedRequest::from(Request {
             uid: uid(id),
             namespace: Name::from("team-a"),
             resource: GroupResource::new("", "pods"),

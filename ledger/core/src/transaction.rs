@@ -1,4 +1,4 @@
-//! The desk: where decisions become entries.
+//! The transaction: where decisions become entries.
 //!
 //! Owns the state. A decision is made on it, recorded, and applied at once, so that the next decision sees it; the
 //! entries pile up until they are taken as a batch and made durable. No answer may leave before that.
@@ -15,12 +15,12 @@ use quota_semantics::Timestamp;
 
 /// Entries that wait to be made durable together.
 #[derive(Debug, Default)]
-pub struct Open {
+pub struct OpenBatch {
     entries: Vec<Entry>,
     bytes: usize,
 }
 
-impl Open {
+impl OpenBatch {
     /// How many entries wait.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -53,17 +53,17 @@ impl Open {
     }
 }
 
-/// A sitting at the desk: the state, the open batch and the time at which is decided.
+/// A sitting at the transaction: the state, the open batch and the time at which is decided.
 #[derive(Debug)]
-pub struct Desk<'a> {
+pub struct WriteTransaction<'a> {
     state: &'a mut State,
-    open: &'a mut Open,
+    open: &'a mut OpenBatch,
     now: Timestamp,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> WriteTransaction<'a> {
     /// Sits down at wall-clock time `now`. Ledger time does not go back with it.
-    pub fn new(state: &'a mut State, open: &'a mut Open, now: Timestamp) -> Self {
+    pub fn new(state: &'a mut State, open: &'a mut OpenBatch, now: Timestamp) -> Self {
         let last = state.head().time;
         let now = match planted::is(Bug::ClockTrusted) {
             true => now,

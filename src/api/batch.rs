@@ -21,7 +21,7 @@ use super::{
     measure::{Operation, decided, log_denied, measured},
     problem::{Cause, Problem, Reason},
     reservations::{Granted, LAGGING, Shown, grant, remembered, write_head},
-    wish::{SharedNames, Wish},
+    reserve_request::{SharedNames, ReserveRequest},
 };
 use crate::{
     auth::{Principal, Role},
@@ -45,7 +45,7 @@ struct Batch<'a> {
     #[serde(default)]
     atomic: bool,
     #[serde(borrow)]
-    items: Vec<Wish<'a>>,
+    items: Vec<ReserveRequest<'a>>,
 }
 
 type Results = Vec<Result<Granted, Problem>>;
@@ -101,7 +101,7 @@ pub(super) async fn reserve(
 fn request(
     app: &App,
     principal: &Principal,
-    wish: &Wish<'_>,
+    wish: &ReserveRequest<'_>,
 ) -> Result<FingerprintedRequest, Problem> {
     let Some(namespace) = &wish.namespace else {
         return Err(Problem::invalid(vec![Cause::required(
@@ -283,7 +283,7 @@ fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::
 mod tests {
     use quota_core::{
         event::Reservation,
-        state::{End, Promise},
+        state::{End, ReservationStatus},
     };
     use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
     use serde_json::{Value, json};
@@ -306,7 +306,7 @@ mod tests {
         };
         let reservation = Arc::new(reservation);
         Granted {
-            promise: Promise { reservation, end },
+            promise: ReservationStatus { reservation, end },
             replayed,
         }
     }

@@ -18,7 +18,7 @@ use super::{
     measure::{Operation, measured},
     page::Target,
     problem::Problem,
-    wish::Wish,
+    reserve_request::ReserveRequest,
 };
 use crate::{auth::Principal, writer};
 
@@ -50,7 +50,7 @@ pub(super) async fn check(
         // An object that is only thought of has no uid.
         let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
         let text = text.into_json()?;
-        let wish = text.read::<Wish<'_>>()?;
+        let wish = text.read::<ReserveRequest<'_>>()?;
         let request = wish.request(&app, &namespace, writer::now(), Some(fresh))?;
         let by = caller::by(&actor, &principal, &namespace);
         let question = app.ledger.read(|state| {

@@ -11,7 +11,7 @@ use quota_core::{
     decide,
     decide::{Policy, Refusal},
     event::{Actor, Event},
-    state::{Head, Promise},
+    state::{Head, ReservationStatus},
 };
 use quota_semantics::{Name, Span, Timestamp, uid::Uid};
 use serde::Deserialize;
@@ -24,7 +24,7 @@ use super::{
     page::Target,
     problem::{Problem, Reason},
     reservations::show,
-    wish::{Amounts, read_ttl},
+    reserve_request::{Amounts, read_ttl},
 };
 use crate::auth::Principal;
 
@@ -143,7 +143,7 @@ fn known(uid: &str) -> Result<Uid, Problem> {
     Uid::new(uid).map_err(not_found)
 }
 
-type Changed = (Promise, Head);
+type Changed = (ReservationStatus, Head);
 
 async fn change(
     app: &App,

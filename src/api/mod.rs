@@ -32,7 +32,7 @@ mod routes;
 mod status;
 mod usage;
 mod watch;
-mod wish;
+mod reserve_request;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,7 +61,7 @@ pub(crate) use body::whole;
 pub use caller::{Caller, actor};
 pub use routes::routes;
 #[doc(hidden)]
-pub use wish::Wish;
+pub use reserve_request::ReserveRequest;
 
 use problem::{Problem, Reason};
 

@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{self, By, Policy},
     event::{Actor, Sequence},
-    state::{self, Head, Promise},
+    state::{self, Head, ReservationStatus},
     transaction::WriteTransaction,
 };
 use quota_semantics::{Timestamp, uid::Uid};
@@ -26,14 +26,14 @@ use super::{
     page::{self, Page, Params, Target, token},
     past::{self, When},
     problem::{Problem, Reason},
-    wish::Wish,
+    reserve_request::ReserveRequest,
 };
 use crate::{auth::Principal, denials::Denials, writer};
 
 pub(super) use shown::{HolderView, LAGGING, Shown, write_head};
 
 /// The answer that shows one reservation.
-pub(super) fn show(app: &App, status: StatusCode, promise: &Promise, head: Head) -> Response {
+pub(super) fn show(app: &App, status: StatusCode, promise: &ReservationStatus, head: Head) -> Response {
     let shown = Shown::from(promise).at(head, app.lags());
     let mut text = String::with_capacity(answer::ANSWER_BYTES);
     match shown.write(&mut text) {
@@ -44,7 +44,7 @@ pub(super) fn show(app: &App, status: StatusCode, promise: &Promise, head: Head)
 
 /// A wish that was granted.
 pub(super) struct Granted {
-    pub(super) promise: Promise,
+    pub(super) promise: ReservationStatus,
     pub(super) replayed: bool,
 }
 
@@ -74,7 +74,7 @@ pub(super) fn grant(
 pub(super) fn remembered(
     state: &state::State,
     request: &decide::FingerprintedRequest,
-) -> Result<Promise, Problem> {
+) -> Result<ReservationStatus, Problem> {
     let promise = state.promise(&request.namespace, &request.uid);
     promise.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))
 }
@@ -91,7 +91,7 @@ pub(super) async fn create(
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
         let request = text
-            .read::<Wish<'_>>()?
+            .read::<ReserveRequest<'_>>()?
             .request(&app, &namespace, writer::now(), None)?;
         // Here, since all others wait for the thread that decides; and kept, so that it is freed here.
         request.digest();

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use quota_core::{
     event::Reservation,
-    state::{End, Head, Promise},
+    state::{End, Head, ReservationStatus},
 };
 use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
 use serde::Serialize;
@@ -53,8 +53,8 @@ pub(in crate::api) struct Shown<'a> {
     lagging: bool,
 }
 
-impl<'a> From<&'a Promise> for Shown<'a> {
-    fn from(promise: &'a Promise) -> Self {
+impl<'a> From<&'a ReservationStatus> for Shown<'a> {
+    fn from(promise: &'a ReservationStatus) -> Self {
         Self::of(&promise.reservation, promise.end)
     }
 }

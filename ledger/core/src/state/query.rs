@@ -8,7 +8,7 @@ use super::{
     Head, State,
     namespaces::{Namespace, QuotaState, Sums, growth},
     reservations::{Target, Tracked},
-    view::{Figure, ObjectKey, ObjectView, Promise, QuotaView, ReservationView, Totals},
+    view::{Figure, ObjectKey, ObjectView, ReservationStatus, QuotaView, ReservationView, Totals},
 };
 use crate::event::{Cursor, QuotaRecord, Reservation, Sequence};
 use quota_semantics::{
@@ -350,9 +350,9 @@ impl State {
 
     /// The same without what it holds, which takes the most to tell.
     #[must_use]
-    pub fn promise(&self, namespace: &str, uid: &Uid) -> Option<Promise> {
+    pub fn promise(&self, namespace: &str, uid: &Uid) -> Option<ReservationStatus> {
         let (_, tracked) = self.reservations.find(namespace, uid)?;
-        Some(Promise {
+        Some(ReservationStatus {
             reservation: tracked.reservation.clone(),
             end: tracked.end(),
         })

@@ -91,7 +91,7 @@ pub struct ReservationView {
 
 /// A reservation and how it ended, without what it holds.
 #[derive(Clone, Debug)]
-pub struct Promise {
+pub struct ReservationStatus {
     /// The reservation as granted.
     pub reservation: Arc<Reservation>,
     /// How and when it ended; none: it is pending.

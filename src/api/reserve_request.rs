@@ -35,7 +35,7 @@ const NAME_MAX_BYTES: usize = 253;
 /// What somebody asks to be reserved.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub struct Wish<'a> {
+pub struct ReserveRequest<'a> {
     /// Only in a batch is it needed: elsewhere the path says it.
     pub(super) namespace: Option<Name>,
     reserved_by: Option<Holder>,
@@ -131,7 +131,7 @@ impl SharedNames {
     }
 
     /// Has a wish share names with those before it.
-    pub(super) fn share_of(&mut self, wish: &mut Wish<'_>) {
+    pub(super) fn share_of(&mut self, wish: &mut ReserveRequest<'_>) {
         let holder = wish.reserved_by.iter_mut();
         let holder = holder.flat_map(|holder| [&mut holder.api_version, &mut holder.kind]);
         let own = [&mut wish.namespace].into_iter().chain(holder);
@@ -150,7 +150,7 @@ struct Subject {
     object: Option<Arc<Object>>,
 }
 
-impl Wish<'_> {
+impl ReserveRequest<'_> {
     /// The request for capacity. `fresh` is the uid of the object if none is given; none: it must be given.
     ///
     /// # Errors

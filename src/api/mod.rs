@@ -20,6 +20,7 @@ mod lifecycle;
 mod manifest;
 mod measure;
 mod objects;
+mod openapi;
 mod overview;
 mod page;
 mod past;
@@ -59,6 +60,7 @@ pub use crate::problem;
 pub use backup::Backups;
 pub(crate) use body::whole;
 pub use caller::{Caller, actor};
+pub use openapi::document;
 pub use routes::routes;
 #[doc(hidden)]
 pub use reserve_request::ReserveRequest;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     App, backup, batch, check, corrections, denials, drift, entries, events, explain, lifecycle,
-    objects, overview, past, quotas, relist, reservations, status, usage, watch,
+    objects, openapi, overview, past, quotas, relist, reservations, status, usage, watch,
 };
 use crate::{
     auth::{
@@ -34,80 +34,88 @@ async fn index() -> Json<Index> {
     })
 }
 
+/// The media types of manifests.
+const JSON_OR_YAML: &[&str] = &["application/json", "application/yaml"];
+
 /// The routes of the API. Those of one path stand together.
 #[must_use]
 pub fn routes() -> Vec<Route<App>> {
     vec![
-        get("/", Known, index).about("the paths"),
+        get("/", Known, index).operation("index", &[(200, "Index")]).about("the paths"),
+        get("/openapi.json", Known, openapi::answer)
+            .operation("getDescription", &[(200, "Description")])
+            .about("the description of this API (OpenAPI 3.1)"),
         get("/v1/status", Known, status::status)
-            .about("how the ledger and its sources stand, and who asks"),
+            .operation("getStatus", &[(200, "Status")]).about("how the ledger and its sources stand, and who asks"),
         get("/v1/usage", Role(&[Read], Everywhere), overview::list)
-            .about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `at`, `sequence`"),
+            .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `at`, `sequence`"),
         get("/v1/usage/history", Role(&[Read], Everywhere), overview::trend)
-            .about("how full namespaces were; `namespaces`, `from`, `to`, `step`"),
+            .operation("getTrend", &[(200, "Trend")]).query(&["namespaces!", "from!", "to", "step"]).about("how full namespaces were; `namespaces`, `from`, `to`, `step`"),
         get("/v1/quotas", Role(&[Read], Everywhere), quotas::list_all)
-            .about("list of the quotas of all namespaces"),
+            .operation("listAllQuotas", &[(200, "QuotaPage")]).query(&["limit", "continue"]).about("list of the quotas of all namespaces"),
         get("/v1/namespaces/{namespace}/quotas", Role(&[Read], Path), quotas::list)
-            .about("list of quotas"),
+            .operation("listQuotas", &[(200, "QuotaPage")]).query(&["limit", "continue"]).about("list of quotas"),
         get("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Read], Path), quotas::get)
-            .about("200, 304: the quota"),
+            .operation("getQuota", &[(200, "Quota"), (304, "")]).about("200, 304: the quota"),
         put("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::put)
-            .about("201, 200: the quota"),
+            .operation("setQuota", &[(200, "Quota"), (201, "Quota")]).sends_as(JSON_OR_YAML, "QuotaInput").about("201, 200: the quota"),
         delete("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::delete)
-            .about("204"),
+            .operation("deleteQuota", &[(204, "")]).about("204"),
         get("/v1/namespaces/{namespace}/reservations", Role(&[Read, Reserve], Path), reservations::list)
-            .about("list of the pending ones; `at`, `sequence`"),
+            .operation("listReservations", &[(200, "ReservationPage")]).query(&["at", "sequence", "limit", "continue"]).about("list of the pending ones; `at`, `sequence`"),
         post("/v1/namespaces/{namespace}/reservations", Role(&[Reserve], Path), reservations::create)
-            .about("201 granted, 200 granted before, 403 denied"),
+            .operation("reserve", &[(200, "Reservation"), (201, "Reservation")]).sends("ReserveRequest").about("201 granted, 200 granted before, 403 denied"),
         get("/v1/namespaces/{namespace}/reservations/{uid}", Role(&[Read, Reserve], Path), reservations::get)
-            .about("200: one in any state, as long as it is remembered"),
+            .operation("getReservation", &[(200, "Reservation")]).about("200: one in any state, as long as it is remembered"),
         delete("/v1/namespaces/{namespace}/reservations/{uid}", Role(&[Reserve], Path), lifecycle::release)
-            .about("204, also when repeated"),
+            .operation("release", &[(204, "")]).about("204, also when repeated"),
         post("/v1/namespaces/{namespace}/reservations/{uid}/extend", Role(&[Reserve], Path), lifecycle::extend)
-            .about("200: the reservation"),
+            .operation("extend", &[(200, "Reservation")]).sends("ExtendRequest").about("200: the reservation"),
         post("/v1/namespaces/{namespace}/reservations/{uid}/commit", Role(&[Reserve], Path), lifecycle::commit)
-            .about("200: the reservation"),
+            .operation("commit", &[(200, "Reservation")]).sends("CommitRequest")
+.body_may_be_left_out().about("200: the reservation"),
         post("/v1/reservations:batch", Role(&[Reserve], Items), batch::reserve)
-            .about("200: one result per item; atomic: all, or the first refusal"),
+            .operation("reserveBatch", &[(200, "BatchAnswer")]).sends("BatchRequest").about("200: one result per item; atomic: all, or the first refusal"),
         post("/v1/namespaces/{namespace}/check", Role(&[Read, Reserve], Path), check::check)
-            .about("200: whether it would fit; writes nothing; the body may be YAML"),
+            .operation("check", &[(200, "Verdict")]).sends_as(JSON_OR_YAML, "ReserveRequest").about("200: whether it would fit; writes nothing; the body may be YAML"),
         get("/v1/namespaces/{namespace}/usage", Role(&[Read], Path), usage::usage)
-            .about("sums of the namespace, and what each limit leaves; `at`, `sequence`"),
+            .operation("getUsage", &[(200, "Usage")]).query(&["at", "sequence"]).about("sums of the namespace, and what each limit leaves; `at`, `sequence`"),
         get("/v1/namespaces/{namespace}/usage/history", Role(&[Read], Path), past::series)
-            .about("the usage at points in time ([audit](audit.md#then)); `from`, `to`, `step`"),
+            .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage at points in time ([audit](audit.md#then)); `from`, `to`, `step`"),
         get("/v1/namespaces/{namespace}/explain", Role(&[Read], Path), explain::explain)
-            .about("what stands behind a number ([audit](audit.md))"),
+            .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("what stands behind a number ([audit](audit.md))"),
         get("/v1/namespaces/{namespace}/denials", Role(&[Read], Path), denials::list)
-            .about("the latest denials ([audit](audit.md))"),
+            .operation("listDenials", &[(200, "DenialPage")]).query(&["limit", "continue"]).about("the latest denials ([audit](audit.md))"),
         get("/v1/denials", Role(&[Read], Everywhere), denials::list_all)
-            .about("the latest denials of all namespaces"),
+            .operation("listAllDenials", &[(200, "DenialPage")]).query(&["limit", "continue"]).about("the latest denials of all namespaces"),
         get("/v1/namespaces/{namespace}/objects", Role(&[Read], Path), objects::list)
-            .about("list of the objects behind the numbers; `resource`"),
+            .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects behind the numbers; `resource`"),
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
-            .about("list of the objects of all namespaces; `resource`"),
+            .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
         // What is listed may be of any namespace, and the answer tells what the ledger has of it.
         post("/v1/drift", Role(&[Read], Everywhere), drift::compare)
             .body(BodyLimit::Events)
-            .about("200: how each listed object differs from what the ledger believes; writes nothing"),
+            .operation("compare", &[(200, "DriftAnswer")]).sends("DriftRequest").about("200: how each listed object differs from what the ledger believes; writes nothing"),
         // They put the record of the facts right, whatever its sources told.
         post("/v1/corrections", Role(&[Admin], Everywhere), corrections::correct)
             .body(BodyLimit::Events)
-            .about("200: one outcome per item"),
+            .operation("correct", &[(200, "CorrectionAnswer")]).sends("CorrectionRequest").about("200: one outcome per item"),
         // They cost the cluster's API server something.
         post("/v1/relist", Role(&[Admin], Everywhere), relist::ask)
-            .about("202: which clusters' publishers are asked to list again"),
+            .operation("relist", &[(202, "RelistAnswer")]).sends("RelistRequest")
+.body_may_be_left_out().about("202: which clusters' publishers are asked to list again"),
         // Facts, limits among them while `quotas.adopt` is on.
         post("/v1/events", Role(&[Ingest], Everywhere), events::accept)
             .body(BodyLimit::Events)
-            .about("200: how many were accepted, ignored, rejected"),
+            .operation("sendEvents", &[(200, "EventsAnswer")]).sends_as(&["application/json", "application/x-ndjson"], "EventsInput").about("200: how many were accepted, ignored, rejected"),
         get("/v1/entries", Role(&[Read], Query), entries::list)
-            .about("list of entries of the ledger; `from`, `namespace`, `order`: with `order=desc` the newest first, from `from` back"),
+            .operation("listEntries", &[(200, "EntryPage")]).query(&["fromSequence", "namespace", "order", "limit", "continue"]).about("list of entries of the ledger; `from`, `namespace`, `order`: with `order=desc` the newest first, from `from` back"),
         // They hold whatever was sent, so nobody else is to see them.
         get("/v1/dead-letters", Role(&[Admin], Everywhere), entries::dead_letters)
-            .about("list of what could not be understood, newest first"),
+            .operation("listDeadLetters", &[(200, "DeadLetterPage")]).query(&["limit", "continue"]).about("list of what could not be understood, newest first"),
         get("/v1/backup", Role(&[Admin], Everywhere), backup::backup)
-            .about("all that is durable, as a stream of bytes for `quotactl backup` ([backup](audit.md#backup))"),
+            .operation("backup", &[(200, "application/octet-stream")]).about("all that is durable, as a stream of bytes for `quotactl backup` ([backup](audit.md#backup))"),
         get("/v1/watch", Role(&[Read], Query), watch::watch)
-            .about("entries as they become durable, as server-sent events; `from`, `namespace`"),
+            .operation("watch", &[(200, "text/event-stream")]).query(&["fromSequence", "namespace"]).about("entries as they become durable, as server-sent events; `from`, `namespace`"),
     ]
 }

@@ -33,6 +33,23 @@ pub struct Spec {
     pub repeatable: bool,
     /// What it answers, in a line of Markdown.
     pub about: &'static str,
+    /// What the description of the API says of it.
+    pub operation: Operation,
+}
+
+/// What the description of the API (OpenAPI) says of a route.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Operation {
+    /// Its name, of which generated clients make one of a function.
+    pub id: &'static str,
+    /// Names of parameters of the query; with `!` at the end, it has to be given.
+    pub query: &'static [&'static str],
+    /// The media types of the body, and its schema.
+    pub sends: Option<(&'static [&'static str], &'static str)>,
+    /// Whether there has to be a body.
+    pub needs_body: bool,
+    /// What is answered if it is carried out: by status a schema, a media type, or nothing.
+    pub answers: &'static [(u16, &'static str)],
 }
 
 /// How large the body of a request may be.
@@ -114,6 +131,7 @@ impl<S: 'static> Route<S> {
             body: BodyLimit::Request,
             repeatable: true,
             about: "",
+            operation: Operation::default(),
         };
         Self::of(spec, handler)
     }
@@ -131,6 +149,42 @@ impl<S: 'static> Route<S> {
     #[must_use]
     pub fn about(mut self, about: &'static str) -> Self {
         self.spec.about = about;
+        self
+    }
+
+    /// With its name in the description of the API, and what it answers.
+    #[must_use]
+    pub fn operation(mut self, id: &'static str, answers: &'static [(u16, &'static str)]) -> Self {
+        self.spec.operation.id = id;
+        self.spec.operation.answers = answers;
+        self
+    }
+
+    /// With parameters of the query.
+    #[must_use]
+    pub fn query(mut self, names: &'static [&'static str]) -> Self {
+        self.spec.operation.query = names;
+        self
+    }
+
+    /// With a body of this schema in JSON.
+    #[must_use]
+    pub fn sends(self, schema: &'static str) -> Self {
+        self.sends_as(&["application/json"], schema)
+    }
+
+    /// With a body of this schema in any of these media types.
+    #[must_use]
+    pub fn sends_as(mut self, media_types: &'static [&'static str], schema: &'static str) -> Self {
+        self.spec.operation.sends = Some((media_types, schema));
+        self.spec.operation.needs_body = true;
+        self
+    }
+
+    /// The body may be left out.
+    #[must_use]
+    pub fn body_may_be_left_out(mut self) -> Self {
+        self.spec.operation.needs_body = false;
         self
     }
 

@@ -8,6 +8,7 @@
 
 mod batches;
 mod bounds;
+mod described;
 mod drift;
 mod namespaces;
 mod overview;

@@ -24,6 +24,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::described;
+
 /// Sources that stand as they are told to.
 #[derive(Debug)]
 pub(crate) struct Told {
@@ -145,14 +147,20 @@ impl World {
         headers: &[(&str, &str)],
         body: impl Into<Body>,
     ) -> Reply {
-        let method: Method = method.parse().unwrap();
-        let mut request = Request::builder().method(method).uri(path);
+        let verb: Method = method.parse().unwrap();
+        let mut request = Request::builder().method(&verb).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = self.send(request.body(body.into()).unwrap()).await;
-        let (head, body) = response.into_parts();
+        let request = request.body(body.into()).unwrap();
+        let route = self.router.find(&verb, request.uri().path()).label();
+        let (head, body) = self.send(request).await.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
+        let content_type = head.headers.get("content-type");
+        let content_type = content_type.map_or("", |value| value.to_str().unwrap());
+        if route != "_other_" {
+            described::check(method, route, head.status.as_u16(), content_type, &body);
+        }
         let reply = Reply {
             status: head.status.as_u16(),
             headers: head.headers,

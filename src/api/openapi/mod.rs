@@ -1,0 +1,191 @@
+//! The description of the API: OpenAPI 3.1, derived from the route table.
+//!
+//! A route names its parameters and the schemas of its body and answers; `parameters.json` and `schemas.json` hold
+//! these. That answers are as described is checked wherever a test of the API gets one (`tests/api/described.rs`).
+
+use std::sync::LazyLock;
+
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::header;
+use serde_json::{Map, Value, json};
+
+use super::{problem::CONTENT_TYPE, routes::routes};
+use crate::{reason::Reason, routes::Spec};
+
+static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
+    let mut schemas: Value = serde_json::from_str(include_str!("schemas.json"))
+        .expect("the schemas are part of the program, and tested");
+    let reasons: Vec<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+    schemas["Reason"]["enum"] = json!(reasons);
+    schemas
+});
+
+static PARAMETERS: LazyLock<Value> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("parameters.json"))
+        .expect("the parameters are part of the program, and tested")
+});
+
+static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+
+/// `GET /openapi.json`
+pub(super) async fn answer() -> Response {
+    let content_type = [(header::CONTENT_TYPE, "application/json")];
+    (content_type, TEXT.clone()).into_response()
+}
+
+/// The description of the API.
+#[must_use]
+pub fn document() -> Value {
+    let mut paths = Map::new();
+    for route in routes() {
+        let spec = route.spec();
+        let path = paths.entry(spec.path).or_insert_with(|| json!({}));
+        path[spec.method.as_str().to_ascii_lowercase()] = operation(spec);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Quota Ledger",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        // Nobody needs a token while no tokens are configured.
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": &*SCHEMAS,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    })
+}
+
+fn operation(spec: &Spec) -> Value {
+    let described = &spec.operation;
+    let mut parameters: Vec<_> = in_path(spec.path).collect();
+    parameters.extend(described.query.iter().map(|name| in_query(name)));
+    let mut answers: Map<_, _> = described
+        .answers
+        .iter()
+        .map(|(status, what)| (status.to_string(), response(*status, what)))
+        .collect();
+    let problem = json!({"schema": reference("Problem")});
+    answers.insert(
+        "default".to_owned(),
+        json!({"description": "Why the request was not carried out.", "content": {CONTENT_TYPE: problem}}),
+    );
+    let mut operation = json!({
+        "operationId": described.id,
+        "description": spec.about,
+        "parameters": parameters,
+        "responses": answers,
+    });
+    if let Some((media_types, schema)) = described.sends {
+        let content = json!({"schema": reference(schema)});
+        let content: Map<_, _> = media_types
+            .iter()
+            .map(|media_type| ((*media_type).to_owned(), content.clone()))
+            .collect();
+        operation["requestBody"] = json!({"required": described.needs_body, "content": content});
+    }
+    operation
+}
+
+fn in_path(path: &str) -> impl Iterator<Item = Value> {
+    let names = path
+        .split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    names.map(|name| {
+        json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}})
+    })
+}
+
+/// A parameter by its name in the table of parameters; with `!`, it has to be given.
+fn in_query(name: &str) -> Value {
+    let (key, required) = match name.strip_suffix('!') {
+        Some(key) => (key, true),
+        None => (name, false),
+    };
+    let mut parameter = PARAMETERS[key].clone();
+    if parameter["name"].is_null() {
+        parameter["name"] = key.into();
+    }
+    parameter["in"] = "query".into();
+    parameter["required"] = required.into();
+    parameter
+}
+
+/// An answer: a schema, a media type, or nothing.
+fn response(status: u16, what: &str) -> Value {
+    let description = http::StatusCode::from_u16(status)
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or_default();
+    match what {
+        "" => json!({ "description": description }),
+        media_type if media_type.contains('/') => {
+            json!({"description": description, "content": {media_type: {"schema": {"type": "string"}}}})
+        }
+        schema => json!({
+            "description": description,
+            "content": {"application/json": {"schema": reference(schema)}},
+        }),
+    }
+}
+
+fn reference(schema: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn references<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {
+        match value {
+            Value::Object(map) => {
+                found.extend(map.get("$ref").and_then(Value::as_str));
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn every_reference_leads_somewhere_and_every_schema_is_used() {
+        let document = document();
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        for reference in &found {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+        for name in SCHEMAS.as_object().unwrap().keys() {
+            let reference = format!("#/components/schemas/{name}");
+            assert!(found.contains(reference.as_str()), "{name} is not used");
+        }
+    }
+
+    #[test]
+    fn every_route_is_described() {
+        let mut ids = BTreeSet::new();
+        for route in routes() {
+            let spec = route.spec();
+            let described = &spec.operation;
+            let place = format!("{} {}", spec.method, spec.path);
+            assert!(!described.answers.is_empty(), "{place} says no answer");
+            assert!(
+                !described.id.is_empty() && ids.insert(described.id),
+                "{place}"
+            );
+            for name in described.query {
+                let known = &PARAMETERS[name.trim_end_matches('!')];
+                assert!(known.is_object(), "{place}: {name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! A client that is generated from the API's description goes through the story of the README. What it does is in
+//! Python (`story.py`), since that is where the generator is.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+#[test]
+fn a_generated_client_tells_the_story() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = std::env::var_os("QUOTAD_CLIENTS_PYTHON")
+        .map_or_else(|| root.join("target/clients/bin/python"), PathBuf::from);
+    assert!(
+        python.exists(),
+        "{} is missing: tests/run makes it, or QUOTAD_CLIENTS_PYTHON names a Python with openapi-python-client",
+        python.display()
+    );
+    let status = Command::new(python)
+        .arg("-B")
+        .arg(root.join("tests/clients/story.py"))
+        .env("QUOTAD", env!("CARGO_BIN_EXE_quotad"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+}

@@ -21,7 +21,7 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
-use quotad::api::Wish;
+use quotad::api::ReserveRequest;
 
 /// As long as the answer to a reservation of three resources.
 const GRANTED: &str = r#"{"namespace":"quotactl-bench-0","reservedBy":{"apiVersion":"v1","kind":"Pod","name":"c12-0","uid":"0190a2b4-7c1e-4000-8000-000000000000"},"reserved":{"pods":"1","requests.cpu":"100m","requests.memory":"128Mi"},"state":"pending","createdTime":"2026-11-21T02:30:50.463069518Z","expirationTime":"2026-11-21T02:31:20.463069518Z","asOf":{"sequence":1234567,"time":"2026-11-21T02:30:50.463069518Z"}}"#;
@@ -41,7 +41,7 @@ struct Batch<'a> {
     #[expect(dead_code, reason = "parsed as the daemon does")]
     atomic: bool,
     #[serde(borrow)]
-    items: Vec<Wish<'a>>,
+    items: Vec<ReserveRequest<'a>>,
 }
 
 /// Serves the floor on a free port until standard input ends; the first line of output is the address.
@@ -94,7 +94,7 @@ fn router() -> Router {
 }
 
 async fn reserve(Path(_namespace): Path<String>, text: Bytes) -> Response {
-    match serde_json::from_slice::<Wish<'_>>(&text) {
+    match serde_json::from_slice::<ReserveRequest<'_>>(&text) {
         Ok(_) => {
             let headers = [
                 (header::CONTENT_TYPE, "application/json"),

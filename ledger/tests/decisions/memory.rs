@@ -31,7 +31,7 @@ impl Given {
         self.state.image().write(&mut bytes).unwrap();
         Self {
             state: State::read(&mut &*bytes).unwrap(),
-            open: Open::default(),
+            open: OpenBatch::default(),
             seconds: self.seconds,
             policy: self.policy.clone(),
         }

@@ -21,7 +21,7 @@ use super::{
     measure::{Operation, decided, log_denied, measured},
     problem::{Cause, Problem, Reason},
     reservations::{Granted, LAGGING, Shown, grant, remembered, write_head},
-    reserve_request::{SharedNames, ReserveRequest},
+    reserve_request::{ReserveRequest, SharedNames},
 };
 use crate::{
     auth::{Principal, Role},

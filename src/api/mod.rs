@@ -29,11 +29,11 @@ mod quotas;
 mod relist;
 pub mod render;
 mod reservations;
+mod reserve_request;
 mod routes;
 mod status;
 mod usage;
 mod watch;
-mod reserve_request;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -61,9 +61,9 @@ pub use backup::Backups;
 pub(crate) use body::whole;
 pub use caller::{Caller, actor};
 pub use openapi::document;
-pub use routes::routes;
 #[doc(hidden)]
 pub use reserve_request::ReserveRequest;
+pub use routes::routes;
 
 use problem::{Problem, Reason};
 

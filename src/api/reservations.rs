@@ -33,7 +33,12 @@ use crate::{auth::Principal, denials::Denials, writer};
 pub(super) use shown::{HolderView, LAGGING, Shown, write_head};
 
 /// The answer that shows one reservation.
-pub(super) fn show(app: &App, status: StatusCode, promise: &ReservationStatus, head: Head) -> Response {
+pub(super) fn show(
+    app: &App,
+    status: StatusCode,
+    promise: &ReservationStatus,
+    head: Head,
+) -> Response {
     let shown = Shown::from(promise).at(head, app.lags());
     let mut text = String::with_capacity(answer::ANSWER_BYTES);
     match shown.write(&mut text) {
@@ -90,9 +95,9 @@ pub(super) async fn create(
     let by = caller::by(&actor, &principal, &namespace);
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
-        let request = text
-            .read::<ReserveRequest<'_>>()?
-            .request(&app, &namespace, writer::now(), None)?;
+        let request =
+            text.read::<ReserveRequest<'_>>()?
+                .request(&app, &namespace, writer::now(), None)?;
         // Here, since all others wait for the thread that decides; and kept, so that it is freed here.
         request.digest();
         let request = Arc::new(request);

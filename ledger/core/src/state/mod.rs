@@ -38,7 +38,9 @@ pub use known::KnownNamespace;
 pub use progress::WatermarkView;
 pub use relisting::RelistView;
 pub use reservations::End;
-pub use view::{Figure, ObjectKey, ObjectView, ReservationStatus, QuotaView, ReservationView, Totals};
+pub use view::{
+    Figure, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,
+};
 
 pub(crate) use overlay::{Counted, Overlay};
 pub(crate) use reservations::Tracked;

@@ -8,7 +8,7 @@ use super::{
     Head, State,
     namespaces::{Namespace, QuotaState, Sums, growth},
     reservations::{Target, Tracked},
-    view::{Figure, ObjectKey, ObjectView, ReservationStatus, QuotaView, ReservationView, Totals},
+    view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals},
 };
 use crate::event::{Cursor, QuotaRecord, Reservation, Sequence};
 use quota_semantics::{

@@ -139,6 +139,7 @@ impl From<&Refusal> for Reason {
             Refusal::TooManyPending { .. } => Self::TooManyReservations,
             Refusal::LimitReached { .. } => Self::LimitReached,
             Refusal::InvalidTtl { .. } | Refusal::Invalid(_) => Self::Invalid,
+            Refusal::NotReady { .. } => Self::NotReady,
             Refusal::NotFound(_) => Self::NotFound,
             Refusal::Expired(_) => Self::ReservationExpired,
             Refusal::AlreadyObserved(_) => Self::AlreadyObserved,

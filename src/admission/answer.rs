@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::header;
-use quota_core::decide::{Admitted, Denied, Looked, LookedAt, Refusal};
+use quota_core::decide::{Admitted, Audience, Denied, Looked, LookedAt, Refusal};
 use quota_semantics::{admission::wrap_forbidden, object::GroupResource};
 
 use super::{
@@ -104,6 +104,18 @@ pub(super) fn decided(
             }
             annotate(&mut annotations, &admitted.charged);
             warnings.extend(about_admitted(admitted, rules.warn_ratio));
+            for notice in &admitted.notices {
+                match notice.audience {
+                    Audience::Caller => warnings.push(warning(&notice.message)),
+                    Audience::Auditors => {
+                        let passed = annotations.entry("passed").or_default();
+                        if passed.len() < ANNOTATION_BYTES_MAX {
+                            passed.push_str(&notice.message);
+                            passed.push('\n');
+                        }
+                    }
+                }
+            }
             None
         }
         Err(refusal) => {
@@ -176,9 +188,16 @@ fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
 }
 
 fn closeness(limit: &Looked, ratio: f64) -> Option<String> {
+    // Such a limit says by itself when to warn.
+    if limit.soft.is_some() {
+        return None;
+    }
     let mut used = limit.used.clone();
     used.add_assign(&limit.reserved);
     used.add_assign(&limit.requested);
+    if let Some(others) = &limit.guaranteed_to_others {
+        used.add_assign(others);
+    }
     let share = used.to_f64() / limit.hard.to_f64();
     (share >= ratio).then(|| {
         let (resource, hard) = (&limit.resource, &limit.hard);
@@ -213,6 +232,7 @@ fn status<'a>(request: &'a Request<'_>, name: &'a str, refusal: &Refusal) -> Sta
             (denial.code(), denial.kubernetes_reason(), message)
         }
         Refusal::TooManyPending { .. } => (429, "TooManyRequests", forbidden(&refusal.to_string())),
+        Refusal::NotReady { .. } => (503, "ServiceUnavailable", forbidden(&refusal.to_string())),
         other => (409, "Conflict", forbidden(&other.to_string())),
     };
     Status {

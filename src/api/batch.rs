@@ -20,7 +20,7 @@ use super::{
     caller,
     measure::{Operation, decided, log_denied, measured},
     problem::{Cause, Problem, Reason},
-    reservations::{Granted, LAGGING, Shown, grant, remembered, write_head},
+    reservations::{Granted, LAGGING, Shown, grant, remembered, warnings, write_head},
     reserve_request::{ReserveRequest, SharedNames},
 };
 use crate::{
@@ -222,16 +222,20 @@ fn all_or_none(
         }
         (index, Problem::from(refusal))
     })?;
-    let mut replayed = Vec::with_capacity(all.len());
+    let mut outcomes = Vec::with_capacity(all.len());
     for reserved in all {
-        replayed.push(reserved.replayed);
+        outcomes.push((reserved.replayed, warnings(&reserved.notices)));
         transaction.record(actor, reserved.events);
     }
-    let granted = |(request, replayed): (&FingerprintedRequest, bool)| {
+    let granted = |(request, (replayed, warnings)): (&FingerprintedRequest, (bool, Vec<String>))| {
         let promise = remembered(transaction.state(), request)?;
-        Ok(Granted { promise, replayed })
+        Ok(Granted {
+            promise,
+            replayed,
+            warnings,
+        })
     };
-    Ok(requests.iter().zip(replayed).map(granted).collect())
+    Ok(requests.iter().zip(outcomes).map(granted).collect())
 }
 
 fn shown(app: &App, results: &Results, head: Head) -> Response {
@@ -256,12 +260,20 @@ fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::
             out.push(',');
         }
         match result {
-            Ok(Granted { promise, replayed }) => {
+            Ok(Granted {
+                promise,
+                replayed,
+                warnings,
+            }) => {
                 out.push_str(match replayed {
                     true => "{\"status\":200,\"replayed\":true,",
                     false => "{\"status\":201,",
                 });
                 Shown::from(promise).write_fields(&mut out)?;
+                if !warnings.is_empty() {
+                    out.push_str(",\"warnings\":");
+                    out.push_str(&serde_json::to_string(warnings).map_err(|_| fmt::Error)?);
+                }
                 out.push('}');
             }
             Err(problem) => {
@@ -308,6 +320,7 @@ mod tests {
         Granted {
             promise: ReservationStatus { reservation, end },
             replayed,
+            warnings: Vec::new(),
         }
     }
 

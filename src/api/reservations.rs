@@ -10,7 +10,7 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
-    decide::{self, By, Policy},
+    decide::{self, Audience, By, Notice, Policy},
     event::{Actor, Sequence},
     state::{self, Head, ReservationStatus},
     transaction::WriteTransaction,
@@ -28,7 +28,7 @@ use super::{
     problem::{Problem, Reason},
     reserve_request::ReserveRequest,
 };
-use crate::{auth::Principal, denials::Denials, writer};
+use crate::{auth::Principal, denials::Denials, server::warn, writer};
 
 pub(super) use shown::{HolderView, LAGGING, Shown, write_head};
 
@@ -51,6 +51,8 @@ pub(super) fn show(
 pub(super) struct Granted {
     pub(super) promise: ReservationStatus,
     pub(super) replayed: bool,
+    /// What is said of it besides.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Grants a wish at the transaction, or says why not.
@@ -72,7 +74,22 @@ pub(super) fn grant(
     Ok(Granted {
         promise: remembered(transaction.state(), request)?,
         replayed: reserved.replayed,
+        warnings: warnings(&reserved.notices),
     })
+}
+
+/// What the caller is to learn of; what is not for him is logged.
+pub(super) fn warnings(notices: &[Notice]) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for notice in notices {
+        match notice.audience {
+            Audience::Caller => warnings.push(notice.message.clone()),
+            Audience::Auditors => {
+                tracing::info!(quota = %notice.quota, message = notice.message, "a limit that is not enforced was passed");
+            }
+        }
+    }
+    warnings
 }
 
 /// A reservation that was granted just now or before.
@@ -153,6 +170,7 @@ fn created(app: &App, granted: &Granted, head: Head) -> Response {
     if let Some(location) = location {
         response.headers_mut().insert(header::LOCATION, location);
     }
+    warn(response.headers_mut(), &granted.warnings);
     response
 }
 

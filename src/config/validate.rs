@@ -244,7 +244,14 @@ const RESERVATION_RESOURCES: usize = 256;
 
 fn counts(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
-    let most: [(&'static str, usize, usize); 15] = [
+    let most: [(&'static str, usize, usize); 18] = [
+        ("groups.max", config.groups.max.get(), 100_000),
+        ("groups.max_depth", config.groups.max_depth.get(), 64),
+        (
+            "groups.max_per_namespace",
+            config.groups.max_per_namespace.get(),
+            1000,
+        ),
         (
             "nats.fetch_messages",
             config.nats.fetch_messages.get(),

@@ -35,7 +35,11 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
         search_max: Policy::default().search_max,
         limited: limited(config.admission.limited_resources_file.as_deref())?,
         adopts_quotas: config.quotas.adopt,
-        groups: GroupBounds::default(),
+        groups: GroupBounds {
+            max: config.groups.max.get(),
+            max_depth: config.groups.max_depth.get(),
+            per_namespace: config.groups.max_per_namespace.get(),
+        },
     })
 }
 

@@ -175,7 +175,11 @@ fn wanted_of(quotas: &[LookedAt]) -> Vec<LookedAt> {
         let resources: Vec<_> = resources.cloned().collect();
         if !resources.is_empty() && wanted.len() < QUOTAS {
             let name = quota.name.clone();
-            wanted.push(LookedAt { name, resources });
+            wanted.push(LookedAt {
+                name,
+                kind: quota.kind,
+                resources,
+            });
         }
     }
     wanted

@@ -4,6 +4,7 @@ use quota_core::{
     decide::{Basis, Denied, Looked, LookedAt, Request},
     event::Actor,
     state::Head,
+    state::LimitKind,
 };
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
@@ -34,6 +35,8 @@ fn request(namespace: &str, uid: &str) -> Request {
 
 fn refusal() -> Refusal {
     let looked = |resource: &str, requested: &str| Looked {
+        guaranteed_to_others: None,
+        soft: None,
         resource: resource.into(),
         hard: "1".parse().unwrap(),
         used: "1".parse().unwrap(),
@@ -48,10 +51,12 @@ fn refusal() -> Refusal {
         denial,
         quotas: vec![
             LookedAt {
+                kind: LimitKind::ResourceQuota,
                 name: "compute".into(),
                 resources: vec![looked("pods", "2"), looked("services", "0")],
             },
             LookedAt {
+                kind: LimitKind::ResourceQuota,
                 name: "other".into(),
                 resources: vec![looked("services", "0")],
             },

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 mod batches;
+mod groups;
 mod memory;
 mod quotas;
 mod reservations;

@@ -1,7 +1,12 @@
 //! Groups of histories.
 
+use std::collections::BTreeMap;
+
 use quota_core::decide::{self, GroupBounds, GroupChange};
-use quota_core::{event::Event, state::State};
+use quota_core::{
+    event::Event,
+    state::{GroupView, State},
+};
 use quota_semantics::{
     Name, Span, Timestamp,
     group::{Extensions, Override, Selector, Spec},
@@ -78,4 +83,16 @@ pub(crate) fn set(state: &State, now: Timestamp, wanted: &Wanted) -> Vec<Event> 
 
 pub(crate) fn delete(state: &State, number: u8) -> Vec<Event> {
     decide::delete_group(state, &group(number), None).unwrap_or_default()
+}
+
+/// What is used and reserved of each group, and its limit.
+pub(crate) fn held(state: &State) -> BTreeMap<Name, (Quantity, Quantity)> {
+    let views = state.groups_page("", usize::MAX).0.into_iter();
+    let of = |view: GroupView| {
+        let figure = view.figures.into_iter().next()?.figure;
+        let mut held = figure.used.unwrap_or_default();
+        held.add_assign(&figure.reserved);
+        Some((view.record.name.clone(), (held, figure.hard)))
+    };
+    views.filter_map(of).collect()
 }

@@ -225,6 +225,7 @@ impl World {
             Ok(Reserved {
                 replayed: false,
                 events,
+                ..
             }) => {
                 self.granted = events.iter().find_map(|event| match event {
                     Event::ReservationGranted(reservation) => Some(reservation.clone()),

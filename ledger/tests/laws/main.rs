@@ -23,9 +23,9 @@ use proptest::prelude::*;
 use quota_core::{
     audit::Naive,
     codec,
-    decide::Refusal,
+    decide::{LookedAt, Refusal},
     event::{Entry, Event},
-    state::{Holder, Part, State},
+    state::{Holder, LimitKind, Part, State},
 };
 use quota_semantics::{Timestamp, quantity::Quantity};
 
@@ -213,6 +213,24 @@ proptest! {
     }
 
     #[test]
+    fn no_grant_passes_a_limit_of_any_group(steps in steps()) {
+        let mut world = World::default();
+        for step in &steps {
+            let before = groups::held(&world.state);
+            world.step(step);
+            let asks = matches!(step, Step::Reserve { .. } | Step::Update { .. } | Step::Admit { .. } | Step::AdmitWorkload { .. });
+            if !asks {
+                continue;
+            }
+            // Whatever else happened at that moment: what has grown by a grant fits.
+            for (name, (held, hard)) in groups::held(&world.state) {
+                let grows = before.get(&name).is_some_and(|(before, _)| held > *before);
+                prop_assert!(!grows || held <= hard, "{name}: {held} > {hard}");
+            }
+        }
+    }
+
+    #[test]
     fn what_is_admitted_fits_and_without_an_entry_grows_nowhere(steps in steps()) {
         World::run_checking(&steps, |world| {
             let Some((request, holds, admitted)) = &world.admitted else { return };
@@ -227,7 +245,8 @@ proptest! {
             if silent {
                 return;
             }
-            for quota in &admitted.charged {
+            let is_of_namespace = |quota: &&LookedAt| quota.kind == LimitKind::ResourceQuota;
+            for quota in admitted.charged.iter().filter(is_of_namespace) {
                 for limit in &quota.resources {
                     let (used, reserved) = world.model.count(&request.namespace, &quota.name, &limit.resource);
                     let mut counted = used;
@@ -298,6 +317,18 @@ proptest! {
             prop_assert!(entry.time >= last);
             last = entry.time;
         }
+    }
+
+    #[test]
+    fn of_racers_in_fifty_namespaces_of_a_group_exactly_k_are_admitted(room in 0..60_u64, racers in 0..120_u64, size in 1..4_u64) {
+        let mut world = World::default();
+        world.step(&Step::SetGroup {
+            group: 0, selector: 3, parent: None, hard: room * size, guaranteed: 0, scope: 0, limits: None,
+        });
+        let granted = (0..racers).filter(|racer| world.step(&Step::Reserve {
+            namespace: (*racer % 50) as u8, uid: 100 + *racer as u8, name: None, amount: size, pod: false, ttl: 60,
+        })).count();
+        prop_assert_eq!(granted as u64, racers.min(room));
     }
 
     #[test]

@@ -40,6 +40,28 @@ impl Default for Reservations {
     }
 }
 
+/// `groups.*`: how many groups, and how deep in each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Groups {
+    /// Groups in all.
+    pub max: NonZeroUsize,
+    /// Groups from the root of a tree to a leaf.
+    pub max_depth: NonZeroUsize,
+    /// Groups that count objects of one namespace.
+    pub max_per_namespace: NonZeroUsize,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self {
+            max: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
+            max_depth: NonZeroUsize::new(8).expect("8 is not zero"),
+            max_per_namespace: NonZeroUsize::new(64).expect("64 is not zero"),
+        }
+    }
+}
+
 /// `denials.*`: what is kept of denials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use deciding::{ALL_KINDS, Admission, Denials, Reservations};
+pub use deciding::{ALL_KINDS, Admission, Denials, Groups, Reservations};
 pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
 pub use quota_service::config::{Log, LogFormat, Traces};
 pub use serving::{Admin, Auth, Http, Limits, Shutdown, Tls};
@@ -32,6 +32,8 @@ pub struct Config {
     pub admin: Admin,
     /// The event stream.
     pub nats: Nats,
+    /// How many groups there may be.
+    pub groups: Groups,
     /// Where quotas come from.
     pub quotas: Quotas,
     /// How long and how many reservations may stand.
@@ -75,6 +77,7 @@ impl Default for Config {
             http: Http::default(),
             admin: Admin::default(),
             nats: Nats::default(),
+            groups: Groups::default(),
             quotas: Quotas::default(),
             reservations: Reservations::default(),
             snapshot: Snapshot::default(),

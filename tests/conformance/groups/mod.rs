@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use quota_semantics::{
     Name,
     admission::{self, Attempt, Charge, Denial, Limit, Operation},
-    group::{Load, Loads, Selector, Sum, load},
+    group::{Load, Loads, LoadsMut, Selector, Sum, load},
     object::{EveryClass, Footprint, GroupResource},
     quantity::Quantity,
     quota,
@@ -45,6 +45,9 @@ impl Loads for Groups {
     fn load(&self, group: usize) -> &Load {
         &self.0[group].load
     }
+}
+
+impl LoadsMut for Groups {
     fn load_mut(&mut self, group: usize) -> &mut Load {
         &mut self.0[group].load
     }

@@ -10,7 +10,8 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, By, Denied, FingerprintedRequest, LookedAt, Policy, Refusal, Request, explain, names,
+    Basis, By, Denied, FingerprintedRequest, LookedAt, Notice, Policy, Refusal, Request, explain,
+    names,
     names::needs_later, reserve, reserve::Case,
 };
 use crate::{
@@ -65,6 +66,8 @@ pub struct Admitted {
     pub charged: Vec<LookedAt>,
     /// The workload was scaled although it is not known what one replica counts for.
     pub unmeasured: bool,
+    /// What is said of it besides.
+    pub notices: Vec<Notice>,
 }
 
 /// Decides whether an object may be stored, and holds what it needs until it is seen.
@@ -112,7 +115,7 @@ pub fn admit(
 /// Whether nothing limits what is used in a namespace.
 #[must_use]
 pub fn is_unlimited(state: &State, namespace: &str, policy: &Policy) -> bool {
-    policy.limited.is_empty() && state.counted(namespace, &Overlay::default()).is_empty()
+    policy.limited.is_empty() && !state.is_limited(namespace)
 }
 
 fn decide(
@@ -199,6 +202,7 @@ fn settle(
     Ok(Admitted {
         events,
         charged,
+        notices: case.notices(state, &charges),
         ..Admitted::default()
     })
 }
@@ -210,6 +214,7 @@ fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<LookedAt> {
             |(name, delta): (&Name, &Quantity)| explain::looked(limit, name, delta.clone());
         LookedAt {
             name: limit.name().clone(),
+            kind: limit.kind(),
             resources: charge.delta.iter().map(looked).collect(),
         }
     };

@@ -1,7 +1,7 @@
 //! What is said about a denial besides that it is one.
 
 use super::{Looked, LookedAt, Request};
-use crate::state::{Counted, State};
+use crate::state::{Counted, LimitKind, State};
 use quota_semantics::{
     Name, Timestamp,
     admission::{Denial, Limit},
@@ -30,6 +30,7 @@ pub(super) fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<Lo
         };
         LookedAt {
             name: limit.name().clone(),
+            kind: limit.kind(),
             resources,
         }
     };
@@ -43,6 +44,8 @@ pub(super) fn looked(limit: &Counted<'_>, resource: &Name, requested: Quantity) 
         hard: limit.hard().get(resource).cloned().unwrap_or_default(),
         used: limit.used(resource),
         reserved: limit.reserved(resource),
+        guaranteed_to_others: limit.guaranteed_to_others(resource).cloned(),
+        soft: limit.soft(resource).cloned(),
         requested,
     }
 }
@@ -58,14 +61,29 @@ pub(super) fn detail(
 ) -> String {
     let words = denial.to_string();
     let Denial::ExceedsHard {
-        quota, requested, ..
+        quota,
+        requested,
+        used,
+        limited,
     } = denial
     else {
         return words;
     };
-    let Some(limit) = limits.iter().find(|limit| limit.name() == quota) else {
+    // A group may have the name of a quota.
+    let is_it = |limit: &&Counted<'_>| {
+        let mut names = used.iter();
+        limit.name() == quota
+            && names.all(|(name, used)| limit.counted(name).as_ref() == Some(used))
+            && limited
+                .iter()
+                .all(|(name, hard)| limit.hard().get(name) == Some(hard))
+    };
+    let Some(limit) = limits.iter().find(is_it) else {
         return words;
     };
+    if limit.kind() == LimitKind::ClusterResourceQuota {
+        return of_group(words, request, limit, requested);
+    }
     let mut reserved: ResourceList = requested
         .names()
         .map(|name| (name.clone(), limit.reserved(name)))
@@ -99,4 +117,41 @@ pub(super) fn detail(
         reserved.pretty(),
         holders.len(),
     )
+}
+
+/// What is to be said of a group: of other namespaces no more than how many they are.
+fn of_group(
+    words: String,
+    request: &Request,
+    limit: &Counted<'_>,
+    requested: &ResourceList,
+) -> String {
+    let of = |amount: &dyn Fn(&Name) -> Option<Quantity>| {
+        let amounts = requested.names();
+        let amounts: ResourceList = amounts
+            .filter_map(|name| Some((name.clone(), amount(name)?)))
+            .collect();
+        amounts
+    };
+    let mut detail = words;
+    if let Some(shared) = limit.shared() {
+        let own = of(&|name| Some(shared.own.get(name).cloned().unwrap_or_default()));
+        let (group, namespace, own) = (limit.name(), &request.namespace, own.pretty());
+        let namespaces = match shared.members {
+            0 | 1 => "1 namespace".to_owned(),
+            members => format!("{members} namespaces"),
+        };
+        detail.push_str(&format!(
+            "; {group} is shared by {namespaces}, {namespace} uses {own} of it"
+        ));
+    }
+    let others = of(&|name| limit.guaranteed_to_others(name).cloned());
+    if !others.is_empty() {
+        detail.push_str(&format!("; {} are guaranteed to others", others.pretty()));
+    }
+    let reserved = of(&|name| Some(limit.reserved(name))).without_zeros();
+    if !reserved.is_empty() {
+        detail.push_str(&format!("; reserved: {}", reserved.pretty()));
+    }
+    detail
 }

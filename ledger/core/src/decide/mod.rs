@@ -13,6 +13,7 @@ mod group;
 mod lifecycle;
 mod names;
 mod namespaces;
+mod notice;
 mod observe;
 mod owner;
 mod quota;
@@ -35,7 +36,7 @@ pub use observe::{
 };
 pub use owner::By;
 pub use quota::{Precondition, QuotaChange, delete_quota, is_adopted, set_quota, unless_adopted};
-pub use refusal::{Denied, Looked, LookedAt, Refusal};
+pub use refusal::{Audience, Denied, Looked, LookedAt, Notice, Refusal};
 pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
 };

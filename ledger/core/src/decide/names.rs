@@ -111,7 +111,7 @@ pub(super) fn needs_later(state: &State, case: &Case<'_>) -> bool {
     }
     case.limits(state).iter().any(|limit| {
         let counted = |name| case.target.resources.get(name);
-        limit.quota.counts(&case.target)
+        limit.counts(&case.target)
             && limit
                 .hard()
                 .names()

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::state::ReservationView;
+use crate::state::{LimitKind, ReservationView};
 use quota_semantics::{Name, Timestamp, admission, quantity::Quantity, quota::FieldError};
 
 /// Why a command changed nothing.
@@ -81,6 +81,17 @@ pub enum Refusal {
         /// Its name.
         name: Name,
     },
+    /// Whether a group counts what is asked for cannot be decided: the labels of the namespace are not known yet.
+    #[error(
+        "whether group {group} is for namespace {namespace} cannot be decided yet: no source has shown the namespace, and \
+         the group chooses by labels"
+    )]
+    NotReady {
+        /// The namespace.
+        namespace: Name,
+        /// The group.
+        group: Name,
+    },
     /// What was asked for is not valid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<FieldError>),
@@ -118,6 +129,8 @@ pub struct Denied {
 pub struct LookedAt {
     /// The quota's name.
     pub name: Name,
+    /// What it is.
+    pub kind: LimitKind,
     /// Its limits.
     pub resources: Vec<Looked>,
 }
@@ -134,6 +147,36 @@ pub struct Looked {
     pub used: Quantity,
     /// What pending reservations hold beside that.
     pub reserved: Quantity,
+    /// What is guaranteed to others, and so not to be had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guaranteed_to_others: Option<Quantity>,
+    /// The limit above which a grant comes with a warning.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub soft: Option<Quantity>,
     /// What was asked for.
     pub requested: Quantity,
+}
+
+/// Something that is said of a request although it was granted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Notice {
+    /// The quota or group that it is about.
+    pub quota: Name,
+    /// What that is.
+    pub kind: LimitKind,
+    /// Who is to learn of it.
+    #[serde(skip)]
+    pub audience: Audience,
+    /// What is said: a denial in Kubernetes' words, if the quota does not enforce its limits.
+    pub message: String,
+}
+
+/// Who learns of a notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Whoever asked.
+    Caller,
+    /// Those who read metrics and audit logs.
+    Auditors,
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Basis, By, Denied, FingerprintedRequest, LookedAt, Policy, Refusal, Request,
+    Basis, By, Denied, FingerprintedRequest, LookedAt, Notice, Policy, Refusal, Request,
     explain::{detail, looked_at},
 };
 use crate::{
@@ -15,8 +15,9 @@ use crate::{
 };
 use quota_semantics::{
     Span, Timestamp,
-    admission::{self, Attempt, Charge, Denial, Operation},
+    admission::{self, Attempt, Charge, Denial, Limit, Operation},
     object::{EveryClass, Footprint, Traits},
+    quota::LimitedResource,
     resource::ResourceList,
     uid::Uid,
 };
@@ -28,6 +29,8 @@ pub struct Reserved {
     pub events: Vec<Event>,
     /// The same wish was granted before.
     pub replayed: bool,
+    /// What is said of it besides.
+    pub notices: Vec<Notice>,
 }
 
 /// Grants a wish, or says why not.
@@ -95,10 +98,7 @@ pub fn check(
     policy.bounds.check_request(state, request)?;
     let case = Case::of(state, by, request, Overlay::default());
     case.evaluate(state, now, policy)?;
-    Ok(looked_at(
-        &state.counted(&request.namespace, &case.overlay),
-        &case.wanted(),
-    ))
+    Ok(looked_at(&case.limits(state), &case.wanted()))
 }
 
 /// Decides given the overlay, and gives it back; what was decided is not in it.
@@ -118,6 +118,7 @@ fn decide(
         let before = Reserved {
             events: Vec::new(),
             replayed: true,
+            notices: Vec::new(),
         };
         return Ok((before, overlay));
     }
@@ -132,9 +133,10 @@ fn decide(
     if let Some(uid) = &case.not_owned {
         return Err(Refusal::NotOwner(uid.clone()));
     }
-    case.evaluate(state, now, policy)?;
+    let charges = case.evaluate(state, now, policy)?;
     case.check_share(state, by, policy)?;
     let reserved = Reserved {
+        notices: case.notices(state, &charges),
         events: case.grant(state, now, ttl, policy)?,
         replayed: false,
     };
@@ -292,13 +294,21 @@ impl<'a> Case<'a> {
         is_workload && (self.before.is_none() || self.bearer.is_some())
     }
 
-    /// What each quota of the namespace would be charged.
+    /// What each quota of the namespace, and each group that counts the object, would be charged.
     pub(super) fn evaluate(
         &self,
         state: &State,
         now: Timestamp,
         policy: &Policy,
     ) -> Result<Vec<Charge>, Refusal> {
+        let wanted = self.wanted();
+        if let Some(group) = state.undecided_group(&self.request.namespace, &wanted.without_zeros())
+        {
+            return Err(Refusal::NotReady {
+                namespace: self.request.namespace.clone(),
+                group: group.clone(),
+            });
+        }
         let limits = self.limits(state);
         let denial = match self.admitted(&limits, policy) {
             Ok(charges) => return Ok(charges),
@@ -313,22 +323,35 @@ impl<'a> Case<'a> {
                 &denial,
                 policy.search_max,
             ),
-            quotas: looked_at(&limits, &self.wanted()),
+            quotas: looked_at(&limits, &wanted),
             retry_after: self.retry_after(state, policy, &denial),
             fits_when_empty: self.fits_when_empty(state, policy),
             denial,
         })))
     }
 
-    /// The quotas of the namespace, as [`Case::evaluate`] numbers them.
+    /// The quotas of the namespace and the groups that count the object, as [`Case::evaluate`] numbers them.
     pub(super) fn limits<'s>(&'s self, state: &'s State) -> Vec<Counted<'s>> {
-        state.counted(&self.request.namespace, &self.overlay)
+        state.counted(&self.request.namespace, &self.target, &self.overlay)
     }
 
     pub(super) fn admitted(
         &self,
         limits: &[Counted<'_>],
         policy: &Policy,
+    ) -> Result<Vec<Charge>, Denial> {
+        let charges = self.evaluate_against(limits, &policy.limited)?;
+        if self.pending.is_some() && self.request.subresource != "status" {
+            self.refuse_excess(limits)?;
+        }
+        Ok(charges)
+    }
+
+    /// What these limits are charged.
+    pub(super) fn evaluate_against<L: Limit>(
+        &self,
+        limits: &[L],
+        limited: &[LimitedResource],
     ) -> Result<Vec<Charge>, Denial> {
         let request = self.request;
         let attempt = Attempt {
@@ -345,11 +368,7 @@ impl<'a> Case<'a> {
             requirements: &|required| request.object.as_ref()?.missing_requirements(required),
             context: &EveryClass,
         };
-        let charges = admission::evaluate(limits, &attempt, &policy.limited)?;
-        if self.pending.is_some() && request.subresource != "status" {
-            self.refuse_excess(limits)?;
-        }
-        Ok(charges)
+        admission::evaluate(limits, &attempt, limited)
     }
 
     /// The object as it is observed and what is held for it may be of different quotas: then a quota has to bear
@@ -358,9 +377,9 @@ impl<'a> Case<'a> {
         for limit in limits {
             let before = self
                 .pending
-                .and_then(|pending| limit.quota.hold(&pending.footprint, self.observed));
+                .and_then(|pending| limit.hold(&pending.footprint, self.observed));
             let before = before.unwrap_or_default();
-            let after = limit.quota.hold(&self.target, self.observed);
+            let after = limit.hold(&self.target, self.observed);
             let delta = after.unwrap_or_default().delta_over(&before);
             admission::refuse_excess(limit, &delta.without_zeros())?;
         }

@@ -5,7 +5,7 @@ use crate::state::{Counted, State};
 use quota_semantics::{
     Name, Timestamp,
     admission::{self, Attempt, Denial, Limit, Operation},
-    object::EveryClass,
+    object::{EveryClass, Footprint},
     quantity::Quantity,
     quota::spec::Spec,
     resource::ResourceList,
@@ -45,9 +45,7 @@ impl Case<'_> {
             return None;
         }
         let namespace = &self.request.namespace;
-        if state.pending_count_in(namespace) > EXPLAINED_MAX {
-            return None;
-        }
+        let soonest = state.soonest_for(namespace, EXPLAINED_MAX)?;
         // Of most denials this tells that no expiration helps.
         let limits = self.limits(state).into_iter();
         let limits: Vec<_> = limits.map(Counted::without_reservations).collect();
@@ -55,14 +53,15 @@ impl Case<'_> {
         let asked = self.request.footprint.resources.len();
         let mut overlay = self.overlay.clone();
         let mut work = policy.search_max;
-        for pending in state.soonest(namespace) {
-            if self.superseded.contains(&pending.uid) {
+        for pending in soonest {
+            let is_own = pending.namespace == *namespace;
+            if is_own && self.superseded.contains(&pending.uid) {
                 continue;
             }
             let amounts = PER_STEP + asked + pending.footprint.resources.len();
             work = work.checked_sub(limits.len() * amounts)?;
-            overlay.end(state, namespace, &pending.uid);
-            let limits = state.counted(namespace, &overlay);
+            overlay.end(state, &pending.namespace, &pending.uid);
+            let limits = state.counted(namespace, &self.target, &overlay);
             if self.admitted(&limits, policy).is_ok() {
                 return Some(pending.expiration);
             }
@@ -83,6 +82,12 @@ impl Limit for Empty<'_> {
     }
     fn hard(&self) -> &ResourceList {
         self.0.hard()
+    }
+    fn selects(&self, footprint: &Footprint) -> bool {
+        self.0.selects(footprint)
+    }
+    fn is_enforced(&self) -> bool {
+        self.0.is_enforced()
     }
     fn counted(&self, _: &str) -> Option<Quantity> {
         Some(Quantity::ZERO)

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ObjectView, ReservationView, State,
-    namespaces::{Claim, growth},
+    groups::Link,
+    namespaces::{Claim, Namespace, hold},
 };
 use crate::event::Sequence;
 use quota_semantics::{object::Footprint, quantity::Quantity, uid::Uid};
@@ -67,8 +68,9 @@ impl Part {
 }
 
 impl State {
-    /// The `limit` largest parts after `after` of what counts as `resource` in a quota, or, without a quota, in the
-    /// whole namespace. What counts for nothing is left out. None if there is no such quota.
+    /// The `limit` largest parts after `after` of what counts as `resource` in a quota, or in what a group counts of the
+    /// namespace; without either, in the whole namespace. What counts for nothing is left out. None if there is neither
+    /// such a quota nor such a group.
     #[must_use]
     pub fn parts(
         &self,
@@ -81,9 +83,15 @@ impl State {
         let Some(namespace) = self.namespaces.find(namespace) else {
             return quota.is_none().then(Vec::new);
         };
-        let quota = match quota {
-            Some(name) => Some(namespace.quotas.get(name)?),
-            None => None,
+        let counts: Box<dyn Fn(&Footprint) -> bool + '_> = match quota {
+            None => Box::new(|_| true),
+            Some(name) => match namespace.quotas.get(name) {
+                Some(quota) => Box::new(|footprint| quota.counts(footprint)),
+                None => {
+                    let link = self.link(namespace, name)?;
+                    Box::new(|footprint| self.groups.counts(link, footprint))
+                }
+            },
         };
         let mut first = First {
             places: BTreeMap::new(),
@@ -91,12 +99,8 @@ impl State {
             limit,
         };
         let counted = |footprint: &Footprint| {
-            let counts = quota.is_none_or(|quota| quota.counts(footprint));
-            footprint
-                .resources
-                .get(resource)
-                .filter(|_| counts)
-                .cloned()
+            let amount = footprint.resources.get(resource);
+            amount.filter(|_| counts(footprint)).cloned()
         };
         for &place in &namespace.objects {
             let object = self.objects.get(place);
@@ -114,10 +118,7 @@ impl State {
                 Claim::Pending => Kind::Reservation,
                 Claim::Committed => Kind::Commit,
             };
-            let taken = match quota {
-                Some(quota) => quota.hold(target, observed),
-                None => Some(growth(target, observed)),
-            };
+            let taken = hold(&counts, target, observed);
             if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(resource)) {
                 first.offer(amount.clone(), kind, &tracked.reservation.uid, place);
             }
@@ -129,6 +130,11 @@ impl State {
                 .map(|(key, place)| self.part(key, place))
                 .collect(),
         )
+    }
+
+    fn link<'s>(&self, namespace: &'s Namespace, group: &str) -> Option<&'s Link> {
+        let &place = self.groups.by_name.get(group)?;
+        namespace.chain.iter().find(|link| link.group == place)
     }
 
     fn part(&self, PartKey(Reverse(amount), kind, _): PartKey, place: u32) -> Part {

@@ -6,6 +6,7 @@
 mod apply;
 mod bearers;
 mod charging;
+mod counted;
 mod deadlines;
 mod deleted;
 mod explain;
@@ -31,6 +32,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub use apply::lapsed_footprint;
+pub use counted::LimitKind;
 pub use explain::{Holder, Part, PartKey};
 pub use groups::{GroupFigure, GroupView, MemberView};
 pub use image::{Image, ImageError};
@@ -42,7 +44,8 @@ pub use view::{
     Figure, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,
 };
 
-pub(crate) use overlay::{Counted, Overlay};
+pub(crate) use counted::Counted;
+pub(crate) use overlay::Overlay;
 pub(crate) use reservations::Tracked;
 
 use crate::event::{Cursor, Sequence};

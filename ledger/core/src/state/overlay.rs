@@ -1,6 +1,5 @@
-//! Quotas as a decision sees them: with the sums of the state, and with what the decision itself changes.
+//! What a decision changes before it is recorded.
 
-use planted::Bug;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -10,80 +9,23 @@ use hashbrown::HashMap;
 
 use super::{
     State,
-    namespaces::{Change, Namespace, QuotaState, Sums},
+    groups::Groups,
+    namespaces::{Change, Namespace, QuotaState, hold},
 };
 use crate::event::{Event, Reservation};
 use quota_semantics::{
-    Name, admission::Limit, quantity::Quantity, quota::spec::Spec, resource::ResourceList, uid::Uid,
+    Name,
+    group::{Load, Loads, LoadsMut, Sum, load},
+    resource::ResourceList,
+    uid::Uid,
 };
-
-/// A quota of the state, as the rules of admission see it: what counts against the limit is used + reserved.
-pub(crate) struct Counted<'a> {
-    pub(crate) quota: &'a QuotaState,
-    /// What counts against it.
-    sums: &'a Sums,
-    /// What the decision itself changes.
-    overlay: Option<&'a ResourceList>,
-    /// As if nothing were reserved.
-    used_only: bool,
-}
-
-impl Counted<'_> {
-    /// As if all pending reservations had ended.
-    pub(crate) const fn without_reservations(self) -> Self {
-        Self {
-            used_only: true,
-            ..self
-        }
-    }
-
-    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
-        let mut holds = self.holds(resource);
-        // Not from zero: what is alone keeps its spelling.
-        let mut reserved = holds.next().cloned().unwrap_or_default();
-        holds.for_each(|more| reserved.add_assign(more));
-        reserved
-    }
-
-    /// What is reserved, in the state and by the decision itself.
-    fn holds(&self, resource: &str) -> impl Iterator<Item = &Quantity> {
-        let own = self.overlay.and_then(|overlay| overlay.get(resource));
-        let holds = self.sums.reserved.get(resource).into_iter().chain(own);
-        holds.filter(|_| !self.used_only)
-    }
-
-    pub(crate) fn used(&self, resource: &str) -> Quantity {
-        self.sums.used.get(resource).cloned().unwrap_or_default()
-    }
-}
-
-impl Limit for Counted<'_> {
-    fn name(&self) -> &Name {
-        &self.quota.record.name
-    }
-    fn spec(&self) -> &Spec {
-        &self.quota.record.spec
-    }
-    fn hard(&self) -> &ResourceList {
-        self.quota.hard()
-    }
-    fn is_counted(&self, _: &str) -> bool {
-        true
-    }
-    fn counted(&self, resource: &str) -> Option<Quantity> {
-        let mut counted = self.used(resource);
-        if !planted::is(Bug::ReservedIgnored) {
-            self.holds(resource)
-                .for_each(|more| counted.add_assign(more));
-        }
-        Some(counted)
-    }
-}
 
 /// What a decision under way changes in the state, before it is an entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     namespaces: BTreeMap<Name, Changed>,
+    /// What counts in the groups that are changed, and in those above them.
+    loads: BTreeMap<u32, Load>,
     /// Pending reservations of the state that have ended, or have taken another form.
     ended: BTreeSet<(Name, Uid)>,
     granted: HashMap<(Name, Uid), Arc<Reservation>>,
@@ -100,6 +42,8 @@ struct Changed {
     pending: isize,
     /// What is reserved more, by quota, sorted by name.
     reserved: Vec<(Name, ResourceList)>,
+    /// What is reserved more of groups, by their places.
+    of_groups: BTreeMap<u32, ResourceList>,
 }
 
 impl Changed {
@@ -124,12 +68,31 @@ impl Changed {
 }
 
 impl Overlay {
-    fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&ResourceList> {
+    pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&ResourceList> {
         if self.namespaces.is_empty() {
             return None;
         }
         let changed = self.namespaces.get(&namespace.name)?;
         changed.reserved(&quota.record.name)
+    }
+
+    /// What the decision reserves more of a group for a namespace.
+    pub(super) fn of_group(&self, namespace: &str, group: u32) -> Option<&ResourceList> {
+        self.namespaces.get(namespace)?.of_groups.get(&group)
+    }
+
+    /// What counts in a group.
+    pub(super) fn load<'a>(&'a self, groups: &'a Groups, group: u32) -> &'a Load {
+        let changed = self.loads.get(&group);
+        changed.unwrap_or_else(|| &groups.get(group).load)
+    }
+
+    /// What counts in all groups.
+    pub(super) const fn loads<'a>(&'a self, groups: &'a Groups) -> Seen<'a> {
+        Seen {
+            groups,
+            overlay: self,
+        }
     }
 
     /// As if a reservation had been granted, or had ended.
@@ -142,10 +105,27 @@ impl Overlay {
         let changed = self.namespaces.entry(name).or_default();
         self.pending += one;
         changed.pending += one;
+        let observed = state.observed_footprint(reservation);
+        let adds = change == Change::Add;
+        for link in state.chain_of(&reservation.namespace).iter() {
+            let counts = |footprint: &_| state.groups.counts(link, footprint);
+            let Some(amounts) = hold(counts, &reservation.footprint, observed) else {
+                continue;
+            };
+            let reserved = changed.of_groups.entry(link.group).or_default();
+            match adds {
+                true => reserved.add(&amounts),
+                false => reserved.subtract(&amounts),
+            }
+            let mut changing = Changing {
+                groups: &state.groups,
+                loads: &mut self.loads,
+            };
+            load::count(&mut changing, link.group, Sum::Reserved, &amounts, adds);
+        }
         let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
             return;
         };
-        let observed = state.observed_footprint(reservation);
         for quota in namespace.quotas.values() {
             let Some(amounts) = quota.hold(&reservation.footprint, observed) else {
                 continue;
@@ -247,18 +227,54 @@ impl Overlay {
     }
 }
 
-impl State {
-    /// The quotas of a namespace as a decision sees them.
-    pub(crate) fn counted<'a>(&'a self, namespace: &str, overlay: &'a Overlay) -> Vec<Counted<'a>> {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return Vec::new();
-        };
-        let of = |quota| Counted {
-            quota,
-            sums: namespace.sums_of(quota),
-            overlay: overlay.of(namespace, quota),
-            used_only: false,
-        };
-        namespace.quotas.values().map(of).collect()
+/// Groups as a decision sees them.
+pub(super) struct Seen<'a> {
+    groups: &'a Groups,
+    overlay: &'a Overlay,
+}
+
+impl Loads for Seen<'_> {
+    type Id = u32;
+
+    fn parent(&self, group: u32) -> Option<u32> {
+        self.groups.parent(group)
+    }
+
+    fn guaranteed(&self, group: u32) -> &ResourceList {
+        self.groups.guaranteed(group)
+    }
+
+    fn load(&self, group: u32) -> &Load {
+        self.overlay.load(self.groups, group)
+    }
+}
+
+/// Groups as a decision changes them: what it changes is a copy.
+struct Changing<'a> {
+    groups: &'a Groups,
+    loads: &'a mut BTreeMap<u32, Load>,
+}
+
+impl Loads for Changing<'_> {
+    type Id = u32;
+
+    fn parent(&self, group: u32) -> Option<u32> {
+        self.groups.parent(group)
+    }
+
+    fn guaranteed(&self, group: u32) -> &ResourceList {
+        self.groups.guaranteed(group)
+    }
+
+    fn load(&self, group: u32) -> &Load {
+        let changed = self.loads.get(&group);
+        changed.unwrap_or_else(|| self.groups.load(group))
+    }
+}
+
+impl LoadsMut for Changing<'_> {
+    fn load_mut(&mut self, group: u32) -> &mut Load {
+        let loads = self.loads.entry(group);
+        loads.or_insert_with(|| self.groups.load(group).clone())
     }
 }

@@ -327,19 +327,6 @@ impl State {
         (views.collect(), more)
     }
 
-    /// The pending reservations of a namespace, soonest expiration first, without what they hold.
-    pub(crate) fn soonest(&self, namespace: &str) -> Vec<&Reservation> {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return Vec::new();
-        };
-        let places = namespace.pending.iter();
-        let mut pending: Vec<_> = places
-            .map(|&place| &*self.reservations.get(place).reservation)
-            .collect();
-        pending.sort_by(|a, b| (a.expiration, &a.uid).cmp(&(b.expiration, &b.uid)));
-        pending
-    }
-
     /// A reservation in any state, as long as it is remembered.
     #[must_use]
     pub fn reservation(&self, namespace: &str, uid: &Uid) -> Option<ReservationView> {

@@ -51,6 +51,16 @@ pub trait Limit {
     /// The limits in force.
     fn hard(&self) -> &ResourceList;
 
+    /// Whether it is for an object at all, whatever its scopes.
+    fn selects(&self, _: &Footprint) -> bool {
+        true
+    }
+
+    /// Whether a request that it has no room for is denied; else it is charged nevertheless.
+    fn is_enforced(&self) -> bool {
+        true
+    }
+
     /// Whether it is known what counts against the limit of a name.
     fn is_counted(&self, name: &str) -> bool {
         self.counted(name).is_some()
@@ -166,13 +176,20 @@ fn applies<'l, L: Limit>(
     attempt: &Attempt<'_>,
     cover: &mut Cover<'l>,
 ) -> Result<bool, Denial> {
+    if !limit.selects(attempt.new) {
+        return Ok(false);
+    }
     let traits = &attempt.new.traits;
     let broken = |source| Denial::BrokenSelector {
         quota: limit.name().clone(),
         source,
     };
     let asked = scopes::scopes_of(limit.spec()).count();
-    let matching = scopes::matching(scopes::scopes_of(limit.spec()), traits).map_err(broken)?;
+    let matching = match scopes::matching(scopes::scopes_of(limit.spec()), traits) {
+        Ok(matching) => matching,
+        Err(_) if !limit.is_enforced() => return Ok(false),
+        Err(error) => return Err(broken(error)),
+    };
     cover.scopes.extend(matching.iter().map(|scope| scope.name));
     if matching.len() < asked {
         return Ok(false);
@@ -182,6 +199,9 @@ fn applies<'l, L: Limit>(
     let owned = &cover.names[before..];
     if owned.is_empty() {
         return Ok(false);
+    }
+    if !limit.is_enforced() {
+        return Ok(true);
     }
     if let Some(text) = (attempt.requirements)(owned) {
         return Err(Denial::MustSpecify {
@@ -306,7 +326,11 @@ impl<'a> Growth<'a> {
     fn of_limit<L: Limit>(&self, limit: &L) -> &ResourceList {
         match self.old {
             // A broken selector was found with the new traits already.
-            Some(old) if scopes::matches(limit.spec(), &old.traits) == Ok(true) => self.over_old(),
+            Some(old)
+                if limit.selects(old) && scopes::matches(limit.spec(), &old.traits) == Ok(true) =>
+            {
+                self.over_old()
+            }
             _ => &self.full,
         }
     }
@@ -330,6 +354,9 @@ fn refuse_negative(new: &Footprint) -> Result<(), Denial> {
 /// # Errors
 /// With all names that would pass their limit.
 pub fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result<(), Denial> {
+    if !limit.is_enforced() {
+        return Ok(());
+    }
     let exceeds = |name: &str, growth: &Quantity| {
         let mut total = limit.counted(name).unwrap_or_default();
         total.add_assign(growth);

@@ -40,7 +40,10 @@ pub trait Loads {
 
     /// What counts in it.
     fn load(&self, group: Self::Id) -> &Load;
+}
 
+/// Groups with loads that can be changed.
+pub trait LoadsMut: Loads {
     /// What counts in it, to be changed.
     fn load_mut(&mut self, group: Self::Id) -> &mut Load;
 }
@@ -96,7 +99,13 @@ pub fn claims<L: Loads>(loads: &L, group: L::Id) -> ResourceList {
 
 /// Counts amounts in one group, or, negative ones, ceases to; and changes accordingly what the groups above it set
 /// aside. Those count the amounts only by a change of their own.
-pub fn count<L: Loads>(loads: &mut L, group: L::Id, sum: Sum, amounts: &ResourceList, adds: bool) {
+pub fn count<L: LoadsMut>(
+    loads: &mut L,
+    group: L::Id,
+    sum: Sum,
+    amounts: &ResourceList,
+    adds: bool,
+) {
     let guaranteed = !loads.guaranteed(group).is_empty();
     let before = guaranteed.then(|| claims_on(loads, group, amounts));
     let load = loads.load_mut(group);
@@ -115,7 +124,7 @@ pub fn count<L: Loads>(loads: &mut L, group: L::Id, sum: Sum, amounts: &Resource
 }
 
 /// Changes what a group and those above it set aside, by `change` to what one of its children claims.
-pub fn raise<L: Loads>(loads: &mut L, group: Option<L::Id>, change: ResourceList) {
+pub fn raise<L: LoadsMut>(loads: &mut L, group: Option<L::Id>, change: ResourceList) {
     let (mut at, mut change) = (group, change.without_zeros());
     while let (Some(group), false) = (at, change.is_empty()) {
         let before = claims_on(loads, group, &change);

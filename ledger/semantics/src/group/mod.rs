@@ -12,7 +12,7 @@ pub mod tree;
 pub mod validation;
 
 pub use extension::{Enforcement, Extensions, Override};
-pub use load::{Load, Loads, Sum};
+pub use load::{Load, Loads, LoadsMut, Sum};
 pub use manifest::Manifest;
 pub use selector::{LabelSelector, Requirement, Selector};
 pub use spec::Spec;

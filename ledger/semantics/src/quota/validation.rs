@@ -12,7 +12,12 @@ use super::{
     spec::{ScopeExpression, Spec},
     syntax,
 };
-use crate::{Name, quantity::Quantity, resource::ResourceList};
+use crate::{
+    Name,
+    group::{Extensions, extension::Carrier},
+    quantity::Quantity,
+    resource::ResourceList,
+};
 
 const IMMUTABLE: &str = "field is immutable";
 const NOT_FOR_SCOPE: &str = "unsupported scope applied to resource";
@@ -27,6 +32,7 @@ const OPPOSITES: [[&str; 2]; 2] = [
 pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate(&manifest.metadata, metadata::Scope::Namespaced);
     errors.extend(validate_spec(manifest));
+    errors.extend(validate_extensions(manifest));
     errors
 }
 
@@ -35,6 +41,7 @@ pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
 pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
     errors.extend(validate_spec(new));
+    errors.extend(validate_extensions(new));
     let set = |manifest: &Manifest| {
         manifest
             .spec
@@ -92,6 +99,14 @@ pub fn warnings(spec: &Spec) -> Vec<String> {
         .into_iter()
         .filter_map(warning)
         .collect()
+}
+
+/// What is wrong with the annotations `quota-ledger.io/…`.
+fn validate_extensions(manifest: &Manifest) -> Vec<FieldError> {
+    let annotations = &manifest.metadata.annotations;
+    let (extensions, mut errors) = Extensions::from_annotations(annotations, Carrier::Quota);
+    errors.extend(extensions.validate_limits(&manifest.spec.hard));
+    errors
 }
 
 /// What is wrong with the specification alone.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Chain, Groups, Link};
 use crate::{
-    event::NamespaceRecord,
+    event::{NamespaceRecord, Reservation},
     state::{State, namespaces::Namespace},
 };
 use quota_semantics::{
@@ -39,6 +39,7 @@ impl Groups {
             .candidates(name, record.map(|record| &record.labels));
         // The choosers below each group, none: it counts all.
         let mut found: BTreeMap<u32, Option<BTreeSet<u32>>> = BTreeMap::new();
+        let mut distances: BTreeMap<u32, usize> = BTreeMap::new();
         let mut note = |group: u32, chooser: Option<u32>| match chooser {
             None => {
                 found.insert(group, None);
@@ -56,12 +57,16 @@ impl Groups {
                 continue;
             }
             let chooser = spec.is_partial().then_some(group);
-            note(group, chooser);
-            self.above(group).for_each(|above| note(above, chooser));
+            for (steps, at) in std::iter::once(group).chain(self.above(group)).enumerate() {
+                note(at, chooser);
+                let distance = distances.entry(at).or_insert(steps);
+                *distance = steps.min(*distance);
+            }
         }
         let mut links: Vec<_> = found
             .into_iter()
             .map(|(group, choosers)| Link {
+                distance: distances.get(&group).copied().unwrap_or(0),
                 group,
                 partial: choosers.map(|choosers| choosers.into_iter().collect()),
             })
@@ -119,7 +124,9 @@ impl State {
             true => Chain::default(),
             false => self.groups.chain(&namespace.name, record),
         };
-        let stays = |link: &Link, others: &Chain| others.contains(link) && !is_other(link);
+        let stays = |link: &Link, others: &Chain| {
+            others.iter().any(|other| other.counts_as(link)) && !is_other(link)
+        };
         for link in before.iter().filter(|link| !stays(link, &after)) {
             self.uncount_namespace(place, link);
         }
@@ -143,5 +150,51 @@ impl State {
         }
         let group = self.groups.undecided(namespace, wanted)?;
         Some(&self.groups.get(group).record.name)
+    }
+
+    /// Whether a group may be for a namespace, for all that is known of it.
+    pub(crate) fn may_have_groups(&self, namespace: &Name) -> bool {
+        let mut open = self.groups.anchors.by_more_than_name().iter();
+        let is_open = |group: &u32| {
+            let selector = &self.groups.get(*group).record.spec.selector;
+            Groups::decides(selector, namespace, None).is_none()
+        };
+        !self.chain_of(namespace).is_empty()
+            || self.known_namespace(namespace).is_none() && open.any(is_open)
+    }
+
+    /// The groups that count objects of a namespace, also of one that holds nothing yet.
+    pub(crate) fn chain_of(&self, namespace: &Name) -> Chain {
+        match self.namespaces.find(namespace) {
+            _ if self.groups.is_empty() => Chain::default(),
+            Some(namespace) => namespace.chain.clone(),
+            None => self.groups.chain(namespace, None),
+        }
+    }
+
+    /// The pending reservations whose ends may make room for an object of a namespace, soonest first; none if those
+    /// are more than `most`, or too many namespaces would have to be looked through.
+    pub(crate) fn soonest_for(&self, namespace: &Name, most: usize) -> Option<Vec<&Reservation>> {
+        let mut places: BTreeSet<u32> = self.namespaces.place(namespace).into_iter().collect();
+        for link in self.chain_of(namespace).iter() {
+            if self.groups.get(link.group).record.spec.extensions.each {
+                continue;
+            }
+            let members = self.groups.members(link.group);
+            if members.len() > most {
+                return None;
+            }
+            places.extend(members);
+        }
+        let namespaces = || places.iter().map(|&place| self.namespaces.get(place));
+        if namespaces().map(|it| it.pending.len()).sum::<usize>() > most {
+            return None;
+        }
+        let pending = namespaces().flat_map(|it| &it.pending);
+        let mut pending: Vec<_> = pending
+            .map(|&place| &*self.reservations.get(place).reservation)
+            .collect();
+        pending.sort_by_key(|it| (it.expiration, &it.namespace, &it.uid));
+        Some(pending)
     }
 }

@@ -30,7 +30,7 @@ use crate::{
 use anchors::Anchors;
 use quota_semantics::{
     Name, Timestamp,
-    group::{Load, Loads, selector::Label},
+    group::{Load, Loads, LoadsMut, selector::Label},
     object::Footprint,
     quota::scopes,
     resource::ResourceList,
@@ -99,11 +99,20 @@ impl Group {
 }
 
 /// A group that counts objects of a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) group: u32,
     /// If it does not count all objects: the groups that choose those that it counts, itself or below it.
     pub(crate) partial: Option<Vec<u32>>,
+    /// How far it is above the nearest group that selects the namespace by itself.
+    pub(crate) distance: usize,
+}
+
+impl Link {
+    /// Whether this is the same group, and counts the same objects.
+    pub(crate) fn counts_as(&self, other: &Self) -> bool {
+        self.group == other.group && self.partial == other.partial
+    }
 }
 
 /// The groups that count objects of a namespace, children before their parents.
@@ -135,7 +144,9 @@ impl Loads for Groups {
     fn load(&self, group: u32) -> &Load {
         &self.get(group).load
     }
+}
 
+impl LoadsMut for Groups {
     fn load_mut(&mut self, group: u32) -> &mut Load {
         &mut self.get_mut(group).load
     }

@@ -26,6 +26,9 @@ impl Loads for Tree {
     fn load(&self, group: usize) -> &Load {
         &self.0[group].load
     }
+}
+
+impl LoadsMut for Tree {
     fn load_mut(&mut self, group: usize) -> &mut Load {
         &mut self.0[group].load
     }

@@ -1,0 +1,296 @@
+//! Limits as a decision sees them: quotas and groups, with the sums of the state and with what the decision itself
+//! changes.
+
+use planted::Bug;
+use std::borrow::Cow;
+
+use super::{
+    State,
+    groups::{Groups, Link},
+    namespaces::{QuotaState, Sums, hold},
+    overlay::Overlay,
+};
+use quota_semantics::{
+    Name,
+    admission::Limit,
+    group::{Enforcement, Extensions, load},
+    object::Footprint,
+    quantity::Quantity,
+    quota::spec::Spec,
+    resource::ResourceList,
+};
+
+/// What a limit is a limit of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum LimitKind {
+    /// A quota of a namespace.
+    ResourceQuota,
+    /// A group.
+    ClusterResourceQuota,
+}
+
+/// A quota or group of the state, as the rules of admission see it: what counts against the limit is what is used,
+/// reserved, and guaranteed to others.
+pub(crate) struct Counted<'a> {
+    name: &'a Name,
+    spec: &'a Spec,
+    hard: &'a ResourceList,
+    extensions: Option<&'a Extensions>,
+    subject: Subject<'a>,
+    used: &'a ResourceList,
+    reserved: &'a ResourceList,
+    /// What the decision itself reserves besides.
+    overlay: Option<&'a ResourceList>,
+    /// What is set aside for others.
+    aside: ResourceList,
+    /// As if nothing were reserved.
+    used_only: bool,
+}
+
+enum Subject<'a> {
+    Quota(&'a QuotaState),
+    Group {
+        groups: &'a Groups,
+        link: Link,
+        /// What the namespace has of it; none: its limits hold for each namespace alone.
+        shared: Option<Shared>,
+    },
+}
+
+/// What is told of a group that several namespaces share.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shared {
+    /// How many namespaces do.
+    pub(crate) members: usize,
+    /// What the namespace of the request uses and has reserved of it.
+    pub(crate) own: ResourceList,
+}
+
+impl Counted<'_> {
+    /// As if all pending reservations had ended.
+    pub(crate) fn without_reservations(self) -> Self {
+        Self {
+            used_only: true,
+            ..self
+        }
+    }
+
+    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
+        let mut holds = self.holds(resource);
+        // Not from zero: what is alone keeps its spelling.
+        let mut reserved = holds.next().cloned().unwrap_or_default();
+        holds.for_each(|more| reserved.add_assign(more));
+        reserved
+    }
+
+    /// What is reserved, in the state and by the decision itself.
+    fn holds(&self, resource: &str) -> impl Iterator<Item = &Quantity> {
+        let own = self.overlay.and_then(|overlay| overlay.get(resource));
+        let holds = self.reserved.get(resource).into_iter().chain(own);
+        holds.filter(|_| !self.used_only)
+    }
+
+    pub(crate) fn used(&self, resource: &str) -> Quantity {
+        self.used.get(resource).cloned().unwrap_or_default()
+    }
+
+    /// What is guaranteed to others, and not used or reserved by them; none: the limit is of no tree.
+    pub(crate) fn guaranteed_to_others(&self, resource: &str) -> Option<&Quantity> {
+        let aside = self.aside.get(resource);
+        aside.filter(|aside| !aside.is_zero())
+    }
+
+    pub(crate) const fn kind(&self) -> LimitKind {
+        match self.subject {
+            Subject::Quota(_) => LimitKind::ResourceQuota,
+            Subject::Group { .. } => LimitKind::ClusterResourceQuota,
+        }
+    }
+
+    /// What is told of a group that several namespaces share.
+    pub(crate) const fn shared(&self) -> Option<&Shared> {
+        match &self.subject {
+            Subject::Quota(_) => None,
+            Subject::Group { shared, .. } => shared.as_ref(),
+        }
+    }
+
+    /// The limit above which a grant comes with a warning.
+    pub(crate) fn soft(&self, resource: &str) -> Option<&Quantity> {
+        self.extensions?.soft.get(resource)
+    }
+
+    pub(crate) fn has_no_soft_limits(&self) -> bool {
+        self.extensions
+            .is_none_or(|extensions| extensions.soft.is_empty())
+    }
+
+    pub(crate) fn enforcement(&self) -> Enforcement {
+        self.extensions
+            .map_or(Enforcement::Enforce, |extensions| extensions.enforcement)
+    }
+
+    /// Whether it counts an object with this footprint.
+    pub(crate) fn counts(&self, footprint: &Footprint) -> bool {
+        match &self.subject {
+            Subject::Quota(quota) => quota.counts(footprint),
+            Subject::Group { groups, link, .. } => groups.counts(link, footprint),
+        }
+    }
+
+    /// What a pending reservation for `target` takes of it, given the object as it is observed.
+    pub(crate) fn hold<'t>(
+        &self,
+        target: &'t Footprint,
+        observed: Option<&Footprint>,
+    ) -> Option<Cow<'t, ResourceList>> {
+        hold(|footprint| self.counts(footprint), target, observed)
+    }
+}
+
+impl Limit for Counted<'_> {
+    fn name(&self) -> &Name {
+        self.name
+    }
+    fn spec(&self) -> &Spec {
+        self.spec
+    }
+    fn hard(&self) -> &ResourceList {
+        self.hard
+    }
+    fn selects(&self, footprint: &Footprint) -> bool {
+        match self.subject {
+            Subject::Quota(_) => true,
+            Subject::Group { .. } => self.counts(footprint),
+        }
+    }
+    fn is_enforced(&self) -> bool {
+        self.enforcement() == Enforcement::Enforce
+    }
+    fn is_counted(&self, _: &str) -> bool {
+        true
+    }
+    fn counted(&self, resource: &str) -> Option<Quantity> {
+        let mut counted = self.used(resource);
+        if !planted::is(Bug::ReservedIgnored) {
+            self.holds(resource)
+                .for_each(|more| counted.add_assign(more));
+        }
+        if let Some(aside) = self.aside.get(resource) {
+            counted.add_assign(aside);
+        }
+        Some(counted)
+    }
+}
+
+impl State {
+    /// Whether any limit may hold for objects of a namespace.
+    pub(crate) fn is_limited(&self, namespace: &str) -> bool {
+        let found = self.namespaces.find(namespace);
+        found.is_some_and(|namespace| !namespace.quotas.is_empty())
+            || !self.groups.is_empty() && self.may_have_groups(&Name::from(namespace))
+    }
+
+    /// The limits that count an object of a namespace, as a decision sees them: the quotas of the namespace by name,
+    /// then groups, nearest first. What counts nothing like the object is among the quotas too.
+    pub(crate) fn counted<'a>(
+        &'a self,
+        namespace: &Name,
+        target: &Footprint,
+        overlay: &'a Overlay,
+    ) -> Vec<Counted<'a>> {
+        let found = self.namespaces.find(namespace);
+        let mut limits = Vec::new();
+        if let Some(namespace) = found {
+            let quota = |quota: &'a QuotaState| {
+                let sums = namespace.sums_of(quota);
+                Counted {
+                    name: &quota.record.name,
+                    spec: &quota.record.spec,
+                    hard: quota.hard(),
+                    extensions: quota.extra.as_ref().map(|extra| &extra.extensions),
+                    used: &sums.used,
+                    reserved: &sums.reserved,
+                    overlay: overlay.of(namespace, quota),
+                    subject: Subject::Quota(quota),
+                    aside: ResourceList::new(),
+                    used_only: false,
+                }
+            };
+            limits.extend(namespace.quotas.values().map(quota));
+        }
+        if !self.groups.is_empty() {
+            self.add_groups(namespace, target, overlay, &mut limits);
+        }
+        limits
+    }
+
+    fn add_groups<'a>(
+        &'a self,
+        name: &Name,
+        target: &Footprint,
+        overlay: &'a Overlay,
+        limits: &mut Vec<Counted<'a>>,
+    ) {
+        const NONE: &ResourceList = &ResourceList::new();
+        let groups = &self.groups;
+        let namespace = self.namespaces.find(name);
+        let chain = self.chain_of(name);
+        let counting: Vec<&Link> = chain
+            .iter()
+            .filter(|link| groups.counts(link, target))
+            .collect();
+        let places: Vec<u32> = counting.iter().map(|link| link.group).collect();
+        let loads = overlay.loads(groups);
+        let free = load::free(&loads, &places);
+        let mut order: Vec<usize> = (0..counting.len()).collect();
+        order.sort_by_key(|&at| {
+            let link = counting[at];
+            (link.distance, &groups.get(link.group).record.name)
+        });
+        for at in order {
+            let link = counting[at];
+            let group = groups.get(link.group);
+            let spec = &group.record.spec;
+            let share: Option<&'a Sums> = namespace.and_then(|it| it.share_of(link.group));
+            let more = overlay.of_group(name, link.group);
+            let is_replaced =
+                namespace.is_some_and(|it| it.quotas.contains_key(&group.record.name));
+            let (used, reserved, overlay, aside, shared) = match spec.extensions.each {
+                true if is_replaced => continue,
+                true => {
+                    let (used, reserved) =
+                        share.map_or((NONE, NONE), |share| (&share.used, &share.reserved));
+                    (used, reserved, more, ResourceList::new(), None)
+                }
+                false => {
+                    let load = overlay.load(groups, link.group);
+                    let mut aside = load.set_aside.clone();
+                    aside.subtract(&free[at]);
+                    let mut own = share.map(|it| it.used.clone()).unwrap_or_default();
+                    own.add(share.map_or(NONE, |share| &share.reserved));
+                    own.add(more.unwrap_or(NONE));
+                    let members = groups.members(link.group).len();
+                    let shared = Shared { members, own };
+                    (&load.used, &load.reserved, None, aside, Some(shared))
+                }
+            };
+            limits.push(Counted {
+                name: &group.record.name,
+                spec: &spec.quota,
+                hard: group.hard(),
+                extensions: Some(&spec.extensions),
+                subject: Subject::Group {
+                    groups,
+                    link: link.clone(),
+                    shared,
+                },
+                used,
+                reserved,
+                overlay,
+                aside,
+                used_only: false,
+            });
+        }
+    }
+}

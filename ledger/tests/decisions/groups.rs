@@ -1,0 +1,466 @@
+//! Groups: decisions over quotas of many namespaces.
+
+use std::sync::Arc;
+
+use quota_core::{
+    decide::{Audience, GroupBounds, GroupChange, delete_group, set_group},
+    event::NamespaceRecord,
+    state::LimitKind,
+};
+use quota_semantics::{
+    group::{Enforcement, Extensions, Override, Selector, Spec as GroupSpec},
+    quota::{ScopeExpression, ScopeSelector},
+};
+
+use super::*;
+
+fn in_namespace(namespace: &str, id: &str, amounts: &str) -> Request {
+    Request {
+        namespace: namespace.into(),
+        ..wish(id, amounts)
+    }
+}
+
+fn by_label(team: &str) -> Selector {
+    let selector = serde_json::json!({"labels": {"matchLabels": {"team": team}}});
+    serde_json::from_value(selector).unwrap()
+}
+
+fn by_names(names: &[&str]) -> Selector {
+    let listed = serde_json::json!({"key": "kubernetes.io/metadata.name", "operator": "In", "values": names});
+    let selector = serde_json::json!({"labels": {"matchExpressions": [listed]}});
+    serde_json::from_value(selector).unwrap()
+}
+
+fn group(name: &str, selector: Selector, hard: &str) -> GroupChange {
+    GroupChange {
+        name: name.into(),
+        fresh_uid: uid(name),
+        spec: GroupSpec {
+            selector,
+            quota: Spec {
+                hard: list(hard),
+                ..Spec::default()
+            },
+            extensions: Extensions::default(),
+        },
+        metadata: Box::default(),
+        precondition: None,
+    }
+}
+
+fn child(
+    name: &str,
+    parent: &str,
+    namespaces: &[&str],
+    hard: &str,
+    guaranteed: &str,
+) -> GroupChange {
+    let mut child = group(name, by_names(namespaces), hard);
+    child.spec.extensions.parent = Some(parent.into());
+    child.spec.extensions.guaranteed = list(guaranteed);
+    child
+}
+
+impl Given {
+    fn group(&mut self, change: &GroupChange) {
+        let set = set_group(&self.state, self.now(), change, &GroupBounds::default());
+        let events = set.unwrap();
+        assert!(!events.is_empty());
+        self.record(events);
+    }
+
+    fn refuses(&self, change: &GroupChange, bounds: &GroupBounds) -> String {
+        set_group(&self.state, self.now(), change, bounds)
+            .unwrap_err()
+            .to_string()
+    }
+
+    fn labels(&mut self, namespace: &str, version: u64, team: &str) {
+        let record = NamespaceRecord {
+            name: namespace.into(),
+            uid: uid(&format!("ns-{namespace}")),
+            version,
+            labels: [("team".into(), team.into())].into(),
+            annotations: Default::default(),
+        };
+        assert!(self.sees(&Sighting::Namespace(Arc::new(record))));
+    }
+
+    /// Used, reserved and guaranteed to others.
+    fn group_counts(&self, name: &str) -> String {
+        let view = self.state.group(name).unwrap();
+        let figures = view.figures.into_iter().map(|it| {
+            let used = it.figure.used.unwrap_or_default();
+            format!("{used}+{}+{}", it.figure.reserved, it.guaranteed_to_others)
+        });
+        figures.collect::<Vec<_>>().join(",")
+    }
+}
+
+#[test]
+fn a_group_counts_all_its_namespaces() {
+    let mut given = Given::default();
+    given.group(&group("pool", by_names(&["team-a", "team-b"]), "pods=3"));
+    given
+        .reserve(&in_namespace("team-a", "a", "pods=2"))
+        .unwrap();
+    given
+        .reserve(&in_namespace("team-b", "b", "pods=1"))
+        .unwrap();
+    given
+        .reserve(&in_namespace("team-c", "c", "pods=9"))
+        .unwrap();
+    assert_eq!(given.group_counts("pool"), "0+3+0");
+    let denied = denied(given.reserve(&in_namespace("team-b", "b2", "pods=1")));
+    assert_eq!(
+        denied.detail,
+        "exceeded quota: pool, requested: pods=1, used: pods=3, limited: pods=3; pool is shared by 2 namespaces, \
+         team-b uses pods=1 of it; reserved: pods=3"
+    );
+    assert_eq!(denied.quotas.len(), 1);
+    assert_eq!(denied.quotas[0].kind, LimitKind::ClusterResourceQuota);
+    // Any of the group's reservations makes room.
+    assert_eq!(denied.retry_after, Some(at(30)));
+    given.passes(31, Timestamp::MAX);
+    given
+        .reserve(&in_namespace("team-b", "b2", "pods=3"))
+        .unwrap();
+}
+
+#[test]
+fn quotas_come_before_groups_and_the_nearest_group_first() {
+    let mut given = Given::hard("pods=1");
+    given.group(&group("all", by_names(&["team-b"]), "pods=1"));
+    given.group(&child("own", "all", &["team-a"], "pods=1", ""));
+    let names = |denied: &decide::Denied| -> Vec<Name> {
+        denied
+            .quotas
+            .iter()
+            .map(|quota| quota.name.clone())
+            .collect()
+    };
+    let denied_by_all = denied(given.reserve(&wish("x", "pods=2")));
+    assert_eq!(names(&denied_by_all), ["compute", "own", "all"]);
+    assert!(denied_by_all.detail.starts_with("exceeded quota: compute,"));
+    given.quota("pods=9");
+    let denied = denied(given.reserve(&wish("x", "pods=2")));
+    assert!(
+        denied.detail.starts_with("exceeded quota: own,"),
+        "{}",
+        denied.detail
+    );
+}
+
+#[test]
+fn what_others_are_guaranteed_is_not_to_be_had() {
+    let mut given = Given::default();
+    given.group(&group("root", by_names(&["team-c"]), "pods=10"));
+    given.group(&child("a", "root", &["team-a"], "pods=9", "pods=3"));
+    given.group(&child("b", "root", &["team-b"], "pods=9", "pods=4"));
+    assert_eq!(given.group_counts("root"), "0+0+7");
+    let denied = denied(given.reserve(&in_namespace("team-a", "x", "pods=7")));
+    assert_eq!(
+        denied.detail,
+        "exceeded quota: root, requested: pods=7, used: pods=4, limited: pods=10; root is shared by 1 namespace, \
+         team-a uses pods=0 of it; pods=4 are guaranteed to others"
+    );
+    assert_eq!(
+        denied.quotas[1].resources[0].guaranteed_to_others,
+        Some("4".parse().unwrap())
+    );
+    given
+        .reserve(&in_namespace("team-a", "x", "pods=6"))
+        .unwrap();
+    assert_eq!(given.group_counts("root"), "0+6+4");
+    assert!(
+        given
+            .reserve(&in_namespace("team-c", "y", "pods=1"))
+            .is_err()
+    );
+    given
+        .reserve(&in_namespace("team-b", "z", "pods=4"))
+        .unwrap();
+    assert_eq!(given.group_counts("root"), "0+10+0");
+}
+
+#[test]
+fn a_batch_is_decided_over_all_groups_together() {
+    let mut given = Given::default();
+    given.group(&group("root", by_names(&["team-c"]), "pods=4"));
+    given.group(&child("a", "root", &["team-a"], "pods=4", "pods=2"));
+    given.group(&child("b", "root", &["team-b"], "pods=4", ""));
+    let asks = |b: &str| {
+        [
+            in_namespace("team-a", "x", "pods=2"),
+            in_namespace("team-b", "y", b),
+        ]
+    };
+    let (index, refusal) = given.reserve_all(&asks("pods=3")).unwrap_err();
+    assert_eq!(index, 1);
+    assert!(
+        refusal
+            .to_string()
+            .starts_with("exceeded quota: root, requested: pods=3, used: pods=2,"),
+        "{refusal}"
+    );
+    assert_eq!(given.reserve_all(&asks("pods=2")).unwrap().len(), 2);
+}
+
+#[test]
+fn labels_move_usage_at_once_and_nothing_is_evicted() {
+    let mut given = Given::default();
+    given.group(&group("red", by_label("red"), "pods=2"));
+    given.group(&group("blue", by_label("blue"), "pods=1"));
+    given.labels("team-a", 1, "red");
+    given.sees(&alive("p1", 1, "pods=1"));
+    given.reserve(&wish("p2", "pods=1")).unwrap();
+    assert_eq!(
+        (given.group_counts("red"), given.group_counts("blue")),
+        ("1+1+0".into(), "0+0+0".into())
+    );
+    given.labels("team-a", 2, "blue");
+    assert_eq!(
+        (given.group_counts("red"), given.group_counts("blue")),
+        ("0+0+0".into(), "1+1+0".into())
+    );
+    assert!(given.reserve(&wish("p3", "pods=1")).is_err());
+    given.record(delete_group(&given.state, &"blue".into(), None).unwrap());
+    given.reserve(&wish("p3", "pods=1")).unwrap();
+}
+
+#[test]
+fn labels_that_are_not_known_are_waited_for_where_they_matter() {
+    let mut given = Given::default();
+    given.group(&group("red", by_label("red"), "pods=2"));
+    let refused = given.reserve(&wish("x", "pods=1")).unwrap_err();
+    assert!(
+        matches!(&refused, Refusal::NotReady { group, .. } if *group == *"red"),
+        "{refused:?}"
+    );
+    // What the group does not limit, and namespaces that are known, are decided.
+    given.reserve(&wish("y", "secrets=1")).unwrap();
+    given.labels("team-a", 1, "blue");
+    given.reserve(&wish("x", "pods=1")).unwrap();
+    // A list of namespaces asks for no label.
+    let mut listed = Given::default();
+    listed.group(&group("listed", by_names(&["team-b"]), "pods=0"));
+    listed.reserve(&wish("x", "pods=1")).unwrap();
+}
+
+#[test]
+fn limits_for_each_hold_for_every_namespace_alone() {
+    let mut given = Given::default();
+    let mut each = group("compute", by_names(&["team-a", "team-b"]), "pods=2");
+    each.spec.extensions.each = true;
+    given.group(&each);
+    given
+        .reserve(&in_namespace("team-a", "a", "pods=2"))
+        .unwrap();
+    given
+        .reserve(&in_namespace("team-b", "b", "pods=2"))
+        .unwrap();
+    let denied = denied(given.reserve(&in_namespace("team-b", "b2", "pods=1")));
+    assert_eq!(
+        denied.detail,
+        "exceeded quota: compute, requested: pods=1, used: pods=2, limited: pods=2; reserved: pods=2"
+    );
+    // A quota of the same name takes its place.
+    given.quota("pods=3");
+    given
+        .reserve(&in_namespace("team-a", "a2", "pods=1"))
+        .unwrap();
+    // Also of several in one decision.
+    let two = ["c", "d"].map(|id| in_namespace("team-b", id, "pods=2"));
+    assert!(given.reserve_all(&two).is_err());
+}
+
+#[test]
+fn limits_that_are_not_enforced_are_told_of() {
+    for (enforcement, audience) in [
+        (Enforcement::Warn, Audience::Caller),
+        (Enforcement::Audit, Audience::Auditors),
+    ] {
+        let mut given = Given::default();
+        let mut lax = group("lax", by_names(&["team-a"]), "pods=1");
+        lax.spec.extensions.enforcement = enforcement;
+        given.group(&lax);
+        assert!(
+            given
+                .reserve(&wish("x", "pods=1"))
+                .unwrap()
+                .notices
+                .is_empty()
+        );
+        let reserved = given.reserve(&wish("y", "pods=1")).unwrap();
+        assert_eq!(reserved.notices.len(), 1);
+        let notice = &reserved.notices[0];
+        assert_eq!(notice.audience, audience);
+        assert_eq!(
+            notice.message,
+            "exceeded quota: lax, requested: pods=1, used: pods=1, limited: pods=1"
+        );
+        assert_eq!(given.group_counts("lax"), "0+2+0");
+    }
+}
+
+#[test]
+fn soft_limits_warn() {
+    let mut given = Given::default();
+    let mut soft = group("pool", by_names(&["team-a"]), "pods=3");
+    soft.spec.extensions.soft = list("pods=1");
+    given.group(&soft);
+    assert!(
+        given
+            .reserve(&wish("x", "pods=1"))
+            .unwrap()
+            .notices
+            .is_empty()
+    );
+    let notices = given.reserve(&wish("y", "pods=1")).unwrap().notices;
+    assert_eq!(
+        notices[0].message,
+        "quota pool: pods is at 2, above its soft limit of 1"
+    );
+}
+
+fn annotated(key: &str, value: &str) -> Box<str> {
+    let annotations = serde_json::json!({format!("quota-ledger.io/{key}"): value});
+    serde_json::json!({"annotations": annotations})
+        .to_string()
+        .into()
+}
+
+#[test]
+fn plain_quotas_say_the_same_by_annotations() {
+    let mut given = Given::default();
+    let set = |given: &mut Given, metadata| {
+        let change = QuotaChange {
+            metadata,
+            ..quota("pods=1", None)
+        };
+        let events = decide::set_quota(&given.state, given.now(), &change).unwrap();
+        given.record(events);
+    };
+    set(&mut given, annotated("enforcement", "warn"));
+    assert_eq!(
+        given.reserve(&wish("x", "pods=2")).unwrap().notices.len(),
+        1
+    );
+    let until = at(60);
+    let limits = serde_json::json!({"hard": {"pods": "3"}, "until": until}).to_string();
+    set(&mut given, annotated("override", &limits));
+    given.reserve(&wish("y", "pods=1")).unwrap();
+    assert_eq!(
+        given.state.override_of("team-a", "compute"),
+        (list("pods=3"), Some(until))
+    );
+    assert!(given.reserve(&wish("z", "pods=1")).is_err());
+}
+
+#[test]
+fn an_override_ends_by_an_entry_when_its_time_is_over() {
+    let mut given = Given::default();
+    let mut raised = group("pool", by_names(&["team-a"]), "pods=1,secrets=1");
+    raised.spec.extensions.r#override = Some(Override {
+        hard: list("pods=2"),
+        until: at(10),
+    });
+    given.group(&raised);
+    given.reserve(&wish("x", "pods=2")).unwrap();
+    assert_eq!(
+        given.state.group("pool").unwrap().hard,
+        list("pods=2,secrets=1")
+    );
+    assert_eq!(given.state.next_override_end(), Some(at(10)));
+    assert_eq!(given.passes(10, Timestamp::EPOCH), 1);
+    let view = given.state.group("pool").unwrap();
+    assert_eq!(
+        (view.hard, view.override_until),
+        (list("pods=1,secrets=1"), None)
+    );
+    assert_eq!(given.state.next_override_end(), None);
+    assert_eq!(given.group_counts("pool"), "0+2+0,0+0+0");
+    // One that is over when it is set is never in force.
+    given.record(delete_group(&given.state, &"pool".into(), None).unwrap());
+    given.group(&raised);
+    assert_eq!(given.passes(0, Timestamp::EPOCH), 0);
+    assert_eq!(
+        given.state.group("pool").unwrap().hard,
+        list("pods=1,secrets=1")
+    );
+}
+
+#[test]
+fn groups_with_scopes_count_what_matches() {
+    let mut given = Given::default();
+    let mut scoped = group("high", by_names(&["team-a"]), "pods=1");
+    scoped.spec.quota.selector = Some(ScopeSelector {
+        match_expressions: vec![ScopeExpression {
+            scope_name: "PriorityClass".into(),
+            operator: "In".into(),
+            values: vec!["high".into()],
+        }],
+    });
+    scoped.spec.extensions.parent = Some("root".into());
+    given.group(&group("root", by_names(&["team-b"]), "pods=9"));
+    given.group(&scoped);
+    given.reserve(&wish("plain", "pods=5")).unwrap();
+    let high = |id: &str| {
+        let mut request = wish(id, "pods=1");
+        request.footprint.traits =
+            quota_semantics::object::Traits::Pod(quota_semantics::object::PodTraits {
+                priority_class: "high".into(),
+                ..Default::default()
+            });
+        request
+    };
+    given.reserve(&high("x")).unwrap();
+    // The parent counts of the namespace what its child does.
+    assert_eq!(
+        (given.group_counts("high"), given.group_counts("root")),
+        ("0+1+0".into(), "0+1+0".into())
+    );
+    assert!(given.reserve(&high("y")).is_err());
+}
+
+#[test]
+fn groups_are_refused_where_they_cannot_stand() {
+    let mut given = Given::default();
+    let bounds = GroupBounds {
+        max: 3,
+        max_depth: 2,
+        per_namespace: 2,
+    };
+    given.group(&group("root", by_names(&["team-a"]), "pods=4"));
+    given.group(&child("mid", "root", &["team-a"], "pods=4", "pods=3"));
+    let cases = [
+        (
+            child("root", "mid", &["team-a"], "pods=4", ""),
+            "cannot be part of itself",
+        ),
+        (
+            child("leaf", "mid", &["team-b"], "pods=1", ""),
+            "3 groups deep; at most 2",
+        ),
+        (
+            child("other", "root", &["team-b"], "pods=4", "pods=2"),
+            "guaranteed pods=5",
+        ),
+        (
+            group("empty", Selector::default(), "pods=1"),
+            "must restrict the selected projects",
+        ),
+    ];
+    for (change, why) in cases {
+        let refused = given.refuses(&change, &bounds);
+        assert!(refused.contains(why), "{refused}");
+    }
+    // Namespaces are counted by so many groups at most, if they are there.
+    given.quota("pods=9");
+    let refused = given.refuses(&group("third", by_names(&["team-a"]), "pods=1"), &bounds);
+    assert!(refused.contains("groups.max_per_namespace"), "{refused}");
+    given.group(&group("third", by_names(&["team-b"]), "pods=1"));
+    let refused = given.refuses(&group("fourth", by_names(&["team-b"]), "pods=1"), &bounds);
+    assert!(refused.contains("groups.max is 3"), "{refused}");
+}

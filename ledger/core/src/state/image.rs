@@ -103,7 +103,8 @@ struct WithGroups {
 
 impl WithGroups {
     fn is_empty(&self) -> bool {
-        self.known.is_empty() && self.ended.is_empty() && self.groups.len() == 0
+        // Free places count as well: what is set next takes the one that was freed last.
+        self.known.is_empty() && self.ended.is_empty() && self.groups.places() == 0
     }
 
     fn read(input: &mut impl Read) -> Result<Self, ImageError> {

@@ -126,7 +126,7 @@ fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
             "object": {"uid": "u1", "resource": "pods", "name": "web", "requested": {"pods": "2"}},
             "reason": "InsufficientQuota",
             "detail": "insufficient quota to consume: pods",
-            "quotas": [{"name": "compute", "resources": [
+            "quotas": [{"name": "compute", "kind": "ResourceQuota", "resources": [
                 {"resource": "pods", "hard": "1", "used": "1", "reserved": "0", "requested": "2"},
             ]}],
             "fitsWhenEmpty": false,

@@ -263,12 +263,12 @@ labels! {
         MetricsSeries = "limits.metrics_series",
         /// Size of a message.
         MaxMessageBytes = "nats.max_message_bytes",
-        /// Pending reservations.
-        MaxPending = "reservations.max_pending",
         /// Groups.
         MaxGroups = "groups.max",
         /// Groups that count a namespace.
         MaxGroupsPerNamespace = "groups.max_per_namespace",
+        /// Pending reservations.
+        MaxPending = "reservations.max_pending",
         /// Pending reservations of a namespace.
         MaxPendingPerNamespace = "reservations.max_pending_per_namespace",
         /// Pending reservations of a principal.

@@ -66,7 +66,7 @@ async fn a_denial_has_kubernetes_words_and_all_numbers() {
     let words = "exceeded quota: q, requested: pods=2, used: pods=2, limited: pods=3; \
                  reserved: pods=2 by 1 pending reservation, next expires in ";
     assert!(detail.starts_with(words), "{detail}");
-    let numbers = json!([{"name": "q", "resources": [
+    let numbers = json!([{"name": "q", "kind": "ResourceQuota", "resources": [
         {"resource": "pods", "hard": "3", "used": "0", "reserved": "2", "requested": "2"},
         {"resource": "requests.cpu", "hard": "9", "used": "0", "reserved": "0", "requested": "0"},
     ]}]);

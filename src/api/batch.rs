@@ -227,14 +227,15 @@ fn all_or_none(
         outcomes.push((reserved.replayed, warnings(&reserved.notices)));
         transaction.record(actor, reserved.events);
     }
-    let granted = |(request, (replayed, warnings)): (&FingerprintedRequest, (bool, Vec<String>))| {
-        let promise = remembered(transaction.state(), request)?;
-        Ok(Granted {
-            promise,
-            replayed,
-            warnings,
-        })
-    };
+    let granted =
+        |(request, (replayed, warnings)): (&FingerprintedRequest, (bool, Vec<String>))| {
+            let promise = remembered(transaction.state(), request)?;
+            Ok(Granted {
+                promise,
+                replayed,
+                warnings,
+            })
+        };
     Ok(requests.iter().zip(outcomes).map(granted).collect())
 }
 

@@ -11,8 +11,7 @@ use std::borrow::Cow;
 
 use super::{
     Basis, By, Denied, FingerprintedRequest, LookedAt, Notice, Policy, Refusal, Request, explain,
-    names,
-    names::needs_later, reserve, reserve::Case,
+    names, names::needs_later, reserve, reserve::Case,
 };
 use crate::{
     event::{Event, Sequence},

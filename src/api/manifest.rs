@@ -1,5 +1,6 @@
-//! Reading ResourceQuota manifests, in JSON or YAML.
+//! Reading manifests, in JSON or YAML.
 
+use bytes::Bytes;
 use quota_semantics::{
     quantity::{Quantity, exact_numbers},
     quota::Manifest,
@@ -23,60 +24,71 @@ pub(super) struct Read {
 /// # Errors
 /// `Malformed` if it is none; `Invalid` with every limit that is no quantity.
 pub(super) fn read(text: &ManifestText) -> Result<Read, Problem> {
-    let json = match text.yaml {
-        false => text.text.clone(),
-        true => from_yaml(&text.text)?,
-    };
-    let value: Value =
-        serde_json::from_slice(&exact_numbers(&json)).map_err(|error| malformed(&error))?;
-    let causes = unreadable(&value);
+    let (json, value) = parse(text)?;
+    let causes = unreadable(&value, "/spec/hard", "spec.hard");
     if !causes.is_empty() {
         return Err(Problem::invalid(causes));
     }
     let manifest = Manifest::from_json(&json).map_err(|error| malformed(&error))?;
-    let unknown = unknown(&value);
+    let top = unknown(&value, "", &TOP).into_iter();
+    let unknown = top.chain(unknown(&value, "spec", &SPEC)).collect();
     Ok(Read { manifest, unknown })
 }
 
-fn malformed(error: &dyn std::fmt::Display) -> Problem {
+/// The text as JSON, whatever it was written in; and as a value, in which numbers that would lose digits are texts.
+///
+/// # Errors
+/// `Malformed` if it is neither JSON nor YAML.
+pub(super) fn parse(text: &ManifestText) -> Result<(Bytes, Value), Problem> {
+    let json = match text.yaml {
+        false => text.text.clone(),
+        true => from_yaml(&text.text)?,
+    };
+    let value = serde_json::from_slice(&exact_numbers(&json)).map_err(|error| malformed(&error))?;
+    Ok((json, value))
+}
+
+pub(super) fn malformed(error: &dyn std::fmt::Display) -> Problem {
     let detail = format!("cannot read the manifest: {error}");
     Problem::new(Reason::Malformed, detail)
 }
 
-/// Limits that are no quantities.
-fn unreadable(manifest: &Value) -> Vec<Cause> {
-    let hard = manifest.pointer("/spec/hard").and_then(Value::as_object);
-    let cause = |(name, token): (&String, &Value)| {
+/// Limits at a place of a manifest that are no quantities, as fields of this name.
+pub(super) fn unreadable(manifest: &Value, pointer: &str, name: &str) -> Vec<Cause> {
+    let hard = manifest.pointer(pointer).and_then(Value::as_object);
+    let cause = |(resource, token): (&String, &Value)| {
         let token = token.to_string();
         let error = Quantity::from_json_token(&token).err()?;
         let shown = token.trim_matches('"');
-        let field = format!("spec.hard[{name}]");
+        let field = format!("{name}[{resource}]");
         Some(Cause::invalid(field, shown, &error.to_string()))
     };
     hard.into_iter().flatten().filter_map(cause).collect()
 }
 
-/// Fields that are passed over, as Kubernetes' `fieldValidation=Warn` tells them. The answer to a manifest is one,
-/// so what is only in answers is known too.
-fn unknown(manifest: &Value) -> Vec<String> {
-    const TOP: [&str; 7] = [
-        "apiVersion",
-        "kind",
-        "metadata",
-        "spec",
-        "status",
-        "asOf",
-        "lagging",
-    ];
-    const SPEC: [&str; 3] = ["hard", "scopes", "scopeSelector"];
-    let of = |place: &str, value: Option<&Value>, known: &[&str]| -> Vec<String> {
-        let fields = value.and_then(Value::as_object).into_iter().flatten();
-        let strange = fields.filter(|(field, _)| !known.contains(&field.as_str()));
-        strange
-            .map(|(field, _)| format!("unknown field '{place}{field}'"))
-            .collect()
-    };
-    let mut unknown = of("", Some(manifest), &TOP);
-    unknown.extend(of("spec.", manifest.get("spec"), &SPEC));
-    unknown
+/// What every manifest may have at its top. The answer to a manifest is one, so what is only in answers is known too.
+pub(super) const TOP: [&str; 7] = [
+    "apiVersion",
+    "kind",
+    "metadata",
+    "spec",
+    "status",
+    "asOf",
+    "lagging",
+];
+
+/// The fields of the spec of a quota.
+pub(super) const SPEC: [&str; 3] = ["hard", "scopes", "scopeSelector"];
+
+/// Fields of an object in a manifest (`spec.quota`; empty: the whole) that are passed over, as Kubernetes'
+/// `fieldValidation=Warn` tells them.
+pub(super) fn unknown(manifest: &Value, place: &str, known: &[&str]) -> Vec<String> {
+    let keys = place.split('.').filter(|key| !key.is_empty());
+    let object = keys.fold(manifest, |value, key| &value[key]);
+    let fields = object.as_object().into_iter().flatten();
+    let strange = fields.filter(|(field, _)| !known.contains(&field.as_str()));
+    let separator = if place.is_empty() { "" } else { "." };
+    strange
+        .map(|(field, _)| format!("unknown field '{place}{separator}{field}'"))
+        .collect()
 }

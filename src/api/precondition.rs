@@ -1,6 +1,6 @@
-//! Entity tags of quotas, and what callers demand by them (RFC 9110, section 13).
+//! Entity tags of quotas and groups, and what callers demand by them (RFC 9110, section 13).
 //!
-//! The tag of a quota is the entry that set it, and a digest of its numbers: `"42-9f86d081884c7d65"`. A change is
+//! The tag is the entry that set it, and a digest of its numbers: `"42-9f86d081884c7d65"`. A change is
 //! made to what was set, so `If-Match` looks at the entry alone; a cached answer is only as good as its numbers, so
 //! `If-None-Match` looks at all of it.
 
@@ -9,7 +9,7 @@ use quota_core::{decide::Precondition, event::Sequence};
 
 use super::problem::{Problem, Reason};
 
-/// The tag of a quota that an entry set, and whose status is this text.
+/// The tag of what an entry set, and whose status is this text.
 pub(super) fn tag(entry: Sequence, status: &[u8]) -> HeaderValue {
     let digest = blake3::hash(status);
     let digest = &digest.to_hex()[..16];
@@ -62,7 +62,8 @@ fn version(tag: &str) -> Result<Precondition, Problem> {
     let quoted = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
     let entry = quoted.unwrap_or(tag).split('-').next();
     let entry = entry.and_then(|entry| entry.parse().ok());
-    let entry = entry.ok_or_else(|| malformed("If-Match must be * or the ETag of a quota"))?;
+    let entry =
+        entry.ok_or_else(|| malformed("If-Match must be * or the ETag of a quota or group"))?;
     Ok(Precondition::Version(entry))
 }
 

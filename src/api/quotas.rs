@@ -8,13 +8,13 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quota_core::{
-    decide::{self, Precondition, QuotaChange, Refusal},
+    decide::{self, Precondition, QuotaChange},
     event::{Actor, QuotaRecord},
     state::{Head, QuotaView},
 };
 use quota_semantics::{
     Name,
-    quota::{Manifest, manifest::Metadata, validation},
+    quota::{Manifest, validation},
     uid::Uid,
 };
 
@@ -27,6 +27,7 @@ use super::{
     precondition,
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
+    replacing::{begin, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{server::warn, writer::DecisionContext};
 
@@ -86,18 +87,6 @@ fn location(view: &QuotaView) -> Option<HeaderValue> {
     answer::location(&[("/v1/namespaces/", namespace), ("/quotas/", name)])
 }
 
-/// The path says it; the manifest may say the same.
-fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem> {
-    if own.is_empty() {
-        *own = Name::from(path);
-    }
-    if *own == *path {
-        return Ok(());
-    }
-    let wrong = format!("it differs from that of the path, {path:?}");
-    Err(Problem::invalid(vec![Cause::invalid(field, own, &wrong)]))
-}
-
 /// Sets a quota at the transaction; answers it, and whether it is new.
 fn set(
     context: &mut DecisionContext<'_>,
@@ -117,9 +106,10 @@ fn set(
         }
         Some((record, entry)) => {
             let stored = render::manifest(record, entry);
-            refuse_stale(&mut manifest.metadata, &stored.metadata)?;
+            let what = format!("quota {namespace}/{name}");
+            refuse_stale(&what, &mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
-            refuse_revival(&manifest.metadata)?;
+            refuse_revival(&what, &manifest.metadata)?;
             let managers = &mut manifest.metadata.managed_fields;
             managers.clone_from(&stored.metadata.managed_fields);
             validation::validate_update(&manifest, &stored)
@@ -147,52 +137,6 @@ fn set(
     let view = transaction.state().quota(&namespace, &name);
     let view = view.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))?;
     Ok((view, created))
-}
-
-/// What of a manifest tells the life of another object: it may have been read from elsewhere.
-fn begin(metadata: &mut Metadata) {
-    metadata.deletion_timestamp = None;
-    metadata.deletion_grace_period_seconds = None;
-    metadata.managed_fields.clear();
-}
-
-/// A manifest that was read here and then edited must be edited from what is there now. One that comes from elsewhere
-/// (another cluster's uid) says nothing about what is there.
-fn refuse_stale(new: &mut Metadata, stored: &Metadata) -> Result<(), Problem> {
-    if new.uid != stored.uid {
-        new.uid.clear();
-        new.resource_version.clear();
-        return Ok(());
-    }
-    if new.resource_version.is_empty() || new.resource_version == stored.resource_version {
-        return Ok(());
-    }
-    let detail = format!(
-        "quota {}/{} has been modified: it is at resourceVersion {}, not {}",
-        stored.namespace, stored.name, stored.resource_version, new.resource_version
-    );
-    Err(Problem::new(Reason::Conflict, detail))
-}
-
-/// A quota that waits for its finalizers to be deleted would be gone without them, which is not what is asked here, and
-/// with nobody left who takes them away it would wait for ever.
-fn refuse_revival(new: &Metadata) -> Result<(), Problem> {
-    if new.deletion_timestamp.is_none() || !new.finalizers.is_empty() {
-        return Ok(());
-    }
-    let detail = format!(
-        "quota {}/{} is being deleted and waits for its finalizers: delete it first, or leave them in the manifest",
-        new.namespace, new.name
-    );
-    Err(Problem::new(Reason::Conflict, detail))
-}
-
-/// A precondition came as a header, so its failure has a status of its own.
-fn refused(refusal: Refusal) -> Problem {
-    match refusal {
-        Refusal::Conflict { .. } => Problem::new(Reason::PreconditionFailed, refusal.to_string()),
-        other => other.into(),
-    }
 }
 
 fn show(app: &App, status: StatusCode, view: &QuotaView, head: Head) -> Response {

@@ -4,8 +4,9 @@ use axum::Json;
 use serde::Serialize;
 
 use super::{
-    App, backup, batch, check, corrections, denials, drift, entries, events, explain, lifecycle,
-    objects, openapi, overview, past, quotas, relist, reservations, status, usage, watch,
+    App, backup, batch, check, corrections, denials, drift, entries, events, explain, groups,
+    lifecycle, objects, openapi, overview, past, quotas, relist, reservations, status, usage,
+    watch,
 };
 use crate::{
     auth::{
@@ -61,6 +62,16 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("setQuota", &[(200, "Quota"), (201, "Quota")]).sends_as(JSON_OR_YAML, "QuotaInput").about("201, 200: the quota"),
         delete("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::delete)
             .operation("deleteQuota", &[(204, "")]).about("204"),
+        get("/v1/groups", Role(&[Read], Everywhere), groups::list)
+            .operation("listGroups", &[(200, "GroupPage")]).query(&["limit", "continue"]).about("list of groups; members are counted, not named"),
+        get("/v1/groups/{name}", Role(&[Read], Everywhere), groups::get)
+            .operation("getGroup", &[(200, "Group"), (304, "")]).about("200, 304: the group"),
+        put("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::put)
+            .operation("setGroup", &[(200, "Group"), (201, "Group")]).sends_as(JSON_OR_YAML, "GroupInput").about("201, 200: the group; typed fields, or a ClusterResourceQuota"),
+        delete("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::delete)
+            .operation("deleteGroup", &[(204, "")]).about("204"),
+        get("/v1/groups/{name}/usage", Role(&[Read], Everywhere), groups::usage)
+            .operation("getGroupUsage", &[(200, "GroupUsage")]).query(&["at", "sequence"]).about("what counts in the group, and what each member takes; `at`, `sequence`"),
         get("/v1/namespaces/{namespace}/reservations", Role(&[Read, Reserve], Path), reservations::list)
             .operation("listReservations", &[(200, "ReservationPage")]).query(&["at", "sequence", "limit", "continue"]).about("list of the pending ones; `at`, `sequence`"),
         post("/v1/namespaces/{namespace}/reservations", Role(&[Reserve], Path), reservations::create)

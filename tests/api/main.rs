@@ -10,6 +10,7 @@ mod batches;
 mod bounds;
 mod described;
 mod drift;
+mod groups;
 mod namespaces;
 mod overview;
 mod problems;

@@ -5,6 +5,7 @@
 
 mod denial;
 mod explain;
+mod group;
 mod problem;
 mod reservation;
 mod status;
@@ -12,6 +13,7 @@ mod usage;
 
 pub use denial::{Actor, Denial, DeniedObject};
 pub use explain::{Contribution, Explanation, Kind};
+pub use group::{Group, GroupResourceUsage, GroupStatus, GroupUsage, MemberUsage};
 pub use problem::{FieldProblem, Problem, QuotaCheck, ResourceCheck, Verdict};
 pub use reservation::{Holder, Reservation};
 pub use status::{Caller, KindWatermark, Source, Status};
@@ -29,6 +31,19 @@ pub struct AsOf {
     pub sequence: u64,
     /// Ledger time at it.
     pub time: Timestamp,
+}
+
+/// Something about an object that is not as its spec has it, as Kubernetes writes conditions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// What it is about.
+    pub r#type: String,
+    /// `True` or `False`.
+    pub status: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, in a sentence.
+    pub message: String,
 }
 
 /// A page of a list.

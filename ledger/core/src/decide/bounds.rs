@@ -3,7 +3,7 @@
 //! Only what somebody asks the ledger for is bounded. What a cluster has stored already is a fact, and counts whatever
 //! it is.
 
-use super::{QuotaChange, Refusal, Request};
+use super::{GroupChange, QuotaChange, Refusal, Request};
 use crate::state::State;
 use quota_semantics::{Span, Timestamp};
 
@@ -76,6 +76,20 @@ impl Bounds {
             state.committed_count_in(namespace) + 1,
             self.committed_per_namespace,
         )
+    }
+
+    /// Whether a group may have so many limits. One that is there may keep as many as it has.
+    ///
+    /// # Errors
+    /// `LimitReached`.
+    pub fn check_group(&self, state: &State, change: &GroupChange) -> Result<(), Refusal> {
+        let current = state.group_record(&change.name);
+        let before = current.map_or(0, |(record, _)| record.spec.quota.hard.len());
+        let after = change.spec.quota.hard.len();
+        match after > before {
+            true => within("limits.limits_per_quota", after, self.limits_per_quota),
+            false => Ok(()),
+        }
     }
 
     /// Whether a quota may be like this. One that is there may stay as large as it is.

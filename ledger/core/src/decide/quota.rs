@@ -124,7 +124,7 @@ pub fn delete_quota(
     }])
 }
 
-/// Lets a change of quotas pass, unless one of them belongs to a source, which would undo it.
+/// Lets a change of quotas and groups pass, unless one of them belongs to a source, which would undo it.
 ///
 /// # Errors
 /// `Adopted`.
@@ -133,22 +133,33 @@ pub fn unless_adopted(
     policy: &Policy,
     events: Vec<Event>,
 ) -> Result<Vec<Event>, Refusal> {
-    let adopted = events.iter().find_map(|event| {
-        let (namespace, name) = match event {
-            Event::QuotaSet(quota) => (&quota.namespace, &quota.name),
-            Event::QuotaDeleted { namespace, name } => (namespace, name),
-            _ => return None,
-        };
-        let (record, _) = state.quota_record(namespace, name)?;
-        adopted_version(state, record).map(|_| record.clone())
+    let adopted = events.iter().find_map(|event| match event {
+        Event::QuotaSet(quota) => adopted_quota(state, &quota.namespace, &quota.name),
+        Event::QuotaDeleted { namespace, name } => adopted_quota(state, namespace, name),
+        Event::GroupSet(group) => adopted_group(state, &group.name),
+        Event::GroupDeleted { name } => adopted_group(state, name),
+        _ => None,
     });
     match adopted.filter(|_| policy.adopts_quotas) {
-        Some(quota) => Err(Refusal::Adopted {
-            namespace: quota.namespace.clone(),
-            name: quota.name.clone(),
-        }),
+        Some(refusal) => Err(refusal),
         None => Ok(events),
     }
+}
+
+fn adopted_quota(state: &State, namespace: &Name, name: &Name) -> Option<Refusal> {
+    let (record, _) = state.quota_record(namespace, name)?;
+    adopted_version(state, record).map(|_| Refusal::Adopted {
+        what: format!("quota {namespace}/{name}"),
+        edit: format!("kubectl -n {namespace} edit resourcequota {name}"),
+    })
+}
+
+fn adopted_group(state: &State, name: &Name) -> Option<Refusal> {
+    let (record, _) = state.group_record(name)?;
+    record.adopted_version().map(|_| Refusal::Adopted {
+        what: format!("group {name}"),
+        edit: format!("kubectl edit clusterresourcequota {name}"),
+    })
 }
 
 /// Whether a source has shown this quota: it lives elsewhere, too.

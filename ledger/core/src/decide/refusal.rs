@@ -70,16 +70,16 @@ pub enum Refusal {
         /// What was reserved.
         reserved: Quantity,
     },
-    /// The quota comes from a source, which would undo the change.
+    /// The quota or group comes from a source, which would undo the change.
     #[error(
-        "quota {namespace}/{name} comes from the cluster: change it there (kubectl -n {namespace} edit resourcequota \
-         {name}), since what is changed here would be undone by its next event"
+        "{what} comes from the cluster: change it there ({edit}), since what is changed here would be undone by its next \
+         event"
     )]
     Adopted {
-        /// Its namespace.
-        namespace: Name,
-        /// Its name.
-        name: Name,
+        /// What it is about.
+        what: String,
+        /// The command that changes it there.
+        edit: String,
     },
     /// Whether a group counts what is asked for cannot be decided: the labels of the namespace are not known yet.
     #[error(

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use quota_semantics::{Name, Timestamp, group::Spec, uid::Uid};
+use quota_semantics::{Name, Timestamp, group::Spec, group::manifest::adopted_version, uid::Uid};
 
 /// A group as it was set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,7 +16,15 @@ pub struct GroupRecord {
     pub created: Timestamp,
     /// Members, limits and extensions.
     pub spec: Spec,
-    /// The rest of its `metadata` (labels, annotations, …) as JSON text, without the annotations that are in `spec`;
-    /// empty: none.
+    /// The rest of its `metadata` (labels, annotations, …) as JSON text, without the annotations that are in `spec` as
+    /// they would be written from there; empty: none. That of an adopted group has `adoptedVersion`.
     pub metadata: Box<str>,
+}
+
+impl GroupRecord {
+    /// In which version a source has shown the group, if it is one that a source has shown (0: not known).
+    #[must_use]
+    pub fn adopted_version(&self) -> Option<u64> {
+        adopted_version(&self.metadata)
+    }
 }

@@ -1,7 +1,6 @@
 //! ClusterResourceQuota as an API object.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
     extension::{Carrier, Extensions},
@@ -10,8 +9,7 @@ use super::{
 };
 use crate::quota::{
     self, FieldError,
-    manifest::{DecodeError, Metadata},
-    shape,
+    manifest::{DecodeError, Metadata, be_of_kind, decode},
     spec::null_as_default,
 };
 
@@ -71,20 +69,16 @@ impl Manifest {
     /// # Errors
     /// If it is not the JSON of a ClusterResourceQuota.
     pub fn from_json(json: &[u8]) -> Result<Self, DecodeError> {
-        let mut manifest: Self = serde_json::from_slice(json)?;
-        shape::has_objects_at(&serde_json::from_slice::<Value>(json)?, &OBJECTS)?;
-        let says = |text: &str, expected: &str| text.is_empty() || text == expected;
-        if !says(&manifest.api_version, API_VERSION) || !says(&manifest.kind, KIND) {
-            return Err(DecodeError::OtherKind {
-                api_version: manifest.api_version,
-                kind: manifest.kind,
-                expected: "quota.openshift.io/v1, Kind=ClusterResourceQuota",
-            });
-        }
-        API_VERSION.clone_into(&mut manifest.api_version);
-        KIND.clone_into(&mut manifest.kind);
+        let (mut manifest, _) = decode::<Self>(json, &OBJECTS)?;
+        let (api_version, kind) = (&mut manifest.api_version, &mut manifest.kind);
+        be_of_kind(api_version, kind, (API_VERSION, KIND))?;
         manifest.spec.quota.hard.round_up_to_thousandths();
         Ok(manifest)
+    }
+
+    /// As [`Metadata::inherit`].
+    pub fn inherit(&mut self, stored: &Self) {
+        self.metadata.inherit(&stored.metadata);
     }
 
     /// What the group says, extensions included, and what is wrong with those.
@@ -99,4 +93,20 @@ impl Manifest {
         };
         (spec, errors)
     }
+}
+
+/// In which version a source has shown a group, by the metadata that is stored of it (JSON text); none: no source has.
+#[must_use]
+pub fn adopted_version(metadata: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Stored {
+        adopted_version: Option<u64>,
+    }
+    if !metadata.contains("\"adoptedVersion\"") {
+        return None;
+    }
+    serde_json::from_str::<Stored>(metadata)
+        .ok()?
+        .adopted_version
 }

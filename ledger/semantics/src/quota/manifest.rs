@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -182,7 +182,7 @@ pub enum DecodeError {
         /// The kind in the data.
         kind: String,
         /// What it should be.
-        expected: &'static str,
+        expected: String,
     },
 }
 
@@ -193,19 +193,9 @@ impl Manifest {
     /// # Errors
     /// If it is not the JSON of a ResourceQuota.
     pub fn from_json(json: &[u8]) -> Result<Self, DecodeError> {
-        let mut manifest: Self = serde_json::from_slice(json)?;
-        let value: Value = serde_json::from_slice(json)?;
-        shape::has_objects_at(&value, &OBJECTS)?;
-        let says = |text: &str, expected: &str| text.is_empty() || text == expected;
-        if !says(&manifest.api_version, API_VERSION) || !says(&manifest.kind, KIND) {
-            return Err(DecodeError::OtherKind {
-                api_version: manifest.api_version,
-                kind: manifest.kind,
-                expected: "v1, Kind=ResourceQuota",
-            });
-        }
-        API_VERSION.clone_into(&mut manifest.api_version);
-        KIND.clone_into(&mut manifest.kind);
+        let (mut manifest, value) = decode::<Self>(json, &OBJECTS)?;
+        let (api_version, kind) = (&mut manifest.api_version, &mut manifest.kind);
+        be_of_kind(api_version, kind, (API_VERSION, KIND))?;
         manifest.spec.hard.round_up_to_thousandths();
         for list in [&mut manifest.status.hard, &mut manifest.status.used]
             .into_iter()
@@ -218,23 +208,56 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Takes over from the stored object what an update cannot change or may leave out: uid, times,
-    /// resourceVersion, status.
+    /// As [`Metadata::inherit`], and the status.
     pub fn inherit(&mut self, stored: &Self) {
-        let (metadata, stored_metadata) = (&mut self.metadata, &stored.metadata);
-        if metadata.uid.is_empty() {
-            metadata.uid.clone_from(&stored_metadata.uid);
-        }
-        if metadata.resource_version.is_empty() {
-            metadata
-                .resource_version
-                .clone_from(&stored_metadata.resource_version);
-        }
-        metadata.creation_timestamp = stored_metadata.creation_timestamp;
-        metadata.deletion_timestamp = stored_metadata.deletion_timestamp;
-        metadata.deletion_grace_period_seconds = stored_metadata.deletion_grace_period_seconds;
+        self.metadata.inherit(&stored.metadata);
         self.status.clone_from(&stored.status);
     }
+}
+
+impl Metadata {
+    /// Takes over from the stored object what an update cannot change or may leave out: uid, times, resourceVersion.
+    pub fn inherit(&mut self, stored: &Self) {
+        if self.uid.is_empty() {
+            self.uid.clone_from(&stored.uid);
+        }
+        if self.resource_version.is_empty() {
+            self.resource_version.clone_from(&stored.resource_version);
+        }
+        self.creation_timestamp = stored.creation_timestamp;
+        self.deletion_timestamp = stored.deletion_timestamp;
+        self.deletion_grace_period_seconds = stored.deletion_grace_period_seconds;
+    }
+}
+
+/// Reads a manifest that has objects at these places; also as it was written.
+pub(crate) fn decode<T: DeserializeOwned>(
+    json: &[u8],
+    objects: &[&str],
+) -> Result<(T, Value), DecodeError> {
+    let manifest = serde_json::from_slice(json)?;
+    let value: Value = serde_json::from_slice(json)?;
+    shape::has_objects_at(&value, objects)?;
+    Ok((manifest, value))
+}
+
+/// What a manifest says that it is has to be this; if it says nothing, it is this.
+pub(crate) fn be_of_kind(
+    api_version: &mut String,
+    kind: &mut String,
+    (expected_version, expected_kind): (&str, &str),
+) -> Result<(), DecodeError> {
+    let says = |text: &str, expected: &str| text.is_empty() || text == expected;
+    if !says(api_version, expected_version) || !says(kind, expected_kind) {
+        return Err(DecodeError::OtherKind {
+            api_version: std::mem::take(api_version),
+            kind: std::mem::take(kind),
+            expected: format!("{expected_version}, Kind={expected_kind}"),
+        });
+    }
+    expected_version.clone_into(api_version);
+    expected_kind.clone_into(kind);
+    Ok(())
 }
 
 /// A map of texts, in which `null` is the empty text.

@@ -1,0 +1,254 @@
+//! Groups: setting, showing, deleting.
+
+mod read;
+mod show;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use quota_client::wire;
+use quota_core::{
+    decide::{self, GroupChange, Precondition, Refusal},
+    event::Actor,
+    state::Head,
+};
+use quota_semantics::{Name, group::validation, quota::validation as of_quotas, uid::Uid};
+
+use super::{
+    App, Caller, answer,
+    body::{self, ManifestText},
+    measure::{Operation, measured},
+    page::{Page, PageQuery, Params, Target, token},
+    past::{self, When},
+    precondition,
+    problem::{Problem, Reason},
+    render::not_enforced,
+    replacing::{begin, refuse_revival, refuse_stale, refused, take_from_path},
+};
+use crate::{server::warn, writer::DecisionContext};
+use read::{Form, Sent};
+
+pub use show::{
+    MEMBERS_MAX, Seen, conditions, figures, guaranteed_to_others, manifest, member, numbers,
+    stored_metadata,
+};
+
+/// `PUT /v1/groups/{name}`
+pub(super) async fn put(
+    State(app): State<App>,
+    Target(name): Target<String>,
+    Caller(actor): Caller,
+    headers: HeaderMap,
+    text: ManifestText,
+) -> Response {
+    let changed = measured(Operation::Quota, async {
+        let precondition = precondition::of(&headers)?;
+        let mut sent = read::read(&text)?;
+        let field = match sent.form {
+            Form::Fields => "name",
+            Form::Manifest => "metadata.name",
+        };
+        take_from_path(field, &mut sent.manifest.metadata.name, &name)?;
+        let limits = &sent.manifest.spec.quota;
+        let mut warnings = of_quotas::warnings(limits);
+        warnings.append(&mut sent.unknown);
+        warnings.extend(not_enforced(&limits.hard, app.ledger.coverage()));
+        let principal = actor.principal.clone();
+        let decision = app.ledger.decide_for(&principal, move |context| {
+            let set = set(context, &actor, sent, precondition);
+            (set, context.transaction.state().head())
+        });
+        let (set, head) = decision.await?;
+        let (seen, created) = set.map_err(|problem| problem.as_of(head))?;
+        Ok((seen, created, head, warnings))
+    });
+    match changed.await {
+        Ok((seen, created, head, warnings)) => {
+            let status = match created {
+                true => StatusCode::CREATED,
+                false => StatusCode::OK,
+            };
+            let mut response = show(&app, status, &seen, head);
+            let name = &seen.view.record.name;
+            if created && let Some(location) = answer::location(&[("/v1/groups/", name)]) {
+                response.headers_mut().insert(header::LOCATION, location);
+            }
+            warn(response.headers_mut(), &warnings);
+            response
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Sets a group at the transaction; answers it, and whether it is new.
+fn set(
+    context: &mut DecisionContext<'_>,
+    actor: &Arc<Actor>,
+    sent: Sent,
+    precondition: Option<Precondition>,
+) -> Result<(Seen, bool), Problem> {
+    let Sent {
+        mut manifest, form, ..
+    } = sent;
+    let transaction = &mut context.transaction;
+    let name = manifest.metadata.name.clone();
+    let current = transaction.state().group_record(&name);
+    let created = current.is_none();
+    let errors = match current {
+        None => {
+            begin(&mut manifest.metadata);
+            validation::validate_create(&manifest, &[])
+        }
+        Some((record, entry)) => {
+            let stored = show::manifest(record, entry);
+            let what = format!("group {name}");
+            refuse_stale(&what, &mut manifest.metadata, &stored.metadata)?;
+            manifest.inherit(&stored);
+            let metadata = &mut manifest.metadata;
+            metadata
+                .managed_fields
+                .clone_from(&stored.metadata.managed_fields);
+            if form == Form::Fields {
+                // What these fields cannot say stays.
+                metadata.finalizers.clone_from(&stored.metadata.finalizers);
+                let owners = &stored.metadata.owner_references;
+                metadata.owner_references.clone_from(owners);
+            }
+            refuse_revival(&what, metadata)?;
+            validation::validate_update(&manifest, &stored, &[])
+        }
+    };
+    if !errors.is_empty() {
+        return Err(form.invalid(errors));
+    }
+    let change = GroupChange {
+        name: name.clone(),
+        fresh_uid: Uid::from_uuid(uuid::Uuid::new_v4().into_bytes()),
+        metadata: show::stored_metadata(&manifest),
+        spec: manifest.spec().0,
+        precondition,
+    };
+    let (state, policy) = (transaction.state(), context.policy);
+    policy.bounds.check_group(state, &change)?;
+    let events = decide::set_group(state, transaction.now(), &change, &policy.groups);
+    let events = events.map_err(|refusal| match refusal {
+        Refusal::Invalid(errors) => form.invalid(errors),
+        other => refused(other),
+    })?;
+    let events = decide::unless_adopted(state, policy, events)?;
+    transaction.record(actor, events);
+    let seen = Seen::of(transaction.state(), &name);
+    let seen = seen.ok_or_else(|| Problem::internal(&"a group that was set is not there"))?;
+    Ok((seen, created))
+}
+
+/// A group as an answer, and its entity tag.
+fn shown(app: &App, seen: &Seen) -> (wire::Group, HeaderValue) {
+    let group = show::group(&seen.view, Some(seen), app.ledger.coverage());
+    let status = serde_json::to_vec(&group.status).unwrap_or_default();
+    let tag = precondition::tag(seen.view.entry, &status);
+    (group, tag)
+}
+
+fn show(app: &App, status: StatusCode, seen: &Seen, head: Head) -> Response {
+    let (mut group, tag) = shown(app, seen);
+    group.as_of = Some(show::as_of(head));
+    group.lagging = app.lags();
+    let mut response = answer::json(status, &group);
+    response.headers_mut().insert(header::ETAG, tag);
+    response
+}
+
+fn not_found(name: &str) -> Problem {
+    Problem::new(Reason::NotFound, format!("group {name} not found"))
+}
+
+/// `GET /v1/groups/{name}`
+pub(super) async fn get(
+    State(app): State<App>,
+    Target(name): Target<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let read = app
+        .ledger
+        .read(|state| (Seen::of(state, &name), state.head()));
+    let (seen, head) = read.await?;
+    let seen = seen.ok_or_else(|| not_found(&name))?;
+    let (_, tag) = shown(&app, &seen);
+    if precondition::has(&headers, &tag) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
+    }
+    Ok(show(&app, StatusCode::OK, &seen, head))
+}
+
+/// `DELETE /v1/groups/{name}`
+pub(super) async fn delete(
+    State(app): State<App>,
+    Target(name): Target<String>,
+    Caller(actor): Caller,
+    headers: HeaderMap,
+) -> Response {
+    let deleted = measured(Operation::Quota, async {
+        body::refuse_foreign_pages(&headers)?;
+        let precondition = precondition::of(&headers)?;
+        let principal = actor.principal.clone();
+        let decision = app.ledger.decide_always(&principal, move |context| {
+            let transaction = &mut context.transaction;
+            let events = decide::delete_group(transaction.state(), &Name::from(name), precondition);
+            let events = events.and_then(|events| {
+                decide::unless_adopted(transaction.state(), context.policy, events)
+            });
+            let deleted = events.map(|events| transaction.record(&actor, events));
+            (deleted, transaction.state().head())
+        });
+        let (deleted, head) = decision.await?;
+        deleted.map_err(|refusal| refused(refusal).as_of(head))
+    });
+    match deleted.await {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// `GET /v1/groups`: by name. The numbers of a page are of one moment; members are counted, not named.
+pub(super) async fn list(
+    State(app): State<App>,
+    Params(query): Params<PageQuery>,
+) -> Result<Response, Problem> {
+    let limit = query.limit(app.page)?;
+    let after: Option<String> = query.after()?;
+    let page = app.ledger.read(|state| {
+        let after = after.as_deref().unwrap_or_default();
+        (state.groups_page(after, limit), state.head())
+    });
+    let ((views, more), head) = page.await?;
+    let last = views.last().filter(|_| more);
+    let next = last.map(|view| token(&&*view.record.name)).transpose()?;
+    let coverage = app.ledger.coverage();
+    Ok(answer::ok(&Page {
+        items: views
+            .iter()
+            .map(|view| show::group(view, None, coverage))
+            .collect(),
+        next,
+        as_of: head,
+        lagging: app.lags(),
+    }))
+}
+
+/// `GET /v1/groups/{name}/usage`, of now, or `?at=TIME`, or `?sequence=N`
+pub(super) async fn usage(
+    State(app): State<App>,
+    Target(name): Target<String>,
+    Params(when): Params<When>,
+) -> Result<Response, Problem> {
+    let group = name.clone();
+    let question = move |state: &quota_core::state::State| (Seen::of(state, &group), state.head());
+    let ((seen, head), lagging) = past::ask(&app, &when, question).await?;
+    let seen = seen.ok_or_else(|| not_found(&name))?;
+    Ok(answer::ok(&show::usage(&seen, head, lagging)))
+}

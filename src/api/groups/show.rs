@@ -1,0 +1,238 @@
+//! A group as it is shown, and as it is stored.
+
+use quota_client::wire;
+use quota_core::{
+    event::{GroupRecord, Sequence},
+    state::{self, Figure, GroupFigure, GroupView, Head, MemberView},
+};
+use quota_semantics::{
+    Name,
+    admission::Coverage,
+    group::{
+        Manifest,
+        extension::PREFIX,
+        manifest::{API_VERSION, KIND},
+    },
+    quantity::Quantity,
+    quota::manifest::Metadata,
+    resource::ResourceList,
+};
+
+use super::super::render;
+
+/// Most members that one answer names.
+pub const MEMBERS_MAX: usize = 1000;
+
+/// A group with its numbers and its first members.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The group.
+    pub view: GroupView,
+    /// Its members by name; at most [`MEMBERS_MAX`].
+    pub members: Vec<MemberView>,
+}
+
+impl Seen {
+    /// A group of this state, by its name.
+    #[must_use]
+    pub fn of(state: &state::State, name: &str) -> Option<Self> {
+        Self::with(state, state.group(name)?, MEMBERS_MAX)
+    }
+
+    /// The group of a view of this state, with so many members.
+    #[must_use]
+    pub fn with(state: &state::State, view: GroupView, members: usize) -> Option<Self> {
+        let (members, _) = state.group_members(&view.record.name, "", members)?;
+        Some(Self { view, members })
+    }
+
+    /// How many members are not named.
+    #[must_use]
+    pub fn omitted(&self) -> usize {
+        self.view.members.saturating_sub(self.members.len())
+    }
+}
+
+/// How far the ledger was.
+pub(super) fn as_of(head: Head) -> wire::AsOf {
+    wire::AsOf {
+        sequence: head.sequence,
+        time: head.time,
+    }
+}
+
+/// A group as `/v1` shows it. Without its members, if they are not given.
+pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverage) -> wire::Group {
+    let record = &*view.record;
+    let spec = &record.spec;
+    let mut metadata = metadata(record, view.entry);
+    metadata
+        .annotations
+        .retain(|key, _| !key.starts_with(PREFIX));
+    let extensions = spec.extensions.clone();
+    wire::Group {
+        name: record.name.clone(),
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        created_time: Some(record.created),
+        labels: metadata.labels,
+        annotations: metadata.annotations,
+        selector: spec.selector.clone(),
+        hard: spec.quota.hard.clone(),
+        scopes: spec.quota.scopes.clone(),
+        scope_selector: spec.quota.selector.clone(),
+        parent: extensions.parent,
+        guaranteed: extensions.guaranteed,
+        objects: extensions.objects,
+        each: extensions.each,
+        soft: extensions.soft,
+        enforcement: extensions.enforcement,
+        r#override: extensions.r#override,
+        status: wire::GroupStatus {
+            hard: view.hard.clone(),
+            used: numbers(figures(view), |figure| figure.used.clone()),
+            reserved: numbers(figures(view), |figure| Some(figure.reserved.clone())),
+            guaranteed_to_others: guaranteed_to_others(view),
+            override_until: view.override_until,
+            children: view.children.clone(),
+            members: view.members,
+            namespaces: members.map(|seen| seen.members.iter().map(member).collect()),
+            namespaces_omitted: members.map_or(0, Seen::omitted),
+            conditions: conditions(view, coverage),
+        },
+        as_of: None,
+        lagging: false,
+    }
+}
+
+/// What counts in a group, in the form of an answer.
+pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage {
+    let resource = |it: &GroupFigure| {
+        let GroupFigure {
+            figure,
+            guaranteed_to_others,
+        } = it;
+        let mut available = figure.hard.clone();
+        for taken in [
+            figure.used.as_ref(),
+            Some(&figure.reserved),
+            Some(guaranteed_to_others),
+        ] {
+            available.sub_assign(taken.unwrap_or(&Quantity::ZERO));
+        }
+        wire::GroupResourceUsage {
+            usage: wire::ResourceUsage {
+                resource: figure.resource.clone(),
+                hard: figure.hard.clone(),
+                used: figure.used.clone(),
+                reserved: figure.reserved.clone(),
+                available,
+            },
+            guaranteed_to_others: guaranteed_to_others.clone(),
+        }
+    };
+    wire::GroupUsage {
+        group: seen.view.record.name.clone(),
+        resources: seen.view.figures.iter().map(resource).collect(),
+        namespaces: seen.members.iter().map(member).collect(),
+        namespaces_omitted: seen.omitted(),
+        as_of: as_of(head),
+        lagging,
+    }
+}
+
+/// What a namespace takes of a group.
+#[must_use]
+pub fn member(member: &MemberView) -> wire::MemberUsage {
+    wire::MemberUsage {
+        namespace: member.namespace.clone(),
+        used: numbers(&member.figures, |figure| figure.used.clone()),
+        reserved: numbers(&member.figures, |figure| Some(figure.reserved.clone())),
+    }
+}
+
+/// The limits of a group with what counts against them.
+pub fn figures(view: &GroupView) -> impl Iterator<Item = &Figure> {
+    view.figures.iter().map(|figure| &figure.figure)
+}
+
+/// A number of each limit, by resource.
+pub fn numbers<'a>(
+    figures: impl IntoIterator<Item = &'a Figure>,
+    number: impl Fn(&Figure) -> Option<Quantity>,
+) -> ResourceList {
+    let of = |figure: &Figure| Some((figure.resource.clone(), number(figure)?));
+    figures.into_iter().filter_map(of).collect()
+}
+
+/// What is guaranteed to the groups below one, and not used by them; no zeros.
+#[must_use]
+pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
+    let of = |figure: &GroupFigure| {
+        let amount = figure.guaranteed_to_others.clone();
+        (!amount.is_zero()).then(|| (figure.figure.resource.clone(), amount))
+    };
+    view.figures.iter().filter_map(of).collect()
+}
+
+/// What stands in the way of what a group says.
+#[must_use]
+pub fn conditions(view: &GroupView, coverage: &Coverage) -> Vec<wire::Condition> {
+    let condition = |kind: &str, reason: &str, message| wire::Condition {
+        r#type: kind.to_owned(),
+        status: "False".to_owned(),
+        reason: reason.to_owned(),
+        message,
+    };
+    let parent = view.record.spec.extensions.parent.as_ref();
+    let missing = parent.filter(|_| !view.has_parent).map(|parent| {
+        let message = format!("there is no group {parent}: the group stands alone until there is");
+        condition("ParentFound", "NoSuchGroup", message)
+    });
+    let enforced = render::not_enforced(&view.hard, coverage)
+        .map(|message| condition("Enforced", "NotAskedAbout", message));
+    missing.into_iter().chain(enforced).collect()
+}
+
+/// The metadata of a group; its resourceVersion is the entry that set it.
+fn metadata(record: &GroupRecord, entry: Sequence) -> Metadata {
+    let stored: Metadata = serde_json::from_str(&record.metadata).unwrap_or_default();
+    let mut annotations = record.spec.extensions.to_annotations();
+    annotations.extend(stored.annotations.clone());
+    Metadata {
+        name: record.name.clone(),
+        uid: record.uid.to_string(),
+        resource_version: entry.to_string(),
+        creation_timestamp: Some(record.created),
+        annotations,
+        ..stored
+    }
+}
+
+/// A group as a manifest without its numbers, to be compared with a changed one.
+#[must_use]
+pub fn manifest(record: &GroupRecord, entry: Sequence) -> Manifest {
+    let mut manifest = Manifest::default();
+    API_VERSION.clone_into(&mut manifest.api_version);
+    KIND.clone_into(&mut manifest.kind);
+    manifest.metadata = metadata(record, entry);
+    manifest.spec.selector = record.spec.selector.clone();
+    manifest.spec.quota = record.spec.quota.clone();
+    manifest
+}
+
+/// What of a manifest's metadata is stored beside the fields that the record has of its own. Annotations that the
+/// record's extensions are written as are left out; one that says the same in other words stays, since whoever wrote
+/// it compares texts.
+#[must_use]
+pub fn stored_metadata(manifest: &Manifest) -> Box<str> {
+    let mut metadata = manifest.metadata.clone();
+    metadata.namespace = Name::default();
+    let (spec, _) = manifest.spec();
+    for (key, text) in spec.extensions.to_annotations() {
+        if metadata.annotations.get(&key) == Some(&text) {
+            metadata.annotations.remove(&key);
+        }
+    }
+    render::stored_metadata(&metadata)
+}

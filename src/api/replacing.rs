@@ -1,0 +1,67 @@
+//! A manifest that replaces what is stored: what it may say about that, and what it cannot.
+
+use quota_core::decide::Refusal;
+use quota_semantics::{Name, quota::manifest::Metadata};
+
+use super::problem::{Cause, Problem, Reason};
+
+/// The path says it; the manifest may say the same.
+pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem> {
+    if own.is_empty() {
+        *own = Name::from(path);
+    }
+    if *own == *path {
+        return Ok(());
+    }
+    let wrong = format!("it differs from that of the path, {path:?}");
+    Err(Problem::invalid(vec![Cause::invalid(field, own, &wrong)]))
+}
+
+/// What of a manifest tells the life of another object: it may have been read from elsewhere.
+pub(super) fn begin(metadata: &mut Metadata) {
+    metadata.deletion_timestamp = None;
+    metadata.deletion_grace_period_seconds = None;
+    metadata.managed_fields.clear();
+}
+
+/// A manifest that was read here and then edited must be edited from what is there now. One that comes from elsewhere
+/// (another cluster's uid) says nothing about what is there.
+pub(super) fn refuse_stale(
+    what: &str,
+    new: &mut Metadata,
+    stored: &Metadata,
+) -> Result<(), Problem> {
+    if new.uid != stored.uid {
+        new.uid.clear();
+        new.resource_version.clear();
+        return Ok(());
+    }
+    if new.resource_version.is_empty() || new.resource_version == stored.resource_version {
+        return Ok(());
+    }
+    let detail = format!(
+        "{what} has been modified: it is at resourceVersion {}, not {}",
+        stored.resource_version, new.resource_version
+    );
+    Err(Problem::new(Reason::Conflict, detail))
+}
+
+/// What waits for its finalizers to be deleted would be gone without them, which is not what is asked here, and with
+/// nobody left who takes them away it would wait for ever.
+pub(super) fn refuse_revival(what: &str, new: &Metadata) -> Result<(), Problem> {
+    if new.deletion_timestamp.is_none() || !new.finalizers.is_empty() {
+        return Ok(());
+    }
+    let detail = format!(
+        "{what} is being deleted and waits for its finalizers: delete it first, or leave them in the manifest"
+    );
+    Err(Problem::new(Reason::Conflict, detail))
+}
+
+/// A precondition came as a header, so its failure has a status of its own.
+pub(super) fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::Conflict { .. } => Problem::new(Reason::PreconditionFailed, refusal.to_string()),
+        other => other.into(),
+    }
+}

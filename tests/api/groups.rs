@@ -1,0 +1,296 @@
+//! Groups: set, shown, deleted, refused.
+
+use serde_json::{Value, json};
+
+use crate::world::{Reply, World};
+
+const G: &str = "/v1/groups/g";
+
+/// A selector of namespaces by their names.
+fn named(names: &[&str]) -> Value {
+    json!({"labels": {"matchExpressions": [
+        {"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}]}})
+}
+
+fn group(names: &[&str], hard: Value) -> Value {
+    json!({"selector": named(names), "hard": hard})
+}
+
+/// An object of a namespace that counts for as many pods.
+async fn observe(world: &World, namespace: &str, uid: &str, pods: u32) {
+    let event = json!({"type": "ADDED", "namespace": namespace, "resource": "widgets.example.com", "name": uid,
+                       "uid": uid, "resourceVersion": "1", "usage": {"pods": pods.to_string()}});
+    let accepted = world.post("/v1/events", &json!([event])).await;
+    assert_eq!(accepted.is(200).body["accepted"], 1, "{accepted:?}");
+}
+
+fn fields_of(refused: &Reply) -> Vec<&str> {
+    let errors = refused.body["errors"].as_array().unwrap();
+    errors
+        .iter()
+        .map(|error| error["field"].as_str().unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn a_group_is_set_shown_and_deleted() {
+    let world = World::new();
+    let mut body = group(&["a", "b"], json!({"pods": 5}));
+    body["labels"] = json!({"team": "red"});
+    body["soft"] = json!({"pods": 4});
+    let created = world.put(G, &body).await;
+    assert_eq!(created.is(201).header("location"), G);
+    assert_eq!(created.body["name"], "g");
+    assert_eq!(created.body["hard"], json!({"pods": "5"}));
+    assert_eq!(created.body["soft"], json!({"pods": "4"}));
+    assert_eq!(created.body["labels"], json!({"team": "red"}));
+    assert_eq!(created.body["enforcement"], "enforce");
+    assert_eq!(created.body["annotations"], Value::Null);
+    assert_eq!(created.body["resourceVersion"], "1");
+
+    observe(&world, "b", "x", 2).await;
+    observe(&world, "c", "y", 2).await;
+    let holder = json!({"uid": "u", "name": "web"});
+    let wish = json!({"reservedBy": holder, "reserved": {"pods": "1"}});
+    let granted = world.post("/v1/namespaces/a/reservations", &wish).await;
+    granted.is(201);
+
+    let shown = world.get(G).await;
+    let status = &shown.is(200).body["status"];
+    assert_eq!(status["hard"], json!({"pods": "5"}));
+    assert_eq!(status["used"], json!({"pods": "2"}));
+    assert_eq!(status["reserved"], json!({"pods": "1"}));
+    assert_eq!(status["members"], 2);
+    let members = json!([
+        {"namespace": "a", "used": {"pods": "0"}, "reserved": {"pods": "1"}},
+        {"namespace": "b", "used": {"pods": "2"}, "reserved": {"pods": "0"}},
+    ]);
+    assert_eq!(status["namespaces"], members);
+
+    let usage = world.get("/v1/groups/g/usage").await;
+    let pods = json!([{"resource": "pods", "hard": "5", "used": "2", "reserved": "1", "available": "2",
+                       "guaranteedToOthers": "0"}]);
+    assert_eq!(usage.is(200).body["resources"], pods);
+    assert_eq!(usage.body["namespaces"], members);
+
+    let list = world.get("/v1/groups").await;
+    assert_eq!(
+        list.is(200).body["items"][0]["status"]["used"],
+        json!({"pods": "2"})
+    );
+    assert_eq!(list.body["items"][0]["status"]["namespaces"], Value::Null);
+
+    // What was read can be sent back, and changes nothing.
+    let same = world.put(G, &shown.body).await;
+    assert_eq!(same.is(200).body["resourceVersion"], "1");
+    assert_eq!(same.headers.get("warning"), None);
+
+    world.delete(G).await.is(204);
+    world.delete(G).await.is_refused(404, "NotFound");
+    world.get(G).await.is_refused(404, "NotFound");
+    world
+        .get("/v1/groups/g/usage")
+        .await
+        .is_refused(404, "NotFound");
+}
+
+#[tokio::test]
+async fn usage_of_another_time_has_its_members_and_limits() {
+    let world = World::new();
+    world
+        .put(G, &group(&["a"], json!({"pods": "5"})))
+        .await
+        .is(201);
+    observe(&world, "a", "x", 2).await;
+    observe(&world, "b", "y", 1).await;
+    let before = world.get(G).await.body["asOf"]["sequence"].clone();
+    world
+        .put(G, &group(&["b"], json!({"pods": "7"})))
+        .await
+        .is(200);
+    let now = world.get("/v1/groups/g/usage").await;
+    assert_eq!(now.body["namespaces"][0]["namespace"], "b");
+    assert_eq!(now.body["resources"][0]["used"], "1");
+    let then = world
+        .get(&format!("/v1/groups/g/usage?sequence={before}"))
+        .await;
+    assert_eq!(then.is(200).body["namespaces"][0]["namespace"], "a");
+    assert_eq!(then.body["resources"][0]["used"], "2");
+    assert_eq!(then.body["resources"][0]["hard"], "5");
+}
+
+#[tokio::test]
+async fn preconditions_are_those_of_quotas() {
+    let world = World::new();
+    let body = group(&["a"], json!({"pods": "5"})).to_string();
+    let put = |name: &'static str, value: String| {
+        let body = body.clone();
+        let world = &world;
+        async move {
+            let headers = [("content-type", "application/json"), (name, value.as_str())];
+            world.call("PUT", G, &headers, body).await
+        }
+    };
+    let absent = put("if-match", "*".to_owned()).await;
+    absent.is_refused(412, "PreconditionFailed");
+    put("if-none-match", "*".to_owned()).await.is(201);
+    let there = put("if-none-match", "*".to_owned()).await;
+    there.is_refused(412, "PreconditionFailed");
+    let tag = world.get(G).await.header("etag").to_owned();
+    let cached = world.call("GET", G, &[("if-none-match", &tag)], "").await;
+    cached.is(304);
+    observe(&world, "a", "x", 1).await;
+    let fresh = world.call("GET", G, &[("if-none-match", &tag)], "").await;
+    fresh.is(200);
+    // The numbers have changed, the group has not.
+    put("if-match", tag.clone()).await.is(200);
+    world
+        .put(G, &group(&["b"], json!({"pods": "6"})))
+        .await
+        .is(200);
+    let stale = put("if-match", tag.clone()).await;
+    stale.is_refused(412, "PreconditionFailed");
+    let stale = world.call("DELETE", G, &[("if-match", &tag)], "").await;
+    stale.is_refused(412, "PreconditionFailed");
+}
+
+#[tokio::test]
+async fn groups_are_listed_in_pages() {
+    let world = World::new();
+    for name in ["a", "b", "c"] {
+        let path = format!("/v1/groups/{name}");
+        world
+            .put(&path, &group(&["n"], json!({"pods": "5"})))
+            .await
+            .is(201);
+    }
+    let first = world.get("/v1/groups?limit=2").await;
+    let names = |reply: &Reply| -> Vec<String> {
+        let items = reply.body["items"].as_array().unwrap();
+        items
+            .iter()
+            .map(|item| item["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&first), ["a", "b"]);
+    let next = first.body["continue"].as_str().unwrap();
+    let rest = world.get(&format!("/v1/groups?continue={next}")).await;
+    assert_eq!(names(&rest), ["c"]);
+    assert_eq!(rest.body["continue"], Value::Null);
+    world
+        .get("/v1/groups?continue=x")
+        .await
+        .is_refused(400, "Malformed");
+}
+
+#[tokio::test]
+async fn shapes_that_cannot_stand_are_refused_by_the_names_of_the_fields() {
+    let world = World::new();
+    let company = json!({"selector": named(&["a", "b"]), "hard": {"pods": "10"}});
+    world.put("/v1/groups/company", &company).await.is(201);
+    for (change, field) in [
+        (json!({"selector": {}}), "selector"),
+        (json!({"selector": null}), "selector"),
+        (json!({"hard": {"pods": "-1"}}), "hard[pods]"),
+        (json!({"hard": {"pods": "many"}}), "hard[pods]"),
+        (json!({"parent": "g"}), "parent"),
+        (
+            json!({"parent": "company", "guaranteed": {"pods": "11"}}),
+            "guaranteed[pods]",
+        ),
+        (json!({"guaranteed": {"pods": "6"}}), "guaranteed[pods]"),
+        (json!({"parent": "company", "each": true}), "parent"),
+        (
+            json!({"objects": {"matchLabels": {"app": "web"}}}),
+            "objects",
+        ),
+        (json!({"enforcement": "maybe"}), "enforcement"),
+        (json!({"each": "yes"}), "each"),
+        (json!({"soft": {"pods": "6"}}), "soft[pods]"),
+        (
+            json!({"override": {"hard": {"services": "6"}, "until": "2030-01-01T00:00:00Z"}}),
+            "override.hard[services]",
+        ),
+        (json!({"override": {"hard": {"pods": "6"}}}), "override"),
+        (
+            json!({"annotations": {"quota-ledger.io/parent": "x"}}),
+            "annotations[quota-ledger.io/parent]",
+        ),
+        (json!({"name": "other"}), "name"),
+    ] {
+        let mut body = group(&["a"], json!({"pods": "5"}));
+        for (key, value) in change.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        let refused = world.put(G, &body).await;
+        refused.is_refused(422, "Invalid");
+        assert!(
+            fields_of(&refused).contains(&field),
+            "{change}: {:?}",
+            fields_of(&refused)
+        );
+    }
+    world.get(G).await.is_refused(404, "NotFound");
+    world.put(G, &json!([])).await.is_refused(400, "Malformed");
+    world
+        .put(G, &json!({"selector": "a"}))
+        .await
+        .is_refused(400, "Malformed");
+    let misspelled = json!({"selector": named(&["a"]), "hard": {}, "garanteed": {}});
+    let warned = world.put(G, &misspelled).await;
+    assert!(warned.is(201).header("warning").contains("garanteed"));
+}
+
+#[tokio::test]
+async fn a_tree_shows_what_is_guaranteed_to_others() {
+    let world = World::new();
+    let parent = json!({"hard": {"pods": "10"}, "selector": named(&["a"])});
+    world.put("/v1/groups/company", &parent).await.is(201);
+    let mut child = group(&["b"], json!({"pods": "8"}));
+    child["parent"] = json!("company");
+    child["guaranteed"] = json!({"pods": "4"});
+    world.put("/v1/groups/team", &child).await.is(201);
+    observe(&world, "b", "x", 1).await;
+    let company = world.get("/v1/groups/company").await;
+    let status = &company.body["status"];
+    assert_eq!(status["used"], json!({"pods": "1"}));
+    assert_eq!(status["guaranteedToOthers"], json!({"pods": "3"}));
+    assert_eq!(status["children"], json!(["team"]));
+    let usage = world.get("/v1/groups/company/usage").await;
+    assert_eq!(usage.body["resources"][0]["available"], "6");
+
+    world.delete("/v1/groups/company").await.is(204);
+    let team = world.get("/v1/groups/team").await;
+    assert_eq!(team.body["parent"], "company");
+    let condition = &team.body["status"]["conditions"][0];
+    assert_eq!(condition["type"], "ParentFound");
+    assert_eq!(condition["status"], "False");
+}
+
+#[tokio::test]
+async fn a_cluster_resource_quota_is_a_group() {
+    let world = World::new();
+    let text = "apiVersion: quota.openshift.io/v1\nkind: ClusterResourceQuota\nmetadata:\n  name: g\n  annotations:\n    \
+                owner: ann\n    quota-ledger.io/guaranteed: '{\"pods\": 1}'\n    quota-ledger.io/parent: company\n\
+                spec:\n  selector:\n    labels:\n      matchLabels: {team: red}\n  quota:\n    hard: {pods: 3}\n";
+    let yaml = [("content-type", "application/yaml")];
+    let created = world.call("PUT", G, &yaml, text).await;
+    let body = &created.is(201).body;
+    assert_eq!(
+        body["selector"],
+        json!({"labels": {"matchLabels": {"team": "red"}}})
+    );
+    assert_eq!(body["hard"], json!({"pods": "3"}));
+    assert_eq!(body["guaranteed"], json!({"pods": "1"}));
+    assert_eq!(body["parent"], "company");
+    assert_eq!(body["annotations"], json!({"owner": "ann"}));
+    let wrong = text.replace("pods: 3", "pods: -3");
+    let refused = world.call("PUT", G, &yaml, wrong).await;
+    refused.is_refused(422, "Invalid");
+    assert_eq!(fields_of(&refused)[0], "spec.quota.hard[pods]");
+    let other = text.replace("ClusterResourceQuota", "ResourceQuota");
+    world
+        .call("PUT", G, &yaml, other)
+        .await
+        .is_refused(400, "Malformed");
+}

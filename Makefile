@@ -12,7 +12,7 @@ fmt-check:
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	cargo clippy -p quota-ledger -p quota-replication --all-targets --features planted-bugs --locked -- --deny warnings
+	cargo clippy -p quota-ledger -p quota-replication -p quota-bridge --all-targets --features planted-bugs --locked -- --deny warnings
 
 # Installs what the tests start, then runs them all.
 test:

@@ -1,4 +1,6 @@
-//! Which kinds an API server serves, from its aggregated discovery.
+//! Which kinds an API server serves, from its discovery.
+
+mod older;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +13,9 @@ use crate::kubernetes::{Client, Failure};
 /// What has to be asked for, so that `/api` and `/apis` say all at once.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
+
+/// The freshness of a version whose resources are not certain.
+const STALE: &str = "Stale";
 
 /// A kind that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +71,11 @@ impl Discovered {
     }
 }
 
+/// Discovery of all groups in one answer.
 #[derive(Deserialize)]
 struct GroupList {
     kind: String,
+    #[serde(default)]
     items: Vec<Group>,
 }
 
@@ -129,13 +136,20 @@ struct ApiServiceSpec {
     service: Option<serde::de::IgnoredAny>,
 }
 
-/// Asks a server.
+/// Asks a server. One before Kubernetes 1.26 needs a request for each version of each group.
 ///
 /// # Errors
-/// It does not answer, or is too old to say all at once (before Kubernetes 1.27).
+/// It does not answer, or not what it has to.
 pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
-    let core = client.get("/api", ACCEPT).await?;
-    let groups = client.get("/apis", ACCEPT).await?;
+    let mut groups = Vec::new();
+    for path in ["/api", "/apis"] {
+        let answer = client.get(path, ACCEPT).await?;
+        let list: GroupList = json(&answer)?;
+        groups.extend(match list.kind.as_str() {
+            "APIGroupDiscoveryList" => list.items,
+            _ => older::groups(client, path, &answer).await?,
+        });
+    }
     let services = "/apis/apiregistration.k8s.io/v1/apiservices";
     let services = match client.get(services, crate::kubernetes::JSON).await {
         Ok(services) => Some(services),
@@ -143,14 +157,11 @@ pub async fn discover(client: &Client) -> Result<Discovered, Failure> {
         Err(failure) if matches!(failure.code(), Some(403 | 404)) => None,
         Err(failure) => return Err(failure),
     };
-    read(&core, &groups, services.as_ref())
+    read(groups, services.as_ref())
 }
 
-/// Reads the answers of a server.
-///
-/// # Errors
-/// They are not what they have to be.
-pub fn read(core: &Bytes, groups: &Bytes, services: Option<&Bytes>) -> Result<Discovered, Failure> {
+/// What follows from the groups, and from the list of API services if it may be seen.
+fn read(groups: Vec<Group>, services: Option<&Bytes>) -> Result<Discovered, Failure> {
     let aggregated: Option<BTreeSet<String>> = match services {
         None => None,
         Some(services) => {
@@ -167,27 +178,21 @@ pub fn read(core: &Bytes, groups: &Bytes, services: Option<&Bytes>) -> Result<Di
         None => group.contains('.') && !group.ends_with(".k8s.io"),
     };
     let mut discovered = Discovered::default();
-    for list in [core, groups] {
-        let list: GroupList = json(list)?;
-        if list.kind != "APIGroupDiscoveryList" {
-            let why = "the server has no aggregated discovery: Kubernetes 1.27 or later is needed";
-            return Err(Failure::Unreadable(why.to_owned()));
-        }
-        for group in list.items {
-            let name = group.metadata.name;
-            for version in group.versions {
-                if version.freshness == "Stale" {
-                    discovered.uncertain.insert(name.clone());
-                }
-                for resource in version.resources {
-                    take(
-                        &mut discovered,
-                        &name,
-                        &version.version,
-                        resource,
-                        is_aggregated(&name),
-                    );
-                }
+    for group in groups {
+        let name = group.metadata.name;
+        for version in group.versions {
+            if version.freshness == STALE {
+                discovered.uncertain.insert(name.clone());
+            }
+            let is_aggregated = is_aggregated(&name);
+            for resource in version.resources {
+                take(
+                    &mut discovered,
+                    &name,
+                    &version.version,
+                    resource,
+                    is_aggregated,
+                );
             }
         }
     }
@@ -242,9 +247,10 @@ mod tests {
 
     #[test]
     fn kinds_that_can_be_watched_are_found() {
-        let (core, groups) = (Bytes::from(CORE), Bytes::from(GROUPS));
+        let groups = [CORE, GROUPS].map(|text| serde_json::from_str::<GroupList>(text).unwrap());
+        let groups = groups.into_iter().flat_map(|list| list.items).collect();
         let services = Bytes::from(SERVICES);
-        let discovered = read(&core, &groups, Some(&services)).unwrap();
+        let discovered = read(groups, Some(&services)).unwrap();
         let kinds: Vec<_> = discovered.kinds.values().map(|it| it.path(None)).collect();
         assert_eq!(kinds, ["/api/v1/pods", "/apis/apps/v1/deployments"]);
         let deployments = &discovered.kinds[&GroupResource::new("apps", "deployments")];
@@ -257,11 +263,5 @@ mod tests {
         for group in ["metrics.example.com", "other.example.com"] {
             assert!(!discovered.is_certain_of(group), "{group}");
         }
-    }
-
-    #[test]
-    fn a_server_without_aggregated_discovery_is_named() {
-        let old = Bytes::from(r#"{"kind":"APIVersions","items":[]}"#);
-        assert!(read(&old, &old, None).is_err());
     }
 }

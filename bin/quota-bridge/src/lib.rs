@@ -8,6 +8,7 @@
 //!
 //! It keeps nothing: whatever it does not know after a start, it lists. `docs/bridge.md` says what it promises.
 
+mod bugs;
 pub mod certificates;
 pub mod clock;
 pub mod config;

@@ -36,6 +36,8 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// `quota-bridge`: reads the command line, does what it asks for, says how it ended.
 #[must_use]
 pub fn main() -> Exit {
+    #[cfg(feature = "planted-bugs")]
+    crate::bugs::plant();
     program::main(telemetry, run)
 }
 

@@ -1,4 +1,4 @@
-//! Bugs that can be planted, to see whether the simulation finds them. Only with the feature `planted-bugs`, and
+//! Bugs that can be planted, to see whether the tests find them. Only with the feature `planted-bugs`, and
 //! never in a release build; without it, every question below is answered by the compiler.
 
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
@@ -6,7 +6,7 @@ compile_error!("planted bugs are for tests");
 
 macro_rules! bugs {
     ($($list:ident: $list_what:literal { $($name:ident: $what:literal,)+ })+) => {
-        /// A bug that a ledger like this could have.
+        /// A bug that programs like these could have.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bug {
             $($(#[doc = $what] $name,)+)+
@@ -17,6 +17,15 @@ macro_rules! bugs {
                 #[doc = $list_what]
                 pub const $list: &[Self] = &[$(Self::$name,)+];
             )+
+
+            /// The bug by this name, as [`fmt::Debug`](std::fmt::Debug) writes names.
+            #[must_use]
+            pub fn named(name: &str) -> Option<Self> {
+                match name {
+                    $($(stringify!($name) => Some(Self::$name),)+)+
+                    _ => None,
+                }
+            }
 
             /// What goes wrong with it.
             #[must_use]
@@ -58,13 +67,24 @@ bugs! {
         RefusalTrusted: "an append that is refused is sent again behind the sequence that the refusal names",
         LeaseIgnored: "a leader says no although another may lead by now",
     }
+    BRIDGE: "Bugs of the publisher of a cluster's objects." {
+        IdsByVersion: "a message bears uid and version of its object as its id",
+        EndBeforeLastPage: "a relist ends before its last page",
+        FilterKept: "who leads again leaves out what was published when it led before",
+        WatermarkWithoutQuorum: "a watermark rests on a read that the API server answers from its cache",
+    }
 }
+
+/// The environment variable that names the bug of a process.
+pub const VARIABLE: &str = "QUOTA_PLANTED_BUG";
 
 #[cfg(feature = "planted-bugs")]
 mod switch {
-    use std::cell::Cell;
+    use std::{cell::Cell, sync::OnceLock};
 
     use super::Bug;
+
+    static OF_PROCESS: OnceLock<Bug> = OnceLock::new();
 
     thread_local! {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
@@ -75,10 +95,15 @@ mod switch {
         PLANTED.set(bug);
     }
 
-    /// Whether this thread has this bug.
+    /// All threads of this process have this bug, unless another one was given before.
+    pub fn plant_in_process(bug: Bug) {
+        OF_PROCESS.get_or_init(|| bug);
+    }
+
+    /// Whether this thread, or all of this process, has this bug.
     #[must_use]
     pub fn is(bug: Bug) -> bool {
-        PLANTED.get() == Some(bug)
+        PLANTED.get() == Some(bug) || OF_PROCESS.get() == Some(&bug)
     }
 }
 

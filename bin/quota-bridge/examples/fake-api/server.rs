@@ -2,6 +2,9 @@
 
 #![allow(dead_code, reason = "the example uses a part of what the tests use")]
 
+#[path = "discovery.rs"]
+mod discovery;
+
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
 use axum::{
@@ -49,7 +52,7 @@ async fn answer(
     }
     let accept = header(header::ACCEPT).unwrap_or_default();
     let path = head.uri.path();
-    if let Some(answer) = about(&world, path) {
+    if let Some(answer) = discovery::about(&world, path) {
         return answer;
     }
     let Some(target) = target(&world, path) else {
@@ -68,62 +71,6 @@ async fn answer(
         return status(413, "RequestEntityTooLarge", "too large", 0);
     };
     write(&world, &head.method, &target, &body)
-}
-
-/// Version, health and discovery.
-fn about(world: &World, path: &str) -> Option<Response> {
-    let mut inner = world.lock();
-    let groups = match path {
-        "/version" => {
-            let version = json!({"major": "1", "minor": inner.minor.to_string(), "gitVersion": format!("v1.{}.0", inner.minor)});
-            return Some(json_answer(&version));
-        }
-        "/readyz" | "/livez" | "/healthz" => return Some("ok".into_response()),
-        "/api" => vec![String::new()],
-        "/apis" => {
-            let mut groups: Vec<_> = inner
-                .kinds
-                .values()
-                .map(|kind| kind.group.clone())
-                .collect();
-            groups.retain(|group| !group.is_empty());
-            groups.dedup();
-            groups.sort();
-            groups.dedup();
-            groups
-        }
-        _ => return None,
-    };
-    let fault = inner.fault("discovery", Request::Discovery);
-    if let Some(Fault::Status(code, wait)) = fault {
-        return Some(status(
-            code,
-            "ServiceUnavailable",
-            "discovery is broken",
-            wait,
-        ));
-    }
-    let groups = groups.iter().map(|group| {
-        let kinds = inner.kinds.values().filter(|kind| kind.group == *group);
-        let version = kinds.clone().next().map_or("v1", |kind| &kind.version).to_owned();
-        let resources: Vec<_> = kinds
-            .map(|kind| {
-                json!({
-                    "resource": kind.plural, "singularResource": kind.kind.to_lowercase(),
-                    "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-                    "scope": if kind.namespaced { "Namespaced" } else { "Cluster" },
-                    "verbs": ["create", "delete", "get", "list", "update", "watch"],
-                })
-            })
-            .collect();
-        json!({"metadata": {"name": group}, "versions": [{"version": version, "freshness": "Current", "resources": resources}]})
-    });
-    let list = json!({
-        "kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {},
-        "items": groups.collect::<Vec<_>>(),
-    });
-    let content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    Some(([(header::CONTENT_TYPE, content)], list.to_string()).into_response())
 }
 
 fn target(world: &World, path: &str) -> Option<Target> {

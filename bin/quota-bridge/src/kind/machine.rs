@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use crate::{
+    bugs,
     kubernetes::Failure,
     line::{Begin, End},
 };
@@ -213,6 +214,13 @@ impl Machine {
         list.unreadable += page.unreadable;
         match &page.next {
             Some(next) => {
+                if bugs::ends_each_page() {
+                    brackets.end = Some(End {
+                        id: list.id.clone(),
+                        version: page.version.clone(),
+                        allow_empty: false,
+                    });
+                }
                 let next = next.clone();
                 self.phase = Phase::Paging { list, next };
             }

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
 use super::{Relist, Shared, Shown, jitter, reader};
-use crate::{clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
+use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
 
 /// How long the watch may take to show by itself what the read said.
 const SHOWS_SOON: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ impl Probe {
 
     /// A read with a quorum: how far the server is.
     async fn read(&self) -> Option<u64> {
-        let path = format!("{}?limit=1", self.path);
+        let path = format!("{}?limit=1{}", self.path, bugs::read_parameters());
         match self.shared.client.get(&path, JSON).await {
             Ok(body) => {
                 let listed: Listed = serde_json::from_slice(&body).ok()?;

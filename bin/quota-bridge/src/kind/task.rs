@@ -11,11 +11,12 @@ use tokio::{
 };
 
 use super::{
-    Filter, Reader, Relist, Shared, jitter,
+    Alive, Filter, Reader, Relist, Shared, jitter,
     machine::{Brackets, Event, Machine, Page, Rules, Step},
     reader,
 };
 use crate::{
+    bugs,
     discovery::Served,
     kubernetes::{Failure, JSON, METADATA, METADATA_WATCH},
     line::{self, Scope},
@@ -97,7 +98,7 @@ impl Task {
             path: served.path(scope.namespace.as_deref()),
             reader: Reader::new(served, shared.charging.clone()),
             machine: Machine::new(rules, &shared.instance),
-            filter: Filter::default(),
+            filter: bugs::filter(&scope),
             shared,
             scope,
             asked,
@@ -194,16 +195,23 @@ impl Task {
                 let brackets = self.machine.page(&page, self.begun.elapsed(), jitter());
                 self.open(&brackets).await?;
                 for object in objects {
-                    self.filter
-                        .list(object.uid, object.version, object.fingerprint);
-                    self.shared.queue.push(object.line).await?;
+                    let Alive {
+                        uid,
+                        version,
+                        fingerprint,
+                        line,
+                        ..
+                    } = object;
+                    if self.filter.list(uid, version, fingerprint) {
+                        self.shared.queue.push(line).await?;
+                    }
                 }
                 self.close(brackets).await
             }
         }
     }
 
-    fn read_page(&self, body: &Bytes) -> Result<(Page, Vec<super::Alive>), Failure> {
+    fn read_page(&self, body: &Bytes) -> Result<(Page, Vec<Alive>), Failure> {
         let list: List<'_> = serde_json::from_slice(body)
             .map_err(|error| Failure::Unreadable(format!("a list: {error}")))?;
         if !self.reader.is_list(list.kind) {
@@ -263,6 +271,7 @@ impl Task {
     async fn close(&mut self, brackets: Brackets) -> Result<(), Closed> {
         if brackets.over {
             self.filter.end();
+            bugs::keep(&self.scope, &self.filter);
             metrics::relist(&self.label, brackets.end.is_some());
         }
         if let Some(end) = &brackets.end {
@@ -392,17 +401,22 @@ impl Task {
             .machine
             .event(Event::Alive(&object.shown), now, jitter());
         self.open(&brackets).await?;
-        if is_listed {
-            self.filter
-                .list(object.uid, object.version, object.fingerprint);
-        } else if !self
-            .filter
-            .changes(object.uid, object.version, object.fingerprint)
-        {
-            metrics::suppressed();
-            return Ok(());
+        let Alive {
+            uid,
+            version,
+            fingerprint,
+            line,
+            ..
+        } = object;
+        let is_news = match is_listed {
+            true => self.filter.list(uid, version, fingerprint),
+            false => self.filter.changes(uid, version, fingerprint),
+        };
+        match is_news {
+            true => self.shared.queue.push(line).await?,
+            false => metrics::suppressed(),
         }
-        self.shared.queue.push(object.line).await?;
+        bugs::keep(&self.scope, &self.filter);
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use quota_semantics::{Span, Timestamp};
 use tokio::sync::mpsc;
 
-use crate::{line, metrics, queue::Line};
+use crate::{bugs, line, metrics, queue::Line};
 use stream::{Answer, Found};
 pub use stream::{Stream, StreamError, Unfit};
 use verdict::{MessageId, Verdict, refused};
@@ -211,7 +211,7 @@ impl Publisher {
             };
             let mut message = first.text;
             let mut count = 1;
-            while count < MESSAGE_LINES {
+            while count < bugs::message_lines(MESSAGE_LINES) {
                 let Ok(line) = lines.try_recv() else { break };
                 if message.len() + line.text.len() >= MESSAGE_BYTES {
                     next = Some(line);
@@ -268,10 +268,10 @@ impl Publisher {
     /// Publishes a message, however long that takes.
     async fn publish(&mut self, message: Vec<u8>) -> Result<(), Ended> {
         self.number += 1;
-        let id = MessageId {
+        let id = bugs::message_id(&message).unwrap_or_else(|| MessageId {
             instance: self.identity.instance.clone(),
             number: self.number,
-        };
+        });
         let payload = bytes::Bytes::from(message);
         if self.status.inner.lock().adoption == Adoption::Complete {
             self.replaced = None;
@@ -285,7 +285,7 @@ impl Publisher {
                 .publish(&id, self.expected, cluster_uid, payload.clone());
             match answer.await {
                 Answer::Stored(sequence) => {
-                    self.expected = sequence;
+                    self.expected = bugs::expected(self.expected, sequence);
                     break;
                 }
                 Answer::Refused => {

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use super::{
     programs::{Program, until},
+    proxy::{Mode, Proxy},
     scene::{Scene, metric, until_ready},
 };
 
@@ -30,7 +31,7 @@ fn pair(scene: &Scene) -> (Program, Program) {
 }
 
 #[test]
-fn one_of_two_leads_and_the_other_takes_over() {
+pub(crate) fn one_of_two_leads_and_the_other_takes_over() {
     let scene = Scene::new();
     let (mut first, second) = pair(&scene);
     scene.churn("first");
@@ -41,6 +42,31 @@ fn one_of_two_leads_and_the_other_takes_over() {
     scene.settle();
     until_ready(&second);
     scene.churn("second");
+    scene.settle();
+}
+
+#[test]
+pub(crate) fn who_leads_again_lists_everything() {
+    let scene = Scene::new();
+    let proxy = Proxy::start(scene.nats.address());
+    let first = format!("nats://{}", proxy.address());
+    let first = Program::start(scene.command_to(&first).args(LEASE));
+    until("the first one leads", || leads(&first).then_some(()));
+    scene.settle();
+    let mut second = scene.bridge(&LEASE);
+    until_ready(&second);
+    // Without NATS it gives up the Lease, and goes on as the one that waits.
+    proxy.set(Mode::Refuse);
+    proxy.cut();
+    scene.churn("away");
+    until("the second one leads", || leads(&second).then_some(()));
+    scene.settle();
+    proxy.set(Mode::Pass);
+    second.kill();
+    scene.churn("nobody");
+    until("the first one leads again", || leads(&first).then_some(()));
+    scene.settle();
+    until_ready(&first);
     scene.settle();
 }
 

@@ -58,6 +58,21 @@ fn pages_and_watches_list_the_same() {
     }
 }
 
+#[test]
+pub(crate) fn a_second_list_in_pages_ends_nothing_that_lives() {
+    let scene = Scene::new();
+    let bridge = scene.bridge(&["--list.mode=pages"]);
+    until_ready(&bridge);
+    scene.settle();
+    let listed = scene.outcomes("pods").len();
+    scene.ask_relist(&["pods"]);
+    until("a second list", || {
+        (scene.outcomes("pods").len() > listed).then_some(())
+    });
+    scene.settle();
+    assert!(scene.outcomes("pods").iter().all(|it| it == "Complete"));
+}
+
 /// The fault happens, and in the end all is as it should be.
 fn survives(mode: &str, request: Request, fault: Fault, times: usize) {
     let scene = Scene::new();

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "planted-bugs")]
+mod bugs;
 mod certificates;
 mod kinds;
 mod leaders;

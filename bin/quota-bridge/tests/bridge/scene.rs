@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, process::Command, time::Instant};
 
+use planted::Bug;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -118,6 +119,9 @@ impl Scene {
     pub(crate) fn command_between(&self, api: &[&str], nats: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quota-bridge"));
         command.current_dir(self.directory.path()).env_clear();
+        if let Some(bug) = Bug::BRIDGE.iter().find(|bug| planted::is(**bug)) {
+            command.env(planted::VARIABLE, format!("{bug:?}"));
+        }
         command.args(api);
         command.arg(format!("--nats.url={nats}"));
         command.args([

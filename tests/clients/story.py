@@ -13,7 +13,10 @@ from pathlib import Path
 def start(directory):
     """A daemon, and the address of its API."""
     arguments = ["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--data-dir=data", "--log.format=json"]
-    daemon = subprocess.Popen([os.environ["QUOTAD"], *arguments], cwd=directory, stderr=subprocess.PIPE, text=True)
+    # The daemon takes every variable of this prefix for a key of its configuration.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("QUOTAD_")}
+    program = [os.environ["QUOTAD"], *arguments]
+    daemon = subprocess.Popen(program, cwd=directory, env=environment, stderr=subprocess.PIPE, text=True)
     for line in daemon.stderr:
         entry = json.loads(line)
         if entry["message"] == "ready":

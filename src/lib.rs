@@ -12,6 +12,7 @@ mod fatal;
 pub mod history;
 pub mod intake;
 pub mod kube;
+mod kubernetes_status;
 pub mod metrics;
 pub mod peer;
 mod place;

@@ -8,7 +8,7 @@ use quota_core::{
 };
 use quota_journal::Damage;
 use quota_ledger::replay;
-use quota_semantics::{Timestamp, quota::FieldError};
+use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
 use serde::{Serialize, Serializer};
 
 use crate::{history, metrics::Limit, writer::Unavailable};
@@ -211,7 +211,7 @@ impl Problem {
     /// The problem as JSON.
     #[must_use]
     pub fn to_text(&self) -> String {
-        serde_json::to_string(self).expect("a problem has text keys only")
+        in_microseconds(|| serde_json::to_string(self)).expect("a problem has text keys only")
     }
 
     /// Why.

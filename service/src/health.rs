@@ -109,7 +109,23 @@ pub fn router(metrics: Render, readiness: Readiness) -> Router {
     )
 }
 
-/// `/livez`, `/readyz` and `/healthz`.
+/// The paths of health, and what each answers.
+pub const PROBES: [(&str, &str); 6] = [
+    ("/livez", "whether the process answers"),
+    ("/livez/{check}", "one check of it"),
+    (
+        "/readyz",
+        "whether requests are answered; `verbose`, `exclude`",
+    ),
+    ("/readyz/{check}", "one check of it"),
+    ("/healthz", "the same as `/livez`"),
+    ("/healthz/{check}", "one check of it"),
+];
+
+/// The one that answers whether the program is ready; the others say that it lives.
+const READYZ: &str = "readyz";
+
+/// The routes of [`PROBES`].
 pub fn probes(readiness: Readiness) -> Router {
     let live = |name| {
         move |path: Option<Path<String>>, RawQuery(query): RawQuery| async move {
@@ -127,16 +143,17 @@ pub fn probes(readiness: Readiness) -> Router {
                  path: Option<Path<String>>,
                  RawQuery(query): RawQuery| async move {
         let path = path.as_deref().map(String::as_str);
-        report("readyz", &readiness.checks(), path, query.as_deref())
+        report(READYZ, &readiness.checks(), path, query.as_deref())
     };
-    Router::new()
-        .route("/livez", get(live("livez")))
-        .route("/livez/{check}", get(live("livez")))
-        .route("/healthz", get(live("healthz")))
-        .route("/healthz/{check}", get(live("healthz")))
-        .route("/readyz", get(ready))
-        .route("/readyz/{check}", get(ready))
-        .with_state(readiness)
+    let mut router = Router::new();
+    for (path, _) in PROBES {
+        let name = path.split('/').nth(1).unwrap_or_default();
+        router = match name {
+            READYZ => router.route(path, get(ready)),
+            name => router.route(path, get(live(name))),
+        };
+    }
+    router.with_state(readiness)
 }
 
 /// In the format that the scraper prefers: OpenMetrics, or the older one of Prometheus.

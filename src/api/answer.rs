@@ -6,6 +6,7 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use quota_semantics::in_microseconds;
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -16,7 +17,7 @@ pub(super) const ANSWER_BYTES: usize = 512;
 /// An answer with this body.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let mut text = Vec::with_capacity(ANSWER_BYTES);
-    match serde_json::to_writer(&mut text, body) {
+    match in_microseconds(|| serde_json::to_writer(&mut text, body)) {
         Ok(()) => written(status, text),
         Err(error) => Problem::internal(&error).into_response(),
     }

@@ -278,8 +278,7 @@ fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::
                 out.push('}');
             }
             Err(problem) => {
-                let problem = serde_json::to_string(problem).map_err(|_| fmt::Error)?;
-                out.push_str(&problem);
+                out.push_str(&problem.to_text());
             }
         }
     }

@@ -36,7 +36,8 @@ impl When {
             (Some(at), None) if at > writer::now() => {
                 Err(Problem::new(Reason::Malformed, "at is in the future"))
             }
-            (Some(at), None) => Ok(Some(Until::Time(at))),
+            // Entries of older ledgers have nanoseconds that are not shown.
+            (Some(at), None) => Ok(Some(Until::Time(at.plus(Span::from_nanoseconds(999))))),
             (Some(_), Some(_)) => {
                 let detail = "at and sequence exclude each other";
                 Err(Problem::new(Reason::Malformed, detail))

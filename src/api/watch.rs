@@ -12,6 +12,7 @@ use axum::{
 use futures::{Stream, StreamExt as _, stream};
 use http::HeaderMap;
 use quota_core::event::{Entry, Sequence};
+use quota_semantics::in_microseconds;
 use serde::Deserialize;
 use tokio::sync::broadcast;
 
@@ -101,7 +102,7 @@ fn event(entry: &Entry) -> sse::Event {
     let event = sse::Event::default()
         .id(entry.sequence.to_string())
         .event(entry.event.name());
-    match event.json_data(entry) {
+    match in_microseconds(|| event.json_data(entry)) {
         Ok(event) => event,
         Err(_) => sse::Event::default().comment("an entry that cannot be shown"),
     }

@@ -1,20 +1,20 @@
-//! What callers are told that are turned away: problems, and on Kubernetes' paths `Status` objects.
+//! Answers to callers that are turned away: problems, and on Kubernetes' paths `Status` objects.
 
-use axum::{
-    body::Body,
-    response::{IntoResponse as _, Response},
-};
+use axum::response::{IntoResponse as _, Response};
 use http::{HeaderValue, Method, StatusCode, header, request::Parts};
-use serde_json::{Value, json};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusDetails;
 
 use super::{Principal, Role};
-use crate::problem::{Problem, Reason};
+use crate::{
+    kubernetes_status::Failure,
+    problem::{Problem, Reason},
+};
 
 /// Nobody learns here whether a token is unknown, wrong or expired.
 pub(super) fn unauthenticated(path: &str) -> Response {
-    let status = StatusCode::UNAUTHORIZED;
     let mut response = if is_of_kubernetes(path) {
-        kubernetes(status, "Unauthorized", "Unauthorized", None)
+        let reason = "Unauthorized";
+        Failure::new(StatusCode::UNAUTHORIZED, reason, reason).into_response()
     } else {
         let detail = "a valid bearer token or client certificate is needed";
         Problem::new(Reason::Unauthorized, detail).into_response()
@@ -35,9 +35,8 @@ pub(super) fn forbidden(
 ) -> Response {
     let path = parts.uri.path();
     if is_of_kubernetes(path) {
-        let (message, details) =
-            in_kubernetes_words(principal, &parts.method, path, is_watch(parts));
-        return kubernetes(StatusCode::FORBIDDEN, "Forbidden", &message, Some(details));
+        return in_kubernetes_words(principal, &parts.method, path, is_watch(parts))
+            .into_response();
     }
     let detail = match roles {
         [] => format!("nobody may {} {path}", parts.method),
@@ -63,32 +62,15 @@ fn is_watch(parts: &Parts) -> bool {
         .any(|parameter| matches!(parameter, "watch=true" | "watch=1" | "watch"))
 }
 
-fn kubernetes(status: StatusCode, reason: &str, message: &str, details: Option<Value>) -> Response {
-    let mut body = json!({
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": message,
-        "reason": reason,
-        "code": status.as_u16(),
-    });
-    if let Some(details) = details {
-        body["details"] = details;
-    }
-    let content_type = [(header::CONTENT_TYPE, "application/json")];
-    (status, content_type, Body::from(body.to_string())).into_response()
-}
-
-/// What was asked for, in Kubernetes' terms.
-struct Asked<'a> {
+/// A request in Kubernetes' terms.
+struct KubernetesRequest<'a> {
     group: &'a str,
     namespace: &'a str,
     resource: &'a str,
     name: &'a str,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> KubernetesRequest<'a> {
     /// None if the path is not one of resources.
     fn of(path: &'a str) -> Option<Self> {
         let mut segments = path.split('/').skip(1);
@@ -126,49 +108,48 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn details(&self) -> Value {
-        let mut details = json!({ "kind": self.resource });
-        if !self.name.is_empty() {
-            details["name"] = self.name.into();
+    fn details(&self) -> StatusDetails {
+        let given = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        StatusDetails {
+            kind: given(self.resource),
+            name: given(self.name),
+            group: given(self.group),
+            ..StatusDetails::default()
         }
-        if !self.group.is_empty() {
-            details["group"] = self.group.into();
-        }
-        details
     }
 }
 
 /// In the words of Kubernetes (`forbiddenMessage` in apiserver/pkg/endpoints/handlers/responsewriters/errors.go).
-fn in_kubernetes_words(
-    principal: &Principal,
-    method: &Method,
-    path: &str,
-    watch: bool,
-) -> (String, Value) {
+fn in_kubernetes_words(principal: &Principal, method: &Method, path: &str, watch: bool) -> Failure {
+    let forbidden = |message: String, details: StatusDetails| {
+        let mut failure = Failure::new(StatusCode::FORBIDDEN, "Forbidden", message);
+        *failure.details() = details;
+        failure
+    };
     let user = principal.name().as_str();
-    let Some(asked) = Asked::of(path) else {
+    let Some(request) = KubernetesRequest::of(path) else {
         let verb = method.as_str().to_ascii_lowercase();
         let message = format!("forbidden: User {user:?} cannot {verb} path {path:?}");
-        return (message, json!({}));
+        return forbidden(message, StatusDetails::default());
     };
-    let qualified = match asked.group {
-        "" => asked.resource.to_owned(),
-        group => format!("{}.{group}", asked.resource),
+    let qualified = match request.group {
+        "" => request.resource.to_owned(),
+        group => format!("{}.{group}", request.resource),
     };
-    let about = match asked.name {
+    let about = match request.name {
         "" => qualified,
         name => format!("{qualified} {name:?}"),
     };
-    let place = match asked.namespace {
+    let place = match request.namespace {
         "" => "at the cluster scope".to_owned(),
         namespace => format!("in the namespace {namespace:?}"),
     };
-    let verb = asked.verb(method, watch);
-    let Asked {
+    let verb = request.verb(method, watch);
+    let KubernetesRequest {
         group, resource, ..
-    } = asked;
+    } = request;
     let message = format!(
         "{about} is forbidden: User {user:?} cannot {verb} resource {resource:?} in API group {group:?} {place}"
     );
-    (message, asked.details())
+    forbidden(message, request.details())
 }

@@ -19,7 +19,11 @@ use crate::{
 /// The routes of `listen`.
 pub(crate) fn of_api(app: App, hook: Hook, kube: Kube, readiness: Readiness) -> Vec<Route> {
     let mut routes = with_state(api::routes(), &app);
-    routes.extend(by_router(&health::probes(readiness), Known, &PROBES));
+    routes.extend(by_router(
+        &health::probes(readiness),
+        Known,
+        &health::PROBES,
+    ));
     routes.extend(of_webhook(hook));
     routes.extend(with_state(kube::routes(), &kube));
     routes.extend(ui::routes());
@@ -34,7 +38,7 @@ pub(crate) fn of_webhook(hook: Hook) -> Vec<Route> {
 /// The routes of `admin.listen`.
 pub(crate) fn of_admin(metrics: Render, readiness: Readiness) -> Vec<Route> {
     let router = health::router(metrics, readiness);
-    let mut routes = by_router(&router, Public, &PROBES);
+    let mut routes = by_router(&router, Public, &health::PROBES);
     routes.extend(by_router(&router, Public, &[METRICS]));
     routes
 }
@@ -43,19 +47,6 @@ const METRICS: (&str, &str) = (
     "/metrics",
     "[metrics](metrics.md), in the format that the scraper prefers",
 );
-
-/// Paths of health, on both listeners: kubectl asks for them where it asks for the rest.
-const PROBES: [(&str, &str); 6] = [
-    ("/livez", "whether the process answers"),
-    ("/livez/{check}", "one check of it"),
-    (
-        "/readyz",
-        "whether requests are answered; `verbose`, `exclude`",
-    ),
-    ("/readyz/{check}", "one check of it"),
-    ("/healthz", "the same as `/livez`"),
-    ("/healthz/{check}", "one check of it"),
-];
 
 /// Routes that a router of axum's answers.
 fn by_router(
@@ -84,6 +75,6 @@ pub(crate) fn specs() -> Vec<crate::routes::Spec> {
     specs.extend(of(&admission::routes()));
     specs.extend(of(&kube::routes()));
     specs.extend(of(&ui::routes()));
-    specs.extend(of(&by_router(&axum::Router::new(), Known, &PROBES)));
+    specs.extend(of(&by_router(&axum::Router::new(), Known, &health::PROBES)));
     specs
 }

@@ -6,7 +6,9 @@ use quota_core::{
     event::{QuotaRecord, Sequence},
     state::{Figure, QuotaView},
 };
-use quota_semantics::{Name, admission::Coverage, quantity::Quantity, quota::Manifest};
+use quota_semantics::{
+    Name, admission::Coverage, in_microseconds, quantity::Quantity, quota::Manifest,
+};
 use serde_json::{Value, json};
 
 use super::status::{Failure, Result};
@@ -110,15 +112,16 @@ impl Object {
 
     /// The object as JSON.
     pub(super) fn to_json(&self) -> Result<Value> {
-        let json = |value| serde_json::to_value(value).map_err(|error| Failure::internal(&error));
         let mut object = json(&self.manifest)?;
         object["status"] = match &self.view {
-            Some(view) => {
-                let whole = serde_json::to_value(render::ResourceQuota::of(view, &self.coverage));
-                whole.map_err(|error| Failure::internal(&error))?["status"].take()
-            }
+            Some(view) => json(&render::ResourceQuota::of(view, &self.coverage))?["status"].take(),
             None => json!({}),
         };
         Ok(object)
     }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Value> {
+    let value = in_microseconds(|| serde_json::to_value(value));
+    value.map_err(|error| Failure::internal(&error))
 }

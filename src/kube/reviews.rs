@@ -1,5 +1,4 @@
-//! What a caller may do here, as `kubectl auth can-i` and `kubectl auth whoami` ask for it. The answers are derived from
-//! the route table.
+//! The rights of a caller, for `kubectl auth can-i` and `kubectl auth whoami`. They are derived from the route table.
 
 use std::sync::LazyLock;
 
@@ -9,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
     APIGroup, APIResource, APIResourceList, GroupVersionForDiscovery,
 };
 use prost::Message;
+use quota_service::health::PROBES;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ use crate::auth::{
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
 const AUTHENTICATION: &str = "authentication.k8s.io/v1";
 
-/// Stands for every verb, resource or group in a question.
+/// Stands for every verb, resource or group.
 const ANY: &str = "*";
 
 /// Verbs on a kind, and who may use them.
@@ -90,7 +90,7 @@ impl Rule {
 /// The `spec` of a `SelfSubjectAccessReview`; numbers as in `generated.proto` of `k8s.io/api/authorization/v1`.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Question {
+struct AccessSpec {
     #[prost(message, optional, tag = "1")]
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_attributes: Option<Attributes>,
@@ -128,24 +128,21 @@ struct NonResource {
 /// The `spec` of a `SelfSubjectRulesReview`.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
 #[serde(default)]
-struct Where {
+struct NamespaceSpec {
     #[prost(string, tag = "1")]
     namespace: String,
 }
 
 /// The `spec` of a `SelfSubjectReview`, which has none.
 #[derive(Clone, PartialEq, Message, Serialize, Deserialize)]
-struct Nothing {}
+struct EmptySpec {}
 
 /// `POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews`
 pub(super) async fn access(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
-    let question: Question = read(&body)?;
-    let allowed = match (
-        &question.resource_attributes,
-        &question.non_resource_attributes,
-    ) {
+    let spec: AccessSpec = read(&body)?;
+    let allowed = match (&spec.resource_attributes, &spec.non_resource_attributes) {
         (Some(attributes), None) => may(&principal, attributes),
-        (None, Some(path)) => may_ask(path),
+        (None, Some(path)) => may_get(path),
         _ => {
             let detail =
                 "exactly one of resourceAttributes and nonResourceAttributes must be specified";
@@ -160,28 +157,28 @@ pub(super) async fn access(principal: Principal, body: Body) -> Result<(StatusCo
     Ok(reviewed(
         "SelfSubjectAccessReview",
         AUTHORIZATION,
-        &question,
+        &spec,
         status,
     ))
 }
 
-fn may(principal: &Principal, asked: &Attributes) -> bool {
-    let matches = |asked: &str, have: &str| asked == ANY || asked == have;
-    let namespace = match (asked.resource.as_str(), asked.namespace.as_str()) {
+fn may(principal: &Principal, action: &Attributes) -> bool {
+    let matches = |pattern: &str, name: &str| pattern == ANY || pattern == name;
+    let namespace = match (action.resource.as_str(), action.namespace.as_str()) {
         // A namespace is in itself.
-        ("namespaces", "") => &asked.name,
+        ("namespaces", "") => &action.name,
         (_, namespace) => namespace,
     };
     let rules = RULES.iter().filter(|rule| {
-        matches(&asked.resource, rule.resource) && asked.subresource == rule.subresource
+        matches(&action.resource, rule.resource) && action.subresource == rule.subresource
     });
     let granted = |verb: &str| {
         let mut rules = rules.clone().filter(|rule| rule.verbs.contains(&verb));
         rules.any(|rule| rule.allows(principal, namespace))
     };
-    let known = matches(&asked.group, "") && rules.clone().next().is_some();
+    let known = matches(&action.group, "") && rules.clone().next().is_some();
     known
-        && match asked.verb.as_str() {
+        && match action.verb.as_str() {
             ANY => rules
                 .clone()
                 .flat_map(|rule| rule.verbs)
@@ -190,13 +187,14 @@ fn may(principal: &Principal, asked: &Attributes) -> bool {
         }
 }
 
-fn may_ask(asked: &NonResource) -> bool {
-    asked.verb == "get" && paths().any(|path| path == asked.path)
+fn may_get(path: &NonResource) -> bool {
+    path.verb == "get" && paths().any(|open| open == path.path)
 }
 
 /// Paths that are of no kind, and open to every known caller.
 fn paths() -> impl Iterator<Item = &'static str> {
-    let health = ["/healthz", "/livez", "/readyz"];
+    let health = PROBES.iter().map(|(path, _)| *path);
+    let health = health.filter(|path| !path.contains('{'));
     let discovery = routes().into_iter().filter_map(|route| {
         let spec = route.spec();
         (spec.method == Method::GET && matches!(spec.access, Public | Known)).then_some(spec.path)
@@ -206,10 +204,10 @@ fn paths() -> impl Iterator<Item = &'static str> {
 
 /// `POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews`
 pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
-    let asked: Where = read(&body)?;
+    let spec: NamespaceSpec = read(&body)?;
     let granted = RULES
         .iter()
-        .filter(|rule| rule.allows(&principal, &asked.namespace));
+        .filter(|rule| rule.allows(&principal, &spec.namespace));
     let kinds: Vec<_> = granted
         .map(|rule| {
             let resource = match rule.subresource {
@@ -228,14 +226,14 @@ pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCod
     Ok(reviewed(
         "SelfSubjectRulesReview",
         AUTHORIZATION,
-        &asked,
+        &spec,
         status,
     ))
 }
 
 /// `POST /apis/authentication.k8s.io/v1/selfsubjectreviews`
 pub(super) async fn subject(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
-    let spec: Nothing = read(&body)?;
+    let spec: EmptySpec = read(&body)?;
     let groups: Vec<_> = principal
         .roles()
         .map(|role| format!("quota-ledger:{role}"))
@@ -368,7 +366,7 @@ mod tests {
     use super::*;
     use crate::auth::Role;
 
-    fn asked(namespace: &str, verb: &str, resource: &str) -> Attributes {
+    fn action(namespace: &str, verb: &str, resource: &str) -> Attributes {
         Attributes {
             namespace: namespace.to_owned(),
             verb: verb.to_owned(),
@@ -383,14 +381,14 @@ mod tests {
         let reader = Principal::new("reader", &[Role::Read], &team);
         for verb in ["get", "list", "watch"] {
             assert!(
-                may(&reader, &asked("team-a", verb, "resourcequotas")),
+                may(&reader, &action("team-a", verb, "resourcequotas")),
                 "{verb}"
             );
             assert!(
-                !may(&reader, &asked("team-b", verb, "resourcequotas")),
+                !may(&reader, &action("team-b", verb, "resourcequotas")),
                 "{verb}"
             );
-            assert!(!may(&reader, &asked("", verb, "resourcequotas")), "{verb}");
+            assert!(!may(&reader, &action("", verb, "resourcequotas")), "{verb}");
         }
         for verb in [
             "create",
@@ -401,43 +399,43 @@ mod tests {
             ANY,
         ] {
             assert!(
-                !may(&reader, &asked("team-a", verb, "resourcequotas")),
+                !may(&reader, &action("team-a", verb, "resourcequotas")),
                 "{verb}"
             );
             assert!(may(
                 &Principal::anonymous(),
-                &asked("team-a", verb, "resourcequotas")
+                &action("team-a", verb, "resourcequotas")
             ));
         }
         for other in ["pods", "deployments"] {
             assert!(!may(
                 &Principal::anonymous(),
-                &asked("team-a", "get", other)
+                &action("team-a", "get", other)
             ));
         }
-        assert!(may(&Principal::anonymous(), &asked("", ANY, ANY)));
-        assert!(!may(&reader, &asked("", "list", "namespaces")));
+        assert!(may(&Principal::anonymous(), &action("", ANY, ANY)));
+        assert!(!may(&reader, &action("", "list", "namespaces")));
         let one = Attributes {
             name: "team-a".to_owned(),
-            ..asked("", "get", "namespaces")
+            ..action("", "get", "namespaces")
         };
         assert!(may(&reader, &one));
         let of_another_group = Attributes {
             group: "apps".to_owned(),
-            ..asked("team-a", "get", "resourcequotas")
+            ..action("team-a", "get", "resourcequotas")
         };
         assert!(!may(&Principal::anonymous(), &of_another_group));
     }
 
     #[test]
-    fn paths_without_a_kind_are_those_that_everybody_may_ask() {
-        let ask = |path: &str, verb: &str| {
-            may_ask(&NonResource {
+    fn paths_without_a_kind_are_those_that_everybody_may_get() {
+        let may = |path: &str, verb: &str| {
+            may_get(&NonResource {
                 path: path.to_owned(),
                 verb: verb.to_owned(),
             })
         };
-        assert!(ask("/version", "get") && ask("/healthz", "get"));
-        assert!(!ask("/version", "post") && !ask("/v1/backup", "get"));
+        assert!(may("/version", "get") && may("/healthz", "get"));
+        assert!(!may("/version", "post") && !may("/v1/backup", "get"));
     }
 }

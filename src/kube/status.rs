@@ -1,52 +1,16 @@
-//! Failures in Kubernetes' words: `Status` objects.
+//! Failures in Kubernetes' words.
 
-use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+use http::StatusCode;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use quota_semantics::quota::FieldError;
 
 use super::{KIND, PLURAL};
+pub(super) use crate::kubernetes_status::Failure;
 use crate::writer::Unavailable;
-
-/// Why a request was not carried out.
-#[derive(Clone, Debug)]
-pub(super) struct Failure(Box<Status>);
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
-        Self(Box::new(Status {
-            code: Some(i32::from(code.as_u16())),
-            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
-            message: Some(message.into()),
-            status: Some("Failure".to_owned()),
-            details: None,
-            ..Status::default()
-        }))
-    }
-
-    fn details(&mut self) -> &mut StatusDetails {
-        self.0.details.get_or_insert_default()
-    }
-
-    fn about(mut self, kind: &str, name: &str) -> Self {
-        let details = self.details();
-        details.kind = Some(kind.to_owned());
-        details.name = Some(name.to_owned()).filter(|name| !name.is_empty());
-        self
-    }
-
-    fn because(mut self, causes: Vec<StatusCause>) -> Self {
-        self.details().causes = Some(causes).filter(|causes| !causes.is_empty());
-        self
-    }
-
-    fn retry_after(mut self, seconds: i32) -> Self {
-        self.details().retry_after_seconds = Some(seconds);
-        self
-    }
-
     /// There is no such quota.
     pub(super) fn not_found(name: &str) -> Self {
         Self::new(
@@ -233,16 +197,11 @@ impl Failure {
     }
 
     pub(super) fn is_not_found(&self) -> bool {
-        self.0.reason.as_deref() == Some("NotFound")
+        self.reason() == "NotFound"
     }
 
     pub(super) fn is_already_exists(&self) -> bool {
-        self.0.reason.as_deref() == Some("AlreadyExists")
-    }
-
-    /// The failure as an object.
-    pub(super) fn to_json(&self) -> serde_json::Value {
-        serde_json::to_value(&*self.0).unwrap_or_default()
+        self.reason() == "AlreadyExists"
     }
 }
 
@@ -258,26 +217,6 @@ impl From<Unavailable> for Failure {
             )
             .retry_after(1),
         }
-    }
-}
-
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
-        let code = self.0.code.and_then(|code| u16::try_from(code).ok());
-        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
-        let retry = self
-            .0
-            .details
-            .as_ref()
-            .and_then(|details| details.retry_after_seconds);
-        let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let mut response = (code, axum::Json(self.to_json())).into_response();
-        if let Some(seconds) = retry {
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        response
     }
 }
 

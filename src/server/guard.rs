@@ -25,6 +25,7 @@ use uuid::Uuid;
 use super::{
     Options,
     body::{Bounded, Lengths, Progress},
+    gzip,
     problem::last_problem,
     room::{Room, house},
     timed::Clock,
@@ -37,6 +38,9 @@ use crate::{
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The coding of a body that has none.
+const IDENTITY: &str = "identity";
 
 /// Longer ids of callers are replaced.
 const REQUEST_ID_BYTES_MAX: usize = 128;
@@ -90,6 +94,7 @@ pub(super) struct Began {
     at: Instant,
     method: Method,
     version: Version,
+    accepts_gzip: bool,
     id: HeaderValue,
     span: Span,
 }
@@ -117,6 +122,7 @@ impl Began {
             at: Instant::now(),
             method,
             version: request.version(),
+            accepts_gzip: gzip::is_accepted(request.headers()),
             id,
             span,
         }
@@ -138,12 +144,21 @@ pub(super) async fn carry_out<F: Future<Output = Response>>(
         at,
         method,
         version,
+        accepts_gzip,
         id,
         span,
     } = began;
     let mut response = bounded(&bounds, at, route, admitted)
         .instrument(span.clone())
         .await;
+    if gzip::is_worthwhile(&response) {
+        if accepts_gzip {
+            // Boxed, since few answers are.
+            response = housed(Box::pin(gzip::zipped(response)).await, &bounds.options.room);
+        }
+        let vary = HeaderValue::from_static("accept-encoding");
+        response.headers_mut().append(header::VARY, vary);
+    }
     response.headers_mut().insert(REQUEST_ID, id.clone());
     // HTTP/2 has a frame for that.
     if bounds.options.draining.is_cancelled() && version < Version::HTTP_2 {
@@ -195,6 +210,11 @@ where
     // for 100 Continue sends one.
     if request.body().size_hint().lower() > route.lengths.most {
         return Err(Box::new(too_large(route.lengths.most)));
+    }
+    if let Some(coding) = request.headers().get(header::CONTENT_ENCODING)
+        && coding != IDENTITY
+    {
+        return Err(Box::new(encoded(coding)));
     }
     let (parts, body) = request.into_parts();
     let (body, progress) = Bounded::new(body, route.lengths, options.body_timeout, &options.room);
@@ -262,6 +282,20 @@ fn body_timed_out() -> Response {
     metrics::limit_reached(Limit::BodyTimeout);
     let detail = "the body did not arrive in time";
     last_problem(Reason::RequestTimeout, detail)
+}
+
+/// The bounds of bodies are those of what is read: what they would expand to is not known.
+fn encoded(coding: &HeaderValue) -> Response {
+    let coding = String::from_utf8_lossy(coding.as_bytes());
+    let coding = shortened(&coding);
+    let detail = format!("bodies are taken without Content-Encoding, not as {coding:?}");
+    let mut response = last_problem(Reason::UnsupportedMediaType, &detail);
+    let identity = HeaderValue::from_static(IDENTITY);
+    // As RFC 9110, section 12.5.3, has it for this status.
+    response
+        .headers_mut()
+        .insert(header::ACCEPT_ENCODING, identity);
+    response
 }
 
 fn too_large(most: u64) -> Response {

@@ -8,6 +8,7 @@ mod connection;
 pub mod descriptors;
 mod dispatch;
 mod guard;
+mod gzip;
 mod hosts;
 mod http2;
 mod problem;

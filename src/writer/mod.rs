@@ -494,10 +494,10 @@ fn spawn<T: Send + 'static>(
         })
 }
 
-/// Wall-clock time.
+/// Wall-clock time, to the microsecond: as the API shows it, so that what is asked `at` a time that was shown is found.
 #[must_use]
 pub fn now() -> Timestamp {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanoseconds = since_epoch.map_or(0, |span| span.as_nanos());
-    Timestamp::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
+    Timestamp::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX)).whole_microseconds()
 }

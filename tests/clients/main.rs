@@ -1,7 +1,12 @@
-//! A client that is generated from the API's description goes through the story of the README. What it does is in
-//! Python (`story.py`), since that is where the generator is.
+//! The daemon as its clients see it. One of them is generated from the API's description, and goes through the story of
+//! the README: what it does is in Python (`story.py`), since that is where the generator is.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod transport;
 
 use std::{
     path::{Path, PathBuf},

@@ -16,4 +16,4 @@ pub mod yaml;
 
 pub use name::Name;
 pub use period::{ParsePeriodError, Period};
-pub use time::{Span, Timestamp};
+pub use time::{Span, Timestamp, in_microseconds};

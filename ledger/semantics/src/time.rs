@@ -1,6 +1,6 @@
 //! Points in time and lengths of time. The core never reads a clock: both are handed in.
 
-use std::{fmt, str::FromStr};
+use std::{cell::Cell, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -44,11 +44,35 @@ impl Timestamp {
         Span(self.0.saturating_sub(earlier.0))
     }
 
+    /// This time without what is below a microsecond: many libraries read no more digits of a second's fraction.
+    #[must_use]
+    pub const fn whole_microseconds(self) -> Self {
+        Self(self.0.saturating_sub(self.0.rem_euclid(1000)))
+    }
+
     /// This time without its fraction of a second, as Kubernetes stores times.
     #[must_use]
     pub const fn whole_seconds(self) -> Self {
         Self(self.0.saturating_sub(self.0.rem_euclid(1_000_000_000)))
     }
+}
+
+thread_local! {
+    /// Whether times are serialized without what is below a microsecond.
+    static IN_MICROSECONDS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has every time that `serialize` serializes end at the microsecond, as the HTTP API shows times. Elsewhere (in an
+/// exported ledger, say) they are exact.
+pub fn in_microseconds<R>(serialize: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            IN_MICROSECONDS.set(self.0);
+        }
+    }
+    let _restore = Restore(IN_MICROSECONDS.replace(true));
+    serialize()
 }
 
 /// A time as text, in its place.
@@ -138,7 +162,11 @@ impl FromStr for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(print(*self).text())
+        let time = match IN_MICROSECONDS.get() {
+            true => self.whole_microseconds(),
+            false => *self,
+        };
+        serializer.serialize_str(print(time).text())
     }
 }
 
@@ -199,6 +227,16 @@ mod tests {
                 assert_eq!(Timestamp(time).to_string(), theirs.to_string());
             }
         }
+    }
+
+    #[test]
+    fn the_api_shows_microseconds() {
+        let time: Timestamp = "1969-11-20T23:27:44.671321987Z".parse().unwrap();
+        let text = || serde_json::to_string(&time).unwrap();
+        assert_eq!(text(), "\"1969-11-20T23:27:44.671321987Z\"");
+        assert_eq!(in_microseconds(text), "\"1969-11-20T23:27:44.671321Z\"");
+        assert_eq!(text(), "\"1969-11-20T23:27:44.671321987Z\"");
+        assert_eq!(time.to_string(), "1969-11-20T23:27:44.671321987Z");
     }
 
     #[test]

@@ -131,10 +131,10 @@ impl Shown<'_> {
         if let Some(detail) = self.detail {
             field(out, ",\"detail\":", detail);
         }
-        quoted(out, ",\"createdTime\":", &self.created_time)?;
-        quoted(out, ",\"expirationTime\":", &self.expiration_time)?;
-        if let Some(ended) = &self.ended_time {
-            quoted(out, ",\"endedTime\":", ended)?;
+        timed(out, ",\"createdTime\":", self.created_time)?;
+        timed(out, ",\"expirationTime\":", self.expiration_time)?;
+        if let Some(ended) = self.ended_time {
+            timed(out, ",\"endedTime\":", ended)?;
         }
         if let Some(head) = &self.as_of {
             write_head(out, head)?;
@@ -152,9 +152,14 @@ pub(in crate::api) const LAGGING: &str = ",\"lagging\":true";
 /// Appends how far the ledger was, behind other fields.
 pub(in crate::api) fn write_head(out: &mut String, Head { sequence, time }: &Head) -> fmt::Result {
     write!(out, ",\"asOf\":{{\"sequence\":{sequence}")?;
-    quoted(out, ",\"time\":", time)?;
+    timed(out, ",\"time\":", *time)?;
     out.push('}');
     Ok(())
+}
+
+/// Appends a field with a time, as [`in_microseconds`](quota_semantics::in_microseconds) has it.
+fn timed(out: &mut String, key: &str, time: Timestamp) -> fmt::Result {
+    quoted(out, key, &time.whole_microseconds())
 }
 
 /// Appends a field whose value never holds what has to be escaped.
@@ -183,7 +188,7 @@ fn field(out: &mut String, key: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quota_semantics::{Span, quantity::Quantity};
+    use quota_semantics::{Span, in_microseconds, quantity::Quantity};
 
     use super::*;
 
@@ -224,7 +229,8 @@ mod tests {
             };
             let mut text = String::new();
             shown.write(&mut text).unwrap();
-            prop_assert_eq!(text, serde_json::to_string(&shown).unwrap());
+            let plain = in_microseconds(|| serde_json::to_string(&shown));
+            prop_assert_eq!(text, plain.unwrap());
         }
     }
 }

@@ -1,0 +1,79 @@
+//! Kubernetes `Status` objects: the one place that writes them as answers of their own. `kube::status` words what is
+//! about quotas, `auth::refusal` what is about rights.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure(Box<Status>);
+
+impl Failure {
+    /// A failure with its code, its reason (one of Kubernetes', or none) and what is to be said about it.
+    pub(crate) fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
+        Self(Box::new(Status {
+            code: Some(i32::from(code.as_u16())),
+            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+            message: Some(message.into()),
+            status: Some("Failure".to_owned()),
+            details: None,
+            ..Status::default()
+        }))
+    }
+
+    /// What it is about, to be filled in.
+    pub(crate) fn details(&mut self) -> &mut StatusDetails {
+        self.0.details.get_or_insert_default()
+    }
+
+    /// The same, about an object of a kind.
+    pub(crate) fn about(mut self, kind: &str, name: &str) -> Self {
+        let details = self.details();
+        details.kind = Some(kind.to_owned());
+        details.name = Some(name.to_owned()).filter(|name| !name.is_empty());
+        self
+    }
+
+    /// The same, with what is wrong with single fields.
+    pub(crate) fn because(mut self, causes: Vec<StatusCause>) -> Self {
+        self.details().causes = Some(causes).filter(|causes| !causes.is_empty());
+        self
+    }
+
+    /// The same, to be repeated after so many seconds.
+    pub(crate) fn retry_after(mut self, seconds: i32) -> Self {
+        self.details().retry_after_seconds = Some(seconds);
+        self
+    }
+
+    /// Its reason; empty: none.
+    pub(crate) fn reason(&self) -> &str {
+        self.0.reason.as_deref().unwrap_or_default()
+    }
+
+    /// The failure as an object.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(&*self.0).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let code = self.0.code.and_then(|code| u16::try_from(code).ok());
+        let code = code.and_then(|code| StatusCode::from_u16(code).ok());
+        let retry = self
+            .0
+            .details
+            .as_ref()
+            .and_then(|details| details.retry_after_seconds);
+        let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (code, axum::Json(self.to_json())).into_response();
+        if let Some(seconds) = retry {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -16,7 +16,7 @@ mod report;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use plan::{Bench, Case, System};
 use support::measured::Measured;
@@ -26,7 +26,8 @@ type Runs = BTreeMap<(Case, System), Vec<Measured>>;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some(support::process::SERVE_FLOOR) {
-        return floor::run().expect("the floor serves");
+        let directory = std::env::args_os().nth(2);
+        return floor::run(directory.as_deref().map(Path::new)).expect("the floor serves");
     }
     if !support::is_wanted() {
         return;

@@ -25,17 +25,25 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum System {
     Floor,
+    DurableFloor,
     Quotad,
     Redis,
     Postgres,
 }
 
 impl System {
-    pub const ALL: [Self; 4] = [Self::Floor, Self::Quotad, Self::Redis, Self::Postgres];
+    pub const ALL: [Self; 5] = [
+        Self::Floor,
+        Self::DurableFloor,
+        Self::Quotad,
+        Self::Redis,
+        Self::Postgres,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Floor => "HTTP floor",
+            Self::DurableFloor => "durable floor",
             Self::Quotad => "quotad",
             Self::Redis => "Redis",
             Self::Postgres => "PostgreSQL",
@@ -45,7 +53,7 @@ impl System {
     /// Whether a case is measured of it.
     pub fn does(self, case: Case) -> bool {
         match self {
-            Self::Floor | Self::Quotad | Self::Redis => true,
+            Self::Floor | Self::DurableFloor | Self::Quotad | Self::Redis => true,
             Self::Postgres => case.batch == 1,
         }
     }
@@ -164,7 +172,11 @@ impl Bench {
         } = case;
         match system {
             System::Floor => {
-                let (_server, url) = process::floor();
+                let (_server, url) = process::floor(None);
+                quotactl_bench(&url, &self.arguments(case))
+            }
+            System::DurableFloor => {
+                let (_server, url) = process::floor(Some(directory.path()));
                 quotactl_bench(&url, &self.arguments(case))
             }
             System::Quotad => {

@@ -48,16 +48,17 @@ fn rate(medians: &Medians, case: Case, system: System) -> f64 {
 }
 
 fn rates(medians: &Medians) -> String {
-    let mut table = Table::new(&[
-        "",
-        "HTTP floor",
-        "quotad",
-        "Redis",
-        "PostgreSQL",
-        "quotad / floor",
-        "quotad / Redis",
-        "quotad / PostgreSQL",
-    ]);
+    let others = System::ALL
+        .into_iter()
+        .filter(|system| *system != System::Quotad);
+    let ratios: Vec<_> = others
+        .clone()
+        .map(|system| format!("quotad / {}", system.name()))
+        .collect();
+    let mut header = vec![""];
+    header.extend(System::ALL.map(System::name));
+    header.extend(ratios.iter().map(String::as_str));
+    let mut table = Table::new(&header);
     for case in Case::all() {
         let of = |system| rate(medians, case, system);
         let shown = |system| match of(system) {
@@ -67,16 +68,16 @@ fn rates(medians: &Medians) -> String {
         let ours = of(System::Quotad);
         let mut cells = vec![case.name()];
         cells.extend(System::ALL.map(shown));
-        cells.extend(
-            [System::Floor, System::Redis, System::Postgres].map(|other| ratio(ours, of(other))),
-        );
+        cells.extend(others.clone().map(|other| ratio(ours, of(other))));
         table.row(cells);
     }
     table.text().to_owned()
 }
 
 fn latencies(medians: &Medians) -> String {
-    let mut table = Table::new(&["", "HTTP floor", "quotad", "Redis", "PostgreSQL"]);
+    let mut header = vec![""];
+    header.extend(System::ALL.map(System::name));
+    let mut table = Table::new(&header);
     for case in Case::all() {
         let shown = |system| match medians.get(&(case, system)) {
             Some(measured) => format!("{} / {}", ms(measured.p50), ms(measured.p99)),
@@ -131,13 +132,25 @@ fn targets(medians: &Medians, fdatasync_us: f64) -> String {
     {
         for namespaces in [HOT, SPREAD] {
             let case = Case::single(namespaces, connections);
-            let [floor, ours, redis, postgres] = System::ALL.map(|system| of(case, system));
+            let [floor, _, ours, redis, postgres] = System::ALL.map(|system| of(case, system));
             let about = |what: &str| format!("{what}: {}", case.name());
             targets.at_least(&about("rate / Redis"), ours.rate, redis.rate, 1.0);
             targets.at_most(&about("p99 / Redis"), ours.p99, redis.p99, 1.0);
-            targets.at_least(&about("rate / floor"), ours.rate, floor.rate, 0.7);
+            targets.at_least(&about("rate / HTTP floor"), ours.rate, floor.rate, 0.7);
             let times = if namespaces == HOT { 50.0 } else { 5.0 };
             targets.at_least(&about("rate / PostgreSQL"), ours.rate, postgres.rate, times);
+        }
+    }
+    for connections in CONNECTIONS
+        .into_iter()
+        .filter(|connections| *connections >= 16)
+    {
+        for namespaces in [HOT, SPREAD] {
+            let case = Case::single(namespaces, connections);
+            let [durable, ours] =
+                [System::DurableFloor, System::Quotad].map(|system| rate(medians, case, system));
+            let what = format!("rate / durable floor: {}", case.name());
+            targets.at_least(&what, ours, durable, 0.9);
         }
     }
     for (connections, share) in TIGERBEETLE_OF_REDIS {
@@ -148,7 +161,7 @@ fn targets(medians: &Medians, fdatasync_us: f64) -> String {
     }
     for namespaces in [HOT, SPREAD] {
         let case = Case::batch(namespaces);
-        let what = format!("rate / floor: {}", case.name());
+        let what = format!("rate / HTTP floor: {}", case.name());
         let [floor, ours] =
             [System::Floor, System::Quotad].map(|system| rate(medians, case, system));
         targets.at_least(&what, ours, floor, 0.5);

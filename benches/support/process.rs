@@ -168,10 +168,11 @@ impl Quotad {
 /// What has this program serve the floor instead of measuring.
 pub const SERVE_FLOOR: &str = "serve-floor";
 
-/// The HTTP floor, as a process like the daemon, and where it is.
-pub fn floor() -> (Process, String) {
+/// A floor, as a process like the daemon, and where it is: the durable one, if it has a directory for its log.
+pub fn floor(directory: Option<&Path>) -> (Process, String) {
     let mut child = Command::new(std::env::current_exe().expect("it is running"))
         .arg(SERVE_FLOOR)
+        .args(directory)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,18 +1,22 @@
-//! The floor: what HTTP and JSON alone cost.
+//! The floors: what HTTP and JSON alone cost, and what they cost with a log.
 //!
-//! It reads the same requests into the same types and answers as long a text at once: nothing is checked, decided
-//! or written. No daemon that speaks HTTP in this way can be faster, so a measured rate can be held against it.
+//! The HTTP floor reads the same requests into the same types and answers as long a text at once: nothing is checked,
+//! decided or written. The durable floor answers when as many bytes as quotad writes are on disk. No daemon that
+//! speaks HTTP in this way can be faster, so a measured rate can be held against them.
+
+mod durable;
 
 use std::{
     convert::Infallible,
     io::{self, Read as _, Write as _},
+    path::Path,
     sync::OnceLock,
     thread,
 };
 
 use axum::{
     Router,
-    extract::Path,
+    extract::{self, State},
     response::{IntoResponse, Response},
     routing::{delete, post, put},
 };
@@ -21,6 +25,7 @@ use http::{StatusCode, header};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
+use durable::{Log, Operation};
 use quotad::api::ReserveRequest;
 
 /// As long as the answer to a reservation of three resources.
@@ -44,11 +49,13 @@ struct Batch<'a> {
     items: Vec<ReserveRequest<'a>>,
 }
 
-/// Serves the floor on a free port until standard input ends; the first line of output is the address.
+/// Serves a floor on a free port until standard input ends; the first line of output is the address. With a directory
+/// it is the durable one, whose log is there.
 ///
 /// # Errors
-/// The listener fails.
-pub fn run() -> io::Result<()> {
+/// The listener or the log fails.
+pub fn run(directory: Option<&Path>) -> io::Result<()> {
+    let log = directory.map(Log::create).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -63,23 +70,23 @@ pub fn run() -> io::Result<()> {
     });
     runtime.block_on(async {
         tokio::select! {
-            served = serve(listener) => served.map(|never| match never {}),
+            served = serve(listener, router(log)) => served.map(|never| match never {}),
             _ = ended => Ok(()),
         }
     })
 }
 
-async fn serve(listener: TcpListener) -> io::Result<Infallible> {
+async fn serve(listener: TcpListener, router: Router) -> io::Result<Infallible> {
     use axum::serve::ListenerExt as _;
     let listener = listener.tap_io(|stream| {
         // A stream that is gone already shows when it is read.
         let _ = stream.set_nodelay(true);
     });
-    axum::serve(listener, router()).await?;
+    axum::serve(listener, router).await?;
     Err(io::Error::other("the listener ended"))
 }
 
-fn router() -> Router {
+fn router(log: Option<Log>) -> Router {
     Router::new()
         .route("/v1/namespaces/{namespace}/reservations", post(reserve))
         .route(
@@ -91,11 +98,24 @@ fn router() -> Router {
             "/v1/namespaces/{namespace}/quotas/{name}",
             put(quota).delete(quota),
         )
+        .with_state(log)
 }
 
-async fn reserve(Path(_namespace): Path<String>, text: Bytes) -> Response {
-    match serde_json::from_slice::<ReserveRequest<'_>>(&text) {
-        Ok(_) => {
+async fn append(log: Option<Log>, operation: Operation, count: usize) {
+    if let Some(log) = log {
+        log.append(operation, count).await;
+    }
+}
+
+async fn reserve(
+    State(log): State<Option<Log>>,
+    extract::Path(_namespace): extract::Path<String>,
+    text: Bytes,
+) -> Response {
+    let is_read = serde_json::from_slice::<ReserveRequest<'_>>(&text).is_ok();
+    match is_read {
+        true => {
+            append(log, Operation::Reserve, 1).await;
             let headers = [
                 (header::CONTENT_TYPE, "application/json"),
                 (header::LOCATION, LOCATION),
@@ -107,17 +127,25 @@ async fn reserve(Path(_namespace): Path<String>, text: Bytes) -> Response {
             )
                 .into_response()
         }
-        Err(_) => refused(),
+        false => refused(),
     }
 }
 
-async fn release(Path((_namespace, _uid)): Path<(String, String)>) -> StatusCode {
+async fn release(
+    State(log): State<Option<Log>>,
+    extract::Path((_namespace, _uid)): extract::Path<(String, String)>,
+) -> StatusCode {
+    append(log, Operation::Release, 1).await;
     StatusCode::NO_CONTENT
 }
 
-async fn batch(text: Bytes) -> Response {
-    match serde_json::from_slice::<Batch<'_>>(&text) {
-        Ok(batch) => json(StatusCode::OK, items(batch.items.len())),
+async fn batch(State(log): State<Option<Log>>, text: Bytes) -> Response {
+    let count = serde_json::from_slice::<Batch<'_>>(&text).map(|batch| batch.items.len());
+    match count {
+        Ok(count) => {
+            append(log, Operation::Reserve, count).await;
+            json(StatusCode::OK, items(count))
+        }
         Err(_) => refused(),
     }
 }

@@ -19,18 +19,18 @@ use crate::{
     admission::Hook,
     api::{self, App, NoSources, Parts},
     auth::Authenticator,
-    checkpoint::{self, Place, StartError},
+    checkpoint::{self, Destination, StartError},
     config::Config,
+    disk_space::DiskSpaceGuard,
     exit::{Exit, Failure, OrExit as _},
     fatal,
     intake::{nats, payload},
     kube::{self, Kube},
+    maintenance::{Maintenance, Quotas},
     metrics::{Listener, Metrics},
     routes::Router,
     server::{Bound, Hosts, Options, descriptors, tls::Tls},
     shutdown::{self, Signals},
-    space::Lookout,
-    upkeep::{Quotas, Upkeep},
     writer::Ledger,
 };
 use ledger::{Opened, close, open};
@@ -47,12 +47,12 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let draining = readiness.register("draining", "starting");
 
     let closing = CancellationToken::new();
-    let (admin_address, admin) = tell(&config, &metrics, &readiness, closing.clone())?;
+    let (admin_address, admin) = start_admin(&config, &metrics, &readiness, closing.clone())?;
     let (authenticator, tls) = secure(&config, &signals)?;
     let opened = open(&config, signals.stop.clone()).await?;
     metrics.set_quotas(Quotas(opened.ledger.clone()));
     recovering.pass();
-    let upkeep = Upkeep::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
+    let upkeep = Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
     let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
     tokio::spawn(lookout(&config, &opened.ledger, &readiness)?.run(stop.clone()));
     let signed = sign(&config, &opened, &stop).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     rules::record(&config, &charging, &opened.ledger).await?;
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
     let events = Arc::new(events.with_charging(charging.clone()));
-    let intake = take_in(
+    let intake = start_intake(
         &config,
         &opened.ledger,
         events.clone(),
@@ -98,7 +98,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         tls,
         stop.clone(),
     ));
-    let reviewed = review(&config, hook, &signals, stop.clone())?;
+    let reviewed = start_webhook(&config, hook, &signals, stop.clone())?;
     draining.pass();
     let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
     tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
@@ -125,7 +125,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
 }
 
 /// Answers probes and scrapes: from the beginning, so during recovery, to the end of the drain.
-fn tell(
+fn start_admin(
     config: &Config,
     metrics: &Metrics,
     readiness: &Readiness,
@@ -149,10 +149,14 @@ fn shown(metrics: &Metrics) -> health::Render {
     Arc::new(move || metrics.render())
 }
 
-fn lookout(config: &Config, ledger: &Ledger, readiness: &Readiness) -> Result<Lookout, Failure> {
+fn lookout(
+    config: &Config,
+    ledger: &Ledger,
+    readiness: &Readiness,
+) -> Result<DiskSpaceGuard, Failure> {
     let room = readiness.register("disk", "not looked at yet");
     let directory = config.data_dir.clone();
-    let lookout = Lookout::new(directory, config.disk.min_free, ledger.clone(), room);
+    let lookout = DiskSpaceGuard::new(directory, config.disk.min_free, ledger.clone(), room);
     lookout
         .context("cannot find the ledger")
         .or_exit(Exit::Damaged)
@@ -190,7 +194,7 @@ fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<T
 }
 
 /// Serves the webhook by TLS, if it has an address. Its certificates are followed.
-fn review(
+fn start_webhook(
     config: &Config,
     hook: Hook,
     signals: &Signals,
@@ -242,16 +246,16 @@ async fn sign(
 }
 
 /// Where checkpoints are delivered to.
-async fn places(config: &Config) -> Result<Vec<Place>, Failure> {
+async fn places(config: &Config) -> Result<Vec<Destination>, Failure> {
     let rules = &config.checkpoint;
     let mut places = Vec::new();
     if let Some(subject) = &rules.nats_subject {
         let client = nats::plain(&config.nats, "quotad checkpoints").await;
         let client = client.or_exit(Exit::Configuration)?;
-        places.push(Place::nats(client, subject.clone()));
+        places.push(Destination::nats(client, subject.clone()));
     }
-    places.extend(rules.copy_dir.clone().map(Place::Directory));
-    places.extend(rules.http_url.clone().map(Place::http));
+    places.extend(rules.copy_dir.clone().map(Destination::Directory));
+    places.extend(rules.http_url.clone().map(Destination::http));
     Ok(places)
 }
 
@@ -274,7 +278,7 @@ impl Intake {
     }
 }
 
-async fn take_in(
+async fn start_intake(
     config: &Config,
     ledger: &Ledger,
     events: Arc<payload::Reader>,

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
-    decide::{LookedAt, Refusal},
+    decide::{CheckedQuota, Refusal},
     state::{Head, ReservationView},
 };
 use quota_journal::Damage;
@@ -101,7 +101,7 @@ struct Content {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<Cause>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    quotas: Option<Vec<LookedAt>>,
+    quotas: Option<Vec<CheckedQuota>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,7 +238,7 @@ impl Problem {
 
     /// The quotas that were looked at, if a quota denied the request.
     #[must_use]
-    pub fn quotas(&self) -> Option<&[LookedAt]> {
+    pub fn quotas(&self) -> Option<&[CheckedQuota]> {
         self.0.quotas.as_deref()
     }
 

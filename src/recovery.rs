@@ -9,7 +9,7 @@ use quota_journal::{Durable, FileJournal, FileReader, Throttle, disk::RealDisk};
 use quota_ledger::replay;
 use quota_service::systemd;
 
-use crate::{config::Config, space};
+use crate::{config::Config, disk_space};
 
 /// A ledger that is open and up to date, before anybody serves it.
 pub struct Recovered {
@@ -85,7 +85,7 @@ fn open(
     };
     match open() {
         Err(replay::Error::Journal(error)) if error.is_disk_full() => {
-            match space::release_ballast(directory) {
+            match disk_space::release_ballast(directory) {
                 Ok(true) => {
                     tracing::warn!(%error, "the disk is full; the ballast is given up to open the ledger");
                     open()

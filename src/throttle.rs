@@ -14,11 +14,11 @@ const TEXT_BYTES_MAX: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Throttle {
     lines: u32,
-    passed: Mutex<Passed>,
+    passed: Mutex<Window>,
 }
 
 #[derive(Debug)]
-struct Passed {
+struct Window {
     since: Option<Instant>,
     lines: u32,
     held_back: u64,
@@ -28,7 +28,7 @@ impl Throttle {
     /// One that lets so many lines pass in a second.
     #[must_use]
     pub(crate) const fn new(lines: u32) -> Self {
-        let passed = Passed {
+        let passed = Window {
             since: None,
             lines: 0,
             held_back: 0,

@@ -11,14 +11,14 @@ use crate::{auth::Principal, metrics};
 
 /// How many watches may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Most {
+pub struct WatchLimits {
     /// In all.
     pub all: usize,
     /// Of one principal; callers that are not told apart share all.
     pub of_principal: usize,
 }
 
-impl From<usize> for Most {
+impl From<usize> for WatchLimits {
     /// So many in all, whoever opens them.
     fn from(all: usize) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl From<usize> for Most {
 
 /// The slots.
 pub struct Watches {
-    most: Most,
+    most: WatchLimits,
     all: Arc<Semaphore>,
     /// Of the principals that have any.
     open: Mutex<BTreeMap<Name, usize>>,
@@ -57,7 +57,7 @@ pub enum Full {
 impl Watches {
     /// So many slots.
     #[must_use]
-    pub fn new(most: Most) -> Arc<Self> {
+    pub fn new(most: WatchLimits) -> Arc<Self> {
         Arc::new(Self {
             most,
             all: Arc::new(Semaphore::new(most.all)),
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn one_principal_does_not_take_all_slots() {
-        let watches = Watches::new(Most {
+        let watches = Watches::new(WatchLimits {
             all: 4,
             of_principal: 2,
         });

@@ -8,7 +8,7 @@ use quota_replication::{
 use std::{mem, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{Clock, Log, Names, Place, clock::wall, log::Heard};
+use crate::{Clock, Log, Names, Place, clock::wall, log::ServerMessage};
 
 /// Without any progress for so long another server is tried.
 const STUCK: Millis = 2_000;
@@ -104,7 +104,7 @@ impl Handle {
 pub struct Driver<H> {
     member: Member,
     log: Log,
-    hears: mpsc::UnboundedReceiver<Heard>,
+    hears: mpsc::UnboundedReceiver<ServerMessage>,
     requests: mpsc::UnboundedReceiver<Request>,
     status: watch::Sender<Status>,
     clock: Clock,
@@ -183,12 +183,12 @@ impl<H: Host> Driver<H> {
         }
     }
 
-    fn hear(&mut self, heard: Heard) {
+    fn hear(&mut self, heard: ServerMessage) {
         let now = self.clock.now();
         match heard {
-            Heard::Reply(expected, reply) => self.member.replied(now, expected, reply),
-            Heard::Read(messages) => self.member.read(now, messages.as_deref()),
-            Heard::Hint => self.member.hint(now),
+            ServerMessage::Reply(expected, reply) => self.member.replied(now, expected, reply),
+            ServerMessage::Read(messages) => self.member.read(now, messages.as_deref()),
+            ServerMessage::Hint => self.member.hint(now),
         }
     }
 

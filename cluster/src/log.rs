@@ -23,7 +23,7 @@ pub(crate) type Messages = Vec<(u64, Vec<u8>)>;
 
 /// What comes from the servers.
 #[derive(Debug)]
-pub(crate) enum Heard {
+pub(crate) enum ServerMessage {
     /// A reply to an append that expected this sequence. There may be several to one.
     Reply(u64, Reply),
     /// What a read has brought; none: nobody answered.
@@ -38,7 +38,7 @@ pub struct Log {
     client: Client,
     names: Arc<Names>,
     inbox: Arc<str>,
-    heard: mpsc::UnboundedSender<Heard>,
+    heard: mpsc::UnboundedSender<ServerMessage>,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +64,7 @@ impl Log {
     pub(crate) async fn open(
         client: Client,
         names: Names,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<Heard>), async_nats::SubscribeError> {
+    ) -> Result<(Self, mpsc::UnboundedReceiver<ServerMessage>), async_nats::SubscribeError> {
         let (heard, hears) = mpsc::unbounded_channel();
         let inbox: Arc<str> = client.new_inbox().into();
         // All replies are listened to, not only the first: a server that does not lead any more may be the quicker one.
@@ -81,7 +81,7 @@ impl Log {
             loop {
                 let next = tokio::select! {
                     reply = replies.next() => reply.map(|reply| understood(&reply, &stream)),
-                    hint = hints.next() => hint.map(|_| Some(Heard::Hint)),
+                    hint = hints.next() => hint.map(|_| Some(ServerMessage::Hint)),
                 };
                 let Some(next) = next else { return };
                 if let Some(next) = next
@@ -132,7 +132,7 @@ impl Log {
                 }
                 messages => messages,
             };
-            let _ = log.heard.send(Heard::Read(messages));
+            let _ = log.heard.send(ServerMessage::Read(messages));
         });
     }
 
@@ -189,13 +189,13 @@ fn sequence(message: &Message) -> Option<u64> {
     headers.get("Nats-Sequence")?.as_str().parse().ok()
 }
 
-fn understood(message: &Message, stream: &str) -> Option<Heard> {
+fn understood(message: &Message, stream: &str) -> Option<ServerMessage> {
     let (_, expected) = message.subject.rsplit_once('.')?;
     let reply = match message.status {
         Some(_) => Reply::Unknown,
         None => meaning(&message.payload, stream),
     };
-    Some(Heard::Reply(expected.parse().ok()?, reply))
+    Some(ServerMessage::Reply(expected.parse().ok()?, reply))
 }
 
 /// What a reply says. The sequence in the text of a refusal is not looked at: it may be behind, or ahead.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use quota_core::{
     audit::Naive,
     codec,
-    decide::{self, Repair, Repaired, Seen, Standing, Verdict},
+    decide::{self, Comparison, Repair, Repaired, Seen, Verdict},
     event::Actor,
     state::State,
     transaction::{OpenBatch, WriteTransaction},
@@ -91,7 +91,7 @@ fn correct(state: &mut State, open: &mut OpenBatch, listed: Listed, now: Timesta
     let compared = |state: &State| {
         let quota = listed.quota.as_deref();
         let standing = decide::compare(state, &listed.object, quota, now);
-        matches!(standing, Standing::Same | Standing::Newer)
+        matches!(standing, Comparison::Same | Comparison::Newer)
     };
     if compared(state) {
         return;

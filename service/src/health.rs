@@ -20,7 +20,7 @@ pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// What must hold before requests are answered. Clones share it.
 #[derive(Clone, Default)]
-pub struct Readiness(Arc<RwLock<BTreeMap<&'static str, Asked>>>);
+pub struct Readiness(Arc<RwLock<BTreeMap<&'static str, HealthSource>>>);
 
 /// How a check stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +34,15 @@ pub enum Health {
 }
 
 /// Where the health of a check comes from.
-enum Asked {
-    Told(Health),
+enum HealthSource {
+    Fixed(Health),
     Ask(Box<dyn Fn() -> Health + Send + Sync>),
 }
 
-impl Asked {
+impl HealthSource {
     fn health(&self) -> Health {
         match self {
-            Self::Told(health) => health.clone(),
+            Self::Fixed(health) => health.clone(),
             Self::Ask(ask) => ask(),
         }
     }
@@ -69,7 +69,7 @@ impl Readiness {
 
     /// Adds a check whose health is asked for each time.
     pub fn ask(&self, name: &'static str, health: impl Fn() -> Health + Send + Sync + 'static) {
-        let asked = Asked::Ask(Box::new(health));
+        let asked = HealthSource::Ask(Box::new(health));
         self.0.write().insert(name, asked);
     }
 
@@ -96,7 +96,7 @@ impl Check {
 
     fn tell(&self, health: Health) {
         let mut checks = self.readiness.0.write();
-        checks.insert(self.name, Asked::Told(health));
+        checks.insert(self.name, HealthSource::Fixed(health));
     }
 }
 

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::header;
-use quota_core::decide::{Admitted, Audience, Denied, Looked, LookedAt, Refusal};
+use quota_core::decide::{Admitted, Audience, CheckedLimit, CheckedQuota, Denied, Refusal};
 use quota_semantics::{admission::wrap_forbidden, object::GroupResource};
 
 use super::{
@@ -35,7 +35,7 @@ const ANNOTATION_BYTES_MAX: usize = 4096;
 static DENIED: Throttle = Throttle::new(10);
 
 /// What else an answer says.
-pub(super) struct Standing {
+pub(super) struct AnswerContext {
     /// The sources have not been caught up with.
     pub(super) behind: bool,
     /// What messages call the object.
@@ -83,7 +83,7 @@ pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
 pub(super) fn decided(
     request: &Request<'_>,
     decided: &Decided,
-    standing: &Standing,
+    standing: &AnswerContext,
     rules: &Rules,
     seal: &Seal,
 ) -> Response {
@@ -147,7 +147,7 @@ fn count(admitted: &Admitted) {
     metrics::decisions(decision, None);
 }
 
-fn annotate(annotations: &mut BTreeMap<&'static str, String>, quotas: &[LookedAt]) {
+fn annotate(annotations: &mut BTreeMap<&'static str, String>, quotas: &[CheckedQuota]) {
     let mut names = String::new();
     for quota in quotas {
         if names.len() + quota.name.len() >= ANNOTATION_BYTES_MAX {
@@ -187,7 +187,7 @@ fn about_admitted(admitted: &Admitted, ratio: f64) -> Vec<String> {
     warnings
 }
 
-fn closeness(limit: &Looked, ratio: f64) -> Option<String> {
+fn closeness(limit: &CheckedLimit, ratio: f64) -> Option<String> {
     // Such a limit says by itself when to warn.
     if limit.soft.is_some() {
         return None;
@@ -252,7 +252,7 @@ fn details<'a>(request: &'a Request<'_>, name: &'a str) -> Details<'a> {
     }
 }
 
-fn log(request: &Request<'_>, standing: &Standing, decided: &Decided) {
+fn log(request: &Request<'_>, standing: &AnswerContext, decided: &Decided) {
     let (namespace, resource) = (&*request.namespace, &*request.resource.resource);
     let (name, sequence) = (&*standing.name, decided.sequence);
     match &decided.outcome {

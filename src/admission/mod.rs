@@ -37,7 +37,7 @@ use quota_semantics::{Name, admission::Charging};
 use serde::Deserialize;
 
 use self::{
-    answer::Standing,
+    answer::AnswerContext,
     audit::{Hold, Plugin, Seal},
     question::{Asked, Fault, Question},
     skeleton::Skeleton,
@@ -242,7 +242,7 @@ impl Hook {
         let behind = self.is_behind()?;
         let actor = actor(&parts, review.user())?;
         let Asked { review: wish, name } = *asked;
-        let standing = Standing { behind, name };
+        let standing = AnswerContext { behind, name };
         let decided = self.decide(&actor, wish, deadline).await?;
         let Shared { rules, seal, .. } = &*self.0;
         Ok(answer::decided(&review, &decided, &standing, rules, seal))

@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use quota_core::{
-    decide::{self, LookedAt, Refusal},
+    decide::{self, CheckedQuota, Refusal},
     state::Head,
 };
 use quota_semantics::{Timestamp, uid::Uid};
@@ -30,7 +30,7 @@ struct Verdict<'a> {
     reason: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
-    quotas: &'a [LookedAt],
+    quotas: &'a [CheckedQuota],
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
     as_of: Head,
@@ -68,7 +68,7 @@ pub(super) async fn check(
     }
 }
 
-fn shown(app: &App, checked: Result<Vec<LookedAt>, Refusal>, head: Head) -> Response {
+fn shown(app: &App, checked: Result<Vec<CheckedQuota>, Refusal>, head: Head) -> Response {
     let lagging = app.lags();
     match checked {
         Ok(quotas) => answer::ok(&Verdict {

@@ -37,22 +37,22 @@ const ENTRIES_EACH: usize = 2;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked<'a> {
+struct CorrectionsRequest<'a> {
     reason: Option<String>,
     #[serde(borrow)]
-    items: Vec<Wish<'a>>,
+    items: Vec<CorrectionRequest<'a>>,
 }
 
 /// The object is there as it was listed, or that of the uid is not there any more.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Wish<'a> {
+struct CorrectionRequest<'a> {
     #[serde(borrow)]
     object: Option<&'a RawValue>,
     uid: Option<Uid>,
     /// With the uid: the namespace of the one that is gone. None: no other one bears the uid.
     namespace: Option<Name>,
-    known: Option<Known>,
+    known: Option<ExpectedObject>,
     /// The entry that had set the quota of its name.
     quota_sequence: Option<Sequence>,
 }
@@ -60,7 +60,7 @@ struct Wish<'a> {
 /// What was known of the object when it was compared.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Known {
+struct ExpectedObject {
     sequence: Sequence,
     resource_version: Option<String>,
 }
@@ -102,7 +102,7 @@ pub(super) async fn correct(
     text: JsonText,
 ) -> Result<Response, Problem> {
     measured(Operation::Correct, async {
-        let asked = text.read::<Asked<'_>>()?;
+        let asked = text.read::<CorrectionsRequest<'_>>()?;
         let actor = because(&actor, asked.reason.as_deref())?;
         let repairs = repairs(&app, &asked.items)?;
         let mut items = Vec::with_capacity(repairs.len());
@@ -141,7 +141,7 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
 /// A repair, and about how long its entries are, in bytes.
 type Sized = (Repair, usize);
 
-fn repairs(app: &App, wishes: &[Wish<'_>]) -> Result<Vec<Sized>, Problem> {
+fn repairs(app: &App, wishes: &[CorrectionRequest<'_>]) -> Result<Vec<Sized>, Problem> {
     if wishes.len() > ITEMS_MAX {
         let (count, wrong) = (
             wishes.len().to_string(),
@@ -167,7 +167,7 @@ fn repairs(app: &App, wishes: &[Wish<'_>]) -> Result<Vec<Sized>, Problem> {
     }
 }
 
-fn repair(app: &App, wish: &Wish<'_>, now: Timestamp) -> Result<Sized, Cause> {
+fn repair(app: &App, wish: &CorrectionRequest<'_>, now: Timestamp) -> Result<Sized, Cause> {
     let seen = wish.known.as_ref().map(seen).transpose()?;
     match (wish.object, &wish.uid) {
         (Some(object), None) => {
@@ -205,7 +205,7 @@ fn repair(app: &App, wish: &Wish<'_>, now: Timestamp) -> Result<Sized, Cause> {
     }
 }
 
-fn seen(known: &Known) -> Result<Seen, Cause> {
+fn seen(known: &ExpectedObject) -> Result<Seen, Cause> {
     let version = known.resource_version.as_deref();
     let number = version.map_or(Ok(0), str::parse);
     let version = number.map_err(|_| {

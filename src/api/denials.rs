@@ -9,7 +9,7 @@ use super::{
     page::{Page, PageQuery, Params, Target, token},
     problem::Problem,
 };
-use crate::denials::{Kept, Query};
+use crate::denials::{Query, StoredDenial};
 
 /// `GET /v1/namespaces/{namespace}/denials`: the latest first.
 pub(super) async fn list(
@@ -45,7 +45,10 @@ async fn page(app: &App, namespace: Option<Name>, query: &PageQuery) -> Result<R
     let more = kept.len() > limit;
     kept.truncate(limit);
     let last = kept.last().filter(|_| more);
-    let items: Vec<&RawValue> = kept.iter().map(|Kept { json, .. }| &**json).collect();
+    let items: Vec<&RawValue> = kept
+        .iter()
+        .map(|StoredDenial { json, .. }| &**json)
+        .collect();
     Ok(answer::ok(&Page {
         items,
         next: last.map(|denial| token(&denial.id)).transpose()?,

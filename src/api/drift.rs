@@ -2,7 +2,7 @@
 
 use axum::{extract::State, response::Response};
 use quota_core::{
-    decide::{self, Standing},
+    decide::{self, Comparison},
     event::{QuotaRecord, Sequence},
     state::{Head, ObjectView, State as LedgerState},
 };
@@ -25,7 +25,7 @@ const LISTING_MAX: usize = 500;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked<'a> {
+struct DriftRequest<'a> {
     #[serde(borrow)]
     listing: Vec<&'a RawValue>,
 }
@@ -90,7 +90,7 @@ struct Answer<'a> {
 /// `POST /v1/drift`: compares listed objects with what the ledger believes, one by one. Writes nothing.
 pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
     measured(Operation::Compare, async {
-        let asked = text.read::<Asked<'_>>()?;
+        let asked = text.read::<DriftRequest<'_>>()?;
         let count = asked.listing.len();
         if count > LISTING_MAX {
             let wrong = format!("at most {LISTING_MAX} objects");
@@ -137,14 +137,14 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
     };
     let Listed { object, quota } = listed;
     let (difference, known) = match decide::compare(state, object, quota.as_deref(), now) {
-        Standing::Same => (Difference::None, None),
-        Standing::Newer => (
+        Comparison::Same => (Difference::None, None),
+        Comparison::Newer => (
             Difference::Newer,
             state.object(&object.namespace, &object.uid),
         ),
-        Standing::Missing => (Difference::Missing, None),
-        Standing::Recreated(other) => (Difference::Recreated, Some(other)),
-        Standing::Changed(known) => (Difference::Changed, Some(known)),
+        Comparison::Missing => (Difference::Missing, None),
+        Comparison::Recreated(other) => (Difference::Recreated, Some(other)),
+        Comparison::Changed(known) => (Difference::Changed, Some(known)),
     };
     let current = state.quota_record(&object.namespace, &object.name);
     let current = current.map(|(record, entry)| (record.clone(), entry));

@@ -41,12 +41,12 @@ struct Explained<'a> {
     used: &'a Quantity,
     reserved: &'a Quantity,
     #[serde(flatten)]
-    page: Page<Shown<'a>>,
+    page: Page<PartView<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown<'a> {
+struct PartView<'a> {
     kind: &'static str,
     uid: &'a Uid,
     resource: &'a str,
@@ -59,7 +59,7 @@ struct Shown<'a> {
     expiration_time: Option<Timestamp>,
 }
 
-impl<'a> From<&'a Part> for Shown<'a> {
+impl<'a> From<&'a Part> for PartView<'a> {
     fn from(part: &'a Part) -> Self {
         let (amount, sequence) = (&part.amount, part.entry());
         match &part.holder {
@@ -151,7 +151,7 @@ pub(super) async fn explain(
         used: &number.used,
         reserved: &number.reserved,
         page: Page {
-            items: number.parts.iter().map(Shown::from).collect(),
+            items: number.parts.iter().map(PartView::from).collect(),
             next: last.map(|part| token(&part.key())).transpose()?,
             as_of: number.head,
             lagging,

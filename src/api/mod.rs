@@ -54,7 +54,7 @@ use crate::{
     config::Config,
     history::History,
     intake::payload,
-    watches::{Most, Watches},
+    watches::{WatchLimits, Watches},
     writer::Ledger,
 };
 
@@ -122,7 +122,7 @@ pub struct Parts {
     /// Items of a page of a list.
     pub page: usize,
     /// Open watches.
-    pub watch_streams: Most,
+    pub watch_streams: WatchLimits,
     /// Plural names of kinds that the built-in rules would get wrong, by `Kind.group` (`Kind` in the core group).
     pub kinds: BTreeMap<String, String>,
     /// How events are read.
@@ -157,7 +157,7 @@ impl Parts {
             sources,
             policy,
             page: config.limits.page.get(),
-            watch_streams: Most {
+            watch_streams: WatchLimits {
                 all: config.limits.watch_streams.get(),
                 of_principal: config.limits.watch_streams_per_principal.get(),
             },

@@ -36,7 +36,7 @@ pub(super) struct OverviewQuery {
 /// A namespace, and the limit of it that is taken the most of.
 #[derive(Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct NamespaceSummary {
     namespace: Name,
     quotas: usize,
     /// Reservations that are pending.
@@ -60,13 +60,13 @@ struct Fullest {
 
 /// Where a namespace stands in the list: the fullest first, those without a limit last, equals by name. A share is
 /// not negative, and such floats are in the order of their bits.
-type Place = (Reverse<Option<u64>>, Name);
+type FullnessOrder = (Reverse<Option<u64>>, Name);
 
 /// The first namespaces behind a place.
 struct Best {
-    after: Option<Place>,
+    after: Option<FullnessOrder>,
     most: usize,
-    found: BTreeMap<Place, Shown>,
+    found: BTreeMap<FullnessOrder, NamespaceSummary>,
 }
 
 impl Best {
@@ -92,7 +92,7 @@ impl Best {
         {
             return limits;
         }
-        let shown = Shown {
+        let shown = NamespaceSummary {
             namespace: namespace.clone(),
             quotas: count,
             reservations: state.pending_count_in(namespace),
@@ -169,7 +169,7 @@ pub(super) async fn list(
         .await?
     };
     let more = best.found.len() > limit;
-    let mut found: Vec<(Place, Shown)> = best.found.into_iter().collect();
+    let mut found: Vec<(FullnessOrder, NamespaceSummary)> = best.found.into_iter().collect();
     found.truncate(limit);
     let last = found.last().filter(|_| more);
     let next = last

@@ -18,7 +18,7 @@ const KINDS_MAX: usize = 256;
 
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Wish {
+struct RelistRequest {
     resources: Vec<String>,
 }
 
@@ -36,8 +36,8 @@ pub(super) async fn ask(
     Caller(actor): Caller,
     text: JsonText,
 ) -> Result<Response, Problem> {
-    let wish: Wish = match text.is_empty() {
-        true => Wish::default(),
+    let wish: RelistRequest = match text.is_empty() {
+        true => RelistRequest::default(),
         false => text.read()?,
     };
     let resources = kinds(&wish)?;
@@ -67,7 +67,7 @@ pub(super) async fn ask(
     ))
 }
 
-fn kinds(wish: &Wish) -> Result<BTreeSet<Name>, Problem> {
+fn kinds(wish: &RelistRequest) -> Result<BTreeSet<Name>, Problem> {
     let complaint = |(place, kind): (usize, &String)| {
         let complaints = syntax::subdomain(kind);
         let field = format!("resources[{place}]");

@@ -12,12 +12,12 @@ use crate::metrics::AuthRefusal;
 /// All tokens and certificates in force.
 #[derive(Debug, Default)]
 pub(super) struct Register {
-    tokens: HashMap<String, Known>,
+    tokens: HashMap<String, StoredToken>,
     certificates: HashMap<String, Principal>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct StoredToken {
     /// Compared in constant time, by `blake3::Hash` itself.
     hash: blake3::Hash,
     principal: Principal,
@@ -38,7 +38,7 @@ impl From<File> for Register {
         let token = |token: Token| {
             let principal = Principal::new(&token.principal, &token.roles, &token.namespaces);
             let (hash, expires) = (token.hash, token.expires);
-            let known = Known {
+            let known = StoredToken {
                 hash,
                 principal,
                 expires,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::place::{ATTEMPT, Place};
+use super::destination::{ATTEMPT, Destination};
 use crate::metrics;
 
 /// Most checkpoints that wait for a place. The oldest is given up for a new one, which says more.
@@ -72,7 +72,7 @@ fn wait(failures: u32) -> Duration {
 
 /// Delivers to one place.
 pub(super) struct Delivery {
-    place: Place,
+    place: Destination,
     outbox: Arc<Outbox>,
     ends: CancellationToken,
     task: JoinHandle<()>,
@@ -80,7 +80,7 @@ pub(super) struct Delivery {
 
 impl Delivery {
     /// Begins to deliver what will be sent.
-    pub(super) fn begin(place: Place) -> Self {
+    pub(super) fn begin(place: Destination) -> Self {
         let outbox = Arc::<Outbox>::default();
         let ends = CancellationToken::new();
         let task = tokio::spawn(run(place.clone(), Arc::clone(&outbox), ends.clone()));
@@ -122,7 +122,7 @@ impl Delivery {
     }
 }
 
-async fn run(place: Place, outbox: Arc<Outbox>, ends: CancellationToken) {
+async fn run(place: Destination, outbox: Arc<Outbox>, ends: CancellationToken) {
     let mut failures = 0_u32;
     loop {
         let Some(signed) = outbox.first() else {

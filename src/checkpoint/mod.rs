@@ -4,10 +4,10 @@
 //! leaves the daemon, and is compared with the ledger at each start.
 
 mod delivery;
-mod place;
+mod destination;
 mod signer;
 #[cfg(test)]
 mod tests;
 
-pub use place::Place;
+pub use destination::Destination;
 pub use signer::{Settings, Signer, StartError};

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     delivery::{Delivery, Signed},
-    place::Place,
+    destination::Destination,
 };
 use crate::{metrics, writer::Ledger};
 
@@ -147,7 +147,7 @@ impl Signer {
     }
 
     /// Signs when it is due, until `stop`; then once more, if there is news. What is signed is delivered to the places.
-    pub async fn run(mut self, ledger: Ledger, places: Vec<Place>, stop: CancellationToken) {
+    pub async fn run(mut self, ledger: Ledger, places: Vec<Destination>, stop: CancellationToken) {
         let deliveries: Vec<_> = places.into_iter().map(Delivery::begin).collect();
         let send = |signed: &Signed| {
             for delivery in &deliveries {

@@ -14,8 +14,8 @@ use crate::{
     exit::{Exit, Failure},
     fatal,
     intake::nats,
+    maintenance::Maintenance,
     recovery::recover,
-    upkeep::Upkeep,
     writer::{self, Ledger, Required, Threads, Watermark, now},
 };
 
@@ -107,7 +107,7 @@ fn watermark(config: &Config) -> Watermark {
 }
 
 /// The last snapshot makes the next start quick; without it nothing is lost.
-pub(super) async fn close(opened: Opened, upkeep: &Upkeep) -> Result<(), Failure> {
+pub(super) async fn close(opened: Opened, upkeep: &Maintenance) -> Result<(), Failure> {
     if upkeep.has_news()
         && !opened.ledger.is_disk_low()
         && let Err(error) = upkeep.snapshot().await

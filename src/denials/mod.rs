@@ -4,7 +4,7 @@
 //! bytes and age, with the numbers that they were made on. They survive a restart, and a kill (they are handed to the operating
 //! system at once, but not synced: a power cut may take the last ones).
 
-mod keeper;
+mod log;
 mod record;
 mod store;
 #[cfg(test)]
@@ -32,8 +32,8 @@ use crate::{
     metrics,
     throttle::{Throttle, shortened},
 };
-use keeper::Keeper;
-use record::Noted;
+use log::DenialLog;
+use record::NewDenial;
 
 /// Denials that wait to be kept; of more, only the metrics tell.
 const WAITING: usize = 4096;
@@ -55,7 +55,7 @@ pub struct Denials(Sender<Message>);
 
 /// A kept denial.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct StoredDenial {
     /// Its number: later ones have higher ones.
     pub id: u64,
     /// The last entry of the ledger that it was decided on.
@@ -106,8 +106,8 @@ impl Denied<'_> {
 }
 
 enum Message {
-    Note(Box<Noted>),
-    List(Query, oneshot::Sender<Vec<Kept>>),
+    Note(Box<NewDenial>),
+    List(Query, oneshot::Sender<Vec<StoredDenial>>),
     End,
 }
 
@@ -117,7 +117,7 @@ enum Message {
 /// If the file cannot be read or written.
 pub fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
     let (messages, inbox) = crossbeam_channel::bounded(WAITING);
-    let keeper = Keeper::open(file, bounds, crate::writer::now())?;
+    let keeper = DenialLog::open(file, bounds, crate::writer::now())?;
     let thread = std::thread::Builder::new()
         .name("denials".into())
         .spawn(move || keeper.run(&inbox))?;
@@ -127,7 +127,7 @@ pub fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandl
 impl Denials {
     /// Keeps a refusal, if it is a denial. Never waits.
     pub fn note(&self, actor: &Arc<Actor>, request: &Request, refusal: &Refusal, head: Head) {
-        let Some(noted) = Noted::of(actor, request, refusal, head) else {
+        let Some(noted) = NewDenial::of(actor, request, refusal, head) else {
             return;
         };
         if let Err(TrySendError::Full(_)) = self.0.try_send(Message::Note(Box::new(noted))) {
@@ -136,7 +136,7 @@ impl Denials {
     }
 
     /// The denials asked for, the latest first; those noted before are among them.
-    pub async fn list(&self, query: Query) -> Vec<Kept> {
+    pub async fn list(&self, query: Query) -> Vec<StoredDenial> {
         let (answer, answered) = oneshot::channel();
         let messages = self.0.clone();
         let asked =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quota_core::{
-    decide::{LookedAt, Refusal, Request},
+    decide::{CheckedQuota, Refusal, Request},
     event::Actor,
     state::Head,
 };
@@ -22,14 +22,14 @@ const RECORD_BYTES: usize = 32 * 1024;
 const DETAIL_BYTES: usize = 4096;
 
 /// A denial, before it is written down.
-pub(super) struct Noted {
+pub(super) struct NewDenial {
     pub(super) namespace: Name,
     pub(super) head: Head,
     actor: Arc<Actor>,
     object: Object,
     reason: Reason,
     detail: String,
-    quotas: Vec<LookedAt>,
+    quotas: Vec<CheckedQuota>,
     retry_after: Option<Timestamp>,
     fits_when_empty: Option<bool>,
 }
@@ -68,7 +68,7 @@ struct Record<'a> {
     reason: &'static str,
     detail: &'a str,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    quotas: &'a [LookedAt],
+    quotas: &'a [CheckedQuota],
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ struct Record<'a> {
     as_of: Head,
 }
 
-impl Noted {
+impl NewDenial {
     /// What is to be kept of a refusal; none, if it is no denial.
     pub(super) fn of(
         actor: &Arc<Actor>,
@@ -140,7 +140,7 @@ impl Noted {
         id: u64,
         time: Timestamp,
         object: &Object,
-        quotas: &[LookedAt],
+        quotas: &[CheckedQuota],
     ) -> serde_json::Result<String> {
         let whole = [
             quotas.len() == self.quotas.len(),
@@ -164,7 +164,7 @@ impl Noted {
 }
 
 /// The limits that something was wanted of.
-fn wanted_of(quotas: &[LookedAt]) -> Vec<LookedAt> {
+fn wanted_of(quotas: &[CheckedQuota]) -> Vec<CheckedQuota> {
     let mut wanted = Vec::new();
     for quota in quotas {
         let is_wanted = |requested: &Quantity| !requested.is_zero();
@@ -175,7 +175,7 @@ fn wanted_of(quotas: &[LookedAt]) -> Vec<LookedAt> {
         let resources: Vec<_> = resources.cloned().collect();
         if !resources.is_empty() && wanted.len() < QUOTAS {
             let name = quota.name.clone();
-            wanted.push(LookedAt {
+            wanted.push(CheckedQuota {
                 name,
                 kind: quota.kind,
                 resources,

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use quota_core::shares::Shares;
 use quota_semantics::{Name, Span, Timestamp};
 
-use super::{Bounds, Kept, Query};
+use super::{Bounds, Query, StoredDenial};
 use crate::metrics;
 
 pub(super) struct Remembered {
     pub(super) namespace: Name,
     pub(super) time: Timestamp,
-    pub(super) kept: Kept,
+    pub(super) kept: StoredDenial,
 }
 
 impl Remembered {
@@ -46,7 +46,7 @@ impl Store {
         self.records.values()
     }
 
-    pub(super) fn list(&self, query: &Query) -> Vec<Kept> {
+    pub(super) fn list(&self, query: &Query) -> Vec<StoredDenial> {
         let before = query.before.unwrap_or(u64::MAX);
         let earlier = self.records.range(..before).rev();
         let namespace = query.namespace.as_ref();

@@ -1,14 +1,14 @@
 use std::time::Duration;
 
 use quota_core::{
-    decide::{Basis, Denied, Looked, LookedAt, Request},
+    decide::{Basis, CheckedLimit, CheckedQuota, Denied, Request},
     event::Actor,
     state::Head,
     state::LimitKind,
 };
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
-use super::{Bounds, Query, keeper::Keeper, record::Noted};
+use super::{Bounds, Query, log::DenialLog, record::NewDenial};
 use quota_core::decide::Refusal;
 use quota_semantics::admission::Denial;
 
@@ -34,7 +34,7 @@ fn request(namespace: &str, uid: &str) -> Request {
 }
 
 fn refusal() -> Refusal {
-    let looked = |resource: &str, requested: &str| Looked {
+    let looked = |resource: &str, requested: &str| CheckedLimit {
         guaranteed_to_others: None,
         soft: None,
         resource: resource.into(),
@@ -50,12 +50,12 @@ fn refusal() -> Refusal {
         detail: denial.to_string(),
         denial,
         quotas: vec![
-            LookedAt {
+            CheckedQuota {
                 kind: LimitKind::ResourceQuota,
                 name: "compute".into(),
                 resources: vec![looked("pods", "2"), looked("services", "0")],
             },
-            LookedAt {
+            CheckedQuota {
                 kind: LimitKind::ResourceQuota,
                 name: "other".into(),
                 resources: vec![looked("services", "0")],
@@ -66,12 +66,12 @@ fn refusal() -> Refusal {
     }))
 }
 
-fn noted(namespace: &str, uid: &str) -> Noted {
+fn noted(namespace: &str, uid: &str) -> NewDenial {
     let head = Head {
         sequence: 7,
         time: Timestamp::EPOCH,
     };
-    Noted::of(
+    NewDenial::of(
         &Actor::named("alice"),
         &request(namespace, uid),
         &refusal(),
@@ -90,7 +90,7 @@ const BOUNDS: Bounds = Bounds {
     age: Duration::from_secs(100),
 };
 
-fn ids(keeper: &Keeper, namespace: Option<&str>, before: Option<u64>) -> Vec<u64> {
+fn ids(keeper: &DenialLog, namespace: Option<&str>, before: Option<u64>) -> Vec<u64> {
     let namespace = namespace.map(Into::into);
     let query = Query {
         namespace,
@@ -108,7 +108,7 @@ fn ids(keeper: &Keeper, namespace: Option<&str>, before: Option<u64>) -> Vec<u64
 #[test]
 fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
     let directory = tempfile::tempdir().unwrap();
-    let mut keeper = Keeper::open(&directory.path().join("denials"), BOUNDS, at(0)).unwrap();
+    let mut keeper = DenialLog::open(&directory.path().join("denials"), BOUNDS, at(0)).unwrap();
     keeper.keep(&noted("team-a", "u1"), at(5));
     let kept = keeper
         .store
@@ -139,7 +139,7 @@ fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
 fn the_latest_are_kept_as_long_as_they_are_young() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kept").join("denials.ndjson");
-    let mut keeper = Keeper::open(&path, BOUNDS, at(0)).unwrap();
+    let mut keeper = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
     for (second, namespace) in [(1, "a"), (2, "b"), (50, "a"), (60, "b")] {
         keeper.keep(&noted(namespace, "u"), at(second));
     }
@@ -147,7 +147,7 @@ fn the_latest_are_kept_as_long_as_they_are_young() {
     assert_eq!(ids(&keeper, None, Some(3)), [2]);
     assert_eq!(ids(&keeper, Some("a"), None), [3]);
     drop(keeper);
-    let mut keeper = Keeper::open(&path, BOUNDS, at(155)).unwrap();
+    let mut keeper = DenialLog::open(&path, BOUNDS, at(155)).unwrap();
     assert_eq!(
         ids(&keeper, None, None),
         [4],
@@ -161,16 +161,16 @@ fn the_latest_are_kept_as_long_as_they_are_young() {
 fn a_line_cut_by_a_kill_is_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("denials");
-    let mut keeper = Keeper::open(&path, BOUNDS, at(0)).unwrap();
+    let mut keeper = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
     keeper.keep(&noted("a", "u"), at(1));
     keeper.keep(&noted("a", "u"), at(2));
     drop(keeper);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
-    let mut keeper = Keeper::open(&path, BOUNDS, at(3)).unwrap();
+    let mut keeper = DenialLog::open(&path, BOUNDS, at(3)).unwrap();
     keeper.keep(&noted("a", "u"), at(3));
     drop(keeper);
-    let keeper = Keeper::open(&path, BOUNDS, at(3)).unwrap();
+    let keeper = DenialLog::open(&path, BOUNDS, at(3)).unwrap();
     assert_eq!(
         keeper
             .store
@@ -187,7 +187,7 @@ fn a_line_cut_by_a_kill_is_left_out() {
 fn the_file_does_not_grow_without_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("denials");
-    let mut keeper = Keeper::open(&path, BOUNDS, at(0)).unwrap();
+    let mut keeper = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
     let mut most = 0;
     for second in 0..2000 {
         keeper.keep(&noted("a", "u"), at(second));
@@ -202,12 +202,12 @@ fn the_file_does_not_grow_without_end() {
 fn only_denials_are_kept() {
     let request = request("a", "u");
     let refusal = Refusal::UidReused(request.uid.clone());
-    assert!(Noted::of(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
+    assert!(NewDenial::of(&Actor::named("alice"), &request, &refusal, Head::default()).is_none());
     let full = Refusal::TooManyPending {
         limit: "reservations.max_pending",
         pending: 9,
     };
-    assert!(Noted::of(&Actor::named("alice"), &request, &full, Head::default()).is_some());
+    assert!(NewDenial::of(&Actor::named("alice"), &request, &full, Head::default()).is_some());
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ fn a_flood_of_one_namespace_leaves_those_of_others() {
         bytes: 20_000,
         ..BOUNDS
     };
-    let mut keeper = Keeper::open(&path, bounds, at(0)).unwrap();
+    let mut keeper = DenialLog::open(&path, bounds, at(0)).unwrap();
     keeper.keep(&noted("quiet", "u"), at(1));
     for number in 0..500 {
         keeper.keep(&noted("flood", &format!("u{number}")), at(2));
@@ -261,7 +261,7 @@ fn a_flood_of_one_namespace_leaves_those_of_others() {
     assert_eq!(ids(&keeper, Some("quiet"), None), [1]);
     assert_eq!(ids(&keeper, Some("flood"), None), [501, 500]);
     drop(keeper);
-    let keeper = Keeper::open(&path, bounds, at(3)).unwrap();
+    let keeper = DenialLog::open(&path, bounds, at(3)).unwrap();
     assert_eq!(ids(&keeper, Some("quiet"), None), [1], "a restart as well");
 }
 
@@ -277,7 +277,7 @@ fn of_a_long_denial_less_is_kept() {
     let looked = denied.quotas[0].resources[0].clone();
     denied.quotas[0].resources = vec![looked; 1000];
     let refusal = Refusal::Denied(denied);
-    let noted = Noted::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap();
+    let noted = NewDenial::of(&Actor::named("alice"), &request, &refusal, Head::default()).unwrap();
     let json = noted.to_json(1, at(0)).unwrap();
     assert!(json.len() < 32 * 1024, "{} bytes", json.len());
     let record: serde_json::Value = serde_json::from_str(&json).unwrap();

@@ -158,7 +158,7 @@ impl History {
         permit.forget();
         let (shared, flag) = (self.0.clone(), given_up.0.clone());
         let work = tokio::task::spawn_blocking(move || {
-            let _place = Place(&shared.working);
+            let _place = Permit(&shared.working);
             question(&shared, &flag)
         });
         work.await
@@ -179,9 +179,9 @@ impl History {
 }
 
 /// A place among those that are worked on; given back when dropped.
-struct Place<'a>(&'a Semaphore);
+struct Permit<'a>(&'a Semaphore);
 
-impl Drop for Place<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.0.add_permits(1);
     }

@@ -148,7 +148,7 @@ pub async fn record(
     from: Source,
     chunk: Chunk,
 ) -> Result<Recorded, Unavailable> {
-    let handed_in = HandedIn::new(chunk, None);
+    let handed_in = PendingPiece::new(chunk, None);
     let done = record_handed_in(ledger, actor, from, handed_in).await?;
     Ok(done.recorded)
 }
@@ -166,7 +166,7 @@ pub async fn record_patiently(
     chunk: Chunk,
     consumed: Option<Consumed>,
 ) -> Result<Done, Unavailable> {
-    let handed_in = HandedIn::new(chunk, consumed);
+    let handed_in = PendingPiece::new(chunk, consumed);
     patiently(|| record_handed_in(ledger, actor, from, handed_in.clone())).await
 }
 
@@ -260,11 +260,11 @@ pub(super) async fn patiently<R, F: Future<Output = Result<R, Unavailable>>>(
 
 /// What is to be recorded. It is there until it is decided: a refused attempt leaves it for the next one.
 #[derive(Clone)]
-struct HandedIn(Arc<Mutex<Option<Piece>>>);
+struct PendingPiece(Arc<Mutex<Option<Piece>>>);
 
 type Piece = (Chunk, Option<Consumed>);
 
-impl HandedIn {
+impl PendingPiece {
     fn new(chunk: Chunk, consumed: Option<Consumed>) -> Self {
         Self(Arc::new(Mutex::new(Some((chunk, consumed)))))
     }
@@ -292,7 +292,7 @@ async fn record_handed_in(
     ledger: &Ledger,
     actor: &Arc<Actor>,
     from: Source,
-    handed_in: HandedIn,
+    handed_in: PendingPiece,
 ) -> Result<Done, Unavailable> {
     let by = actor.clone();
     let decision = move |context: &mut DecisionContext<'_>| handed_in.record(context, &by);

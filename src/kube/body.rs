@@ -121,7 +121,7 @@ impl Sent {
         let mut odd = Vec::new();
         let text = exact_numbers(text);
         let mut deserializer = serde_json::Deserializer::from_slice(&text);
-        let json = Noting {
+        let json = DuplicateFields {
             path: String::new(),
             twice: &mut odd,
         }
@@ -186,21 +186,21 @@ impl Warnings {
 }
 
 /// Builds a JSON value, and notes the paths of fields that are given twice.
-struct Noting<'a> {
+struct DuplicateFields<'a> {
     path: String,
     twice: &'a mut Vec<String>,
 }
 
-impl Noting<'_> {
-    fn below(&mut self, path: String) -> Noting<'_> {
-        Noting {
+impl DuplicateFields<'_> {
+    fn below(&mut self, path: String) -> DuplicateFields<'_> {
+        DuplicateFields {
             path,
             twice: self.twice,
         }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Noting<'_> {
+impl<'de> DeserializeSeed<'de> for DuplicateFields<'_> {
     type Value = Value;
     fn deserialize<D: Deserializer<'de>>(
         self,
@@ -210,7 +210,7 @@ impl<'de> DeserializeSeed<'de> for Noting<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Noting<'_> {
+impl<'de> Visitor<'de> for DuplicateFields<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

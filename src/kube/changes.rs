@@ -74,12 +74,12 @@ struct Window {
     touched: HashMap<Name, Touched>,
     by_time: BTreeMap<Sequence, Name>,
     quotas: HashMap<Name, BTreeMap<Name, Arc<QuotaRecord>>>,
-    lives: Lives,
+    lives: QuotaLifetimes,
 }
 
 /// Quotas that came and went.
 #[derive(Default)]
-struct Lives {
+struct QuotaLifetimes {
     by_time: BTreeMap<Sequence, Life>,
     shares: Shares<Sequence>,
     /// Most bytes of them.
@@ -328,7 +328,7 @@ impl Window {
     }
 }
 
-impl Lives {
+impl QuotaLifetimes {
     /// Up to where they are forgotten, in one namespace or in any.
     fn forgotten(&self, namespace: Option<&Name>) -> Sequence {
         match namespace {
@@ -417,7 +417,7 @@ mod tests {
                     event: event(kind, namespace.as_str().into()),
                 })
                 .collect();
-            let lives = || Lives { most: usize::MAX, ..Lives::default() };
+            let lives = || QuotaLifetimes { most: usize::MAX, ..QuotaLifetimes::default() };
             let mut together = Window { head, lives: lives(), ..Window::default() };
             let mut single = Window { head, lives: lives(), ..Window::default() };
             together.take_all(&entries);

@@ -54,7 +54,7 @@ use self::{changes::Changes, object::Object, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
-    watches::{Most, Watches},
+    watches::{WatchLimits, Watches},
     writer::Ledger,
 };
 
@@ -70,7 +70,7 @@ pub struct Limits {
     /// Quotas that are read from the state at once.
     pub page: usize,
     /// Open watches.
-    pub watch_streams: Most,
+    pub watch_streams: WatchLimits,
     /// Bytes of quotas that came and went, which are remembered for watches.
     pub quota_changes_bytes: usize,
 }
@@ -80,7 +80,7 @@ impl From<&Config> for Limits {
         let limits = &config.limits;
         Self {
             page: limits.page.get(),
-            watch_streams: Most {
+            watch_streams: WatchLimits {
                 all: limits.watch_streams.get(),
                 of_principal: limits.watch_streams_per_principal.get(),
             },

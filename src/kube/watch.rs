@@ -118,7 +118,7 @@ impl Stream for Lines {
 struct Gone;
 
 /// What a client was told of a quota.
-struct Known {
+struct SentQuota {
     uid: String,
     /// Of the object without its version.
     digest: blake3::Hash,
@@ -134,7 +134,7 @@ struct Watch {
     lines: mpsc::Sender<Bytes>,
     /// The columns of a table are in its first event only.
     has_columns: bool,
-    known: HashMap<(Name, Name), Known>,
+    known: HashMap<(Name, Name), SentQuota>,
     /// The version up to which the client has been told everything.
     seen: Sequence,
 }
@@ -217,7 +217,7 @@ impl Watch {
         let key = key(object);
         if self.known.len() < KNOWN_MAX || self.known.contains_key(&key) {
             let uid = uid(object);
-            self.known.insert(key, Known { uid, digest });
+            self.known.insert(key, SentQuota { uid, digest });
         }
     }
 

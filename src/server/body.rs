@@ -17,7 +17,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::{
-    room::{Room, Share},
+    body_budget::{BodyBudget, Share},
     timed::Phase,
 };
 
@@ -77,7 +77,12 @@ pub(super) struct Bounded<B> {
 }
 
 impl<B: HttpBody> Bounded<B> {
-    pub(super) fn new(body: B, lengths: Lengths, pause: Duration, room: &Room) -> (Self, Progress) {
+    pub(super) fn new(
+        body: B,
+        lengths: Lengths,
+        pause: Duration,
+        room: &BodyBudget,
+    ) -> (Self, Progress) {
         let state = if body.is_end_stream() {
             COMPLETE
         } else {
@@ -111,7 +116,7 @@ struct TooLarge;
 /// Other bodies take all the room.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no room for the body")]
-struct CrowdedOut;
+struct OutOfBodyBudget;
 
 impl<B> HttpBody for Bounded<B>
 where
@@ -154,7 +159,7 @@ where
         self.left.kept -= kept;
         if !self.progress.0.share.grow(kept) {
             self.progress.set(CROWDED_OUT);
-            return Poll::Ready(Some(Err(CrowdedOut.into())));
+            return Poll::Ready(Some(Err(OutOfBodyBudget.into())));
         }
         if self.body.is_end_stream() {
             self.progress.set(COMPLETE);

@@ -33,7 +33,7 @@ use super::{
     dispatch,
     guard::Bounds,
     http2,
-    timed::{Clock, Patience, Phase, Timed},
+    timed::{Clock, Phase, Timed, Timeouts},
     tls::{HTTP2, Tls},
 };
 use crate::{peer::Peer, routes::Router};
@@ -122,7 +122,7 @@ pub(super) async fn requests<S, F>(
 {
     let address = peer.address;
     let phase = Phase::new();
-    let patience = Patience {
+    let patience = Timeouts {
         head: options.header_timeout,
         idle: options.keep_alive,
         answer: options.request_timeout,

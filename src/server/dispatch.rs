@@ -9,7 +9,7 @@ use axum::{extract::Request, response::Response};
 use futures::future::Either;
 use hyper::body::Incoming;
 
-use super::guard::{self, Began, Bounds, RouteBounds};
+use super::guard::{self, Bounds, RouteBounds, StartedRequest};
 use crate::{peer::Peer, routes::Router};
 
 /// Answers a request. Every request takes this way.
@@ -27,7 +27,7 @@ pub(super) fn answer(
         Err(_) => router.nothing(),
     };
     let route = RouteBounds::of(&found, options);
-    let began = Began::now(&request, &route);
+    let began = StartedRequest::now(&request, &route);
     let admitted = began.span().in_scope(|| {
         guard::admit(options, route, request, |request| match host {
             Ok(()) => Either::Left(found.answer(request, peer)),

@@ -25,9 +25,9 @@ use uuid::Uuid;
 use super::{
     Options,
     body::{Bounded, Lengths, Progress},
+    body_budget::{BodyBudget, house},
     gzip,
     problem::last_problem,
-    room::{Room, house},
     timed::Clock,
 };
 use crate::{
@@ -90,7 +90,7 @@ pub(super) fn misdirected(host: &str) -> Response {
 }
 
 /// A request whose head has arrived.
-pub(super) struct Began {
+pub(super) struct StartedRequest {
     at: Instant,
     method: Method,
     version: Version,
@@ -99,7 +99,7 @@ pub(super) struct Began {
     span: Span,
 }
 
-impl Began {
+impl StartedRequest {
     pub(super) fn now<B>(request: &Request<B>, route: &RouteBounds) -> Self {
         let (method, route) = (request.method().clone(), route.label);
         let id = request_id(request.headers());
@@ -137,10 +137,10 @@ impl Began {
 pub(super) async fn carry_out<F: Future<Output = Response>>(
     bounds: Arc<Bounds>,
     route: RouteBounds,
-    began: Began,
+    began: StartedRequest,
     admitted: Admitted<F>,
 ) -> Response {
-    let Began {
+    let StartedRequest {
         at,
         method,
         version,
@@ -256,7 +256,7 @@ fn panicked() -> Response {
 }
 
 /// The answer, if there is room for its body.
-fn housed(response: Response, room: &Room) -> Response {
+fn housed(response: Response, room: &BodyBudget) -> Response {
     let (parts, body) = response.into_parts();
     match house(body, room) {
         Some(body) => Response::from_parts(parts, body),

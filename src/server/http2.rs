@@ -110,7 +110,7 @@ fn answer(
     router: &Router,
     peer: &Peer,
     options: &Arc<Options>,
-) -> impl Future<Output = Result<Response<Kept>, Infallible>> + Send + use<> {
+) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
     let bounds = Arc::new(Bounds {
         options: options.clone(),
         clock: Clock::new(options.request_timeout),
@@ -122,11 +122,11 @@ fn answer(
             metrics::limit_reached(Limit::Connections);
             let detail = "too many requests are being answered";
             let refused = Problem::new(Reason::Overloaded, detail).into_response();
-            return Ok(refused.map(|body| Kept { body, _held: None }));
+            return Ok(refused.map(|body| TrackedBody { body, _held: None }));
         };
         let response = answered.await;
         let _held = Some(held);
-        Ok(response.map(|body| Kept { body, _held }))
+        Ok(response.map(|body| TrackedBody { body, _held }))
     }
 }
 
@@ -217,12 +217,12 @@ impl Drop for Held {
 }
 
 /// An answer's body; its request is done when it is taken.
-struct Kept {
+struct TrackedBody {
     body: Body,
     _held: Option<Held>,
 }
 
-impl HttpBody for Kept {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

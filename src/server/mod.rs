@@ -4,6 +4,7 @@
 //! ever), so the accept loop is our own.
 
 mod body;
+mod body_budget;
 mod connection;
 pub mod descriptors;
 mod dispatch;
@@ -12,7 +13,6 @@ mod gzip;
 mod hosts;
 mod http2;
 mod problem;
-mod room;
 mod timed;
 pub mod tls;
 mod warnings;
@@ -30,10 +30,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use body_budget::BodyBudget;
 use connection::Ends;
 pub use hosts::Hosts;
 use problem::turned_away;
-pub use room::Room;
 use tls::Tls;
 pub use warnings::warn;
 
@@ -71,7 +71,7 @@ pub struct Options {
     /// The hosts that requests may be for; none: that is not looked at.
     pub hosts: Option<Hosts>,
     /// For the bodies of all requests and answers at once.
-    pub room: Room,
+    pub room: BodyBudget,
     /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
     /// ten times, which multiplies an overload.
     pub retry_after: bool,
@@ -94,7 +94,7 @@ impl Options {
             body_bytes: limits.request_body_bytes.bytes(),
             events_body_bytes: limits.events_body_bytes.bytes(),
             hosts: None,
-            room: Room::new(limits.bodies_bytes.bytes()),
+            room: BodyBudget::new(limits.bodies_bytes.bytes()),
             retry_after: !matches!(listener, Listener::Admission),
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn options() -> Options {
         body_bytes: 1000,
         events_body_bytes: 3000,
         hosts: None,
-        room: Room::new(1 << 20),
+        room: BodyBudget::new(1 << 20),
         retry_after: true,
     }
 }
@@ -299,7 +299,7 @@ const LARGE: usize = 100_000;
 async fn the_bodies_of_requests_share_a_room() {
     let bounds = Options {
         body_bytes: 1 << 20,
-        room: Room::new(LARGE as u64),
+        room: BodyBudget::new(LARGE as u64),
         ..options()
     };
     let server = Server::start(length_of(), bounds, None);
@@ -346,7 +346,7 @@ async fn answers_that_nobody_takes_share_the_room() {
         get("/small", || async { "hello" }),
     ]);
     let bounds = Options {
-        room: Room::new(HUGE as u64 + 1000),
+        room: BodyBudget::new(HUGE as u64 + 1000),
         ..options()
     };
     let server = Server::start(router, bounds, None);

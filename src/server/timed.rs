@@ -88,7 +88,7 @@ impl Phase {
 
 /// How long a peer may keep us waiting.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Timeouts {
     /// For the rest of a head.
     pub(super) head: Duration,
     /// For the next request, and for taking some bytes of an answer.
@@ -97,7 +97,7 @@ pub(super) struct Patience {
     pub(super) answer: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     /// No deadline is nearer than this when it is set; and how often a peer is looked for that is answered at length.
     pub(super) fn shorter(self) -> Duration {
         self.head.min(self.idle)
@@ -106,13 +106,13 @@ impl Patience {
 
 /// A timer for deadlines that are seldom reached, none of them nearer than `least` when it is set. A timer that is
 /// set anew for every request costs more than one that looks at the deadline when it ends.
-struct Unhurried {
+struct CoarseTimer {
     /// Ends at the next deadline or before it.
     sleep: Pin<Box<Sleep>>,
     least: Duration,
 }
 
-impl Unhurried {
+impl CoarseTimer {
     fn new(least: Duration) -> Self {
         Self {
             sleep: Box::pin(sleep(least)),
@@ -135,11 +135,11 @@ impl Unhurried {
 
 /// The time that each request of a connection has: they come one after the other.
 #[derive(Clone)]
-pub(super) struct Clock(Arc<Mutex<Unhurried>>);
+pub(super) struct Clock(Arc<Mutex<CoarseTimer>>);
 
 impl Clock {
     pub(super) fn new(limit: Duration) -> Self {
-        Self(Arc::new(Mutex::new(Unhurried::new(limit))))
+        Self(Arc::new(Mutex::new(CoarseTimer::new(limit))))
     }
 
     /// Carries out what began at this time; none: it took longer than it may.
@@ -160,12 +160,12 @@ pub(super) struct Timed<S> {
     /// Whether the peer has ended the connection, though not all that it sent is read.
     is_gone: fn(&S) -> bool,
     phase: Phase,
-    patience: Patience,
+    patience: Timeouts,
     /// The phase that `deadline` is of.
     seen: u8,
     /// Until when the peer may keep us waiting; none as long as it does not.
     deadline: Option<Instant>,
-    reading: Unhurried,
+    reading: CoarseTimer,
     /// Set while the peer takes no bytes.
     writing: Option<Pin<Box<Sleep>>>,
     /// Set from when the peer first takes no bytes of an answer until it has them all.
@@ -177,9 +177,9 @@ impl<S> Timed<S> {
         stream: S,
         is_gone: fn(&S) -> bool,
         phase: Phase,
-        patience: Patience,
+        patience: Timeouts,
     ) -> Self {
-        let reading = Unhurried::new(patience.shorter());
+        let reading = CoarseTimer::new(patience.shorter());
         Self {
             stream,
             is_gone,
@@ -229,7 +229,7 @@ impl<S> Timed<S> {
             self.writing = None;
             return result;
         }
-        let Patience { idle, answer, .. } = self.patience;
+        let Timeouts { idle, answer, .. } = self.patience;
         let writing = self.writing.get_or_insert_with(|| Box::pin(sleep(idle)));
         let mut is_over = writing.as_mut().poll(cx).is_ready();
         if !self.phase.0.lasts.load(Ordering::Relaxed) {

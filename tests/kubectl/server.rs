@@ -19,7 +19,7 @@ use quotad::{
     metrics::Listener,
     routes::{Router, with_state},
     server::{Bound, Options},
-    watches::Most,
+    watches::WatchLimits,
     writer::{self, Ledger, Watermark},
 };
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ impl Journal for Nowhere {
 
 pub(crate) const LIMITS: Limits = Limits {
     page: 500,
-    watch_streams: Most {
+    watch_streams: WatchLimits {
         all: 64,
         of_principal: 64,
     },

@@ -35,16 +35,16 @@ use crate::{
 const TICK: Duration = Duration::from_millis(10);
 
 /// Metrics say that this bridge leads, until it is dropped: also when the Lease is lost in the middle of something.
-struct Leads;
+struct LeadingGauge;
 
-impl Leads {
+impl LeadingGauge {
     fn begin() -> Self {
         metrics::leader(true);
         Self
     }
 }
 
-impl Drop for Leads {
+impl Drop for LeadingGauge {
     fn drop(&mut self) {
         metrics::leader(false);
     }
@@ -62,7 +62,7 @@ pub(crate) struct Leader {
 }
 
 /// What a leader tells of.
-struct Told<'a> {
+struct Publishing<'a> {
     queue: &'a Queue,
     watermarks: &'a Watermarks,
     instance: &'a str,
@@ -71,7 +71,7 @@ struct Told<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Asked {
+struct RelistRequest {
     resources: BTreeSet<String>,
 }
 
@@ -126,7 +126,7 @@ impl Leader {
             while !status.took_over() {
                 tokio::time::sleep(TICK).await;
             }
-            let _leads = Leads::begin();
+            let _leads = LeadingGauge::begin();
             let mut tasks = JoinSet::new();
             tasks.spawn(kinds.run());
             tasks.spawn(listen(self.nats.clone(), self.control_subject(), registry));
@@ -134,7 +134,7 @@ impl Leader {
             if let Some(rules) = self.rules() {
                 tasks.spawn(async move { rules.run(known).await });
             }
-            let told = Told {
+            let told = Publishing {
                 queue: &queue,
                 watermarks: &watermarks,
                 instance: &instance,
@@ -214,8 +214,8 @@ impl Leader {
     }
 
     /// Publishes up to when kinds are known, behind what was queued before. `listed` is called whenever all of them are.
-    async fn tell(&self, told: Told<'_>, listed: impl Fn()) {
-        let Told {
+    async fn tell(&self, told: Publishing<'_>, listed: impl Fn()) {
+        let Publishing {
             queue,
             watermarks,
             instance,
@@ -277,7 +277,8 @@ async fn listen(nats: Nats, subject: String, registry: Registry) {
         match nats.subscribe(subject.clone()).await {
             Ok(mut messages) => {
                 while let Some(message) = messages.next().await {
-                    let asked: Asked = serde_json::from_slice(&message.payload).unwrap_or_default();
+                    let asked: RelistRequest =
+                        serde_json::from_slice(&message.payload).unwrap_or_default();
                     tracing::info!(resources = ?asked.resources, "a relist is asked for");
                     metrics::relist_asked();
                     registry.relist(&asked.resources);

@@ -15,7 +15,7 @@ use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    certificates::Keeper,
+    certificates::CertificateManager,
     config::Config,
     kubernetes::{Access, Client, JSON, SetupError},
     leader::Leader,
@@ -111,7 +111,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
 async fn campaign(
     leader: Leader,
     terms: Option<Terms>,
-    keeper: Option<Keeper>,
+    keeper: Option<CertificateManager>,
     mut connected: watch::Receiver<bool>,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
@@ -191,9 +191,9 @@ fn terms(config: &Config, own_namespace: Option<String>) -> Option<Terms> {
 }
 
 /// Who keeps the webhook's certificate, while this bridge leads.
-fn keeper(config: &Config, client: &Client, terms: &Terms) -> Option<Keeper> {
+fn keeper(config: &Config, client: &Client, terms: &Terms) -> Option<CertificateManager> {
     let certificates = &config.certificates;
-    Some(Keeper {
+    Some(CertificateManager {
         client: client.clone(),
         namespace: terms.namespace.clone(),
         secret: certificates.secret.clone()?,
@@ -203,7 +203,7 @@ fn keeper(config: &Config, client: &Client, terms: &Terms) -> Option<Keeper> {
     })
 }
 
-async fn keep(keeper: Option<&Keeper>) {
+async fn keep(keeper: Option<&CertificateManager>) {
     match keeper {
         Some(keeper) => keeper.run().await,
         None => std::future::pending().await,

@@ -15,11 +15,11 @@ pub struct Watermarks(Arc<Mutex<BTreeMap<GroupResource, Kind>>>);
 enum Kind {
     Absent,
     /// By scope; a kind is known up to the time of the one that is least known.
-    Scopes(BTreeMap<Scope, Option<Known>>),
+    Scopes(BTreeMap<Scope, Option<ScopeWatermark>>),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct ScopeWatermark {
     time: Timestamp,
     version: u64,
 }
@@ -42,7 +42,7 @@ impl Watermarks {
         if let Some(Kind::Scopes(scopes)) = self.0.lock().get_mut(&scope.resource)
             && let Some(known) = scopes.get_mut(scope)
         {
-            *known = Some(Known { time, version });
+            *known = Some(ScopeWatermark { time, version });
         }
     }
 
@@ -84,7 +84,7 @@ impl Watermarks {
     }
 }
 
-fn least(scopes: &BTreeMap<Scope, Option<Known>>) -> Option<Known> {
+fn least(scopes: &BTreeMap<Scope, Option<ScopeWatermark>>) -> Option<ScopeWatermark> {
     let all: Option<Vec<_>> = scopes.values().copied().collect();
     all?.into_iter().min_by_key(|known| known.time)
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::{get::plain, reservation, session::text, table::Table};
 
 /// What stands in the columns of an entry.
-pub(crate) struct Told {
+pub(crate) struct EntryColumns {
     sequence: String,
     time: String,
     event: String,
@@ -16,7 +16,7 @@ pub(crate) struct Told {
     reason: String,
 }
 
-impl Told {
+impl EntryColumns {
     /// Tells an entry as the API writes it.
     pub(crate) fn of(entry: &Value) -> Self {
         let none = Map::new();
@@ -96,7 +96,7 @@ pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
     }
     let mut table = Table::new(&titles);
     for entry in entries {
-        let told = Told::of(entry);
+        let told = EntryColumns::of(entry);
         let mut row = vec![
             told.sequence,
             told.time,
@@ -184,7 +184,7 @@ mod tests {
                       "version": 42, "footprint": {"resources": {"pods": "1", "requests.cpu": "500m"}},
                       "lapse": null, "endsReservation": true}
         });
-        let words: Vec<_> = Told::of(&entry)
+        let words: Vec<_> = EntryColumns::of(&entry)
             .line()
             .split_whitespace()
             .map(str::to_owned)
@@ -211,13 +211,13 @@ mod tests {
     fn a_relist_is_told_by_its_kind_and_a_correction_with_why() {
         let began = json!({"actor": {"principal": "stream/OBJECTS"},
                            "event": {"type": "RelistBegan", "resource": "pods", "source": "stream/OBJECTS", "allowEmpty": true}});
-        let told = Told::of(&began);
+        let told = EntryColumns::of(&began);
         assert_eq!(
             (told.subject.as_str(), told.detail.as_str()),
             ("pods", "allowEmpty")
         );
         let listed = json!({"event": {"type": "ObjectsListed", "source": "stream/OBJECTS", "uids": ["a", "b"]}});
-        let told = Told::of(&listed);
+        let told = EntryColumns::of(&listed);
         assert_eq!(
             (told.subject.as_str(), told.detail.as_str()),
             ("stream/OBJECTS", "objects=2")
@@ -225,7 +225,7 @@ mod tests {
         let corrected = json!({"actor": {"principal": "jane", "reason": "INC-1042"}, "event": {
             "type": "ObjectCorrected", "resource": "pods", "name": "web", "uid": "u1", "version": 0,
             "footprint": {"resources": {"pods": "1"}}, "was": {"resources": {"pods": "2"}}}});
-        let told = Told::of(&corrected);
+        let told = EntryColumns::of(&corrected);
         assert_eq!(
             (told.subject.as_str(), told.detail.as_str()),
             ("pods/web", "pods=1 was:pods=2")
@@ -236,12 +236,12 @@ mod tests {
             told.line()
         );
         let ended = json!({"event": {"type": "ObjectEnded", "resource": "pods", "name": "web", "cause": {"by": "Drift"}}});
-        assert_eq!(Told::of(&ended).detail, "cause=Drift");
+        assert_eq!(EntryColumns::of(&ended).detail, "cause=Drift");
         let advanced = json!({"event": {"type": "WatermarksAdvanced", "source": "nats:OBJECTS", "clusterUid": "", "resources": [
             {"resource": "pods", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 7, "absent": false},
             {"resource": "widgets.example.com", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 0, "absent": true}]}});
         assert_eq!(
-            Told::of(&advanced).detail,
+            EntryColumns::of(&advanced).detail,
             "pods=2026-11-20T10:00:00Z widgets.example.com=absent"
         );
         let wide = table(&[corrected], true).render(true);
@@ -255,14 +255,14 @@ mod tests {
     fn an_entry_without_names_is_told_by_uid_or_source() {
         let released =
             json!({"sequence": 1, "event": {"type": "ReservationReleased", "uid": "u1"}});
-        assert_eq!(Told::of(&released).subject, "u1");
+        assert_eq!(EntryColumns::of(&released).subject, "u1");
         let advanced = json!({"event": {"type": "SourceAdvanced", "source": "OBJECTS", "cursor": {"position": 9}}});
-        let told = Told::of(&advanced);
+        let told = EntryColumns::of(&advanced);
         assert_eq!(
             (told.subject.as_str(), told.detail.as_str()),
             ("OBJECTS", "position=9")
         );
-        assert!(Told::of(&json!(null)).line().contains('-'));
+        assert!(EntryColumns::of(&json!(null)).line().contains('-'));
         assert_eq!(table(&[released], true).render(true).lines().count(), 2);
     }
 }

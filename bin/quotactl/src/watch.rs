@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     address::Address,
-    entry::Told,
+    entry::EntryColumns,
     failure::{Failure, Outcome, Transient},
     output::{Format, note, yaml},
     session::Session,
@@ -80,6 +80,6 @@ fn print(session: &Session, entry: &Value) -> Outcome {
         Format::Json => entry.to_string(),
         Format::Yaml => format!("---\n{}", yaml(entry)?.trim_end()),
         Format::Name => format!("entry/{}", entry["sequence"]),
-        Format::Table | Format::Wide => Told::of(entry).line(),
+        Format::Table | Format::Wide => EntryColumns::of(entry).line(),
     })
 }

@@ -15,13 +15,13 @@ pub struct Object(pub Value);
 
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Place::Elsewhere.deserialize(deserializer).map(Self)
+        Location::Elsewhere.deserialize(deserializer).map(Self)
     }
 }
 
 /// Where in an object a value stands.
 #[derive(Clone, Copy)]
-enum Place {
+enum Location {
     Elsewhere,
     /// Below `spec` or `status`.
     Part,
@@ -29,7 +29,7 @@ enum Place {
     Amounts,
 }
 
-impl Place {
+impl Location {
     fn below(self, key: &str) -> Self {
         match (self, key) {
             (_, "spec" | "status") => Self::Part,
@@ -39,7 +39,7 @@ impl Place {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Place {
+impl<'de> DeserializeSeed<'de> for Location {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -47,7 +47,7 @@ impl<'de> DeserializeSeed<'de> for Place {
     }
 }
 
-impl<'de> Visitor<'de> for Place {
+impl<'de> Visitor<'de> for Location {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use quota_core::{
     audit::Naive,
-    decide::{self, Repair, Repaired, Seen, Standing},
+    decide::{self, Comparison, Repair, Repaired, Seen},
     event::Observed,
     state::{ObjectView, State},
 };
@@ -69,9 +69,9 @@ fn repairs(state: &State, listed: &[Observed], now: Timestamp) -> Vec<Repair> {
         quota_seen: None,
     };
     let differs = |object: &Observed| match decide::compare(state, object, None, now) {
-        Standing::Same | Standing::Newer => None,
-        Standing::Missing | Standing::Recreated(_) => Some(set(object, None)),
-        Standing::Changed(known) => Some(set(object, Some(&known))),
+        Comparison::Same | Comparison::Newer => None,
+        Comparison::Missing | Comparison::Recreated(_) => Some(set(object, None)),
+        Comparison::Changed(known) => Some(set(object, Some(&known))),
     };
     let ends = gone(state, listed).into_iter().map(end);
     ends.chain(listed.iter().filter_map(differs)).collect()

@@ -23,7 +23,7 @@ use proptest::prelude::*;
 use quota_core::{
     audit::Naive,
     codec,
-    decide::{LookedAt, Refusal},
+    decide::{CheckedQuota, Refusal},
     event::{Entry, Event},
     state::{Holder, LimitKind, Part, State},
 };
@@ -245,7 +245,7 @@ proptest! {
             if silent {
                 return;
             }
-            let is_of_namespace = |quota: &&LookedAt| quota.kind == LimitKind::ResourceQuota;
+            let is_of_namespace = |quota: &&CheckedQuota| quota.kind == LimitKind::ResourceQuota;
             for quota in admitted.charged.iter().filter(is_of_namespace) {
                 for limit in &quota.resources {
                     let (used, reserved) = world.model.count(&request.namespace, &quota.name, &limit.resource);

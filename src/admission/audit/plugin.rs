@@ -17,10 +17,10 @@ const LOGGED_EVERY: Span = Span::from_seconds(600);
 
 /// What is known of it.
 #[derive(Default)]
-pub(in crate::admission) struct Plugin(Mutex<Known>);
+pub(in crate::admission) struct Plugin(Mutex<PluginState>);
 
 #[derive(Default)]
-struct Known {
+struct PluginState {
     /// Quotas that it has as well.
     shared: usize,
     /// What it has denied since the start.

@@ -11,7 +11,7 @@ use quota_core::{
 };
 use quota_semantics::{Name, Timestamp};
 
-use super::{Ended, Intake, place::Place};
+use super::{Ended, Intake, position::MessagePosition};
 use crate::{
     intake::{
         payload::{Events, Reader, Rejected},
@@ -42,7 +42,7 @@ struct Reading {
 
 /// What is kept of a message for the cursor.
 struct Read {
-    place: Place,
+    place: MessagePosition,
     payload: Bytes,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Gather<'a> {
         let message = message
             .ok_or(Ended::Incomplete)?
             .map_err(Ended::failed("receive messages"))?;
-        let place = message.reply.as_deref().and_then(Place::read);
+        let place = message.reply.as_deref().and_then(MessagePosition::read);
         let place = place.ok_or(Ended::NoPlace)?;
         let gap = self
             .follower

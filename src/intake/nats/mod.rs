@@ -13,7 +13,7 @@ mod asking;
 mod connect;
 mod gather;
 mod identity;
-mod place;
+mod position;
 mod session;
 mod status;
 mod stream;

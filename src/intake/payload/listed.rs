@@ -3,7 +3,7 @@
 use quota_semantics::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Fault, Reader, Told, field::Field, plain, wire::Change, wire::read_object};
+use super::{Content, Fault, Reader, field::Field, plain, wire::Change, wire::read_object};
 
 /// What tells a Kubernetes object from one that measures itself, and the fields of the latter.
 #[derive(Deserialize)]
@@ -27,7 +27,7 @@ struct Fields<'a> {
 }
 
 /// Reads an object that is there: a Kubernetes object, or the fields of a plain event.
-pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Told, Fault> {
+pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Content, Fault> {
     // Serde would read a list as the fields in their order.
     if !text.trim_ascii_start().starts_with('{') {
         return Err(Fault::shape("it is no object"));
@@ -44,5 +44,5 @@ pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Told, 
         resource_version: fields.resource_version,
         usage: fields.usage,
     };
-    plain::sighting(reader, Change::Alive, &fields).map(Told::Sighting)
+    plain::sighting(reader, Change::Alive, &fields).map(Content::Sighting)
 }

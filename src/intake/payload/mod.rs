@@ -8,10 +8,10 @@
 mod bookmark;
 mod check;
 mod field;
+mod intern_cache;
 mod kinds;
 mod kubernetes;
 mod listed;
-mod met;
 mod plain;
 mod rejected;
 mod relist;
@@ -32,7 +32,7 @@ use quota_semantics::{
     object::{self, GroupResource, TypeMeta},
 };
 
-use self::{kinds::Kind, met::Met, split::Values};
+use self::{intern_cache::InternCache, kinds::Kind, split::Values};
 use super::cut;
 use crate::metrics::Rejection;
 
@@ -48,11 +48,11 @@ pub struct Reader {
     /// Plural names of kinds that the rules of Kubernetes' own kinds would get wrong.
     plurals: BTreeMap<String, BTreeMap<String, GroupResource>>,
     /// Kinds, by the apiVersion and kind that objects give.
-    kinds: Met<Arc<Kind>>,
+    kinds: InternCache<Arc<Kind>>,
     /// Kinds, by the resource that plain events give.
-    resources: Met<Arc<Kind>>,
+    resources: InternCache<Arc<Kind>>,
     /// Names of resources that usages give.
-    names: Met<Name>,
+    names: InternCache<Name>,
     /// Whether events of kind ResourceQuota set quotas.
     adopt: bool,
     /// The workloads that are charged for their pods.
@@ -93,7 +93,7 @@ impl Listed {
 
 /// What an event tells.
 #[derive(Debug)]
-enum Told {
+enum Content {
     /// Nothing that is of concern to quotas.
     Nothing,
     Sighting(Sighting),
@@ -101,7 +101,7 @@ enum Told {
     Bookmark(Bookmark),
 }
 
-impl Told {
+impl Content {
     fn of(sighting: Option<Sighting>) -> Self {
         sighting.map_or(Self::Nothing, Self::Sighting)
     }
@@ -223,7 +223,7 @@ impl Reader {
     pub fn read_listed(&self, text: &[u8], now: Timestamp) -> Result<Option<Listed>, String> {
         let text = std::str::from_utf8(text).map_err(Fault::from);
         match text.and_then(|text| listed::read(self, text, now)) {
-            Ok(Told::Sighting(Sighting::Alive { object, quota })) => {
+            Ok(Content::Sighting(Sighting::Alive { object, quota })) => {
                 Ok(Some(Listed { object, quota }))
             }
             Ok(_) => Ok(None),
@@ -327,7 +327,7 @@ impl Iterator for Events {
 }
 
 impl Incoming {
-    fn of(told: Told, length: usize) -> Self {
+    fn of(told: Content, length: usize) -> Self {
         let mut incoming = Self {
             sighting: None,
             relist: None,
@@ -335,20 +335,20 @@ impl Incoming {
             size: length,
         };
         match told {
-            Told::Nothing => {}
-            Told::Sighting(sighting) => {
+            Content::Nothing => {}
+            Content::Sighting(sighting) => {
                 incoming.size = length.max(check::size(&sighting));
                 incoming.sighting = Some(sighting);
             }
-            Told::Relist(relist) => incoming.relist = Some(relist),
-            Told::Bookmark(bookmark) => incoming.bookmark = Some(bookmark),
+            Content::Relist(relist) => incoming.relist = Some(relist),
+            Content::Bookmark(bookmark) => incoming.bookmark = Some(bookmark),
         }
         incoming
     }
 }
 
 impl Events {
-    fn read(&self, text: &[u8]) -> Result<Told, Fault> {
+    fn read(&self, text: &[u8]) -> Result<Content, Fault> {
         let text = std::str::from_utf8(text)?;
         match self.change {
             Some(change) => wire::read_object(&self.reader, change, text, self.now),

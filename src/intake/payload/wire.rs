@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::{
-    Fault, Reader, Told, bookmark, field::Field, kubernetes, plain, relist, watched::Watched,
+    Content, Fault, Reader, bookmark, field::Field, kubernetes, plain, relist, watched::Watched,
 };
 
 /// What happened to an object.
@@ -81,7 +81,7 @@ fn watched<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 /// Reads one event.
-pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Told, Fault> {
+pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Content, Fault> {
     let wire: Wire<'_> = serde_json::from_str(text)?;
     if wire.specversion.is_none() {
         return event(reader, wire, now);
@@ -111,11 +111,11 @@ pub(super) fn read_object(
     change: Change,
     text: &str,
     now: Timestamp,
-) -> Result<Told, Fault> {
-    kubernetes::sighting(reader, change, serde_json::from_str(text)?, now).map(Told::of)
+) -> Result<Content, Fault> {
+    kubernetes::sighting(reader, change, serde_json::from_str(text)?, now).map(Content::of)
 }
 
-fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault> {
+fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Content, Fault> {
     let event_type = wire
         .event_type
         .as_ref()
@@ -124,20 +124,20 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault>
         "ADDED" | "MODIFIED" => Change::Alive,
         "DELETED" => Change::Deleted,
         "BOOKMARK" if wire.object.is_none() => {
-            return Ok(bookmark::read(reader, &wire)?.map_or(Told::Nothing, Told::Bookmark));
+            return Ok(bookmark::read(reader, &wire)?.map_or(Content::Nothing, Content::Bookmark));
         }
         "BOOKMARK" => {
             let bookmark = |object| relist::bookmark(reader, &object);
             let ended = wire.object.map(bookmark).transpose()?.flatten();
-            return Ok(ended.map_or(Told::Nothing, Told::Relist));
+            return Ok(ended.map_or(Content::Nothing, Content::Relist));
         }
-        "RELIST_BEGIN" => return relist::begin(reader, &wire).map(Told::Relist),
-        "RELIST_END" => return relist::end(reader, &wire).map(Told::Relist),
+        "RELIST_BEGIN" => return relist::begin(reader, &wire).map(Content::Relist),
+        "RELIST_END" => return relist::end(reader, &wire).map(Content::Relist),
         "ERROR" => return Err(Fault::shape("the watch ended with an error")),
         other => return Err(Fault::shape(format!("unknown type {other:?}"))),
     };
     if let Some(object) = wire.object {
-        return kubernetes::sighting(reader, change, object, now).map(Told::of);
+        return kubernetes::sighting(reader, change, object, now).map(Content::of);
     }
     let fields = plain::Fields {
         namespace: wire.namespace,
@@ -147,5 +147,5 @@ fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Told, Fault>
         resource_version: wire.resource_version,
         usage: wire.usage,
     };
-    plain::sighting(reader, change, &fields).map(Told::Sighting)
+    plain::sighting(reader, change, &fields).map(Content::Sighting)
 }

@@ -190,7 +190,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     let bounds = Options {
         keep_alive: SHORT,
         request_timeout: 4 * SHORT,
-        room: Room::new(HUGE as u64),
+        room: BodyBudget::new(HUGE as u64),
         ..options()
     };
     let room = bounds.room.clone();
@@ -200,5 +200,8 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     // Its window is full, and pings are answered.
     connection.ended().await;
     assert!(answer.into_body().collect().await.is_err());
-    assert_eq!(format!("{room:?}"), format!("{:?}", Room::new(HUGE as u64)));
+    assert_eq!(
+        format!("{room:?}"),
+        format!("{:?}", BodyBudget::new(HUGE as u64))
+    );
 }

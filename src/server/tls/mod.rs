@@ -2,8 +2,8 @@
 //! serving, and callers that are known by name.
 
 mod certificate;
+mod client_certificates;
 mod files;
-mod shown;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -16,9 +16,9 @@ use tokio::{net::TcpStream, sync::watch};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use client_certificates::ClientCertificates;
 pub use files::Error;
 use files::{Files, InForce};
-pub(super) use shown::Shown;
 
 use crate::{
     config::schema,
@@ -93,7 +93,7 @@ impl Tls {
     pub(super) async fn accept(
         &self,
         stream: TcpStream,
-    ) -> io::Result<(TlsStream<TcpStream>, Shown)> {
+    ) -> io::Result<(TlsStream<TcpStream>, ClientCertificates)> {
         // Before it is verified, so that no change is missed.
         let changes = self.0.changes.subscribe();
         let acceptor = TlsAcceptor::from(self.0.current.load().server.clone());
@@ -101,7 +101,7 @@ impl Tls {
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
         let names = self.names(chain)?;
         let chain = chain.iter().cloned().map(CertificateDer::into_owned);
-        let shown = Shown::new(names.into(), chain.collect(), self.clone(), changes);
+        let shown = ClientCertificates::new(names.into(), chain.collect(), self.clone(), changes);
         Ok((stream, shown))
     }
 

@@ -27,7 +27,7 @@ const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
 /// Keeps one certificate.
-pub struct Keeper {
+pub struct CertificateManager {
     /// The API server.
     pub client: Client,
     /// Where the Secret is.
@@ -42,7 +42,7 @@ pub struct Keeper {
     pub every: Duration,
 }
 
-impl Keeper {
+impl CertificateManager {
     /// Keeps it, without an end.
     pub async fn run(&self) {
         loop {

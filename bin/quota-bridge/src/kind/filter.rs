@@ -9,13 +9,13 @@ use crate::bugs;
 /// What was last published of each object: nothing but a version and a fingerprint.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    known: HashMap<Uid, Known>,
+    known: HashMap<Uid, Published>,
     /// What a relist has listed so far.
-    listed: HashMap<Uid, Known>,
+    listed: HashMap<Uid, Published>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Published {
     version: u64,
     fingerprint: u64,
 }
@@ -28,7 +28,7 @@ impl Filter {
 
     /// Whether an object that is listed has to be published: always. It is known from the end of the list on.
     pub fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
-        let known = Known {
+        let known = Published {
             version,
             fingerprint,
         };
@@ -44,7 +44,7 @@ impl Filter {
 
     /// Whether a change has to be published. It is known from then on.
     pub fn changes(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
-        let now = Known {
+        let now = Published {
             version,
             fingerprint,
         };

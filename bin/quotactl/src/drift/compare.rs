@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{
     Difference,
     listing::Item,
-    scope::{Asked, Listed},
+    scope::{Listed, ScopeArguments},
 };
 use crate::{
     address::Address,
@@ -64,7 +64,7 @@ pub(super) struct Compared {
 /// Objects on their way to be compared.
 pub(super) struct Comparing<'a> {
     session: &'a Session,
-    asked: &'a Asked,
+    asked: &'a ScopeArguments,
     /// Whether what differs is to be sent again.
     keep: bool,
     kept: usize,
@@ -75,7 +75,7 @@ pub(super) struct Comparing<'a> {
 }
 
 impl<'a> Comparing<'a> {
-    pub(super) fn new(session: &'a Session, asked: &'a Asked, keep: bool) -> Self {
+    pub(super) fn new(session: &'a Session, asked: &'a ScopeArguments, keep: bool) -> Self {
         Self {
             session,
             asked,

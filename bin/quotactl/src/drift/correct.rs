@@ -20,12 +20,12 @@ const PIECE_BYTES: usize = 512 * 1024;
 #[derive(Serialize)]
 struct Body<'a> {
     reason: &'a str,
-    items: &'a [Wish<'a>],
+    items: &'a [CorrectionRequest<'a>],
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Wish<'a> {
+struct CorrectionRequest<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     object: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,14 +33,14 @@ struct Wish<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     namespace: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<Known<'a>>,
+    known: Option<ExpectedObject<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quota_sequence: Option<u64>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Known<'a> {
+struct ExpectedObject<'a> {
     sequence: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<&'a str>,
@@ -68,9 +68,9 @@ pub(super) fn correct(
     Ok(outcomes)
 }
 
-fn wish(difference: &Difference) -> Outcome<Wish<'_>> {
+fn wish(difference: &Difference) -> Outcome<CorrectionRequest<'_>> {
     let Difference { shown, object } = difference;
-    let known = shown.get("known").map(|known| Known {
+    let known = shown.get("known").map(|known| ExpectedObject {
         sequence: known["sequence"].as_u64().unwrap_or_default(),
         resource_version: Some(text(known, "/resourceVersion")).filter(|text| !text.is_empty()),
     });
@@ -81,7 +81,7 @@ fn wish(difference: &Difference) -> Outcome<Wish<'_>> {
     };
     // Of one that took another's name nothing is known itself.
     let is_known = text(shown, "/difference") != "recreated";
-    Ok(Wish {
+    Ok(CorrectionRequest {
         uid: object.is_none().then(|| text(shown, "/uid")),
         namespace: object.is_none().then(|| text(shown, "/namespace")),
         object,
@@ -90,7 +90,12 @@ fn wish(difference: &Difference) -> Outcome<Wish<'_>> {
     })
 }
 
-fn send(session: &Session, reason: &str, piece: &[Wish<'_>], done: usize) -> Outcome<Vec<String>> {
+fn send(
+    session: &Session,
+    reason: &str,
+    piece: &[CorrectionRequest<'_>],
+    done: usize,
+) -> Outcome<Vec<String>> {
     if piece.is_empty() {
         return Ok(Vec::new());
     }

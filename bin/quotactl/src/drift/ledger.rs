@@ -20,7 +20,7 @@ const NAMESPACES_MAX: usize = 32;
 
 /// What the ledger believes of the objects that the listing speaks of.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct LedgerObjects {
     /// What is not listed.
     pub(super) gone: Vec<Difference>,
     /// How many objects it believes in.
@@ -40,7 +40,7 @@ pub(super) fn read(
     listed: &HashSet<Mark>,
     head: u64,
     version: Option<u64>,
-) -> Outcome<Known> {
+) -> Outcome<LedgerObjects> {
     let addresses: Vec<_> = match scope.namespaces(NAMESPACES_MAX) {
         Some(names) => {
             let objects = |name: &str| Address::in_namespace(name, ["objects"]);
@@ -48,7 +48,7 @@ pub(super) fn read(
         }
         None => vec![Address::of(["v1", "objects"])],
     };
-    let mut known = Known::default();
+    let mut known = LedgerObjects::default();
     for address in addresses {
         let address = address.with_some("resource", scope.resource());
         let answer = session.client.walk(&address, usize::MAX, |found| {
@@ -70,7 +70,7 @@ pub(super) fn read(
     Ok(known)
 }
 
-impl Known {
+impl LedgerObjects {
     fn take(&mut self, object: Value, listed: &HashSet<Mark>, head: u64, version: Option<u64>) {
         self.count += 1;
         if listed.contains(&mark(text(&object, "/uid"))) {
@@ -121,7 +121,7 @@ mod tests {
             object("new", 1, Some("8")),
             awaited,
         ];
-        let mut known = Known::default();
+        let mut known = LedgerObjects::default();
         for object in objects {
             known.take(object, &listed, 10, Some(7));
         }

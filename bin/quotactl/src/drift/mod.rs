@@ -19,7 +19,7 @@ use serde_json::Value;
 use self::{
     compare::{Compared, Comparing},
     report::Report,
-    scope::{Asked, Scope},
+    scope::{Scope, ScopeArguments},
 };
 use super::{
     address::Address,
@@ -67,7 +67,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
             "--correct and --reason go together: the reason stands in each entry",
         ));
     }
-    let asked = Asked {
+    let asked = ScopeArguments {
         resources: args.resources.iter().cloned().collect(),
         namespace: session.scope.given.clone(),
         all: session.scope.all,

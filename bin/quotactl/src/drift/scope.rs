@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 
 /// What was asked for on the command line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct ScopeArguments {
     /// Only these resources; none: those that are listed.
     pub(super) resources: BTreeSet<String>,
     /// Only this namespace.
@@ -17,7 +17,7 @@ pub(super) struct Asked {
     pub(super) allow_empty: bool,
 }
 
-impl Asked {
+impl ScopeArguments {
     /// Whether a listed object is to be looked at.
     pub(super) fn is_about(&self, resource: &str, namespace: &str) -> bool {
         let is_ours = self.all || self.namespace.as_deref().is_none_or(|own| own == namespace);
@@ -41,7 +41,7 @@ pub(super) struct Scope(BTreeMap<String, Spaces>);
 
 impl Scope {
     /// By default the resources that occur in the listing, each in the namespaces in which it occurs.
-    pub(super) fn new(asked: &Asked, listed: Listed) -> Outcome<Self> {
+    pub(super) fn new(asked: &ScopeArguments, listed: Listed) -> Outcome<Self> {
         let is_listed = |resource: &&String| !listed.contains_key(*resource);
         let unlisted: Vec<_> = asked.resources.iter().filter(is_listed).collect();
         if listed.is_empty() && !asked.allow_empty {
@@ -124,8 +124,8 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
-    fn asked(resources: &str, namespace: Option<&str>, all: bool) -> Asked {
-        Asked {
+    fn asked(resources: &str, namespace: Option<&str>, all: bool) -> ScopeArguments {
+        ScopeArguments {
             resources: names(resources),
             namespace: namespace.map(str::to_owned),
             all,
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn that_there_is_none_has_to_be_said_and_of_what_and_where() {
-        let exit = |asked: &Asked, listed: &Listed| {
+        let exit = |asked: &ScopeArguments, listed: &Listed| {
             Scope::new(asked, listed.clone()).map_err(|failure| failure.exit)
         };
         let (none, pods) = (Listed::new(), listed(&[("pods", "a")]));
@@ -176,7 +176,7 @@ mod tests {
             exit(&asked("pods services", None, true), &pods),
             Err(Exit::Failure)
         );
-        let allowed = |resources, namespace, all| Asked {
+        let allowed = |resources, namespace, all| ScopeArguments {
             allow_empty: true,
             ..asked(resources, namespace, all)
         };

@@ -10,8 +10,8 @@
 use std::borrow::Cow;
 
 use super::{
-    Basis, By, Denied, FingerprintedRequest, LookedAt, Notice, Policy, Refusal, Request, explain,
-    names, names::needs_later, reserve, reserve::Case,
+    Basis, By, CheckedQuota, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request,
+    explain, names, names::needs_later, reserve, reserve::Case,
 };
 use crate::{
     event::{Event, Sequence},
@@ -62,7 +62,7 @@ pub struct Admitted {
     /// The entry that granted the same before.
     pub replayed: Option<Sequence>,
     /// The quotas that are charged, and of their limits those that are.
-    pub charged: Vec<LookedAt>,
+    pub charged: Vec<CheckedQuota>,
     /// The workload was scaled although it is not known what one replica counts for.
     pub unmeasured: bool,
     /// What is said of it besides.
@@ -206,12 +206,12 @@ fn settle(
     })
 }
 
-fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<LookedAt> {
+fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<CheckedQuota> {
     let charged = |charge: &Charge| {
         let limit = &limits[charge.limit];
         let looked =
             |(name, delta): (&Name, &Quantity)| explain::looked(limit, name, delta.clone());
-        LookedAt {
+        CheckedQuota {
             name: limit.name().clone(),
             kind: limit.kind(),
             resources: charge.delta.iter().map(looked).collect(),

@@ -12,7 +12,7 @@ use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// How a listed object stands to what the ledger believes.
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum Comparison {
     /// It is believed to be there, and to count for the same.
     Same,
     /// The ledger has seen more of it than the listing: a later version, or its deletion.
@@ -89,20 +89,20 @@ pub fn compare(
     listed: &Observed,
     quota: Option<&Adopted>,
     now: Timestamp,
-) -> Standing {
+) -> Comparison {
     let Some(known) = state.object(&listed.namespace, &listed.uid) else {
         if state.is_deleted(&listed.namespace, &listed.uid) {
-            return Standing::Newer;
+            return Comparison::Newer;
         }
         let namesake = state.object_named(&listed.namespace, &listed.resource, &listed.name);
-        return namesake.map_or(Standing::Missing, Standing::Recreated);
+        return namesake.map_or(Comparison::Missing, Comparison::Recreated);
     };
     if is_newer(&known, listed) {
-        return Standing::Newer;
+        return Comparison::Newer;
     }
     match is_as_listed(&known, listed, now) && limits_are_as_listed(state, listed, quota) {
-        true => Standing::Same,
-        false => Standing::Changed(known),
+        true => Comparison::Same,
+        false => Comparison::Changed(known),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is said about a denial besides that it is one.
 
-use super::{Looked, LookedAt, Request};
+use super::{CheckedLimit, CheckedQuota, Request};
 use crate::state::{Counted, LimitKind, State};
 use quota_semantics::{
     Name, Timestamp,
@@ -16,7 +16,7 @@ const LIMITS_MAX: usize = 1000;
 pub(super) const EXPLAINED_MAX: usize = 1024;
 
 /// Every limit of the quotas looked at, and what was wanted of it.
-pub(super) fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<LookedAt> {
+pub(super) fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<CheckedQuota> {
     let all: usize = limits.iter().map(|limit| limit.hard().len()).sum();
     let looked = |limit: &Counted<'_>| {
         let looked = |name| looked(limit, name, wanted.get(name).cloned().unwrap_or_default());
@@ -28,7 +28,7 @@ pub(super) fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<Lo
                 wanted.map(looked).collect()
             }
         };
-        LookedAt {
+        CheckedQuota {
             name: limit.name().clone(),
             kind: limit.kind(),
             resources,
@@ -38,8 +38,8 @@ pub(super) fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<Lo
 }
 
 /// One limit of a quota.
-pub(super) fn looked(limit: &Counted<'_>, resource: &Name, requested: Quantity) -> Looked {
-    Looked {
+pub(super) fn looked(limit: &Counted<'_>, resource: &Name, requested: Quantity) -> CheckedLimit {
+    CheckedLimit {
         resource: resource.clone(),
         hard: limit.hard().get(resource).cloned().unwrap_or_default(),
         used: limit.used(resource),

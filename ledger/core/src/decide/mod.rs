@@ -27,7 +27,7 @@ mod watermark;
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use bounds::Bounds;
 pub use charging::set_charging;
-pub use correct::{Repair, Repaired, Seen, Standing, compare, repair};
+pub use correct::{Comparison, Repair, Repaired, Seen, compare, repair};
 pub use due::{bound_ended, due};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};
 pub use lifecycle::{commit, extend, fail, release};
@@ -36,7 +36,7 @@ pub use observe::{
 };
 pub use owner::By;
 pub use quota::{Precondition, QuotaChange, delete_quota, is_adopted, set_quota, unless_adopted};
-pub use refusal::{Audience, Denied, Looked, LookedAt, Notice, Refusal};
+pub use refusal::{Audience, CheckedLimit, CheckedQuota, Denied, Notice, Refusal};
 pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
 };

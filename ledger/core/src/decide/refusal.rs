@@ -115,7 +115,7 @@ pub struct Denied {
     /// Kubernetes' own words, and what is to be said about reservations.
     pub detail: String,
     /// Every quota looked at.
-    pub quotas: Vec<LookedAt>,
+    pub quotas: Vec<CheckedQuota>,
     /// When the expiry of pending reservations alone would make room.
     pub retry_after: Option<Timestamp>,
     /// Whether it would be granted if nothing else counted. If not, waiting is of no use: the request or a quota has
@@ -126,19 +126,19 @@ pub struct Denied {
 /// A quota that a decision looked at.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct LookedAt {
+pub struct CheckedQuota {
     /// The quota's name.
     pub name: Name,
     /// What it is.
     pub kind: LimitKind,
     /// Its limits.
-    pub resources: Vec<Looked>,
+    pub resources: Vec<CheckedLimit>,
 }
 
 /// A limit that a decision looked at.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Looked {
+pub struct CheckedLimit {
     /// The resource.
     pub resource: Name,
     /// The limit.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{
-    Basis, By, Denied, FingerprintedRequest, LookedAt, Notice, Policy, Refusal, Request,
+    Basis, By, CheckedQuota, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request,
     explain::{detail, looked_at},
 };
 use crate::{
@@ -94,7 +94,7 @@ pub fn check(
     by: &By,
     request: &FingerprintedRequest,
     policy: &Policy,
-) -> Result<Vec<LookedAt>, Refusal> {
+) -> Result<Vec<CheckedQuota>, Refusal> {
     policy.bounds.check_request(state, request)?;
     let case = Case::of(state, by, request, Overlay::default());
     case.evaluate(state, now, policy)?;
@@ -212,7 +212,7 @@ impl<'a> Case<'a> {
         request: &'a FingerprintedRequest,
         overlay: Overlay,
     ) -> Self {
-        let Namesakes { own, mut foreign } = namesakes(state, by, request, &overlay);
+        let SameNameReservations { own, mut foreign } = namesakes(state, by, request, &overlay);
         let case = Self::taking_the_place_of(state, by, request, own, overlay);
         Self {
             not_owned: case.not_owned.or_else(|| foreign.pop()),
@@ -465,14 +465,19 @@ fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal
 
 /// Pending reservations for the same name by other uids.
 #[derive(Default)]
-pub(super) struct Namesakes {
+pub(super) struct SameNameReservations {
     /// Those that the asker may change.
     pub(super) own: Vec<Uid>,
     foreign: Vec<Uid>,
 }
 
-pub(super) fn namesakes(state: &State, by: &By, request: &Request, overlay: &Overlay) -> Namesakes {
-    let mut namesakes = Namesakes::default();
+pub(super) fn namesakes(
+    state: &State,
+    by: &By,
+    request: &Request,
+    overlay: &Overlay,
+) -> SameNameReservations {
+    let mut namesakes = SameNameReservations::default();
     if request.name.is_empty() || request.basis != Basis::Create {
         return namesakes;
     }

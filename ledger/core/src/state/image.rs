@@ -77,13 +77,13 @@ pub struct Image {
     more: More,
     bearers: BTreeMap<u32, Uid>,
     charging: BTreeSet<Name>,
-    tenancy: Told,
+    tenancy: Ownership,
     groups: Slab<Group, { groups::CHUNK }>,
 }
 
 /// Whether an image tells whose what is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Ownership {
     All,
     /// As in images of the first ledgers.
     Nothing,
@@ -177,7 +177,7 @@ impl State {
             relists: self.relists.clone(),
             bearers: self.bearers.by_place().clone(),
             charging: self.charging.clone(),
-            tenancy: Told::All,
+            tenancy: Ownership::All,
             groups: self.groups.slab.clone(),
         }
     }
@@ -270,7 +270,7 @@ impl State {
     pub fn is_image_of(&self, folded: &Self) -> bool {
         let (own, mut other) = (self.image(), folded.image());
         if own.tenancy().is_empty() {
-            other.tenancy = Told::Nothing;
+            other.tenancy = Ownership::Nothing;
         }
         own.digest() == other.digest()
     }
@@ -312,8 +312,8 @@ impl Image {
 
     fn tenancy(&self) -> Tenancy {
         match self.tenancy {
-            Told::All => Tenancy::of(&self.reservations, &self.deleted),
-            Told::Nothing => Tenancy::default(),
+            Ownership::All => Tenancy::of(&self.reservations, &self.deleted),
+            Ownership::Nothing => Tenancy::default(),
         }
     }
 

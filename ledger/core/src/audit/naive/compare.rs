@@ -14,7 +14,7 @@ impl Naive {
     /// Where a state is not what the entries amount to, in words; at most 20 of them. Empty: nowhere.
     #[must_use]
     pub fn differences(&self, state: &State) -> Vec<String> {
-        let mut told = Told(Vec::new());
+        let mut told = Differences(Vec::new());
         told.unless(state.head().sequence == self.last, || {
             format!("it is at {}, not {}", state.head().sequence, self.last)
         });
@@ -45,7 +45,7 @@ impl Naive {
         told.0
     }
 
-    fn compare_objects(&self, state: &State, told: &mut Told) {
+    fn compare_objects(&self, state: &State, told: &mut Differences) {
         told.unless(state.object_count() as usize == self.objects.len(), || {
             format!(
                 "{} objects, not {}",
@@ -66,7 +66,7 @@ impl Naive {
         }
     }
 
-    fn compare_pending(&self, state: &State, told: &mut Told) {
+    fn compare_pending(&self, state: &State, told: &mut Differences) {
         told.unless(state.pending_count() == self.pending.len(), || {
             format!(
                 "{} pending reservations, not {}",
@@ -85,7 +85,7 @@ impl Naive {
         }
     }
 
-    fn compare_committed(&self, state: &State, told: &mut Told) {
+    fn compare_committed(&self, state: &State, told: &mut Differences) {
         told.unless(state.committed_count() == self.committed.len(), || {
             format!(
                 "{} commits, not {}",
@@ -100,7 +100,7 @@ impl Naive {
         }
     }
 
-    fn compare_quotas(&self, state: &State, counts: &Counts<'_>, told: &mut Told) {
+    fn compare_quotas(&self, state: &State, counts: &Counts<'_>, told: &mut Differences) {
         let kept: usize = state
             .namespaces("")
             .map(|name| state.quotas(name).len())
@@ -143,7 +143,7 @@ impl Naive {
 }
 
 /// The sums that are kept whatever the quotas.
-fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, told: &mut Told) {
+fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, told: &mut Differences) {
     let totals = state.totals(namespace);
     let kept = totals.used.names().chain(totals.reserved.names());
     let mut names = count.names();
@@ -162,9 +162,9 @@ fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, told: &
 }
 
 /// Differences found so far.
-struct Told(Vec<String>);
+struct Differences(Vec<String>);
 
-impl Told {
+impl Differences {
     fn unless(&mut self, same: bool, what: impl FnOnce() -> String) {
         if !same && self.0.len() < TOLD {
             self.0.push(what());

@@ -84,7 +84,7 @@ impl Given {
         }]);
     }
 
-    fn compare(&self, listed: &Observed) -> Standing {
+    fn compare(&self, listed: &Observed) -> Comparison {
         compare(&self.state, listed, None, at(0))
     }
 
@@ -148,17 +148,17 @@ fn a_listed_object_is_the_same_or_differs() {
     let mut given = Given::default();
     assert!(matches!(
         given.compare(&object("a", 5, 1)),
-        Standing::Missing
+        Comparison::Missing
     ));
     given.sees(object("a", 5, 1), None);
     for version in [0, 5, 6] {
         assert!(matches!(
             given.compare(&object("a", version, 1)),
-            Standing::Same
+            Comparison::Same
         ));
         let standing = given.compare(&object("a", version, 2));
         assert!(
-            matches!(standing, Standing::Changed(known) if known.version == 5),
+            matches!(standing, Comparison::Changed(known) if known.version == 5),
             "{version}"
         );
     }
@@ -166,25 +166,31 @@ fn a_listed_object_is_the_same_or_differs() {
         namespace: Name::from("team-b"),
         ..object("a", 5, 1)
     };
-    assert!(matches!(given.compare(&elsewhere), Standing::Missing));
+    assert!(matches!(given.compare(&elsewhere), Comparison::Missing));
     let fading = Observed {
         lapse: Some(at(60)),
         ..object("a", 6, 1)
     };
-    assert!(matches!(given.compare(&fading), Standing::Changed(_)));
+    assert!(matches!(given.compare(&fading), Comparison::Changed(_)));
     let recreated = given.compare(&object("b", 9, 1));
-    assert!(matches!(recreated, Standing::Recreated(known) if known.uid == uid("a")));
+    assert!(matches!(recreated, Comparison::Recreated(known) if known.uid == uid("a")));
 }
 
 #[test]
 fn what_the_ledger_has_seen_later_is_no_drift_and_is_never_set_back() {
     let mut given = Given::default();
     given.sees(object("a", 5, 1), None);
-    assert!(matches!(given.compare(&object("a", 4, 2)), Standing::Newer));
+    assert!(matches!(
+        given.compare(&object("a", 4, 2)),
+        Comparison::Newer
+    ));
     let seen = given.seen("a");
     assert_eq!(given.set(object("a", 4, 2), seen), Repaired::Changed);
     given.loses("a");
-    assert!(matches!(given.compare(&object("a", 6, 1)), Standing::Newer));
+    assert!(matches!(
+        given.compare(&object("a", 6, 1)),
+        Comparison::Newer
+    ));
     assert_eq!(given.set(object("a", 6, 1), None), Repaired::Changed);
 }
 
@@ -199,9 +205,9 @@ fn what_has_ceased_to_count_by_now_is_no_drift_before_that_is_recorded() {
     let mut lapsed = object("a", 5, 1);
     lapsed.footprint = lapsed_footprint(&lapsed.footprint);
     let compare = |listed, now| compare(&given.state, listed, None, now);
-    assert!(matches!(compare(&fading, at(30)), Standing::Same));
-    assert!(matches!(compare(&lapsed, at(30)), Standing::Changed(_)));
-    assert!(matches!(compare(&lapsed, at(31)), Standing::Same));
+    assert!(matches!(compare(&fading, at(30)), Comparison::Same));
+    assert!(matches!(compare(&lapsed, at(30)), Comparison::Changed(_)));
+    assert!(matches!(compare(&lapsed, at(31)), Comparison::Same));
 }
 
 #[test]
@@ -219,7 +225,10 @@ fn a_correction_is_for_what_was_compared_and_nothing_else() {
     assert_eq!(correction.was, Some(object("a", 5, 1).footprint));
     given.record(events);
     assert_eq!(given.set(object("a", 7, 2), Some(seen)), Repaired::Right);
-    assert!(matches!(given.compare(&object("a", 7, 2)), Standing::Same));
+    assert!(matches!(
+        given.compare(&object("a", 7, 2)),
+        Comparison::Same
+    ));
 
     // By now it stands for something else, once by another entry and once by another version alone.
     assert_eq!(given.set(object("a", 8, 3), Some(seen)), Repaired::Changed);
@@ -251,7 +260,7 @@ fn what_is_gone_is_ended_once() {
     given.record(events);
     assert_eq!(given.end("a", seen), Repaired::Right);
     assert!(
-        matches!(given.compare(&object("a", 5, 1)), Standing::Missing),
+        matches!(given.compare(&object("a", 5, 1)), Comparison::Missing),
         "what was ended counts again when it is seen"
     );
 }
@@ -280,14 +289,14 @@ fn limits_that_differ_are_drift_and_are_set_unless_they_were_changed_meanwhile()
     };
     given.sees(listed.clone(), Some(adopted(3)));
     let stands = |given: &Given, pods| compare(&given.state, &listed, Some(&adopted(pods)), at(0));
-    assert!(matches!(stands(&given, 3), Standing::Same));
-    assert!(matches!(stands(&given, 4), Standing::Changed(_)));
+    assert!(matches!(stands(&given, 3), Comparison::Same));
+    assert!(matches!(stands(&given, 4), Comparison::Changed(_)));
     let labelled = Adopted {
         metadata: "{\"labels\":{}}".into(),
         ..adopted(3)
     };
     let labelled = compare(&given.state, &listed, Some(&labelled), at(0));
-    assert!(matches!(labelled, Standing::Same));
+    assert!(matches!(labelled, Comparison::Same));
 
     let entry = |given: &Given| Some(given.state.quota_record("team-a", "web")?.1);
     let set = |given: &Given, quota_seen| {
@@ -304,7 +313,7 @@ fn limits_that_differ_are_drift_and_are_set_unless_they_were_changed_meanwhile()
         panic!("the limit is another");
     };
     given.record(events);
-    assert!(matches!(stands(&given, 4), Standing::Same));
+    assert!(matches!(stands(&given, 4), Comparison::Same));
     assert_eq!(set(&given, None), Repaired::Right);
 
     // What ends the quota's object ends the quota.

@@ -11,7 +11,7 @@ use super::{Tls, certificate, files};
 const LOOK: Duration = Duration::from_secs(60);
 
 /// A caller's certificates; none, if it showed none.
-pub(in crate::server) struct Shown {
+pub(in crate::server) struct ClientCertificates {
     /// The names by which it is known.
     pub(in crate::server) names: Arc<[String]>,
     chain: Vec<CertificateDer<'static>>,
@@ -19,7 +19,7 @@ pub(in crate::server) struct Shown {
     changes: watch::Receiver<()>,
 }
 
-impl Shown {
+impl ClientCertificates {
     pub(super) fn new(
         names: Arc<[String]>,
         chain: Vec<CertificateDer<'static>>,

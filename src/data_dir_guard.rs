@@ -12,12 +12,12 @@ use quota_journal::LOCK;
 
 /// The place of a ledger that is open.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct DataDirGuard {
     lock: PathBuf,
     identity: (u64, u64),
 }
 
-impl Place {
+impl DataDirGuard {
     /// The place of the ledger that was just opened in this directory.
     pub(crate) fn of(directory: &Path) -> io::Result<Self> {
         let lock = directory.join(LOCK);
@@ -60,9 +60,9 @@ mod tests {
         let directory = outside.path().join("data");
         let elsewhere = outside.path().join("elsewhere");
         fs::create_dir(&directory).unwrap();
-        assert!(Place::of(&directory).is_err());
+        assert!(DataDirGuard::of(&directory).is_err());
         fs::write(directory.join(LOCK), "1").unwrap();
-        let place = Place::of(&directory).unwrap();
+        let place = DataDirGuard::of(&directory).unwrap();
         assert!(place.is_held().unwrap());
         // What is in it does not matter.
         fs::write(directory.join(LOCK), "2").unwrap();

@@ -19,9 +19,9 @@ pub(super) const FREE_BYTES: u64 = 16 * 1024;
 
 /// The room of a listener. Clones are the same room.
 #[derive(Clone, Debug)]
-pub struct Room(Arc<AtomicU64>);
+pub struct BodyBudget(Arc<AtomicU64>);
 
-impl Room {
+impl BodyBudget {
     /// Room for so many bytes.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
@@ -41,12 +41,12 @@ impl Room {
 /// What one body takes; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    room: Room,
+    room: BodyBudget,
     bytes: AtomicU64,
 }
 
 impl Share {
-    pub(super) fn of(room: &Room) -> Self {
+    pub(super) fn of(room: &BodyBudget) -> Self {
         Self {
             room: room.clone(),
             bytes: AtomicU64::new(0),
@@ -76,18 +76,18 @@ impl Drop for Share {
 
 /// A body of known length that has its room until it is sent. The connection takes all its bytes at once and then
 /// lets go of it, long before a slow peer has them.
-struct Housed {
+struct BudgetedBody {
     body: Body,
     share: Arc<Share>,
 }
 
 /// Bytes on their way: they take room as long as somebody has them.
-struct Kept {
+struct BudgetedBytes {
     bytes: Bytes,
     _share: Arc<Share>,
 }
 
-impl AsRef<[u8]> for Kept {
+impl AsRef<[u8]> for BudgetedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -95,7 +95,7 @@ impl AsRef<[u8]> for Kept {
 
 /// Finds room for the body of an answer; none: there is too little. One whose length is not known makes its bytes as
 /// they are taken, and needs none.
-pub(super) fn house(body: Body, room: &Room) -> Option<Body> {
+pub(super) fn house(body: Body, room: &BodyBudget) -> Option<Body> {
     let bytes = body.size_hint().exact().unwrap_or(0);
     if bytes <= FREE_BYTES {
         return Some(body);
@@ -103,11 +103,11 @@ pub(super) fn house(body: Body, room: &Room) -> Option<Body> {
     let share = Share::of(room);
     share.grow(bytes).then(|| {
         let share = Arc::new(share);
-        Body::new(Housed { body, share })
+        Body::new(BudgetedBody { body, share })
     })
 }
 
-impl HttpBody for Housed {
+impl HttpBody for BudgetedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -119,7 +119,7 @@ impl HttpBody for Housed {
         polled.map_ok(|frame| {
             frame.map_data(|bytes| {
                 let _share = self.share.clone();
-                Bytes::from_owner(Kept { bytes, _share })
+                Bytes::from_owner(BudgetedBytes { bytes, _share })
             })
         })
     }
@@ -137,13 +137,13 @@ impl HttpBody for Housed {
 mod tests {
     use super::*;
 
-    fn left(room: &Room) -> u64 {
+    fn left(room: &BodyBudget) -> u64 {
         room.0.load(Ordering::Relaxed)
     }
 
     #[test]
     fn what_is_taken_is_given_back() {
-        let room = Room::new(100);
+        let room = BodyBudget::new(100);
         let share = Share::of(&room);
         assert!(share.grow(FREE_BYTES - 1) && share.grow(31));
         assert_eq!(left(&room), 70);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_its_room_until_it_is_dropped() {
-        let room = Room::new(100);
+        let room = BodyBudget::new(100);
         let long = || Body::from(vec![b'x'; usize::try_from(FREE_BYTES).unwrap() + 60]);
         let first = house(long(), &room).unwrap();
         assert_eq!(first.size_hint().exact(), Some(FREE_BYTES + 60));

@@ -9,15 +9,15 @@ const TEXTS_MAX: usize = 1024;
 
 /// What was found out about texts, such as the names of kinds.
 #[derive(Debug)]
-pub(super) struct Met<T>(RwLock<BTreeMap<Box<str>, T>>);
+pub(super) struct InternCache<T>(RwLock<BTreeMap<Box<str>, T>>);
 
-impl<T> Default for Met<T> {
+impl<T> Default for InternCache<T> {
     fn default() -> Self {
         Self(RwLock::default())
     }
 }
 
-impl<T: Clone> Met<T> {
+impl<T: Clone> InternCache<T> {
     /// What is known of a text, or is found out now. Errors are not remembered.
     pub(super) fn get<E>(
         &self,
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn what_was_met_is_found_out_once_and_faults_each_time() {
-        let met = Met::default();
+        let met = InternCache::default();
         assert_eq!(met.get("a", || Err("bad")), Err("bad"));
         assert_eq!(met.get("a", || Ok::<_, &str>(1)), Ok(1));
         assert_eq!(met.get("a", || Err("not asked")), Ok(1));
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn so_many_are_remembered_and_the_others_found_out_each_time() {
-        let met = Met::default();
+        let met = InternCache::default();
         for number in 0..TEXTS_MAX {
             assert_eq!(met.get(&number.to_string(), || Ok::<_, &str>(0)), Ok(0));
         }

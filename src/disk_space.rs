@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use quota_service::health::Check;
 
-use crate::{config::Size, fatal, metrics, place::Place, writer::Ledger};
+use crate::{config::Size, data_dir_guard::DataDirGuard, fatal, metrics, writer::Ledger};
 
 /// Name of the ballast file in the data directory.
 pub const BALLAST: &str = "ballast";
@@ -32,14 +32,14 @@ const STEP_BYTES: usize = 64 * 1024;
 
 /// How the file system of the data directory stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Standing {
+struct FreeSpace {
     /// Bytes that can still be written.
     free: u64,
     /// Below so many bytes the disk is said to be low.
     mark: u64,
 }
 
-impl Standing {
+impl FreeSpace {
     fn of(directory: &Path, min_free: u64) -> io::Result<Self> {
         let space = rustix::fs::statvfs(directory)?;
         Ok(Self {
@@ -69,9 +69,9 @@ impl Standing {
 }
 
 /// Who looks at the disk, and whom he tells when there is too little room: the ledger, `/readyz` and the metrics.
-pub(crate) struct Lookout {
+pub(crate) struct DiskSpaceGuard {
     directory: PathBuf,
-    place: Place,
+    place: DataDirGuard,
     min_free: u64,
     ledger: Ledger,
     check: Check,
@@ -80,7 +80,7 @@ pub(crate) struct Lookout {
     blind: bool,
 }
 
-impl Lookout {
+impl DiskSpaceGuard {
     /// Looks for the first time: nothing is to be granted before.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Lookout {
         check: Check,
     ) -> io::Result<Self> {
         let mut lookout = Self {
-            place: Place::of(&directory)?,
+            place: DataDirGuard::of(&directory)?,
             directory,
             min_free: min_free.bytes(),
             ledger,
@@ -100,7 +100,7 @@ impl Lookout {
             low: false,
             blind: false,
         };
-        lookout.tell(Standing::of(&lookout.directory, lookout.min_free));
+        lookout.tell(FreeSpace::of(&lookout.directory, lookout.min_free));
         Ok(lookout)
     }
 
@@ -128,7 +128,7 @@ impl Lookout {
         }
     }
 
-    fn tell(&mut self, looked: io::Result<Standing>) {
+    fn tell(&mut self, looked: io::Result<FreeSpace>) {
         let standing = match looked {
             Ok(standing) => standing,
             Err(error) => {
@@ -143,7 +143,7 @@ impl Lookout {
         let low = standing.is_low(was);
         self.low = low;
         metrics::disk(standing.free, low);
-        let Standing { free, mark } = standing;
+        let FreeSpace { free, mark } = standing;
         match low {
             true => self.check.fail(&format!(
                 "the disk is low: {free} bytes are free, {mark} are to be kept free; nothing is granted"
@@ -160,8 +160,8 @@ impl Lookout {
     }
 }
 
-fn look(directory: &Path, min_free: u64) -> io::Result<Standing> {
-    let standing = Standing::of(directory, min_free)?;
+fn look(directory: &Path, min_free: u64) -> io::Result<FreeSpace> {
+    let standing = FreeSpace::of(directory, min_free)?;
     let path = directory.join(BALLAST);
     if standing.has_room_for_ballast() && !path.exists() {
         // It is tried again as long as there is room: what was written of it is removed.
@@ -201,11 +201,11 @@ mod tests {
 
     #[test]
     fn low_is_below_the_mark_and_ends_a_quarter_above_it() {
-        let at = |free| Standing { free, mark: 100 };
+        let at = |free| FreeSpace { free, mark: 100 };
         assert!(at(99).is_low(false) && !at(100).is_low(false));
         assert!(at(124).is_low(true) && !at(125).is_low(true));
         assert!(at(225).has_room_for_ballast() && !at(224).has_room_for_ballast());
-        let without = Standing { free: 0, mark: 0 };
+        let without = FreeSpace { free: 0, mark: 0 };
         assert!(!without.is_low(false) && !without.is_low(true));
         assert!(!without.has_room_for_ballast());
     }

@@ -44,13 +44,13 @@ pub enum SnapshotError {
 
 /// The upkeep of an open ledger. Cheap to clone.
 #[derive(Clone)]
-pub struct Upkeep {
+pub struct Maintenance {
     ledger: Ledger,
     reader: FileReader,
     config: Arc<Config>,
 }
 
-impl Upkeep {
+impl Maintenance {
     /// Keeps this ledger.
     #[must_use]
     pub const fn new(ledger: Ledger, reader: FileReader, config: Arc<Config>) -> Self {

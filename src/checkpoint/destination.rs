@@ -23,7 +23,7 @@ const SUFFIX: &str = ".checkpoint";
 
 /// A place that checkpoints are delivered to. To deliver one twice does no harm.
 #[derive(Clone)]
-pub enum Place {
+pub enum Destination {
     /// A subject that a JetStream stream stores.
     Nats {
         /// The connection.
@@ -42,7 +42,7 @@ pub enum Place {
     },
 }
 
-impl Place {
+impl Destination {
     /// A subject, by this connection.
     #[must_use]
     pub fn nats(client: async_nats::Client, subject: String) -> Self {

@@ -4,7 +4,7 @@ use quota_semantics::Timestamp;
 
 /// The place of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct MessagePosition {
     /// In the stream.
     pub(super) stream_sequence: u64,
     /// Among what this consumer was given.
@@ -13,7 +13,7 @@ pub(super) struct Place {
     pub(super) time: Timestamp,
 }
 
-impl Place {
+impl MessagePosition {
     /// Reads `$JS.ACK.<stream>.<consumer>.<delivered>.<stream sequence>.<consumer sequence>.<time>.<pending>`, also with
     /// a domain and an account before the stream, and whatever else behind (the formats of NATS' ADR-15).
     pub(super) fn read(reply: &str) -> Option<Self> {
@@ -47,17 +47,17 @@ mod tests {
 
     #[test]
     fn all_formats_of_a_reply_are_read() {
-        let place = Place {
+        let place = MessagePosition {
             stream_sequence: 17,
             consumer_sequence: 3,
             time: Timestamp::from_nanoseconds(1_790_000_000_000_000_001),
         };
         for before in ["", "_.Ac0untHash.", "hub.Ac0untHash."] {
             let reply = format!("$JS.ACK.{before}OBJECTS.c0Nsum3r.1.17.3.1790000000000000001.5");
-            assert_eq!(Place::read(&reply), Some(place), "{reply}");
+            assert_eq!(MessagePosition::read(&reply), Some(place), "{reply}");
         }
         let long = "$JS.ACK._.Ac0untHash.OBJECTS.c0Nsum3r.1.17.3.1790000000000000001.5.r4nd0m.more";
-        assert_eq!(Place::read(long), Some(place));
+        assert_eq!(MessagePosition::read(long), Some(place));
     }
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
             "$JS.ACK.OBJECTS.c.1.17.-3.1790000000000000001.5",
             "$JS.ACK._.h.OBJECTS.c.1.17.3.99999999999999999999.5",
         ] {
-            assert_eq!(Place::read(reply), None, "{reply}");
+            assert_eq!(MessagePosition::read(reply), None, "{reply}");
         }
     }
 }

@@ -15,8 +15,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    Bounds, Kept, Message,
-    record::Noted,
+    Bounds, Message, StoredDenial,
+    record::NewDenial,
     store::{Remembered, Store},
 };
 use crate::writer::now;
@@ -48,7 +48,7 @@ struct AsOf {
     sequence: Sequence,
 }
 
-pub(super) struct Keeper {
+pub(super) struct DenialLog {
     path: PathBuf,
     bounds: Bounds,
     pub(super) store: Store,
@@ -60,7 +60,7 @@ pub(super) struct Keeper {
     failing: bool,
 }
 
-impl Keeper {
+impl DenialLog {
     pub(super) fn open(path: &Path, bounds: Bounds, now: Timestamp) -> io::Result<Self> {
         let mut store = Store::default();
         match File::open(path) {
@@ -102,7 +102,7 @@ impl Keeper {
         }
     }
 
-    pub(super) fn keep(&mut self, noted: &Noted, now: Timestamp) {
+    pub(super) fn keep(&mut self, noted: &NewDenial, now: Timestamp) {
         let id = self.next;
         let json = noted.to_json(id, now).and_then(RawValue::from_string);
         let Ok(json) = json else {
@@ -113,7 +113,7 @@ impl Keeper {
         let record = Remembered {
             namespace: noted.namespace.clone(),
             time: now,
-            kept: Kept {
+            kept: StoredDenial {
                 id,
                 sequence: noted.head.sequence,
                 json: json.into(),
@@ -176,7 +176,7 @@ fn read(file: File, bounds: &Bounds, store: &mut Store) -> io::Result<()> {
         let record = Remembered {
             namespace: Name::from(known.namespace),
             time: known.time,
-            kept: Kept {
+            kept: StoredDenial {
                 id: known.id,
                 sequence: known.as_of.sequence,
                 json: json.into(),

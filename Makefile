@@ -1,8 +1,8 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny advisories build dist static image packages sbom run bench fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image packages sbom run bench fuzz docs-tables manifests docs
 
-verify: fmt-check lint test doc deny
+verify: fmt-check lint test doc deny machete
 
 fmt:
 	cargo fmt --all
@@ -41,6 +41,11 @@ docs:
 
 deny:
 	cargo deny --locked check bans licenses sources
+
+# Dependencies that nothing uses.
+machete:
+	command -v cargo-machete >/dev/null || cargo install --quiet --locked cargo-machete
+	cargo machete
 
 # Needs the advisory database.
 advisories:

@@ -125,6 +125,7 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             name: optional(input, 2)?.map(|name| name as u8),
             amount: input.int_in_range(0..=5)?,
             pod: input.arbitrary()?,
+            replica: input.ratio(1, 4)?,
             ttl: input.int_in_range(1..=90)?,
         },
         4 => Step::Update {
@@ -132,6 +133,7 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             uid: uid(5)?,
             amount: input.int_in_range(0..=6)?,
             terminating: input.arbitrary()?,
+            replica: input.ratio(1, 4)?,
             version: input.int_in_range(0..=5)?,
         },
         5 => Step::Admit {
@@ -140,7 +142,7 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             name: input.int_in_range(0..=5)?,
             amount: input.int_in_range(0..=5)?,
             version: optional(input, 4)?,
-            payer: optional(input, 2)?.map(|payer| payer as u8 + 10),
+            replica: input.arbitrary()?,
             holds: input.ratio(4, 5)?,
         },
         6 => Step::AdmitWorkload {
@@ -177,6 +179,7 @@ fn step(input: &mut Unstructured<'_>) -> Result<Step> {
             version: input.int_in_range(0..=6)?,
             amount: input.int_in_range(0..=5)?,
             pod: input.arbitrary()?,
+            replica: input.ratio(1, 4)?,
             terminating: input.arbitrary()?,
             lapse: optional(input, 120)?.map(|lapse| i64::try_from(lapse).unwrap_or_default() - 60),
         },

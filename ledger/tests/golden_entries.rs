@@ -33,6 +33,7 @@ const PUBLISHED: &str = include_str!("golden/published-v1.hex");
 const CHARGED: &str = include_str!("golden/charged-v1.hex");
 
 /// Of what holders commit and give back, in a batch of their own.
+const REPLICAS: &str = include_str!("golden/replicas-v1.hex");
 const BOUNDED: &str = include_str!("golden/bounded-v1.hex");
 const COMMITTED: &str = include_str!("golden/committed-v1.hex");
 
@@ -566,6 +567,42 @@ fn workloads_that_are_charged_are_written_and_read_as_ever() {
     );
     assert_eq!(hex(&codec::encode_entries(&expected)), CHARGED);
     let read = codec::decode_entries(100, 2, &bytes(CHARGED)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn replicas_of_charged_workloads_are_written_and_read_as_ever() {
+    let pod = Observed {
+        uid: Uid::from_uuid([7; 16]),
+        namespace: "team-a".into(),
+        resource: "pods".into(),
+        name: "web-5d4f8-abcde".into(),
+        version: 12,
+        footprint: Footprint {
+            resources: [("count/pods", 1), ("pods", 1), ("requests.cpu", 2)]
+                .map(|(name, amount)| {
+                    (
+                        Name::from(name),
+                        quota_semantics::quantity::Quantity::from_units(amount),
+                    )
+                })
+                .into_iter()
+                .collect(),
+            traits: Traits::Replica(PodTraits {
+                priority_class: "high".into(),
+                ..PodTraits::default()
+            }),
+        },
+        lapse: None,
+        ends_reservation: true,
+    };
+    let kinds = vec!["deployments.apps".into(), "jobs.batch".into()];
+    let expected = numbered(vec![
+        Event::WorkloadsCharged { kinds },
+        Event::ObjectObserved(Box::new(pod)),
+    ]);
+    assert_eq!(hex(&codec::encode_entries(&expected)), REPLICAS);
+    let read = codec::decode_entries(100, 2, &bytes(REPLICAS)).unwrap();
     assert_eq!(read, expected);
 }
 

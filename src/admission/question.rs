@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quota_core::decide::{Basis, Measure, Request, Review};
 use quota_semantics::{
     Name, Timestamp,
-    admission::{Charging, Operation, evaluated, name_in_messages, relieved},
+    admission::{Charging, Operation, evaluated, name_in_messages},
     object::{Evaluator, Footprint, GroupResource, Metadata, NoContext, Object, is_ignored},
     quota::syntax,
     uid::Uid,
@@ -113,21 +113,11 @@ pub(super) fn of(
         (Operation::Update, None) if request.old_object.is_none() => Basis::Update { version: 0 },
         _ => Basis::Create,
     };
-    let (footprint, measure) = match charging.payer(&object) {
-        Some(payer) if basis == Basis::Create => {
-            let footprint = object.footprint(&kind, now, &NoContext);
-            let rest = relieved(&kind, &footprint);
-            (footprint, Measure::Paid { payer, rest })
-        }
-        _ => {
-            let footprint = charging.footprint(&kind, &object, now, &NoContext);
-            (footprint, Measure::Given)
-        }
-    };
+    let footprint = charging.footprint(&kind, &object, now, &NoContext);
     let before = stored.map(|old| charging.footprint(&kind, &old, now, &NoContext));
     let name = name_in_messages(&request.name, Some(object.metadata())).to_owned();
     let subject = Subject::of(request, kind, object.metadata(), basis)?;
-    subject.ask(name, measure, |wish| Request {
+    subject.ask(name, Measure::Given, |wish| Request {
         footprint,
         before,
         object: Some(Arc::new(object)),

@@ -230,7 +230,7 @@ pub async fn set_charging(
     kinds: &BTreeSet<Name>,
     source: Option<&Name>,
 ) -> Result<bool, Unavailable> {
-    if ledger.peek(|state| state.charging() == kinds) {
+    if ledger.peek(|state| decide::is_charging(state, kinds)) {
         return Ok(false);
     }
     patiently(|| {

@@ -6,6 +6,7 @@ mod audit;
 mod daemon;
 mod harness;
 mod names;
+mod owners;
 mod refusals;
 mod reviews;
 #[path = "../support/mod.rs"]

@@ -17,14 +17,14 @@ const NAMESPACE: &str = "/v1/namespaces/team-a";
 const HELD: &str = "/v1/namespaces/team-a/reservations";
 
 /// A daemon, and those who call it.
-struct World {
+pub(crate) struct World {
     daemon: Quotad,
     hook: String,
     tenant: String,
     /// Of another namespace.
     stranger: String,
     bridge: String,
-    admin: String,
+    pub(crate) admin: String,
     _directory: TempDir,
 }
 
@@ -41,6 +41,11 @@ fn token(directory: &Path, arguments: &str) -> String {
 
 impl World {
     fn with(hard: Value) -> Self {
+        Self::charging("[]", hard)
+    }
+
+    /// Workloads of these kinds are charged.
+    pub(crate) fn charging(kinds: &str, hard: Value) -> Self {
         let directory = TempDir::new().unwrap();
         let make = |arguments| token(directory.path(), arguments);
         let [hook, tenant, stranger, bridge, admin] = [
@@ -51,7 +56,10 @@ impl World {
             "--principal root --role admin,reserve,read -A",
         ]
         .map(make);
-        let arguments = ["--auth.tokens_file=tokens.toml".to_owned()];
+        let arguments = [
+            "--auth.tokens_file=tokens.toml".to_owned(),
+            format!("--admission.charge={kinds}"),
+        ];
         let daemon = Quotad::start(directory.path(), &arguments);
         let world = Self {
             daemon,
@@ -69,7 +77,7 @@ impl World {
         world
     }
 
-    fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let request = http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.daemon.api))
@@ -89,22 +97,26 @@ impl World {
         assert_eq!(told, (403, &json!("NotOwner")), "{method} {path}: {answer}");
     }
 
-    fn admits(&self, review: &Value) -> bool {
+    pub(crate) fn admits(&self, review: &Value) -> bool {
         let (status, answer) = self.call(&self.hook, "POST", "/admit", review);
         assert_eq!(status, 200, "{answer}");
         answer["response"]["allowed"].as_bool().unwrap()
     }
 
     fn shows(&self, kind: &str, review: &Value) {
+        self.shows_in(kind, review, 9);
+    }
+
+    pub(crate) fn shows_in(&self, kind: &str, review: &Value, version: u64) {
         let mut object = review["request"]["object"].clone();
-        object["metadata"]["resourceVersion"] = json!("9");
+        object["metadata"]["resourceVersion"] = json!(version.to_string());
         let events = json!([{"type": kind, "object": object}]);
         let (status, answer) = self.call(&self.bridge, "POST", "/v1/events", &events);
         assert_eq!((status, &answer["rejected"]), (200, &json!([])), "{answer}");
     }
 
     /// `used+reserved` of a resource.
-    fn counted(&self, resource: &str) -> String {
+    pub(crate) fn counted(&self, resource: &str) -> String {
         let path = format!("{NAMESPACE}/quotas/q");
         let (_, quota) = self.call(&self.admin, "GET", &path, &json!(null));
         let amount = |which: &str| {

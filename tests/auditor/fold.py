@@ -153,6 +153,8 @@ class Ledger:
                         if name not in traits["replica"]}
                 known["footprint"] = {"resources": kept, "traits": {"tag": 0, "one": "Plain"}}
 
+    on_WorkloadsCharged = on_ChargingChanged
+
     def on_NamespaceObserved(self, namespace):
         self.known[namespace["name"]] = namespace
 
@@ -215,23 +217,39 @@ class Ledger:
 def count(objects, claims, matches):
     """What is used and reserved of a resource, of those footprints that match."""
     def of(resource):
-        used = sum((amounts(item).get(resource, ZERO) for item in objects.values() if matches(item)), ZERO)
-        committed, reserved = (taken(claim, resource, matches) for claim in claims)
-        return used + committed, reserved
+        committed, pending = (list(taken(claim, resource, matches)) for claim in claims)
+        seen = [(item, amounts(item).get(resource, ZERO)) for item in objects.values() if matches(item)]
+        used = total(resource, seen + committed)
+        return used, total(resource, seen + committed + pending) - used
     return of
 
 
+def total(resource, parts):
+    """All that is plain, and the larger of what is charged and what is claimed."""
+    sums = {"plain": ZERO, "charged": ZERO, "claimed": ZERO}
+    for footprint, amount in parts:
+        sums[manner(footprint, resource)] += amount
+    return sums["plain"] + max(sums["charged"], sums["claimed"])
+
+
+def manner(footprint, resource):
+    """How the amount of a resource counts."""
+    traits = footprint["traits"]
+    if traits["one"] == "Template" and resource in traits["replica"]:
+        return "charged"
+    if traits["one"] == "Replica" and not resource.startswith("count/"):
+        return "claimed"
+    return "plain"
+
+
 def taken(claims, resource, matches):
-    """What claims take of a resource beside what counts already."""
-    total = ZERO
+    """What claims take of a resource beside what counts already in the same manner."""
     for wanted, seen in claims:
         if matches(wanted):
             held = amounts(wanted).get(resource, ZERO)
-            if seen is None or not matches(seen):
-                total += held
-            else:
-                total += max(held - amounts(seen).get(resource, ZERO), ZERO)
-    return total
+            if seen and matches(seen) and manner(seen, resource) == manner(wanted, resource):
+                held = max(held - amounts(seen).get(resource, ZERO), ZERO)
+            yield wanted, held
 
 
 def counts(spec, footprint):
@@ -252,7 +270,7 @@ def matches(scope, operator, values, traits):
         return scope == "VolumeAttributesClass" and present(operator, values, traits["attributes_classes"])
     if kind == "Plain":
         return False
-    pod = traits["is"] if kind == "Pod" else traits["pod"]
+    pod = traits["pod"] if kind == "Template" else traits["is"]
     if scope == "PriorityClass":
         return present(operator, values, [pod["priority_class"]] if pod["priority_class"] else [])
     return {

@@ -188,8 +188,15 @@ impl Writer {
         }
     }
 
+    fn charged(&mut self) -> Vec<Name> {
+        match self.random.below(4) {
+            0 => vec!["deployments.apps".into()],
+            _ => vec!["deployments.apps".into(), "pods".into()],
+        }
+    }
+
     fn footprint(&mut self) -> Footprint {
-        let traits = match self.random.below(5) {
+        let traits = match self.random.below(7) {
             0 => Traits::Plain,
             1 => Traits::VolumeClaim {
                 attributes_classes: vec![self.pick(&["gold", "high"]).into()],
@@ -198,6 +205,7 @@ impl Writer {
                 pod: self.pod(),
                 replica: self.resources(),
             },
+            3 | 4 => Traits::Replica(self.pod()),
             _ => Traits::Pod(self.pod()),
         };
         Footprint {
@@ -430,11 +438,11 @@ impl Writer {
                 namespace,
                 bearer: self.uid(),
             },
+            28 => Event::WorkloadsCharged {
+                kinds: self.charged(),
+            },
             29 => Event::ChargingChanged {
-                kinds: match self.random.below(4) {
-                    0 => vec!["deployments.apps".into()],
-                    _ => vec!["deployments.apps".into(), "pods".into()],
-                },
+                kinds: self.charged(),
             },
             30 => Event::WatermarksAdvanced(Box::new(Watermarks {
                 source: "stream/OBJECTS".into(),

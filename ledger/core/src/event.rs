@@ -238,6 +238,12 @@ pub enum Event {
         /// The kinds that are charged, as in `deployments.apps`, in order.
         kinds: Vec<Name>,
     },
+    /// As [`Event::ChargingChanged`]; and from here on, pods of charged workloads are recorded with all that they need,
+    /// which is set against what the workloads are charged.
+    WorkloadsCharged {
+        /// The kinds that are charged, as in `deployments.apps`, in order.
+        kinds: Vec<Name>,
+    },
     /// In a cluster: from here on this node decides. Whatever an earlier leader had on its way is in the ledger before
     /// this entry, or nowhere. Changes no number.
     LeaderChanged {
@@ -355,6 +361,7 @@ impl Event {
             | Self::WatermarksAdvanced(_)
             | Self::ResourceListed { .. }
             | Self::ChargingChanged { .. }
+            | Self::WorkloadsCharged { .. }
             | Self::LeaderChanged { .. }
             | Self::EndedBounded { .. }
             | Self::EventRejected { .. }
@@ -398,6 +405,7 @@ impl Event {
             Self::VersionsReset(_) => "VersionsReset",
             Self::ObjectReplaced(_) => "ObjectReplaced",
             Self::ChargingChanged { .. } => "ChargingChanged",
+            Self::WorkloadsCharged { .. } => "WorkloadsCharged",
             Self::EndedBounded { .. } => "EndedBounded",
             Self::EventRejected { .. } => "EventRejected",
             Self::LeaderChanged { .. } => "LeaderChanged",

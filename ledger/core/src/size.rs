@@ -26,7 +26,7 @@ pub fn of_event(event: &Event) -> usize {
         Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
             of_footprint(&object.footprint)
         }
-        Event::ChargingChanged { kinds } => of_names(kinds),
+        Event::ChargingChanged { kinds } | Event::WorkloadsCharged { kinds } => of_names(kinds),
         Event::WatermarksAdvanced(watermarks) => {
             of_names(watermarks.resources.iter().map(|kind| &kind.resource))
         }
@@ -113,7 +113,7 @@ pub fn of_spec(spec: &Spec) -> usize {
 pub fn of_footprint(footprint: &Footprint) -> usize {
     let traits = match &footprint.traits {
         Traits::Plain => 0,
-        Traits::Pod(pod) => pod.priority_class.len(),
+        Traits::Pod(pod) | Traits::Replica(pod) => pod.priority_class.len(),
         Traits::VolumeClaim { attributes_classes } => of_names(attributes_classes),
         Traits::Template { pod, replica } => pod.priority_class.len() + of_amounts(replica),
     };

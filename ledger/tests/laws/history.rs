@@ -13,7 +13,6 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    admission::{Payer, relieved},
     object::{Footprint, GroupResource},
     uid::Uid,
 };
@@ -22,7 +21,7 @@ use super::{
     groups, listings,
     model::Model,
     steps::Step,
-    things::{footprint, known, namespace, observed, spec, uid, wish, workload},
+    things::{self, footprint, known, namespace, observed, pod, spec, uid, wish, workload},
 };
 
 /// The transaction, the model beside it, and what has happened.
@@ -104,13 +103,17 @@ impl World {
                 name,
                 amount,
                 pod,
+                replica,
                 ttl,
             } => {
                 let wish = wish(
                     number,
                     space,
                     name,
-                    footprint(amount, pod, false),
+                    match replica {
+                        true => things::replica(amount, false),
+                        false => footprint(amount, pod, false),
+                    },
                     Basis::Create,
                     ttl,
                 );
@@ -121,6 +124,7 @@ impl World {
                 namespace: space,
                 amount,
                 terminating,
+                replica,
                 version,
             } => {
                 let basis = Basis::Update { version };
@@ -128,7 +132,7 @@ impl World {
                     number,
                     space,
                     None,
-                    footprint(amount, true, terminating),
+                    pod(amount, replica, terminating),
                     basis,
                     30,
                 ));
@@ -139,7 +143,7 @@ impl World {
                 name,
                 amount,
                 version,
-                payer,
+                replica,
                 holds,
             } => {
                 let basis = version.map_or(Basis::Create, |version| Basis::Update { version });
@@ -151,19 +155,12 @@ impl World {
                         number,
                         space,
                         Some(name),
-                        footprint(amount, true, false),
+                        pod(amount, replica, false),
                         basis,
                         0,
                     )
                 };
-                let measure = match payer {
-                    Some(payer) => Measure::Paid {
-                        payer: Payer::Controller(uid(payer)),
-                        rest: relieved(&request.resource, &request.footprint),
-                    },
-                    None => Measure::Given,
-                };
-                return self.admit(request, measure, holds);
+                return self.admit(request, Measure::Given, holds);
             }
             Step::AdmitWorkload {
                 namespace: space,
@@ -313,6 +310,7 @@ impl World {
                 version,
                 amount,
                 pod,
+                replica,
                 terminating,
                 lapse,
             } => {
@@ -323,7 +321,10 @@ impl World {
                     "pods",
                     format!("name-{number}"),
                     version,
-                    footprint(amount, pod, terminating),
+                    match replica {
+                        true => things::replica(amount, terminating),
+                        false => footprint(amount, pod, terminating),
+                    },
                     lapse,
                 );
                 seen(

@@ -213,6 +213,23 @@ proptest! {
     }
 
     #[test]
+    fn whatever_is_claimed_nothing_grows_past_a_limit(steps in steps()) {
+        let mut world = World::default();
+        for step in &steps {
+            let before = world.model.all_counted();
+            world.step(step);
+            let asks = matches!(step, Step::Reserve { .. } | Step::Update { .. } | Step::Admit { .. } | Step::AdmitWorkload { .. });
+            if !asks {
+                continue;
+            }
+            for (limit, (counted, hard)) in world.model.all_counted() {
+                let grows = before.get(&limit).is_some_and(|(before, _)| counted > *before);
+                prop_assert!(!grows || counted <= hard, "{limit:?}: {counted} > {hard} by {step:?}");
+            }
+        }
+    }
+
+    #[test]
     fn no_grant_passes_a_limit_of_any_group(steps in steps()) {
         let mut world = World::default();
         for step in &steps {
@@ -326,7 +343,7 @@ proptest! {
             group: 0, selector: 3, parent: None, hard: room * size, guaranteed: 0, scope: 0, limits: None,
         });
         let granted = (0..racers).filter(|racer| world.step(&Step::Reserve {
-            namespace: (*racer % 50) as u8, uid: 100 + *racer as u8, name: None, amount: size, pod: false, ttl: 60,
+            namespace: (*racer % 50) as u8, uid: 100 + *racer as u8, name: None, amount: size, pod: false, replica: false, ttl: 60,
         })).count();
         prop_assert_eq!(granted as u64, racers.min(room));
     }
@@ -336,7 +353,7 @@ proptest! {
         let mut world = World::default();
         world.step(&Step::SetQuota { namespace: 0, quota: 0, hard: room * size, scope: 0 });
         let granted = (0..racers).filter(|racer| world.step(&Step::Reserve {
-            namespace: 0, uid: 100 + *racer as u8, name: None, amount: size, pod: false, ttl: 60,
+            namespace: 0, uid: 100 + *racer as u8, name: None, amount: size, pod: false, replica: false, ttl: 60,
         })).count();
         prop_assert_eq!(granted as u64, racers.min(room));
     }

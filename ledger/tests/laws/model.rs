@@ -93,7 +93,9 @@ impl Model {
             | Event::ReservationSuperseded { uid, namespace, .. } => {
                 self.pending.remove(&key(namespace, uid)).unwrap();
             }
-            Event::ChargingChanged { kinds } if kinds.is_empty() => {
+            Event::ChargingChanged { kinds } | Event::WorkloadsCharged { kinds }
+                if kinds.is_empty() =>
+            {
                 for object in self.objects.values_mut() {
                     if let Traits::Template { replica, .. } = &object.footprint.traits {
                         let resources = &object.footprint.resources;
@@ -152,7 +154,7 @@ impl Model {
             for (resource, hard) in quota.spec.hard.iter() {
                 let bearer = self.bearer(reservation);
                 let asked = self.growth(quota, reservation, bearer, resource);
-                if asked.is_positive() {
+                if role(&reservation.footprint, resource) == 0 && asked.is_positive() {
                     limits.push((quota.name.clone(), resource.clone(), hard.clone()));
                 }
             }
@@ -168,27 +170,43 @@ impl Model {
         resource: &str,
     ) -> (Quantity, Quantity) {
         let quota = &self.quotas[&(Name::from(namespace), Name::from(name))];
-        let mut used = Quantity::ZERO;
+        let mut tally = Tally::default();
         for object in self.objects.values() {
             if object.namespace == *namespace && applies(quota, &object.footprint) {
-                used.add_assign(&amount(&object.footprint, resource));
+                let footprint = &object.footprint;
+                tally.add(footprint, resource, amount(footprint, resource));
             }
         }
-        for reservation in self
-            .committed
-            .values()
-            .filter(|r| r.namespace == *namespace)
-        {
+        let of_namespace = |r: &&Reservation| r.namespace == *namespace;
+        for reservation in self.committed.values().filter(of_namespace) {
             let key = key(&reservation.namespace, &reservation.uid);
             let bearer = self.commit_bearers.get(&key);
-            used.add_assign(&self.growth(quota, reservation, bearer, resource));
+            let growth = self.growth(quota, reservation, bearer, resource);
+            tally.add(&reservation.footprint, resource, growth);
         }
-        let mut reserved = Quantity::ZERO;
-        for reservation in self.pending.values().filter(|r| r.namespace == *namespace) {
+        let used = tally.total();
+        for reservation in self.pending.values().filter(of_namespace) {
             let bearer = self.bearer(reservation);
-            reserved.add_assign(&self.growth(quota, reservation, bearer, resource));
+            let growth = self.growth(quota, reservation, bearer, resource);
+            tally.add(&reservation.footprint, resource, growth);
         }
+        let mut reserved = tally.total();
+        reserved.sub_assign(&used);
         (used, reserved)
+    }
+
+    /// What counts against each limit.
+    pub(crate) fn all_counted(&self) -> BTreeMap<(Name, Name, Name), (Quantity, Quantity)> {
+        let mut all = BTreeMap::new();
+        for ((namespace, name), quota) in &self.quotas {
+            for (resource, hard) in quota.spec.hard.iter() {
+                let (mut counted, reserved) = self.count(namespace, name, resource);
+                counted.add_assign(&reserved);
+                let key = (namespace.clone(), name.clone(), resource.clone());
+                all.insert(key, (counted, hard.clone()));
+            }
+        }
+        all
     }
 
     fn bearer(&self, reservation: &Reservation) -> Option<&Uid> {
@@ -215,10 +233,39 @@ impl Model {
             let bearer = bearer?;
             self.objects.get(&key(&reservation.namespace, bearer))
         });
-        match beside.filter(|object| applies(quota, &object.footprint)) {
+        let is_alike = |object: &&Observed| {
+            applies(quota, &object.footprint)
+                && role(&object.footprint, resource) == role(&reservation.footprint, resource)
+        };
+        match beside.filter(is_alike) {
             Some(object) => wanted.subtract_non_negative(&amount(&object.footprint, resource)),
             None => wanted,
         }
+    }
+}
+
+/// How an amount counts: 0 plain, 1 a workload's for its pods, 2 a pod's that names such a workload.
+fn role(footprint: &Footprint, resource: &str) -> usize {
+    match &footprint.traits {
+        Traits::Template { replica, .. } => usize::from(replica.get(resource).is_some()),
+        Traits::Replica(_) if resource != "count/pods" => 2,
+        _ => 0,
+    }
+}
+
+#[derive(Default)]
+struct Tally([Quantity; 3]);
+
+impl Tally {
+    fn add(&mut self, footprint: &Footprint, resource: &str, amount: Quantity) {
+        self.0[role(footprint, resource)].add_assign(&amount);
+    }
+
+    fn total(&self) -> Quantity {
+        let [plain, charged, claimed] = &self.0;
+        let mut total = plain.clone();
+        total.add_assign(charged.max(claimed));
+        total
     }
 }
 
@@ -237,8 +284,14 @@ fn applies(quota: &QuotaRecord, footprint: &Footprint) -> bool {
         .scopes
         .iter()
         .all(|scope| match (&**scope, &footprint.traits) {
-            ("Terminating", Traits::Pod(pod) | Traits::Template { pod, .. }) => pod.terminating,
-            ("NotBestEffort", Traits::Pod(pod) | Traits::Template { pod, .. }) => !pod.best_effort,
+            (
+                "Terminating",
+                Traits::Pod(pod) | Traits::Replica(pod) | Traits::Template { pod, .. },
+            ) => pod.terminating,
+            (
+                "NotBestEffort",
+                Traits::Pod(pod) | Traits::Replica(pod) | Traits::Template { pod, .. },
+            ) => !pod.best_effort,
             _ => false,
         })
 }

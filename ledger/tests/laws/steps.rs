@@ -21,6 +21,7 @@ pub(crate) enum Step {
         name: Option<u8>,
         amount: u64,
         pod: bool,
+        replica: bool,
         ttl: i64,
     },
     Update {
@@ -28,6 +29,7 @@ pub(crate) enum Step {
         uid: u8,
         amount: u64,
         terminating: bool,
+        replica: bool,
         version: u64,
     },
     /// An API server is about to create (no version) or change a pod.
@@ -37,8 +39,8 @@ pub(crate) enum Step {
         name: u8,
         amount: u64,
         version: Option<u64>,
-        /// The workload that is to pay for the pod.
-        payer: Option<u8>,
+        /// Whether the pod says that a charged workload made it.
+        replica: bool,
         holds: bool,
     },
     /// An API server is about to create or scale a workload that is charged.
@@ -81,6 +83,7 @@ pub(crate) enum Step {
         version: u64,
         amount: u64,
         pod: bool,
+        replica: bool,
         terminating: bool,
         lapse: Option<i64>,
     },

@@ -15,13 +15,15 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (namespace.clone(), 0..3_u8, 0..12_u64, 0..4_u8)
             .prop_map(|(namespace, quota, hard, scope)| Step::SetQuota { namespace, quota, hard, scope }),
         1 => (namespace.clone(), 0..3_u8).prop_map(|(namespace, quota)| Step::DeleteQuota { namespace, quota }),
-        6 => (namespace.clone(), uid.clone(), prop::option::of(0..3_u8), 0..5_u64, any::<bool>(), 1..90_i64)
-            .prop_map(|(namespace, uid, name, amount, pod, ttl)| Step::Reserve { namespace, uid, name, amount, pod, ttl }),
-        3 => (namespace.clone(), uid.clone(), 0..6_u64, any::<bool>(), 0..5_u64)
-            .prop_map(|(namespace, uid, amount, terminating, version)| Step::Update { namespace, uid, amount, terminating, version }),
-        5 => (namespace.clone(), uid.clone(), 0..6_u8, 0..5_u64, prop::option::of(0..5_u64), prop::option::of(10..13_u8), prop::bool::weighted(0.8))
-            .prop_map(|(namespace, uid, name, amount, version, payer, holds)|
-                Step::Admit { namespace, uid, name, amount, version, payer, holds }),
+        6 => (namespace.clone(), uid.clone(), prop::option::of(0..3_u8), 0..5_u64, any::<bool>(), prop::bool::weighted(0.3), 1..90_i64)
+            .prop_map(|(namespace, uid, name, amount, pod, replica, ttl)|
+                Step::Reserve { namespace, uid, name, amount, pod, replica, ttl }),
+        3 => (namespace.clone(), uid.clone(), 0..6_u64, any::<bool>(), prop::bool::weighted(0.3), 0..5_u64)
+            .prop_map(|(namespace, uid, amount, terminating, replica, version)|
+                Step::Update { namespace, uid, amount, terminating, replica, version }),
+        5 => (namespace.clone(), uid.clone(), 0..6_u8, 0..5_u64, prop::option::of(0..5_u64), any::<bool>(), prop::bool::weighted(0.8))
+            .prop_map(|(namespace, uid, name, amount, version, replica, holds)|
+                Step::Admit { namespace, uid, name, amount, version, replica, holds }),
         3 => (namespace.clone(), 10..13_u8, 0..4_u64, 0..5_u64, any::<bool>())
             .prop_map(|(namespace, uid, amount, replicas, scales)|
                 Step::AdmitWorkload { namespace, uid, amount, replicas, scales }),
@@ -32,9 +34,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (namespace.clone(), uid.clone(), 1..90_i64).prop_map(|(namespace, uid, ttl)| Step::Extend { namespace, uid, ttl }),
         2 => (namespace.clone(), uid.clone(), prop::option::of(0..5_u64))
             .prop_map(|(namespace, uid, amount)| Step::Commit { namespace, uid, amount }),
-        6 => (namespace.clone(), uid.clone(), 0..6_u64, 0..5_u64, any::<bool>(), any::<bool>(), prop::option::of(-60..60_i64))
-            .prop_map(|(namespace, uid, version, amount, pod, terminating, lapse)|
-                Step::Observe { namespace, uid, version, amount, pod, terminating, lapse }),
+        6 => (namespace.clone(), uid.clone(), 0..6_u64, 0..5_u64, any::<bool>(), prop::bool::weighted(0.4), any::<bool>(), prop::option::of(-60..60_i64))
+            .prop_map(|(namespace, uid, version, amount, pod, replica, terminating, lapse)|
+                Step::Observe { namespace, uid, version, amount, pod, replica, terminating, lapse }),
         1 => (namespace.clone(), 0..3_u8, 20..23_u8, 0..6_u64, 0..12_u64)
             .prop_map(|(namespace, quota, uid, version, hard)| Step::Adopt { namespace, quota, uid, version, hard }),
         2 => (namespace, 0..13_u8).prop_map(|(namespace, uid)| Step::Delete { namespace, uid }),

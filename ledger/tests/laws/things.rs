@@ -46,6 +46,26 @@ pub(crate) fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint 
     }
 }
 
+/// A pod that says that a charged workload made it.
+pub(crate) fn replica(amount: u64, terminating: bool) -> Footprint {
+    let pod = footprint(amount, true, terminating);
+    match pod.traits {
+        Traits::Pod(traits) => Footprint {
+            traits: Traits::Replica(traits),
+            ..pod
+        },
+        _ => pod,
+    }
+}
+
+/// A pod, or one that says that a charged workload made it.
+pub(crate) fn pod(amount: u64, is_replica: bool, terminating: bool) -> Footprint {
+    match is_replica {
+        true => replica(amount, terminating),
+        false => footprint(amount, true, terminating),
+    }
+}
+
 pub(crate) fn workload(amount: u64, replicas: u64) -> Footprint {
     let units = Quantity::from_units(i64::try_from(amount).unwrap());
     let count = Name::from("count/deployments.apps");

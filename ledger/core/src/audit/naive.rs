@@ -254,7 +254,7 @@ impl Naive {
             }
             Event::ObjectCorrected(correction) => self.observe(&correction.object),
             Event::ObjectEnded(ending) => self.take_away(&key(&ending.namespace, &ending.uid)),
-            Event::ChargingChanged { kinds } => {
+            Event::ChargingChanged { kinds } | Event::WorkloadsCharged { kinds } => {
                 for object in self.objects.values_mut() {
                     if let Some(itself) = object.footprint.itself()
                         && !kinds.contains(&object.resource)

@@ -179,6 +179,7 @@ variants!(Traits {
     1 => Pod(pod),
     2 => VolumeClaim { attributes_classes },
     3 => Template { pod, replica },
+    4 => Replica(pod),
 });
 
 variants!(Event {
@@ -209,6 +210,7 @@ variants!(Event {
     25 => ReservationReturned { uid, namespace },
     26 => EndedBounded { bytes },
     27 => NameAwaited { uid, namespace, bearer },
+    28 => WorkloadsCharged { kinds },
     29 => ChargingChanged { kinds },
     30 => WatermarksAdvanced(watermarks),
     31 => ResourceListed { source, resource },

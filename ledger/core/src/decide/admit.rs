@@ -4,7 +4,7 @@
 //! - A name may be alive already: either the API server answers AlreadyExists by itself, or it is ahead of what is
 //!   observed (`names.rs`).
 //! - What grows in no quota leaves no entry, but for a charged workload: it may be scaled before it is seen.
-//! - An object that a charged workload pays for is charged by itself if the ledger does not know that workload.
+//! - A replica of a charged workload leaves one also where nothing grows: else many could claim the same.
 //! - A workload can be scaled without its template at hand.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ use crate::{
 };
 use quota_semantics::{
     Name, Timestamp,
-    admission::{Charge, Denial, Limit as _, Payer},
+    admission::{Charge, Denial, Limit as _},
     object::Footprint,
     quantity::Quantity,
 };
@@ -40,13 +40,6 @@ pub struct Review {
 pub enum Measure {
     /// It stands in the request.
     Given,
-    /// A charged workload pays for the object if the ledger knows the workload.
-    Paid {
-        /// The workload.
-        payer: Payer,
-        /// What the object counts for then.
-        rest: Footprint,
-    },
     /// The object is a workload that gets this many replicas; the ledger knows what one counts for.
     Scaled {
         /// Its replicas.
@@ -86,9 +79,6 @@ pub fn admit(
     }
     let footprint = match &review.measure {
         Measure::Given => None,
-        Measure::Paid { payer, rest } => {
-            knows(state, &request.namespace, payer).then(|| rest.clone())
-        }
         Measure::Scaled { replicas } => match scaled(state, request, *replicas) {
             Some(footprint) => Some(footprint),
             None => {
@@ -255,10 +245,17 @@ fn grow_unseen(
             .resources
             .retain(|name, _| growth.get(name).is_some_and(Quantity::is_positive));
     }
-    let mut by_its_word = Case::of(state, by, request, Overlay::default());
-    by_its_word.before = Some(Cow::Owned(seen));
-    by_its_word.pending = None;
-    if by_its_word.evaluate(state, now, policy)?.is_empty() {
+    let grows = if footprint.traits.is_plain() {
+        let mut by_its_word = Case::of(state, by, request, Overlay::default());
+        by_its_word.before = Some(Cow::Owned(seen));
+        by_its_word.pending = None;
+        !by_its_word.evaluate(state, now, policy)?.is_empty()
+    } else {
+        // What grows may have room in what is charged, but has to be held.
+        let mut amounts = footprint.resources.iter();
+        amounts.any(|(_, amount)| amount.is_positive())
+    };
+    if !grows {
         return Ok(Admitted::default());
     }
     let request = FingerprintedRequest::from(Request {
@@ -268,19 +265,6 @@ fn grow_unseen(
     });
     let case = Case::of(state, by, &request, Overlay::default());
     settle(state, now, case, holds, policy)
-}
-
-fn knows(state: &State, namespace: &Name, payer: &Payer) -> bool {
-    match payer {
-        Payer::Controller(uid) => {
-            state.footprint_in(namespace, uid).is_some()
-                || state.pending_of(namespace, uid).is_some()
-        }
-        Payer::Above(resource, name) => {
-            state.object_named(namespace, resource, name).is_some()
-                || state.named(namespace, resource, name).next().is_some()
-        }
-    }
 }
 
 /// What a workload counts for with so many replicas, going by what is held for it or observed of it.

@@ -9,16 +9,23 @@ use crate::{
 };
 use quota_semantics::Name;
 
-/// Workloads of these kinds are charged from now on. Nothing, if they were before.
+/// Whether workloads of these kinds, and no others, are charged by the present rule. The first ledgers believed pods that
+/// a workload pays for them, and recorded only `count/pods` of such.
+#[must_use]
+pub fn is_charging(state: &State, kinds: &BTreeSet<Name>) -> bool {
+    state.charging() == kinds && (kinds.is_empty() || state.has_replicas())
+}
+
+/// Workloads of these kinds are charged from now on. Nothing, if they were before, and their pods are set against that.
 ///
 /// What is known of pods and workloads was counted by the other rule. What `source` lists of them replaces it,
 /// whatever its version, until it has listed all.
 #[must_use]
 pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>) -> Vec<Event> {
-    if state.charging() == kinds {
+    if is_charging(state, kinds) {
         return Vec::new();
     }
-    let changed = Event::ChargingChanged {
+    let changed = Event::WorkloadsCharged {
         kinds: kinds.iter().cloned().collect(),
     };
     let source = source.filter(|_| state.object_count() > 0);

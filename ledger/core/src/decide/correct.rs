@@ -2,7 +2,7 @@
 
 use super::{
     names,
-    observe::{Adopted, adopt, ends_reservation},
+    observe::{Adopted, adopt, as_before, ends_reservation},
 };
 use crate::{
     event::{Cause, Correction, Ending, Event, Observed, Sequence},
@@ -112,9 +112,10 @@ fn is_newer(known: &ObjectView, listed: &Observed) -> bool {
 
 fn is_as_listed(known: &ObjectView, listed: &Observed, now: Timestamp) -> bool {
     let has_lapsed = known.lapse.is_some_and(|lapse| lapse < now);
+    let footprint = listed.footprint.clone().following(&known.footprint);
     let counts_for_the_same = match has_lapsed {
-        true => lapsed_footprint(&known.footprint) == listed.footprint,
-        false => *known.footprint == listed.footprint,
+        true => lapsed_footprint(&known.footprint) == footprint,
+        false => *known.footprint == footprint,
     };
     counts_for_the_same
         && known.lapse.filter(|_| !has_lapsed) == listed.lapse
@@ -194,6 +195,7 @@ fn set(
     let correction = Correction {
         object: Observed {
             ends_reservation,
+            footprint: as_before(state, listed),
             version: listed.version.max(known.map_or(0, |known| known.version)),
             ..listed.clone()
         },

@@ -104,9 +104,10 @@ pub(super) fn settled(state: &State, object: &Observed) -> Vec<Event> {
     superseded.chain([awaited]).collect()
 }
 
-/// Whether it needs nothing now that it will not need when the object ends that bears its name.
+/// Whether it needs nothing now that it will not need when the object ends that bears its name, or when less is charged
+/// to workloads.
 pub(super) fn needs_later(state: &State, case: &Case<'_>) -> bool {
-    if !case.waits || case.holds_target() {
+    if !(case.waits || case.claims()) || case.holds_target() {
         return false;
     }
     case.limits(state).iter().any(|limit| {

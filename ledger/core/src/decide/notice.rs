@@ -88,4 +88,7 @@ impl Limit for Strict<'_> {
     fn counted(&self, resource: &str) -> Option<Quantity> {
         self.0.counted(resource)
     }
+    fn growth<'a>(&'a self, amounts: &'a ResourceList) -> &'a ResourceList {
+        self.0.growth(amounts)
+    }
 }

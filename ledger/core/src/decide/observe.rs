@@ -7,7 +7,7 @@ use crate::{
     event::{Cursor, DeadLetter, Event, NamespaceRecord, Observed, QuotaRecord},
     state::State,
 };
-use quota_semantics::{Name, Timestamp, quota::spec::Spec, uid::Uid};
+use quota_semantics::{Name, Timestamp, object::Footprint, quota::spec::Spec, uid::Uid};
 
 /// Something that a source told about an object.
 #[derive(Clone, Debug)]
@@ -163,6 +163,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
     };
     match sighting {
         Sighting::Alive { mut object, quota } if is_replaced => {
+            object.footprint = as_before(state, &object);
             object.ends_reservation = ends_reservation(state, &object);
             let adopted = quota.and_then(|quota| adopt(state, &object, &quota));
             let named = names::settled(state, &object);
@@ -174,12 +175,22 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
     }
 }
 
+/// What an object counts for that is seen like this, given as what it has counted and is held for.
+pub(super) fn as_before(state: &State, object: &Observed) -> Footprint {
+    let pending = state.pending_of(&object.namespace, &object.uid);
+    let pending = pending.map(|pending| &pending.reservation.footprint);
+    let known = state.footprint_in(&object.namespace, &object.uid);
+    let before = known.into_iter().chain(pending);
+    before.fold(object.footprint.clone(), Footprint::following)
+}
+
 pub(super) fn ends_reservation(state: &State, object: &Observed) -> bool {
     let pending = state.pending_of(&object.namespace, &object.uid);
     pending.is_some_and(|pending| pending.reservation.is_awaiting(object.version))
 }
 
-fn alive(state: &State, object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
+fn alive(state: &State, mut object: Box<Observed>, quota: Option<Box<Adopted>>) -> Verdict {
+    object.footprint = as_before(state, &object);
     let known = state.object(&object.namespace, &object.uid);
     // One that is known came back with a backup of its cluster.
     if known.is_none() && state.is_deleted(&object.namespace, &object.uid) {

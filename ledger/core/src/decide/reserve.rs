@@ -240,14 +240,20 @@ impl<'a> Case<'a> {
         let own = state.footprint_in(namespace, uid);
         let observed = own.or_else(|| Some(&**state.bearer_shared(pending?)?));
         let mut target = Cow::Borrowed(&request.footprint);
-        if let Some(pending) = pending {
-            target.to_mut().resources.max(&pending.footprint.resources);
+        let pending_footprint = pending.map(|pending| &pending.footprint);
+        for before in own.into_iter().chain(pending_footprint) {
+            if !before.traits.is_plain() {
+                target = Cow::Owned(target.into_owned().following(before));
+            }
+        }
+        if let Some(pending) = pending_footprint {
+            target.to_mut().resources.max(&pending.resources);
         }
         Self {
             request,
             superseded,
             not_owned: foreign,
-            before: before(request, observed, pending.map(|pending| &pending.footprint)),
+            before: before(request, observed, pending_footprint),
             waits: own.is_none() && observed.is_some(),
             bearer: None,
             observed,
@@ -283,7 +289,7 @@ impl<'a> Case<'a> {
     /// What would be held beside what is counted or held already.
     pub(super) fn wanted(&self) -> ResourceList {
         match &self.before {
-            Some(before) => self.target.resources.delta_over(&before.resources),
+            Some(before) => self.target.delta_over(before),
             None => self.target.resources.clone(),
         }
     }
@@ -292,6 +298,12 @@ impl<'a> Case<'a> {
     pub(super) fn is_new_workload(&self) -> bool {
         let is_workload = matches!(self.request.footprint.traits, Traits::Template { .. });
         is_workload && (self.before.is_none() || self.bearer.is_some())
+    }
+
+    /// Whether it claims more of what workloads are charged. That is held also where nothing has to grow for it.
+    pub(super) fn claims(&self) -> bool {
+        let is_replica = matches!(self.target.traits, Traits::Replica(_));
+        is_replica && !self.wanted().without_zeros().is_empty()
     }
 
     /// What each quota of the namespace, and each group that counts the object, would be charged.
@@ -332,7 +344,25 @@ impl<'a> Case<'a> {
 
     /// The quotas of the namespace and the groups that count the object, as [`Case::evaluate`] numbers them.
     pub(super) fn limits<'s>(&'s self, state: &'s State) -> Vec<Counted<'s>> {
-        state.counted(&self.request.namespace, &self.target, &self.overlay)
+        self.limits_with(state, &self.overlay)
+    }
+
+    /// The same, with what else has changed.
+    pub(super) fn limits_with<'s>(
+        &'s self,
+        state: &'s State,
+        overlay: &'s Overlay,
+    ) -> Vec<Counted<'s>> {
+        let limits = state.counted(&self.request.namespace, &self.target, overlay);
+        limits
+            .into_iter()
+            .map(|limit| self.decided(limit))
+            .collect()
+    }
+
+    pub(super) fn decided<'s>(&self, limit: Counted<'s>) -> Counted<'s> {
+        let pending = self.pending.map(|pending| &pending.footprint);
+        limit.decided(&self.target, pending, self.observed)
     }
 
     pub(super) fn admitted(
@@ -375,6 +405,10 @@ impl<'a> Case<'a> {
     /// more than what the object grows by.
     fn refuse_excess(&self, limits: &[Counted<'_>]) -> Result<(), Denial> {
         for limit in limits {
+            if let Some(growth) = limit.own_growth() {
+                admission::refuse_excess(limit, growth)?;
+                continue;
+            }
             let before = self
                 .pending
                 .and_then(|pending| limit.hold(&pending.footprint, self.observed));

@@ -48,7 +48,8 @@ impl Case<'_> {
         let soonest = state.soonest_for(namespace, EXPLAINED_MAX)?;
         // Of most denials this tells that no expiration helps.
         let limits = self.limits(state).into_iter();
-        let limits: Vec<_> = limits.map(Counted::without_reservations).collect();
+        let limits = limits.map(Counted::without_reservations);
+        let limits: Vec<_> = limits.map(|limit| self.decided(limit)).collect();
         self.admitted(&limits, policy).ok()?;
         let asked = self.request.footprint.resources.len();
         let mut overlay = self.overlay.clone();
@@ -61,7 +62,7 @@ impl Case<'_> {
             let amounts = PER_STEP + asked + pending.footprint.resources.len();
             work = work.checked_sub(limits.len() * amounts)?;
             overlay.end(state, &pending.namespace, &pending.uid);
-            let limits = state.counted(namespace, &self.target, &overlay);
+            let limits = self.limits_with(state, &overlay);
             if self.admitted(&limits, policy).is_ok() {
                 return Some(pending.expiration);
             }

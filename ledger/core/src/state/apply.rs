@@ -7,12 +7,15 @@ use std::sync::Arc;
 
 use super::{
     DEAD_LETTERS_MAX, State,
-    namespaces::{Change, Extra, QuotaState, Sums, hold},
+    namespaces::{Extra, QuotaState, hold},
     objects::Object,
     reservations::{End, Ended, Tracked},
+    sums::{Change, Parts, Sums},
 };
 use crate::event::{Cause, Ending, Entry, Event, Observed, QuotaRecord, Reservation, Sequence};
-use quota_semantics::{Name, Timestamp, object::Footprint, resource::ResourceList, uid::Uid};
+use quota_semantics::{
+    Name, Timestamp, group::Sum, object::Footprint, resource::ResourceList, uid::Uid,
+};
 
 /// What an object and its reservation are known by.
 pub(super) type Key<'a> = (&'a Name, &'a Uid);
@@ -127,6 +130,10 @@ impl State {
             Event::RelistEnded(end) => self.relists.end(end),
             Event::WatermarksAdvanced(watermarks) => self.progress.advance(watermarks),
             Event::ChargingChanged { kinds } => self.set_charging(entry, kinds),
+            Event::WorkloadsCharged { kinds } => {
+                self.has_replicas = true;
+                self.set_charging(entry, kinds);
+            }
             // Who decides changes nothing of what was decided.
             Event::LeaderChanged { .. } => {}
             Event::EndedBounded { bytes } => self.reservations.bound_ended(*bytes),
@@ -188,7 +195,7 @@ impl State {
         for &place in &namespace.objects {
             let footprint = self.footprints.get(self.objects.get(place).footprint);
             if counts(footprint) {
-                sums.used.add(&footprint.resources);
+                sums.count(Sum::Used, &Parts::all(footprint), Change::Add);
             }
         }
         for &place in namespace.pending.iter().chain(&namespace.committed) {
@@ -198,7 +205,8 @@ impl State {
                 continue;
             };
             if let Some(amounts) = hold(&counts, target, observed) {
-                sums.of(claim).add(&amounts);
+                let parts = Parts::of(&target.traits, amounts);
+                sums.count(claim.into(), &parts, Change::Add);
             }
         }
         sums

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{State, apply::Key, namespaces::Change, reservations::Tracked};
+use super::{State, apply::Key, reservations::Tracked, sums::Change};
 use crate::event::Reservation;
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 

@@ -7,10 +7,61 @@ use crate::event::Entry;
 use quota_semantics::Name;
 
 impl State {
+    /// Finds the balances of all sums anew, as they are in no image.
+    pub(super) fn restore_balances(&mut self) {
+        let mut observed = self.footprints.slab.iter();
+        let mut claimed = self.reservations.slab.iter();
+        let is_plain = observed.all(|(_, pooled)| pooled.value().traits.is_plain())
+            && claimed.all(|(_, tracked)| {
+                let claim = tracked.claim();
+                claim.is_none_or(|(_, target)| target.traits.is_plain())
+            });
+        if is_plain {
+            return;
+        }
+        let places: Vec<u32> = self.namespaces.by_name.values().copied().collect();
+        for place in places {
+            let balance = self.recount(place, |_| true).balance;
+            let namespace = self.namespaces.get(place);
+            let scoped = namespace.quotas.iter().filter(|(_, it)| it.is_scoped());
+            let of_quotas: Vec<_> = scoped
+                .map(|(name, quota)| {
+                    let sums = self.recount(place, |footprint| quota.counts(footprint));
+                    (name.clone(), sums.balance)
+                })
+                .collect();
+            let partial = namespace.chain.iter().filter(|it| it.partial.is_some());
+            let of_groups: Vec<_> = partial
+                .map(|link| {
+                    let counts = |footprint: &_| self.groups.counts(link, footprint);
+                    (link.group, self.recount(place, counts).balance)
+                })
+                .collect();
+            let namespace = self.namespaces.get_mut(place);
+            namespace.sums.balance = balance;
+            for (name, balance) in of_quotas {
+                if let Some(quota) = namespace.quotas.get_mut(&name) {
+                    quota.scoped.balance = balance;
+                }
+            }
+            for (group, balance) in of_groups {
+                if let Some(share) = namespace.shares.get_mut(&group) {
+                    share.balance = balance;
+                }
+            }
+        }
+    }
+
     /// The kinds of workloads that are charged for their pods, as in `deployments.apps`.
     #[must_use]
     pub const fn charging(&self) -> &BTreeSet<Name> {
         &self.charging
+    }
+
+    /// Whether what the pods of charged workloads need is recorded, and set against what is charged.
+    #[must_use]
+    pub const fn has_replicas(&self) -> bool {
+        self.has_replicas
     }
 
     /// Other workloads are charged than before. Those that are not any more count for themselves alone. What is being

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 use super::{
     State,
     groups::{Groups, Link},
-    namespaces::{QuotaState, Sums, hold},
+    namespaces::{QuotaState, hold},
     overlay::Overlay,
+    sums::{Balance, Parts, Sums},
 };
 use quota_semantics::{
     Name,
@@ -39,8 +40,10 @@ pub(crate) struct Counted<'a> {
     subject: Subject<'a>,
     used: &'a ResourceList,
     reserved: &'a ResourceList,
-    /// What the decision itself reserves besides.
-    overlay: Option<&'a ResourceList>,
+    /// What replicas claim less what workloads are charged, of the sums of the namespace.
+    balance: &'a Balance,
+    /// By how much what counts grows, where that is not by what the amounts of the object grow.
+    growth: Option<ResourceList>,
     /// What is set aside for others.
     aside: ResourceList,
     /// As if nothing were reserved.
@@ -75,19 +78,40 @@ impl Counted<'_> {
         }
     }
 
-    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
-        let mut holds = self.holds(resource);
-        // Not from zero: what is alone keeps its spelling.
-        let mut reserved = holds.next().cloned().unwrap_or_default();
-        holds.for_each(|more| reserved.add_assign(more));
-        reserved
+    /// The same for a decision over `target`, of an object that is observed like this and has this pending.
+    pub(crate) fn decided(
+        self,
+        target: &Footprint,
+        pending: Option<&Footprint>,
+        observed: Option<&Footprint>,
+    ) -> Self {
+        let all = [Some(target), pending, observed];
+        if all.into_iter().flatten().all(|it| it.traits.is_plain()) {
+            return self;
+        }
+        let held = |footprint| {
+            let amounts = self.hold(footprint, observed).unwrap_or_default();
+            Parts::of(&footprint.traits, amounts)
+        };
+        let mut parts = held(target);
+        if let Some(pending) = pending {
+            parts = parts.beyond(&held(pending));
+        }
+        let growth = Some(self.balance.growth(parts, self.used_only));
+        Self { growth, ..self }
     }
 
-    /// What is reserved, in the state and by the decision itself.
-    fn holds(&self, resource: &str) -> impl Iterator<Item = &Quantity> {
-        let own = self.overlay.and_then(|overlay| overlay.get(resource));
-        let holds = self.reserved.get(resource).into_iter().chain(own);
-        holds.filter(|_| !self.used_only)
+    /// By how much what counts grows, where that is not by what the amounts of the object grow.
+    pub(crate) const fn own_growth(&self) -> Option<&ResourceList> {
+        self.growth.as_ref()
+    }
+
+    pub(crate) fn reserved(&self, resource: &str) -> Quantity {
+        self.held(resource).cloned().unwrap_or_default()
+    }
+
+    fn held(&self, resource: &str) -> Option<&Quantity> {
+        self.reserved.get(resource).filter(|_| !self.used_only)
     }
 
     pub(crate) fn used(&self, resource: &str) -> Quantity {
@@ -172,14 +196,17 @@ impl Limit for Counted<'_> {
     }
     fn counted(&self, resource: &str) -> Option<Quantity> {
         let mut counted = self.used(resource);
-        if !planted::is(Bug::ReservedIgnored) {
-            self.holds(resource)
-                .for_each(|more| counted.add_assign(more));
+        let held = self.held(resource);
+        if let Some(held) = held.filter(|_| !planted::is(Bug::ReservedIgnored)) {
+            counted.add_assign(held);
         }
         if let Some(aside) = self.aside.get(resource) {
             counted.add_assign(aside);
         }
         Some(counted)
+    }
+    fn growth<'g>(&'g self, amounts: &'g ResourceList) -> &'g ResourceList {
+        self.growth.as_ref().unwrap_or(amounts)
     }
 }
 
@@ -203,7 +230,8 @@ impl State {
         let mut limits = Vec::new();
         if let Some(namespace) = found {
             let quota = |quota: &'a QuotaState| {
-                let sums = namespace.sums_of(quota);
+                let changed = overlay.of(namespace, quota);
+                let sums = changed.unwrap_or_else(|| namespace.sums_of(quota));
                 Counted {
                     name: &quota.record.name,
                     spec: &quota.record.spec,
@@ -211,7 +239,8 @@ impl State {
                     extensions: quota.extra.as_ref().map(|extra| &extra.extensions),
                     used: &sums.used,
                     reserved: &sums.reserved,
-                    overlay: overlay.of(namespace, quota),
+                    balance: &sums.balance,
+                    growth: None,
                     subject: Subject::Quota(quota),
                     aside: ResourceList::new(),
                     used_only: false,
@@ -232,7 +261,7 @@ impl State {
         overlay: &'a Overlay,
         limits: &mut Vec<Counted<'a>>,
     ) {
-        const NONE: &ResourceList = &ResourceList::new();
+        const NONE: &Sums = &Sums::NONE;
         let groups = &self.groups;
         let namespace = self.namespaces.find(name);
         let chain = self.chain_of(name);
@@ -252,27 +281,23 @@ impl State {
             let link = counting[at];
             let group = groups.get(link.group);
             let spec = &group.record.spec;
-            let share: Option<&'a Sums> = namespace.and_then(|it| it.share_of(link.group));
-            let more = overlay.of_group(name, link.group);
+            let changed = overlay.of_group(name, link.group);
+            let share = || namespace.and_then(|it| it.share_of(link.group));
+            let share = changed.or_else(share).unwrap_or(NONE);
             let is_replaced =
                 namespace.is_some_and(|it| it.quotas.contains_key(&group.record.name));
-            let (used, reserved, overlay, aside, shared) = match spec.extensions.each {
+            let (used, reserved, aside, shared) = match spec.extensions.each {
                 true if is_replaced => continue,
-                true => {
-                    let (used, reserved) =
-                        share.map_or((NONE, NONE), |share| (&share.used, &share.reserved));
-                    (used, reserved, more, ResourceList::new(), None)
-                }
+                true => (&share.used, &share.reserved, ResourceList::new(), None),
                 false => {
                     let load = overlay.load(groups, link.group);
                     let mut aside = load.set_aside.clone();
                     aside.subtract(&free[at]);
-                    let mut own = share.map(|it| it.used.clone()).unwrap_or_default();
-                    own.add(share.map_or(NONE, |share| &share.reserved));
-                    own.add(more.unwrap_or(NONE));
+                    let mut own = share.used.clone();
+                    own.add(&share.reserved);
                     let members = groups.members(link.group).len();
                     let shared = Shared { members, own };
-                    (&load.used, &load.reserved, None, aside, Some(shared))
+                    (&load.used, &load.reserved, aside, Some(shared))
                 }
             };
             limits.push(Counted {
@@ -287,7 +312,8 @@ impl State {
                 },
                 used,
                 reserved,
-                overlay,
+                balance: &share.balance,
+                growth: None,
                 aside,
                 used_only: false,
             });

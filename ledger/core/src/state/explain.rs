@@ -11,7 +11,11 @@ use super::{
     namespaces::{Claim, Namespace, hold},
 };
 use crate::event::Sequence;
-use quota_semantics::{object::Footprint, quantity::Quantity, uid::Uid};
+use quota_semantics::{
+    object::{Amount, Footprint},
+    quantity::Quantity,
+    uid::Uid,
+};
 
 /// Something that makes up a number.
 #[derive(Clone, Debug)]
@@ -98,14 +102,15 @@ impl State {
             after,
             limit,
         };
-        let counted = |footprint: &Footprint| {
-            let amount = footprint.resources.get(resource);
-            amount.filter(|_| counts(footprint)).cloned()
-        };
+        let mut shares = Shares::default();
         for &place in &namespace.objects {
             let object = self.objects.get(place);
-            if let Some(amount) = counted(self.footprints.get(object.footprint)) {
-                first.offer(amount, Kind::Object, &object.uid, place);
+            let footprint = self.footprints.get(object.footprint);
+            let amount = footprint.resources.get(resource);
+            if let Some(amount) = amount.filter(|_| counts(footprint)) {
+                let part = (Kind::Object, object.uid.clone(), place);
+                let how = footprint.traits.amount(resource);
+                shares.take(&mut first, how, object.entry, amount.clone(), part);
             }
         }
         for &place in namespace.pending.iter().chain(&namespace.committed) {
@@ -120,9 +125,12 @@ impl State {
             };
             let taken = hold(&counts, target, observed);
             if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(resource)) {
-                first.offer(amount.clone(), kind, &tracked.reservation.uid, place);
+                let part = (kind, tracked.reservation.uid.clone(), place);
+                let how = target.traits.amount(resource);
+                shares.take(&mut first, how, tracked.entry, amount.clone(), part);
             }
         }
+        shares.offer_to(&mut first);
         Some(
             first
                 .places
@@ -145,6 +153,75 @@ impl State {
             Kind::Reservation => Holder::Reservation(claimed()),
         };
         Part { amount, holder }
+    }
+}
+
+/// A holder: what it is, its uid, its place.
+type Place = (Kind, Uid, u32);
+
+/// What workloads are charged, and what replicas claim: of both together the larger counts.
+#[derive(Default)]
+struct Shares {
+    charged: Vec<(Sequence, Quantity, Place)>,
+    claimed: Vec<(Sequence, Quantity, Place)>,
+}
+
+impl Shares {
+    fn take(
+        &mut self,
+        first: &mut First<'_>,
+        how: Amount,
+        entry: Sequence,
+        amount: Quantity,
+        (kind, uid, place): Place,
+    ) {
+        match how {
+            Amount::Plain => first.offer(amount, kind, &uid, place),
+            Amount::Charged => self.charged.push((entry, amount, (kind, uid, place))),
+            Amount::Claimed => self.claimed.push((entry, amount, (kind, uid, place))),
+        }
+    }
+
+    /// Of claims those count that came last, as far as they are beyond what is charged. What is charged counts for less
+    /// while it is pending and what was claimed before it counts already.
+    fn offer_to(mut self, first: &mut First<'_>) {
+        let sum = |parts: &[(Sequence, Quantity, Place)], used_only: bool| {
+            let mut sum = Quantity::ZERO;
+            for (_, amount, (kind, ..)) in parts {
+                if !used_only || *kind != Kind::Reservation {
+                    sum.add_assign(amount);
+                }
+            }
+            sum
+        };
+        let beyond = |used_only| {
+            let claimed = sum(&self.claimed, used_only);
+            claimed.subtract_non_negative(&sum(&self.charged, used_only))
+        };
+        let (used, all) = (beyond(true), beyond(false));
+        let mut left_of_used = used.clone();
+        let mut left_of_reserved = all.subtract_non_negative(&used);
+        let mut doubled = used.subtract_non_negative(&all);
+        for parts in [&mut self.charged, &mut self.claimed] {
+            parts.sort_unstable_by(|a, b| (b.0, &b.2).cmp(&(a.0, &a.2)));
+        }
+        for (_, mut amount, (kind, uid, place)) in self.charged {
+            if kind == Kind::Reservation {
+                let less = amount.clone().min(doubled.clone());
+                amount.sub_assign(&less);
+                doubled.sub_assign(&less);
+            }
+            first.offer(amount, kind, &uid, place);
+        }
+        for (_, amount, (kind, uid, place)) in self.claimed {
+            let left = match kind {
+                Kind::Reservation => &mut left_of_reserved,
+                Kind::Object | Kind::Commit => &mut left_of_used,
+            };
+            let counted = amount.min(left.clone());
+            left.sub_assign(&counted);
+            first.offer(counted, kind, &uid, place);
+        }
     }
 }
 

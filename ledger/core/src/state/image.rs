@@ -10,13 +10,14 @@ use super::{
     deleted::{Deleted, Uids},
     groups::{self, Group, Groups},
     known::{KnownNamespace, NamespaceUids},
-    namespaces::{Extra, Namespace, Namespaces, QuotaState, Sums},
+    namespaces::{Extra, Namespace, Namespaces, QuotaState},
     objects::{Object, Objects},
     pool::{Pool, Pooled},
     progress::Progress,
     relists::Relists,
     reservations::{Ends, Reservations, Tracked},
     slab::Slab,
+    sums::Sums,
     tenancy::Tenancy,
 };
 use crate::{
@@ -27,7 +28,7 @@ use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
 /// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources show, groups, or overrides that are over;
-/// of one with a bound of what is remembered of ended reservations.
+/// of one with a bound of what is remembered of ended reservations; of one with replicas of charged workloads.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
@@ -36,6 +37,7 @@ const VERSION_WITH_CHARGING: u32 = 5;
 const VERSION_WITH_TENANCY: u32 = 6;
 const VERSION_WITH_GROUPS: u32 = 7;
 const VERSION_WITH_BOUNDS: u32 = 8;
+const VERSION_WITH_REPLICAS: u32 = 9;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -77,6 +79,7 @@ pub struct Image {
     more: More,
     bearers: BTreeMap<u32, Uid>,
     charging: BTreeSet<Name>,
+    has_replicas: bool,
     tenancy: Ownership,
     groups: Slab<Group, { groups::CHUNK }>,
 }
@@ -177,6 +180,7 @@ impl State {
             relists: self.relists.clone(),
             bearers: self.bearers.by_place().clone(),
             charging: self.charging.clone(),
+            has_replicas: self.has_replicas,
             tenancy: Ownership::All,
             groups: self.groups.slab.clone(),
         }
@@ -190,8 +194,8 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_BOUNDS).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_BOUNDS}");
+        if !(VERSION..=VERSION_WITH_REPLICAS).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_REPLICAS}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
@@ -226,7 +230,8 @@ impl State {
             _ => WithGroups::default(),
         };
         let ended_bytes: Option<u64> = match version {
-            VERSION_WITH_BOUNDS.. => Some(read_record(input)?),
+            VERSION_WITH_REPLICAS.. => read_record(input)?,
+            VERSION_WITH_BOUNDS => Some(read_record(input)?),
             _ => None,
         };
         let mut namespaces = Namespaces::from_slab(read_slab(input)?);
@@ -245,6 +250,7 @@ impl State {
             relists: Relists { open, resets },
             bearers: Bearers::from_places(bearers),
             charging,
+            has_replicas: version >= VERSION_WITH_REPLICAS,
             progress,
             sources,
             dead_letters,
@@ -255,6 +261,7 @@ impl State {
             reservations: Reservations::from_parts(reservations, ended, ended_bytes),
         };
         state.restore_groups();
+        state.restore_balances();
         Ok(state)
     }
 
@@ -327,6 +334,7 @@ impl Image {
         // What is not there is written as before there was any, so that its digest is the same.
         let with_groups = self.with_groups();
         let version = match (self.more.is_empty(), self.relists.is_empty()) {
+            _ if self.has_replicas => VERSION_WITH_REPLICAS,
             _ if self.ended_bytes.is_some() => VERSION_WITH_BOUNDS,
             _ if !with_groups.is_empty() => VERSION_WITH_GROUPS,
             _ if !tenancy.is_empty() => VERSION_WITH_TENANCY,
@@ -361,7 +369,9 @@ impl Image {
         if version >= VERSION_WITH_GROUPS {
             with_groups.write(output)?;
         }
-        if let Some(bytes) = self.ended_bytes {
+        if version >= VERSION_WITH_REPLICAS {
+            write_record(output, &self.ended_bytes)?;
+        } else if let Some(bytes) = self.ended_bytes {
             write_record(output, &bytes)?;
         }
         write_slab(output, &self.namespaces)?;

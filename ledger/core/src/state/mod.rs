@@ -26,6 +26,7 @@ mod relists;
 mod reservations;
 mod ring;
 mod slab;
+mod sums;
 mod tenancy;
 mod view;
 
@@ -81,6 +82,7 @@ pub struct State {
     relists: Relists,
     progress: Progress,
     charging: BTreeSet<Name>,
+    has_replicas: bool,
     namespace_uids: NamespaceUids,
     groups: Groups,
     deadlines: Deadlines,

@@ -6,14 +6,19 @@ use std::{hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::{groups::Chain, known::KnownNamespace, slab::Slab};
+use super::{
+    groups::Chain,
+    known::KnownNamespace,
+    slab::Slab,
+    sums::{Change, Excess, Parts, Sums},
+};
 use crate::{
     codec::record,
     event::{QuotaRecord, Sequence},
 };
 use quota_semantics::{
     Name, Timestamp,
-    group::{Extensions, extension::Carrier},
+    group::{Extensions, Sum, extension::Carrier},
     object::Footprint,
     quota::scopes,
     resource::ResourceList,
@@ -60,13 +65,6 @@ impl Extra {
     }
 }
 
-/// What is used and what is promised.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Sums {
-    pub(crate) used: ResourceList,
-    pub(crate) reserved: ResourceList,
-}
-
 /// One namespace. It exists while it has quotas, objects, or reservations that are pending or committed, or while a
 /// source shows it.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +86,6 @@ pub(crate) struct Namespace {
     pub(crate) shares: BTreeMap<u32, Sums>,
 }
 
-record!(Sums { used, reserved });
 record!(QuotaState {
     record,
     entry,
@@ -167,16 +164,9 @@ pub(crate) fn growth<'t>(
     observed: Option<&Footprint>,
 ) -> Cow<'t, ResourceList> {
     match observed {
-        Some(observed) => Cow::Owned(target.resources.delta_over(&observed.resources)),
+        Some(observed) => Cow::Owned(target.delta_over(observed)),
         None => Cow::Borrowed(&target.resources),
     }
-}
-
-/// Whether something begins or ceases to count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    Add,
-    Remove,
 }
 
 /// What counts because of somebody's word.
@@ -188,19 +178,12 @@ pub(crate) enum Claim {
     Committed,
 }
 
-impl Sums {
-    pub(crate) fn of(&mut self, claim: Claim) -> &mut ResourceList {
+impl From<Claim> for Sum {
+    fn from(claim: Claim) -> Self {
         match claim {
-            Claim::Pending => &mut self.reserved,
-            Claim::Committed => &mut self.used,
+            Claim::Pending => Self::Reserved,
+            Claim::Committed => Self::Used,
         }
-    }
-}
-
-pub(crate) fn change(sum: &mut ResourceList, amounts: &ResourceList, change: Change) {
-    match change {
-        Change::Add => sum.add(amounts),
-        Change::Remove => sum.subtract(amounts),
     }
 }
 
@@ -214,31 +197,33 @@ impl Namespace {
         }
     }
 
-    /// Counts an object, or ceases to.
-    pub(crate) fn count(&mut self, footprint: &Footprint, direction: Change) {
-        change(&mut self.sums.used, &footprint.resources, direction);
+    /// Counts an object, or ceases to. Answers what changed in the sum of all besides its direct amounts.
+    pub(crate) fn count(&mut self, footprint: &Footprint, direction: Change) -> Excess {
+        let parts = Parts::all(footprint);
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if quota.counts(footprint) {
-                change(&mut quota.scoped.used, &footprint.resources, direction);
+                quota.scoped.count(Sum::Used, &parts, direction);
             }
         }
+        self.sums.count(Sum::Used, &parts, direction)
     }
 
-    /// Counts what is claimed for an object, or ceases to.
+    /// Counts what is claimed for an object, or ceases to. Answers as [`Namespace::count`].
     pub(crate) fn claim(
         &mut self,
         claim: Claim,
         target: &Footprint,
         observed: Option<&Footprint>,
         direction: Change,
-    ) {
-        let amounts = growth(target, observed);
-        change(self.sums.of(claim), &amounts, direction);
+    ) -> Excess {
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if let Some(amounts) = quota.hold(target, observed) {
-                change(quota.scoped.of(claim), &amounts, direction);
+                let parts = Parts::of(&target.traits, amounts);
+                quota.scoped.count(claim.into(), &parts, direction);
             }
         }
+        let parts = Parts::of(&target.traits, growth(target, observed));
+        self.sums.count(claim.into(), &parts, direction)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -9,13 +9,14 @@ use hashbrown::HashMap;
 
 use super::{
     State,
-    groups::Groups,
-    namespaces::{Change, Namespace, QuotaState, hold},
+    groups::{Groups, count_changed},
+    namespaces::{Namespace, QuotaState, hold},
+    sums::{Change, Parts, Sums},
 };
 use crate::event::{Event, Reservation};
 use quota_semantics::{
     Name,
-    group::{Load, Loads, LoadsMut, Sum, load},
+    group::{Load, Loads, LoadsMut, Sum},
     resource::ResourceList,
     uid::Uid,
 };
@@ -40,44 +41,24 @@ pub(crate) struct Overlay {
 struct Changed {
     /// How many more reservations are pending.
     pending: isize,
-    /// What is reserved more, by quota, sorted by name.
-    reserved: Vec<(Name, ResourceList)>,
-    /// What is reserved more of groups, by their places.
-    of_groups: BTreeMap<u32, ResourceList>,
-}
-
-impl Changed {
-    fn place(&self, quota: &Name) -> Result<usize, usize> {
-        self.reserved
-            .binary_search_by(|(other, _)| other.cmp(quota))
-    }
-
-    fn reserved(&self, quota: &Name) -> Option<&ResourceList> {
-        let place = self.place(quota).ok()?;
-        Some(&self.reserved[place].1)
-    }
-
-    fn reserved_mut(&mut self, quota: &Name) -> &mut ResourceList {
-        let place = self.place(quota).unwrap_or_else(|place| {
-            let none = (quota.clone(), ResourceList::new());
-            self.reserved.insert(place, none);
-            place
-        });
-        &mut self.reserved[place].1
-    }
+    /// What counts against quotas, by name.
+    of_quotas: BTreeMap<Name, Sums>,
+    /// What counts in groups, by their places.
+    of_groups: BTreeMap<u32, Sums>,
 }
 
 impl Overlay {
-    pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&ResourceList> {
+    /// What counts against a quota, if the decision changes that.
+    pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
         if self.namespaces.is_empty() {
             return None;
         }
         let changed = self.namespaces.get(&namespace.name)?;
-        changed.reserved(&quota.record.name)
+        changed.of_quotas.get(&quota.record.name)
     }
 
-    /// What the decision reserves more of a group for a namespace.
-    pub(super) fn of_group(&self, namespace: &str, group: u32) -> Option<&ResourceList> {
+    /// What counts in a group for a namespace, if the decision changes that.
+    pub(super) fn of_group(&self, namespace: &str, group: u32) -> Option<&Sums> {
         self.namespaces.get(namespace)?.of_groups.get(&group)
     }
 
@@ -106,35 +87,37 @@ impl Overlay {
         self.pending += one;
         changed.pending += one;
         let observed = state.observed_footprint(reservation);
-        let adds = change == Change::Add;
+        let namespace = state.namespaces.find(&reservation.namespace);
+        let target = &reservation.footprint;
         for link in state.chain_of(&reservation.namespace).iter() {
             let counts = |footprint: &_| state.groups.counts(link, footprint);
-            let Some(amounts) = hold(counts, &reservation.footprint, observed) else {
+            let Some(amounts) = hold(counts, target, observed) else {
                 continue;
             };
-            let reserved = changed.of_groups.entry(link.group).or_default();
-            match adds {
-                true => reserved.add(&amounts),
-                false => reserved.subtract(&amounts),
-            }
+            let parts = Parts::of(&target.traits, amounts);
+            let share = changed.of_groups.entry(link.group).or_insert_with(|| {
+                let share = namespace.and_then(|namespace| namespace.share_of(link.group));
+                share.cloned().unwrap_or_default()
+            });
+            let excess = share.count(Sum::Reserved, &parts, change);
             let mut changing = Changing {
                 groups: &state.groups,
                 loads: &mut self.loads,
             };
-            load::count(&mut changing, link.group, Sum::Reserved, &amounts, adds);
+            let sum = Sum::Reserved;
+            count_changed(&mut changing, link.group, sum, &parts, &excess, change);
         }
-        let Some(namespace) = state.namespaces.find(&reservation.namespace) else {
+        let Some(namespace) = namespace else {
             return;
         };
         for quota in namespace.quotas.values() {
-            let Some(amounts) = quota.hold(&reservation.footprint, observed) else {
+            let Some(amounts) = quota.hold(target, observed) else {
                 continue;
             };
-            let reserved = changed.reserved_mut(&quota.record.name);
-            match change {
-                Change::Add => reserved.add(&amounts),
-                Change::Remove => reserved.subtract(&amounts),
-            }
+            let sums = changed.of_quotas.entry(quota.record.name.clone());
+            let sums = sums.or_insert_with(|| namespace.sums_of(quota).clone());
+            let parts = Parts::of(&target.traits, amounts);
+            sums.count(Sum::Reserved, &parts, change);
         }
     }
 

@@ -17,6 +17,12 @@ pub(crate) struct Pooled<T> {
     holders: u32,
 }
 
+impl<T> Pooled<T> {
+    pub(crate) fn value(&self) -> &T {
+        &self.value
+    }
+}
+
 impl<T: Wire> Wire for Pooled<T> {
     fn put(&self, writer: &mut Writer) {
         self.value.put(writer);

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::{
     Head, State,
-    namespaces::{Namespace, QuotaState, Sums, growth},
+    namespaces::{Namespace, QuotaState, growth},
     reservations::{Target, Tracked},
+    sums::Sums,
     view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals},
 };
 use crate::event::{Cursor, QuotaRecord, Reservation, Sequence};

@@ -5,21 +5,22 @@
 //!
 //! - A charged workload counts for its replicas (parallelism) times what a pod of its template counts for, as soon
 //!   as it is created, changed or scaled.
-//! - What a charged workload controls is not counted twice: such a pod counts only as `count/pods`, such a workload
-//!   (the replica set of a deployment) only as itself. A pod of a deployment is controlled by a replica set; it is
-//!   known by its `pod-template-hash` label, with which the name of the replica set ends.
+//! - A pod that says that a charged workload made it is a replica ([`Traits::Replica`]). Of each name, limits count the
+//!   larger of what workloads are charged and what replicas need ([`Amount`](object::Amount)). So pods of a workload are
+//!   not counted twice, and pods that nobody is charged for count, whatever they say.
+//! - A workload that a charged workload controls (the replica set of a deployment) counts only as itself, and is
+//!   charged nothing that its pods could be set against.
 //!
-//! That rule looks at the object alone, so that what is observed counts the same in whatever order it is seen. When a
-//! pod is to be created, the ledger also has to know the workload that is charged for it ([`Payer`]); otherwise the
-//! pod is charged by itself until it is observed. A pod that only pretends to be controlled is let go of, or deleted,
-//! by the controller that it names.
+//! A pod of a deployment is controlled by a replica set; it is known by its `pod-template-hash` label, with which the
+//! name of the replica set ends.
+//!
+//! These rules look at the object alone, so that what is observed counts the same in whatever order it is seen.
 
 use std::collections::BTreeSet;
 
 use crate::{
-    Name, Timestamp,
-    object::{self, Context, Footprint, GroupResource, Metadata, Object, OwnerReference},
-    uid::Uid,
+    Timestamp,
+    object::{self, Context, Footprint, GroupResource, Metadata, Object, OwnerReference, Traits},
 };
 
 /// The kinds of workloads that are charged.
@@ -35,15 +36,6 @@ pub enum ChargingError {
     /// How many pods it makes does not stand in it.
     #[error("{0} cannot be charged for pods: {1}")]
     NoReplicas(GroupResource, &'static str),
-}
-
-/// The charged workload that an object says it belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Payer {
-    /// It is the object's controller.
-    Controller(Uid),
-    /// It is the controller of the object's controller; its resource and name.
-    Above(Name, Box<str>),
 }
 
 impl Charging {
@@ -84,7 +76,7 @@ impl Charging {
         Object::workload_from_json(kind, json)
     }
 
-    /// What an object counts for at `now`: less than by itself if a charged workload pays for it.
+    /// What an object counts for at `now`.
     #[must_use]
     pub fn footprint(
         &self,
@@ -94,43 +86,42 @@ impl Charging {
         context: &dyn Context,
     ) -> Footprint {
         let footprint = object.footprint(kind, now, context);
-        match self.payer(object) {
-            None => footprint,
-            Some(_) => relieved(kind, &footprint),
+        if !self.is_of_a_workload(object) {
+            return footprint;
+        }
+        match footprint.traits {
+            Traits::Pod(pod) => Footprint {
+                traits: Traits::Replica(pod),
+                ..footprint
+            },
+            Traits::Template { .. } => itself(kind, &footprint),
+            _ => footprint,
         }
     }
 
-    /// The charged workload that the object says it belongs to, if there is one.
-    #[must_use]
-    pub fn payer(&self, object: &Object) -> Option<Payer> {
+    /// Whether the object says that it belongs to a charged workload.
+    fn is_of_a_workload(&self, object: &Object) -> bool {
         if self.0.is_empty() || !matches!(object, Object::Pod(_) | Object::Workload(_)) {
-            return None;
+            return false;
         }
         let metadata = object.metadata();
-        let controller = metadata.controller()?;
-        if self.charges(&kind_of(controller)) {
-            return Uid::new(&controller.uid).ok().map(Payer::Controller);
-        }
+        let Some(controller) = metadata.controller() else {
+            return false;
+        };
         let deployments = GroupResource::new("apps", "deployments");
-        let deployment = deployment_of(metadata, controller)?;
-        self.charges(&deployments)
-            .then(|| Payer::Above(deployments.to_string().into(), deployment.into()))
+        self.charges(&kind_of(controller))
+            || self.charges(&deployments) && is_of_a_deployment(metadata, controller)
     }
 }
 
-/// What an object counts for that a charged workload pays for.
-#[must_use]
-pub fn relieved(kind: &GroupResource, footprint: &Footprint) -> Footprint {
+/// What a workload counts for that is charged for no pods.
+fn itself(kind: &GroupResource, footprint: &Footprint) -> Footprint {
     let itself = format!("count/{kind}");
     let alias = object::plain_count_name(kind);
+    let is_own = |name: &str| name == itself || alias == Some(name);
     Footprint {
-        resources: footprint
-            .resources
-            .mask(|name| name == itself || alias == Some(name)),
-        traits: match &footprint.traits {
-            object::Traits::Template { .. } => object::Traits::Plain,
-            traits => traits.clone(),
-        },
+        resources: footprint.resources.mask(is_own),
+        traits: Traits::Plain,
     }
 }
 
@@ -157,15 +148,16 @@ fn kind_of(owner: &OwnerReference) -> GroupResource {
     }
 }
 
-/// The deployment whose replica set controls the object: the controller is called `<deployment>-<hash>`.
-fn deployment_of<'m>(metadata: &'m Metadata, controller: &'m OwnerReference) -> Option<&'m str> {
+/// Whether the controller is the replica set of a deployment: it is called `<deployment>-<hash>`.
+fn is_of_a_deployment(metadata: &Metadata, controller: &OwnerReference) -> bool {
     let is_replica_set = kind_of(controller).is("apps", "replicasets");
-    let hash = metadata.labels.pod_template_hash.as_ref()?;
-    if !is_replica_set || hash.is_empty() {
-        return None;
-    }
-    let deployment = controller.name.strip_suffix(hash.as_str())?;
-    deployment.strip_suffix('-').filter(|name| !name.is_empty())
+    let hash = metadata.labels.pod_template_hash.as_deref();
+    let Some(hash) = hash.filter(|hash| is_replica_set && !hash.is_empty()) else {
+        return false;
+    };
+    let deployment = controller.name.strip_suffix(hash);
+    let deployment = deployment.and_then(|name| name.strip_suffix('-'));
+    deployment.is_some_and(|name| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -173,11 +165,12 @@ mod tests {
     use super::*;
     use crate::object::NoContext;
 
-    fn counted(charging: &Charging, kind: &str, json: &str) -> (String, Option<Payer>) {
+    fn counted(charging: &Charging, kind: &str, json: &str) -> (String, bool) {
         let kind: GroupResource = kind.parse().unwrap();
         let object = charging.read(&kind, json.as_bytes()).unwrap();
         let footprint = charging.footprint(&kind, &object, Timestamp::EPOCH, &NoContext);
-        (footprint.resources.pretty(), charging.payer(&object))
+        let is_replica = matches!(footprint.traits, Traits::Replica(_));
+        (footprint.resources.pretty(), is_replica)
     }
 
     fn owned(by: &str, name: &str, hash: &str) -> String {
@@ -188,34 +181,29 @@ mod tests {
         )
     }
 
-    #[test]
-    fn what_a_charged_workload_controls_counts_only_for_itself() {
-        let charging = Charging::new(["deployments.apps", "statefulsets.apps"]).unwrap();
-        let by_controller = Some(Payer::Controller(Uid::new("u1").unwrap()));
-        assert_eq!(
-            counted(&charging, "pods", &owned("StatefulSet", "db", "")),
-            ("count/pods=1".to_owned(), by_controller.clone())
-        );
-        let deployment = Some(Payer::Above("deployments.apps".into(), "web".into()));
-        assert_eq!(
-            counted(
-                &charging,
-                "pods",
-                &owned("ReplicaSet", "web-5d4f8", "5d4f8")
-            ),
-            ("count/pods=1".to_owned(), deployment)
-        );
+    const POD: &str = "count/pods=1,pods=1";
 
+    #[test]
+    fn a_pod_of_a_charged_workload_is_a_replica_with_all_that_it_needs() {
+        let charging = Charging::new(["deployments.apps", "statefulsets.apps"]).unwrap();
+        let replica = (POD.to_owned(), true);
+        let counted = |json: String| counted(&charging, "pods", &json);
+        assert_eq!(counted(owned("StatefulSet", "db", "")), replica);
+        assert_eq!(counted(owned("ReplicaSet", "web-5d4f8", "5d4f8")), replica);
+    }
+
+    #[test]
+    fn a_workload_of_a_charged_workload_counts_only_for_itself() {
         let both = Charging::new(["deployments.apps", "replicasets.apps"]).unwrap();
         let replica_set = owned("Deployment", "web", "5d4f8");
         assert_eq!(
             counted(&both, "replicasets.apps", &replica_set),
-            ("count/replicasets.apps=1".to_owned(), by_controller)
+            ("count/replicasets.apps=1".to_owned(), false)
         );
     }
 
     #[test]
-    fn what_nobody_pays_for_counts_in_full() {
+    fn what_nobody_pays_for_counts_by_itself() {
         let charging = Charging::new(["deployments.apps"]).unwrap();
         for json in [
             owned("StatefulSet", "db", ""),
@@ -224,17 +212,12 @@ mod tests {
             owned("ReplicaSet", "-5d4f8", "5d4f8"),
             r#"{"metadata":{"name":"p"}}"#.to_owned(),
         ] {
-            let (resources, payer) = counted(&charging, "pods", &json);
-            assert_eq!(
-                (resources.as_str(), payer),
-                ("count/pods=1,pods=1", None),
-                "{json}"
-            );
+            let counted = counted(&charging, "pods", &json);
+            assert_eq!(counted, (POD.to_owned(), false), "{json}");
         }
-        let (resources, payer) = counted(&Charging::default(), "deployments.apps", "{}");
         assert_eq!(
-            (resources.as_str(), payer),
-            ("count/deployments.apps=1", None)
+            counted(&Charging::default(), "deployments.apps", "{}").0,
+            "count/deployments.apps=1"
         );
     }
 

@@ -22,7 +22,7 @@ mod coverage;
 mod denial;
 mod request;
 
-pub use charging::{Charging, ChargingError, Payer, relieved};
+pub use charging::{Charging, ChargingError};
 pub use coverage::{Coverage, WebhookRule, counted_kind, webhook_rules};
 pub use denial::{Denial, wrap_forbidden};
 pub use request::{Operation, evaluated, name_in_messages};
@@ -68,6 +68,12 @@ pub trait Limit {
 
     /// What counts against the limit of a name (used and reserved); `None` if that is not known.
     fn counted(&self, name: &str) -> Option<Quantity>;
+
+    /// By how much that grows when the amounts of the object grow by these; no zeros. Less, as far as somebody is
+    /// charged for them already.
+    fn growth<'a>(&'a self, amounts: &'a ResourceList) -> &'a ResourceList {
+        amounts
+    }
 }
 
 /// A request to create or change one object.
@@ -140,9 +146,10 @@ pub fn evaluate<L: Limit>(
     let growth = Growth::of(attempt)?;
     let grows = match charges.as_slice() {
         [] => !growth.over_old().is_empty(),
-        charges => charges
-            .iter()
-            .any(|charge| !growth.of_limit(&limits[charge.limit]).is_empty()),
+        charges => charges.iter().any(|charge| {
+            let limit = &limits[charge.limit];
+            !limit.growth(growth.of_limit(limit)).is_empty()
+        }),
     };
     if !grows {
         return Ok(Vec::new());
@@ -151,7 +158,7 @@ pub fn evaluate<L: Limit>(
 
     for charge in &mut charges {
         let limit = &limits[charge.limit];
-        let growth = growth.of_limit(limit);
+        let growth = limit.growth(growth.of_limit(limit));
         let of_limit = |name: &Name| Some((name.clone(), growth.get(name)?.clone()));
         charge.delta = limit.hard().names().filter_map(of_limit).collect();
         if attempt.subresource != "status" {

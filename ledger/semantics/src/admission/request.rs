@@ -68,7 +68,7 @@ pub fn evaluated(
 }
 
 fn is_terminating(traits: &Traits) -> bool {
-    matches!(traits, Traits::Pod(pod) if pod.terminating)
+    matches!(traits, Traits::Pod(pod) | Traits::Replica(pod) if pod.terminating)
 }
 
 /// What messages call the object: by the name in the request, else its own, else the prefix that

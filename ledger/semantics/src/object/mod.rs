@@ -44,7 +44,7 @@ pub use self::{
     evaluator::{
         Evaluator, EveryClass, is_countable_by_anyone, is_ignored, matching_resources, owns,
     },
-    footprint::{Footprint, PodTraits, Traits},
+    footprint::{Amount, Footprint, PodTraits, Traits},
     group_resource::{GroupResource, ParseGroupResourceError},
     metadata::{Annotations, Labels, Metadata, OwnerReference, TypeMeta},
     plural::plural,

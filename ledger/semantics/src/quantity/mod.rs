@@ -204,6 +204,15 @@ impl Quantity {
         Self::from_number(self.number().negated(), self.format, None)
     }
 
+    /// The same number in another family.
+    #[must_use]
+    pub fn in_format(self, format: Format) -> Self {
+        match self.rare {
+            None => Self { format, ..self },
+            Some(_) => Self::from_number(self.number(), format, None),
+        }
+    }
+
     /// Whether it is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {

@@ -140,7 +140,9 @@ impl Scope<'_> {
     pub fn matches(&self, traits: &Traits) -> Result<bool, BrokenSelector> {
         match traits {
             Traits::Plain => Ok(false),
-            Traits::Pod(pod) | Traits::Template { pod, .. } => self.matches_pod(pod),
+            Traits::Pod(pod) | Traits::Replica(pod) | Traits::Template { pod, .. } => {
+                self.matches_pod(pod)
+            }
             Traits::VolumeClaim { attributes_classes } => match self.name {
                 "VolumeAttributesClass" => self.matches_any_of(attributes_classes),
                 _ => Ok(false),

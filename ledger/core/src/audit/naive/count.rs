@@ -4,7 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Key, Naive};
 use crate::event::QuotaRecord;
-use quota_semantics::{Name, object::Footprint, quantity::Quantity, quota::scopes, uid::Uid};
+use quota_semantics::{
+    Name,
+    object::{Amount, Footprint},
+    quantity::Quantity,
+    quota::scopes,
+    uid::Uid,
+};
 
 pub(super) type Counts<'a> = BTreeMap<&'a Name, Count<'a>>;
 
@@ -55,16 +61,27 @@ type Claimed<'a> = (&'a Footprint, Option<&'a Footprint>);
 
 impl Count<'_> {
     pub(super) fn used(&self, resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
-        let mut sum = Quantity::ZERO;
-        for footprint in self.objects.iter().filter(|footprint| counts(footprint)) {
-            sum.add_assign(&amount(footprint, resource));
-        }
-        sum.add_assign(&beside(&self.committed, resource, counts));
-        sum
+        self.seen(resource, &counts).total()
     }
 
+    /// What counts beside what is used.
     pub(super) fn reserved(&self, resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
-        beside(&self.pending, resource, counts)
+        let mut tally = self.seen(resource, &counts);
+        let used = tally.total();
+        tally.beside(&self.pending, resource, &counts);
+        let mut all = tally.total();
+        all.sub_assign(&used);
+        all
+    }
+
+    /// What is observed or committed.
+    fn seen(&self, resource: &str, counts: &impl Fn(&Footprint) -> bool) -> Tally {
+        let mut tally = Tally::default();
+        for footprint in self.objects.iter().filter(|footprint| counts(footprint)) {
+            tally.add(footprint, resource, &amount(footprint, resource));
+        }
+        tally.beside(&self.committed, resource, counts);
+        tally
     }
 
     pub(super) fn names(&self) -> BTreeSet<&Name> {
@@ -76,18 +93,53 @@ impl Count<'_> {
     }
 }
 
-/// A reservation or a commit takes what its object does not count for yet.
-fn beside(claims: &[Claimed<'_>], resource: &str, counts: impl Fn(&Footprint) -> bool) -> Quantity {
-    let mut sum = Quantity::ZERO;
-    for (wanted, observed) in claims.iter().filter(|(wanted, _)| counts(wanted)) {
-        let wanted = amount(wanted, resource);
-        let held = match observed.filter(|observed| counts(observed)) {
-            Some(observed) => wanted.subtract_non_negative(&amount(observed, resource)),
-            None => wanted,
+/// Sums of one resource.
+#[derive(Default)]
+struct Tally {
+    plain: Quantity,
+    /// What workloads are charged for their pods.
+    charged: Quantity,
+    /// What pods need that say that such a workload made them.
+    claimed: Quantity,
+}
+
+impl Tally {
+    fn add(&mut self, footprint: &Footprint, resource: &str, amount: &Quantity) {
+        let sum = match footprint.traits.amount(resource) {
+            Amount::Plain => &mut self.plain,
+            Amount::Charged => &mut self.charged,
+            Amount::Claimed => &mut self.claimed,
         };
-        sum.add_assign(&held);
+        sum.add_assign(amount);
     }
-    sum
+
+    /// A reservation or a commit takes what its object does not count for yet.
+    fn beside(
+        &mut self,
+        claims: &[Claimed<'_>],
+        resource: &str,
+        counts: &impl Fn(&Footprint) -> bool,
+    ) {
+        for (wanted, observed) in claims.iter().filter(|(wanted, _)| counts(wanted)) {
+            let is_alike = |observed: &&&Footprint| {
+                counts(observed)
+                    && observed.traits.amount(resource) == wanted.traits.amount(resource)
+            };
+            let held = amount(wanted, resource);
+            let held = match observed.as_ref().filter(is_alike) {
+                Some(observed) => held.subtract_non_negative(&amount(observed, resource)),
+                None => held,
+            };
+            self.add(wanted, resource, &held);
+        }
+    }
+
+    /// Nothing counts twice that a workload is charged for, and nothing is left out that nobody is charged for.
+    fn total(&self) -> Quantity {
+        let mut total = self.plain.clone();
+        total.add_assign((&self.charged).max(&self.claimed));
+        total
+    }
 }
 
 fn amount(footprint: &Footprint, resource: &str) -> Quantity {

@@ -73,7 +73,7 @@ impl Relists {
             Event::VersionsReset(scope) => {
                 self.1.insert((**scope).clone());
             }
-            Event::ChargingChanged { .. } => self.0.clear(),
+            Event::ChargingChanged { .. } | Event::WorkloadsCharged { .. } => self.0.clear(),
             Event::EventRejected { resource, .. } => self.spoil(source, Some(resource)),
             Event::SourceReset { .. } | Event::SourceGapped { .. } | Event::MessageRejected(_) => {
                 self.spoil(source, None);

@@ -2,13 +2,12 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    decide::{QuotaChange, set_quota},
+    decide::{QuotaChange, Sighting, Verdict, observe, set_quota},
     event::{Actor, Observed},
     transaction::{OpenBatch, WriteTransaction},
 };
 use quota_semantics::{
     Span,
-    admission::relieved,
     object::{GroupResource, NoContext, Object, Traits},
     quota::spec::Spec,
     uid::Uid,
@@ -74,6 +73,28 @@ impl World {
             ends_reservation: true,
         };
         self.record(vec![Event::ObjectObserved(Box::new(observed))]);
+    }
+
+    /// As a source shows it.
+    fn see(&mut self, review: &Review, version: u64) {
+        let request = &review.request;
+        let object = Observed {
+            uid: request.uid.clone(),
+            namespace: request.namespace.clone(),
+            resource: request.resource.to_string().into(),
+            name: request.name.clone(),
+            version,
+            footprint: request.footprint.clone(),
+            lapse: None,
+            ends_reservation: false,
+        };
+        let sighting = Sighting::Alive {
+            object: Box::new(object),
+            quota: None,
+        };
+        if let Verdict::Accepted(events) = observe(&self.state, sighting) {
+            self.record(events);
+        }
     }
 
     fn counted(&self, resource: &str) -> String {
@@ -317,41 +338,93 @@ fn of_an_object_that_was_not_observed_only_growth_is_of_interest() {
     );
 }
 
-#[test]
-fn a_charged_workload_pays_for_its_pods_if_it_is_known() {
-    let mut world = World::with_quota(&[("requests.cpu", "5"), ("pods", "3"), ("count/pods", "9")]);
-    let kind = GroupResource::new("", "pods");
-    let paid = |id: &str, payer: Payer| {
-        let mut review = pod(id, "1");
-        let rest = relieved(&kind, &review.request.footprint);
-        review.measure = Measure::Paid { payer, rest };
-        review
-    };
-    let by_uid = || Payer::Controller(uid("web"));
-    world.admit(&paid("early", by_uid())).unwrap();
-    assert_eq!(world.counted("requests.cpu"), "0+1", "nobody pays yet");
+/// A pod that says that a charged workload made it.
+fn replica(id: &str, cpu: &str) -> Review {
+    let review = pod(id, cpu);
+    let mut request = Request::clone(&review.request);
+    if let Traits::Pod(pod) = request.footprint.traits {
+        request.footprint.traits = Traits::Replica(pod);
+    }
+    Review {
+        request: request.into(),
+        ..review
+    }
+}
 
+#[test]
+fn pods_of_a_charged_workload_are_not_counted_twice_in_whatever_order_they_come() {
+    let mut world = World::with_quota(&[("requests.cpu", "3"), ("pods", "3"), ("count/pods", "9")]);
+    world.admit(&replica("early", "1")).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+1", "nobody pays yet");
+    world.observe(&replica("early", "1"), 1);
+    world.admit(&deployment("web", 3, CORE)).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "1+2");
+    world.admit(&replica("p", "1")).unwrap();
+    world.admit(&replica("q", "1")).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "1+2");
+    assert_eq!(world.counted("count/pods"), "1+2");
+    world.observe(&deployment("web", 3, CORE), 1);
+    assert_eq!(world.counted("requests.cpu"), "3+0");
+    world.observe(&replica("p", "1"), 1);
+    world.observe(&replica("q", "1"), 1);
+    assert_eq!(world.counted("requests.cpu"), "3+0");
+    assert!(world.admit(&pod("bare", "1")).is_err());
+}
+
+#[test]
+fn replicas_beyond_what_is_charged_need_room_of_their_own() {
+    let mut world = World::with_quota(&[("requests.cpu", "4"), ("pods", "9")]);
     world.admit(&deployment("web", 2, CORE)).unwrap();
+    for id in ["a", "b", "c"] {
+        assert_eq!(
+            world.admit(&replica(id, "1")).unwrap().events.len(),
+            1,
+            "{id} is held"
+        );
+    }
     assert_eq!(world.counted("requests.cpu"), "0+3");
-    world.admit(&paid("p", by_uid())).unwrap();
-    world
-        .admit(&paid(
-            "q",
-            Payer::Above("deployments.apps".into(), "web".into()),
-        ))
-        .unwrap();
-    assert_eq!(world.counted("requests.cpu"), "0+3");
-    assert_eq!(world.counted("count/pods"), "0+3");
+    let denied = world.admit(&replica("forged", "100")).unwrap_err();
+    assert!(denied.contains("requested: requests.cpu=100"), "{denied}");
+    world.admit(&replica("d", "1")).unwrap();
+    assert!(world.admit(&replica("e", "1")).is_err());
+    assert_eq!(world.counted("requests.cpu"), "0+4");
+}
+
+#[test]
+fn a_replica_that_is_seen_to_leave_its_workload_stays_one() {
+    let mut world = World::with_quota(&[("requests.cpu", "2")]);
+    world.admit(&deployment("web", 2, CORE)).unwrap();
     world.observe(&deployment("web", 2, CORE), 1);
-    assert!(
-        world.admit(&paid("r", by_uid())).is_ok(),
-        "observed as well as pending"
-    );
-    assert!(
-        world
-            .admit(&paid("s", Payer::Controller(uid("other"))))
-            .is_err()
-    );
+    for id in ["a", "b"] {
+        world.admit(&replica(id, "1")).unwrap();
+        world.see(&replica(id, "1"), 1);
+        world.see(&pod(id, "1"), 2);
+    }
+    assert_eq!(world.counted("requests.cpu"), "2+0");
+    assert!(world.admit(&replica("c", "1")).is_err(), "it has made two");
+    assert!(world.admit(&pod("d", "1")).is_err());
+}
+
+#[test]
+fn what_is_held_for_a_replica_cannot_be_made_to_hold_for_something_else() {
+    let mut world = World::with_quota(&[("requests.cpu", "2"), ("pods", "9")]);
+    world.admit(&deployment("web", 2, CORE)).unwrap();
+    world.admit(&replica("a", "1")).unwrap();
+    world.admit(&replica("b", "1")).unwrap();
+    let bare = pod("a", "1");
+    world.admit(&bare).unwrap();
+    assert_eq!(world.counted("requests.cpu"), "0+2");
+    assert!(world.admit(&replica("c", "1")).is_err());
+    // Nor can what a workload is charged.
+    let mut plain = Request::clone(&deployment("web", 2, CORE).request);
+    plain.footprint.traits = Traits::Plain;
+    plain.basis = Basis::Update { version: 0 };
+    let plain = Review {
+        request: plain.into(),
+        ..deployment("web", 2, CORE)
+    };
+    assert!(world.admit(&plain).is_err());
+    assert_eq!(world.counted("requests.cpu"), "0+2");
 }
 
 #[test]

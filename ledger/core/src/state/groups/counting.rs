@@ -3,19 +3,27 @@
 use super::{Groups, Link};
 use crate::state::{
     State,
-    namespaces::{Change, Claim, Sums, change, hold},
+    namespaces::{Claim, hold},
+    sums::{Change, Excess, Parts, Sums},
 };
 use quota_semantics::{
-    group::{Sum, load},
+    group::{LoadsMut, Sum, load},
     object::Footprint,
-    resource::ResourceList,
 };
 
-impl From<Claim> for Sum {
-    fn from(claim: Claim) -> Self {
-        match claim {
-            Claim::Pending => Self::Reserved,
-            Claim::Committed => Self::Used,
+/// Counts in a group what changed in the sums of a namespace.
+pub(in crate::state) fn count_changed<L: LoadsMut>(
+    loads: &mut L,
+    group: L::Id,
+    sum: Sum,
+    parts: &Parts<'_>,
+    excess: &Excess,
+    direction: Change,
+) {
+    load::count(loads, group, sum, &parts.direct, direction == Change::Add);
+    for (sum, more) in [(Sum::Used, &excess.used), (Sum::Reserved, &excess.reserved)] {
+        if !more.is_empty() {
+            load::count(loads, group, sum, more, true);
         }
     }
 }
@@ -44,10 +52,11 @@ impl State {
         direction: Change,
     ) {
         let namespace = self.namespaces.get_mut(place);
-        namespace.count(footprint, direction);
+        let excess = namespace.count(footprint, direction);
         for link in namespace.chain.clone().iter() {
             if self.groups.counts(link, footprint) {
-                self.change_group(place, link, Sum::Used, &footprint.resources, direction);
+                let parts = Parts::all(footprint);
+                self.change_group(place, link, Sum::Used, &parts, &excess, direction);
             }
         }
     }
@@ -61,39 +70,38 @@ impl State {
         direction: Change,
     ) {
         let namespace = self.namespaces.get_mut(place);
-        namespace.claim(claim, target, observed, direction);
+        let excess = namespace.claim(claim, target, observed, direction);
         for link in namespace.chain.clone().iter() {
             let counts = |footprint: &Footprint| self.groups.counts(link, footprint);
             if let Some(amounts) = hold(counts, target, observed) {
-                self.change_group(place, link, claim.into(), &amounts, direction);
+                let parts = Parts::of(&target.traits, amounts);
+                self.change_group(place, link, claim.into(), &parts, &excess, direction);
             }
         }
     }
 
+    /// `excess`: how the balance of all that counts in the namespace has changed.
     fn change_group(
         &mut self,
         place: u32,
         link: &Link,
         sum: Sum,
-        amounts: &ResourceList,
+        parts: &Parts<'_>,
+        excess: &Excess,
         direction: Change,
     ) {
-        if link.partial.is_some() {
-            let shares = &mut self.namespaces.get_mut(place).shares;
-            let share = shares.entry(link.group).or_default();
-            let list = match sum {
-                Sum::Used => &mut share.used,
-                Sum::Reserved => &mut share.reserved,
-            };
-            change(list, amounts, direction);
-        }
-        load::count(
-            &mut self.groups,
-            link.group,
-            sum,
-            amounts,
-            direction == Change::Add,
-        );
+        let shared;
+        let excess = match link.partial {
+            None => excess,
+            Some(_) => {
+                let shares = &mut self.namespaces.get_mut(place).shares;
+                let share = shares.entry(link.group).or_default();
+                shared = share.count(sum, parts, direction);
+                &shared
+            }
+        };
+        let groups = &mut self.groups;
+        count_changed(groups, link.group, sum, parts, excess, direction);
     }
 
     /// A group counts all that there is of a namespace, as far as it is for it.

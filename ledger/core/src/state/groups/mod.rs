@@ -36,6 +36,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
+pub(in crate::state) use counting::count_changed;
 pub use view::{GroupFigure, GroupView, MemberView};
 
 /// Small, as that of namespaces.

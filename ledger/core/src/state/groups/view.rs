@@ -6,11 +6,7 @@ use std::sync::Arc;
 use super::Link;
 use crate::{
     event::{GroupRecord, Sequence},
-    state::{
-        Figure, State,
-        namespaces::{Namespace, Sums},
-        query::used,
-    },
+    state::{Figure, State, namespaces::Namespace, query::used, sums::Sums},
 };
 use quota_semantics::{
     Name, Timestamp, group::tree::Forest, quantity::Quantity, resource::ResourceList,
@@ -137,6 +133,7 @@ impl State {
         let sums = Sums {
             used: group.load.used.clone(),
             reserved: group.load.reserved.clone(),
+            ..Sums::default()
         };
         let figures = figures(group.hard(), Some(&sums)).into_iter();
         let aside = |resource: &Name| group.load.set_aside.get(resource).cloned();

@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image packages sbom run bench fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image packages sbom run bench bench-bridge apiserver fuzz docs-tables manifests docs
 
 verify: fmt-check lint test doc deny machete
 
@@ -30,6 +30,12 @@ soak:
 	QUOTAD_LINEAR_OPERATIONS=20000 cargo test --locked --test linear -- --nocapture
 	QUOTAD_CLUSTER_FAULTS=2000 cargo test --locked -p quota-cluster --test faults
 	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --nocapture
+
+# Everything behind a real kube-apiserver, which is killed like all the rest. Needs KUBEBUILDER_ASSETS, a directory with
+# etcd, kube-apiserver and kube-controller-manager, and kubectl and openssl; nothing is run without it.
+apiserver:
+	cargo build --locked --workspace --bins
+	tests/apiserver/run
 
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
@@ -89,6 +95,11 @@ bench:
 # Needs nats-server, 15 GiB of disk and 5 GiB of memory; BENCH_SCALE=0.1 does with a tenth.
 bench-scale:
 	cargo bench --locked --profile dist --bench scale
+
+# Needs nats-server, and 2 GiB of memory; BENCH_SCALE=0.1 does with a tenth.
+bench-bridge:
+	cargo build --locked --profile dist --bin quotad
+	cargo bench --locked --profile dist -p quota-bridge --bench bridge
 
 # Needs valgrind. UPDATE_BASELINE=1 takes the counts for the new baseline.
 bench-instructions:

@@ -26,6 +26,9 @@ const OBJECT_MAX_BYTES: usize = 4 << 20;
 /// How often a watch says how far it is, and how long before its end.
 const BOOKMARKS: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(2));
 
+/// Servers before this minor version say in a bookmark when the kind has last changed, and not how far the cluster is.
+const PROGRESS_SINCE: u32 = 31;
+
 pub(crate) async fn serve(listener: TcpListener, world: World) -> io::Result<()> {
     let router = Router::new().fallback(answer).with_state(world);
     axum::serve(listener, router).await
@@ -354,7 +357,7 @@ impl Watcher {
         if self.fault == Some(Fault::Expired) || self.position < self.world.lock().compacted {
             return self.expired().await;
         }
-        let began = Instant::now();
+        let (began, from) = (Instant::now(), self.position);
         let mut bookmarks = vec![self.until - BOOKMARKS.1.min(self.until - began)];
         let mut next = began + BOOKMARKS.0;
         while next < self.until {
@@ -363,7 +366,7 @@ impl Watcher {
         }
         bookmarks.sort_by(|a, b| b.cmp(a));
         loop {
-            let (events, reached, is_cut, is_expired) = {
+            let (events, reached, said, is_cut, is_expired) = {
                 let inner = self.world.lock();
                 let (reached, _) = inner.visible();
                 let start = inner
@@ -376,9 +379,15 @@ impl Watcher {
                         && namespace.is_none_or(|it| logged.object.namespace == *it)
                 };
                 let events: Vec<_> = inner.log[start..].iter().filter(wanted).cloned().collect();
+                let changed = inner.log.iter().rfind(wanted).map(|last| last.revision);
+                let said = match inner.minor >= PROGRESS_SINCE {
+                    true => Some(reached),
+                    false => changed.filter(|changed| *changed > from),
+                };
                 (
                     events,
                     reached,
+                    said,
                     inner.generation != generation,
                     self.position < inner.compacted,
                 )
@@ -402,8 +411,10 @@ impl Watcher {
                 _ = changes.changed() => {}
                 () = tokio::time::sleep_until(bookmark), if !bookmarks.is_empty() => {
                     bookmarks.pop();
-                    if !is_future {
-                        self.bookmark(reached, false).await?;
+                    if let Some(said) = said
+                        && !is_future
+                    {
+                        self.bookmark(said, false).await?;
                     }
                 }
                 () = tokio::time::sleep_until(self.until) => return Ok(()),

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{Relist, Shared, Shown, jitter, reader};
 use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
@@ -22,6 +22,9 @@ const SHORT_WATCH: u64 = 3;
 /// How long that watch may be silent.
 const SHORT_WATCH_IDLE: Duration = Duration::from_secs(5);
 
+/// How often a kind is listed where no watch says that nothing has happened. Watermarks are that old there at most.
+const LIST_EVERY: Duration = Duration::from_secs(30);
+
 pub(super) struct Probe {
     shared: Arc<Shared>,
     scope: Scope,
@@ -31,6 +34,8 @@ pub(super) struct Probe {
     ask: mpsc::UnboundedSender<Relist>,
     /// How often in a row the server was behind what it had shown.
     behind: u32,
+    /// When a list was last asked for, since no watch said how far the server is.
+    listed: Option<Instant>,
 }
 
 #[derive(Deserialize)]
@@ -68,6 +73,7 @@ impl Probe {
             shown,
             ask,
             behind: 0,
+            listed: None,
         }
     }
 
@@ -96,7 +102,10 @@ impl Probe {
             return;
         }
         self.behind = 0;
-        if self.is_shown(version, SHOWS_SOON).await || self.is_shown_besides(version).await {
+        let is_shown = self.is_shown(version, SHOWS_SOON).await
+            || self.is_shown_besides(version).await
+            || self.is_shown_by_list(version, before).await;
+        if is_shown {
             let time = self.shared.publisher.on_their_clock(time);
             self.shared.watermarks.known(&self.scope, time, version);
         }
@@ -141,6 +150,26 @@ impl Probe {
             Ok(Ok(shown)) => shown.is_some(),
             _ => false,
         }
+    }
+
+    /// Servers before Kubernetes 1.31 say how far they are only as often as etcd tells them, which may be never, so where
+    /// nothing happens no watch gets there. A list does. It is much for that, and so it is seldom asked for.
+    async fn is_shown_by_list(&mut self, version: u64, before: u64) -> bool {
+        let is_idle = *self.shown.borrow() == Some(before);
+        let is_due = self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY);
+        if !is_idle || !is_due {
+            return false;
+        }
+        self.listed = Some(Instant::now());
+        if self.ask.send(Relist { reset: false }).is_err() {
+            return false;
+        }
+        // While it is listed, nothing is certain.
+        let listed = self
+            .shown
+            .wait_for(|shown| shown.is_some_and(|shown| shown >= version));
+        let listed = tokio::time::timeout(LIST_EVERY, listed).await;
+        matches!(listed, Ok(Ok(_)))
     }
 
     /// Where nothing happens the watch shows nothing for a minute. A second one, from where that one is, says sooner

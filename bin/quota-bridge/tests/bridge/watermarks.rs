@@ -134,6 +134,22 @@ fn an_idle_kind_is_known_by_a_second_watch() {
 }
 
 #[test]
+fn an_idle_kind_of_a_server_that_does_not_say_how_far_it_is_is_listed() {
+    let scene = Scene::new();
+    scene.world.lock().minor = 30;
+    let bridge = scene.bridge(&[]);
+    until_ready(&bridge);
+    scene.settle();
+    let since = now();
+    let other = serde_json::json!({});
+    scene.world.create("configmaps", "team-a", "other", other);
+    until("a watermark", || {
+        newest(&scene).filter(|mark| *mark > since)
+    });
+    scene.settle();
+}
+
+#[test]
 fn a_needed_kind_that_is_not_served_is_said_to_be_absent() {
     let scene = Scene::new();
     let bridge = scene.bridge(&["--resources.include=widgets.example.com"]);

@@ -1,6 +1,6 @@
 //! Quotas: setting, showing, deleting.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::State,
@@ -17,19 +17,20 @@ use quota_semantics::{
     quota::{Manifest, validation},
     uid::Uid,
 };
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     App, Caller, answer,
     body::{self, ManifestText},
     manifest::{self, Read},
     measure::{Operation, measured},
-    page::{Page, PageQuery, Params, Target, token},
+    page::{self, Page, Params, Target, token},
     precondition,
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
     replacing::{begin, refuse_revival, refuse_stale, refused, take_from_path},
 };
-use crate::{server::warn, writer::DecisionContext};
+use crate::{kube::LabelSelector, server::warn, writer::DecisionContext};
 
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn put(
@@ -197,13 +198,36 @@ pub(super) async fn delete(
     }
 }
 
-/// `GET /v1/namespaces/{namespace}/quotas`: by name.
+/// The query of a list of quotas.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct QuotasQuery {
+    limit: Option<usize>,
+    #[serde(rename = "continue")]
+    after: Option<String>,
+    label_selector: Option<String>,
+}
+
+impl QuotasQuery {
+    fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
+        let token = self.after.as_deref().filter(|token| !token.is_empty());
+        token.map(page::read_token).transpose()
+    }
+
+    fn labels(&self) -> Result<LabelSelector, Problem> {
+        let text = self.label_selector.as_deref().unwrap_or_default();
+        LabelSelector::parse(text).map_err(|why| Problem::new(Reason::Malformed, why))
+    }
+}
+
+/// `GET /v1/namespaces/{namespace}/quotas`: by name. With a selector, a page may be shorter than asked for, and even
+/// empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
-    Params(query): Params<PageQuery>,
+    Params(query): Params<QuotasQuery>,
 ) -> Result<Response, Problem> {
-    let limit = query.limit(app.page)?;
+    let (limit, labels) = (page::limit(query.limit, app.page)?, query.labels()?);
     let after: Option<String> = query.after()?;
     let page = app.ledger.read(|state| {
         let after = after.as_deref().map(|name| (&*namespace, name));
@@ -216,15 +240,15 @@ pub(super) async fn list(
         .filter(|_| more)
         .map(|view| token(&&*view.record.name))
         .transpose()?;
-    Ok(shown(&app, &views, last, head))
+    Ok(shown(&app, &views, &labels, last, head))
 }
 
 /// `GET /v1/quotas`: by namespace and name. The numbers of a page are of one moment.
 pub(super) async fn list_all(
     State(app): State<App>,
-    Params(query): Params<PageQuery>,
+    Params(query): Params<QuotasQuery>,
 ) -> Result<Response, Problem> {
-    let limit = query.limit(app.page)?;
+    let (limit, labels) = (page::limit(query.limit, app.page)?, query.labels()?);
     let after: Option<(String, String)> = query.after()?;
     let page = app.ledger.read(|state| {
         let after = after.as_ref();
@@ -234,12 +258,23 @@ pub(super) async fn list_all(
     let ((views, more), head) = page.await?;
     let key = |view: &QuotaView| token(&(&*view.record.namespace, &*view.record.name));
     let last = views.last().filter(|_| more).map(key).transpose()?;
-    Ok(shown(&app, &views, last, head))
+    Ok(shown(&app, &views, &labels, last, head))
 }
 
-fn shown(app: &App, views: &[QuotaView], next: Option<String>, head: Head) -> Response {
+fn labels_of(view: &QuotaView) -> BTreeMap<String, String> {
+    render::manifest(&view.record, view.entry).metadata.labels
+}
+
+fn shown(
+    app: &App,
+    views: &[QuotaView],
+    labels: &LabelSelector,
+    next: Option<String>,
+    head: Head,
+) -> Response {
     let items = views
         .iter()
+        .filter(|view| labels.is_empty() || labels.matches(&labels_of(view)))
         .map(|view| ResourceQuota::of(view, app.ledger.coverage()))
         .collect();
     answer::ok(&Page {

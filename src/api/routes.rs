@@ -53,9 +53,9 @@ pub fn routes() -> Vec<Route<App>> {
         get("/v1/usage/history", Role(&[Read], Everywhere), overview::trend)
             .operation("getTrend", &[(200, "Trend")]).query(&["namespaces!", "from!", "to", "step"]).about("how full namespaces were; `namespaces`, `from`, `to`, `step`"),
         get("/v1/quotas", Role(&[Read], Everywhere), quotas::list_all)
-            .operation("listAllQuotas", &[(200, "QuotaPage")]).query(&["limit", "continue"]).about("list of the quotas of all namespaces"),
+            .operation("listAllQuotas", &[(200, "QuotaPage")]).query(&["labelSelector", "limit", "continue"]).about("list of the quotas of all namespaces; `labelSelector`"),
         get("/v1/namespaces/{namespace}/quotas", Role(&[Read], Path), quotas::list)
-            .operation("listQuotas", &[(200, "QuotaPage")]).query(&["limit", "continue"]).about("list of quotas"),
+            .operation("listQuotas", &[(200, "QuotaPage")]).query(&["labelSelector", "limit", "continue"]).about("list of quotas; `labelSelector`"),
         get("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Read], Path), quotas::get)
             .operation("getQuota", &[(200, "Quota"), (304, "")]).about("200, 304: the quota"),
         put("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::put)

@@ -13,7 +13,10 @@ use k8s_openapi::apimachinery::pkg::{
 };
 use serde_json::{Value, json};
 
-use super::{KIND, NAMESPACE_KIND, NAMESPACES, PLURAL, accept, reviews};
+use super::{
+    KIND, NAMESPACE_KIND, NAMESPACES, PLURAL, accept, reviews,
+    services::{SERVICE_KIND, SERVICES},
+};
 
 /// The release of Kubernetes whose API this is.
 pub(super) const RELEASE: &str = "v1.36.0";
@@ -110,6 +113,10 @@ pub(super) async fn resources() -> Json<APIResourceList> {
                 namespaced: true,
                 ..resource(&format!("{PLURAL}/status"), "", KIND, &["get"])
             },
+            APIResource {
+                namespaced: true,
+                ..resource(SERVICES, "service", SERVICE_KIND, &["list"])
+            },
         ],
     })
 }
@@ -126,6 +133,10 @@ fn aggregated_resources() -> Value {
             "singularResource": "resourcequota", "verbs": QUOTA_VERBS, "shortNames": ["quota"],
             "categories": [ALL],
             "subresources": [{"subresource": "status", "responseKind": kind(KIND), "verbs": ["get"]}],
+        },
+        {
+            "resource": SERVICES, "responseKind": kind(SERVICE_KIND), "scope": "Namespaced",
+            "singularResource": "service", "verbs": ["list"],
         },
     ])
 }

@@ -33,6 +33,7 @@ mod request;
 mod reviews;
 mod routes;
 mod selector;
+mod services;
 mod status;
 mod table;
 mod watch;
@@ -49,6 +50,7 @@ use quota_core::{
 use tokio_util::sync::CancellationToken;
 
 pub use routes::{refused, routes};
+pub(crate) use selector::LabelSelector;
 
 use self::{changes::Changes, object::Object, status::Failure};
 use crate::{

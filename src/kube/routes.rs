@@ -3,7 +3,9 @@
 use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
-use super::{Kube, discovery, namespaces, openapi, read, remove, reviews, status::Failure, write};
+use super::{
+    Kube, discovery, namespaces, openapi, read, remove, reviews, services, status::Failure, write,
+};
 use crate::{
     auth::{
         Access::{Known, Role},
@@ -77,6 +79,14 @@ pub fn routes() -> Vec<Route<Kube>> {
             .about("the quota; JSON, merge and strategic merge patches, server-side apply"),
         delete(QUOTA, Role(&[Admin], Path), remove::delete).about("the deleted quota"),
         get(QUOTA_STATUS, Role(&[Read], Path), read::get).about("the quota"),
+        get("/api/v1/services", Known, services::list)
+            .about("an empty list, for `kubectl cluster-info`"),
+        get(
+            "/api/v1/namespaces/{namespace}/services",
+            Known,
+            services::list,
+        )
+        .about("the same"),
         get(
             "/api/v1/namespaces",
             Role(&[Read], Everywhere),

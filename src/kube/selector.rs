@@ -6,7 +6,7 @@ use quota_semantics::Name;
 
 /// Requirements that labels must all meet; none: everything matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LabelSelector(Vec<Requirement>);
+pub(crate) struct LabelSelector(Vec<Requirement>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
@@ -26,18 +26,18 @@ enum Operator {
 
 impl LabelSelector {
     /// Reads `a=b,c!=d,e in (f, g),h notin (i),j,!k,l>1,m<2`.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let parts = split(text)?;
         let parts = parts.into_iter().filter(|part| !part.is_empty());
         let requirements: Result<_, _> = parts.map(Requirement::parse).collect();
         requirements.map(Self)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub(crate) fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|requirement| requirement.matches(labels))
     }
 }

@@ -8,6 +8,7 @@ mod compacted;
 mod daemon;
 mod damaged;
 mod drift;
+mod forms;
 mod ledger;
 mod offers;
 mod questions;

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
-use quota_semantics::{Timestamp, quantity::Quantity};
+use quota_semantics::{Period, Timestamp, quantity::Quantity};
 
 pub(crate) use bench::Bench;
 pub(crate) use checkpoint::Checkpoint;
@@ -22,8 +22,7 @@ pub(crate) use generate::{
 pub(crate) use ledger::{Jobs, Ledger, Place, Signed};
 pub(crate) use token::{CreateToken, Token};
 
-use super::output::Format;
-use quota_semantics::Period;
+use super::output::{Color, FORMS, Format, Path};
 
 /// Quotas and reservations of a Quota Ledger, from the command line.
 #[derive(Debug, Parser)]
@@ -78,19 +77,22 @@ pub(crate) struct Global {
     /// All namespaces.
     #[arg(short = 'A', long, global = true)]
     pub(crate) all_namespaces: bool,
-    /// How data is printed.
     #[arg(
         short,
         long,
         global = true,
         value_name = "FORM",
-        value_enum,
-        default_value_t
+        default_value = "table",
+        value_parser = Format::parse,
+        help = format!("How data is printed: {FORMS}")
     )]
     pub(crate) output: Format,
     /// Tables without the names of their columns.
     #[arg(long, global = true)]
     pub(crate) no_headers: bool,
+    /// When tables have colours.
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) color: Color,
     /// How long to wait for an answer.
     #[arg(long, global = true, value_name = "TIME", default_value = "30s")]
     pub(crate) timeout: Period,
@@ -161,8 +163,7 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Online {
     /// Show quotas, reservations, usage, objects or entries.
-    #[command(subcommand)]
-    Get(Get),
+    Get(GetArgs),
     /// Show one thing in detail.
     #[command(subcommand)]
     Describe(Describe),
@@ -179,6 +180,9 @@ pub(crate) enum Online {
         /// At most so many.
         #[arg(long, value_name = "N", default_value = "20", value_parser = at_least_one)]
         limit: usize,
+        /// Also namespaces without limits.
+        #[arg(long)]
+        all: bool,
     },
     /// Show how usage went: a line for each limit, from a time on.
     History(History),
@@ -255,6 +259,19 @@ pub(crate) enum Online {
     },
 }
 
+/// A list, and how it is shown.
+#[derive(Args, Debug)]
+pub(crate) struct GetArgs {
+    #[command(subcommand)]
+    pub(crate) what: Get,
+    /// In the order of a field: its path, as in `.metadata.name`.
+    #[arg(long, global = true, value_name = "PATH", value_parser = Path::parse)]
+    pub(crate) sort_by: Option<Path>,
+    /// Then print what changes, until it is interrupted.
+    #[arg(short, long, global = true)]
+    pub(crate) watch: bool,
+}
+
 /// What can be shown.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Get {
@@ -263,6 +280,9 @@ pub(crate) enum Get {
     Quota {
         /// Only this one.
         name: Option<String>,
+        /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+        #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
+        selector: Option<String>,
     },
     /// Reservations: the pending ones, or one in any state.
     #[command(visible_alias = "reservation")]
@@ -278,6 +298,9 @@ pub(crate) enum Get {
         /// As it was at this entry.
         #[arg(long, value_name = "N")]
         sequence: Option<u64>,
+        /// Also what no quota limits.
+        #[arg(long)]
+        all: bool,
     },
     /// The objects behind the numbers.
     #[command(alias = "object")]

@@ -4,7 +4,7 @@ use quota_client::wire::{self, QuotaCheck};
 use quota_semantics::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 
-use super::table::Table;
+use super::{table::Table, unit::in_one_unit};
 
 /// A limit, and what counts against it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -63,7 +63,11 @@ impl Figure {
 
     /// Used and reserved as a share of the limit; more than 100% if more is taken than allowed.
     pub(crate) fn share(&self) -> String {
-        percent(share(&self.hard, &self.used, &self.reserved))
+        percent(self.taken())
+    }
+
+    fn taken(&self) -> f64 {
+        share(&self.hard, &self.used, &self.reserved)
     }
 }
 
@@ -131,21 +135,21 @@ pub(crate) fn looked_at(quotas: &[QuotaCheck]) -> Option<Table> {
     for quota in quotas {
         for figure in &quota.resources {
             let available = available(&figure.hard, &figure.used, &figure.reserved);
-            table.row([
-                quota.name.to_string(),
-                figure.resource.to_string(),
-                figure.requested.exact().to_string(),
-                figure.used.exact().to_string(),
-                figure.reserved.exact().to_string(),
-                figure.hard.exact().to_string(),
-                available.exact().to_string(),
+            let [hard, requested, used, reserved, available] = in_one_unit([
+                &figure.hard,
+                &figure.requested,
+                &figure.used,
+                &figure.reserved,
+                &available,
             ]);
+            let (quota, resource) = (quota.name.to_string(), figure.resource.to_string());
+            table.row([quota, resource, requested, used, reserved, hard, available]);
         }
     }
     (!table.is_empty()).then_some(table)
 }
 
-/// The figures of each quota; then the sums of the namespace, of what no quota limits too, if they are wanted or there is
+/// The figures of each quota of a namespace, the fullest limit first; then the sums of the namespace, of what no quota limits too, if they are wanted or there is
 /// no quota.
 pub(crate) fn usage_table(usages: &[Usage], all: bool, sums: bool) -> Table {
     let mut titles = vec![
@@ -166,18 +170,25 @@ pub(crate) fn usage_table(usages: &[Usage], all: bool, sums: bool) -> Table {
             let namespace = all.then(|| usage.namespace.clone());
             table.row(namespace.into_iter().chain(cells));
         };
-        for quota in &usage.quotas {
-            for figure in &quota.resources {
-                add([
-                    quota.name.clone(),
-                    figure.resource.clone(),
-                    figure.hard.exact().to_string(),
-                    figure.used.exact().to_string(),
-                    figure.reserved.exact().to_string(),
-                    figure.available().exact().to_string(),
-                    figure.share(),
-                ]);
-            }
+        let quotas = usage.quotas.iter();
+        let mut figures: Vec<_> = quotas
+            .flat_map(|quota| quota.resources.iter().map(move |figure| (quota, figure)))
+            .collect();
+        figures.sort_by(|(_, a), (_, b)| b.taken().total_cmp(&a.taken()));
+        for (quota, figure) in figures {
+            let available = figure.available();
+            let [hard, used, reserved, available] =
+                in_one_unit([&figure.hard, &figure.used, &figure.reserved, &available]);
+            let (name, resource) = (quota.name.clone(), figure.resource.clone());
+            add([
+                name,
+                resource,
+                hard,
+                used,
+                reserved,
+                available,
+                figure.share(),
+            ]);
         }
         let sums = sums || usage.quotas.is_empty();
         for sum in usage.resources.iter().filter(|_| sums) {

@@ -37,6 +37,7 @@ mod table;
 mod tls;
 mod token;
 mod top;
+mod unit;
 mod watch;
 
 pub use drift::objects_of;
@@ -91,10 +92,7 @@ fn parse(
 
 fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
     let global = &arguments.global;
-    let output = Output {
-        format: global.output,
-        headers: !global.no_headers,
-    };
+    let output = Output::new(global.output.clone(), !global.no_headers, global.color);
     if arguments.command.copies_the_ledger() {
         // It holds names of users and objects: what is written is for this user alone.
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
@@ -145,7 +143,7 @@ fn is_flag(matches: &ArgMatches, name: &str) -> bool {
 fn online(session: &Session, command: &Online) -> Outcome {
     match command {
         Online::Backup { directory } => backup::run(session, directory),
-        Online::Get(what) => get::run(session, what),
+        Online::Get(args) => get::run(session, args),
         Online::Describe(Describe::Quota { name }) => describe::quotas(session, name.as_deref()),
         Online::Describe(Describe::Reservation { uid }) => describe::reservation(session, uid),
         Online::Describe(Describe::Namespace { name }) => {
@@ -153,7 +151,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         }
         Online::Explain(args) => explain::run(session, args),
         Online::Denials { limit } => denials::run(session, *limit),
-        Online::Top { limit } => top::run(session, *limit),
+        Online::Top { limit, all } => top::run(session, *limit, *all),
         Online::History(args) => history::run(session, args),
         Online::Status => status::run(session),
         Online::Version { client } => status::version(session, *client),

@@ -18,7 +18,7 @@ const VERSION: &str = env!("BUILD_VERSION");
 /// Shows how the daemon is.
 pub(crate) fn run(session: &Session) -> Outcome {
     let (answer, status): (_, Status) = session.client.get_as(&Address::of(["v1", "status"]))?;
-    match session.output.format {
+    match &session.output.format {
         format if format.is_structured() => session.output.value(&answer),
         Format::Name => {
             let mut names = status.sources.iter();

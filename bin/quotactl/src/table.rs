@@ -1,9 +1,27 @@
-//! Tables as kubectl prints them: no lines, columns three blanks apart.
+//! Tables as kubectl prints them: no lines, columns three blanks apart. The one place that knows widths and colours.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement};
+use std::borrow::Cow;
+
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Width,
+};
+use unicode_width::UnicodeWidthStr as _;
 
 /// Blanks between two columns.
 const GAP: u16 = 3;
+
+/// How a table is printed.
+#[derive(Debug, Default)]
+pub(crate) struct Style<'a> {
+    /// Whether it begins with the names of its columns.
+    pub(crate) headers: bool,
+    /// Columns of text that it has to fit in, if its words do: long cells are wrapped.
+    pub(crate) width: Option<u16>,
+    /// Whether cells have colours.
+    pub(crate) color: bool,
+    /// The least widths of the columns; they become the widths that were used.
+    pub(crate) least: Option<&'a mut Vec<u16>>,
+}
 
 /// Columns and rows.
 #[derive(Clone, Debug)]
@@ -14,7 +32,7 @@ pub(crate) struct Table {
 
 #[derive(Clone, Debug)]
 struct Column {
-    title: &'static str,
+    title: Cow<'static, str>,
     numbers: bool,
 }
 
@@ -22,11 +40,23 @@ impl Table {
     /// A table with these columns. Those whose title begins with `>` hold numbers, and are aligned right.
     pub(crate) fn new(titles: &[&'static str]) -> Self {
         let column = |title: &&'static str| Column {
-            title: title.trim_start_matches('>'),
+            title: title.trim_start_matches('>').into(),
             numbers: title.starts_with('>'),
         };
         Self {
             columns: titles.iter().map(column).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// A table with columns that somebody else named.
+    pub(crate) fn titled(titles: impl IntoIterator<Item = String>) -> Self {
+        let column = |title: String| Column {
+            title: visible(title).into(),
+            numbers: false,
+        };
+        Self {
+            columns: titles.into_iter().map(column).collect(),
             rows: Vec::new(),
         }
     }
@@ -42,20 +72,77 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The table as text, without a line end at its end.
+    /// The table as text, a line for each row, without a line end at its end.
     pub(crate) fn render(&self, headers: bool) -> String {
+        self.render_in(Style {
+            headers,
+            ..Style::default()
+        })
+    }
+
+    /// The table as text, without a line end at its end.
+    pub(crate) fn render_in(&self, style: Style<'_>) -> String {
         let mut table = comfy_table::Table::new();
         table
             .load_style(comfy_table::presets::NOTHING)
             .set_content_arrangement(ContentArrangement::Disabled)
             .force_no_tty();
-        if headers {
-            table.add_row(self.columns.iter().map(|column| Cell::new(column.title)));
+        if style.color {
+            table.enforce_styling();
         }
-        table.add_rows(&self.rows);
-        for (index, column) in self.columns.iter().enumerate() {
+        if style.headers {
+            table.add_row(self.columns.iter().map(|column| {
+                let cell = Cell::new(&column.title);
+                match style.color {
+                    true => cell.add_attribute(Attribute::Bold),
+                    false => cell,
+                }
+            }));
+        }
+        let mut rows: Vec<Vec<Cow<'_, str>>> = Vec::with_capacity(self.rows.len());
+        for row in &self.rows {
+            rows.push(
+                row.iter()
+                    .map(|cell| Cow::Borrowed(cell.as_str()))
+                    .collect(),
+            );
+        }
+        let mut widths = self.widths(&rows, style.headers, width_of);
+        if let Some(available) = style.width
+            && total(&widths) > usize::from(available)
+        {
+            for (cell, column) in rows
+                .iter_mut()
+                .flat_map(|row| row.iter_mut().zip(&self.columns))
+            {
+                column.make_breakable(cell);
+            }
+            widths = self.widths(&rows, style.headers, width_of);
+            let words = self.widths(&rows, style.headers, longest_word);
+            self.shrink(&mut widths, &words, available);
+        }
+        for row in &rows {
+            table.add_row(row.iter().zip(&self.columns).map(|(text, column)| {
+                let cell = Cell::new(text);
+                match column.tone(text).filter(|_| style.color) {
+                    Some(color) => cell.fg(color),
+                    None => cell,
+                }
+            }));
+        }
+        if let Some(least) = style.least {
+            for (width, least) in widths.iter_mut().zip(least.iter()) {
+                *width = (*width).max(*least);
+            }
+            least.clone_from(&widths);
+        }
+        let last = self.columns.len().saturating_sub(1);
+        for (index, (column, width)) in self.columns.iter().zip(widths).enumerate() {
             if let Some(place) = table.column_mut(index) {
-                place.set_padding((0, GAP));
+                let gap = if index == last { 0 } else { GAP };
+                let width = Width::Fixed(width.saturating_add(gap));
+                place.set_padding((0, gap));
+                place.set_constraint(ColumnConstraint::Absolute(width));
                 if column.numbers {
                     place.set_cell_alignment(CellAlignment::Right);
                 }
@@ -63,6 +150,80 @@ impl Table {
         }
         table.trim_fmt()
     }
+
+    /// For each column, the most that a title or a cell measures.
+    fn widths(
+        &self,
+        rows: &[Vec<Cow<'_, str>>],
+        headers: bool,
+        measure: fn(&str) -> u16,
+    ) -> Vec<u16> {
+        let titles = self.columns.iter().map(|column| match headers {
+            true => measure(&column.title),
+            false => 0,
+        });
+        let mut widths: Vec<u16> = titles.collect();
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(measure(cell));
+            }
+        }
+        widths
+    }
+
+    /// Takes width from the widest columns of text until the table fits. No column becomes narrower than its longest
+    /// word, so that every name can be copied.
+    fn shrink(&self, widths: &mut [u16], words: &[u16], available: u16) {
+        while total(widths) > usize::from(available) {
+            let places = self.columns.iter().zip(widths.iter_mut()).zip(words);
+            let widest = places
+                .filter(|((column, width), word)| !column.numbers && **width > **word)
+                .max_by_key(|((_, width), _)| **width);
+            match widest {
+                Some(((_, width), _)) => *width -= 1,
+                None => return,
+            }
+        }
+    }
+}
+
+impl Column {
+    /// A list without blanks gets some, at which lines can be broken.
+    fn make_breakable(&self, cell: &mut Cow<'_, str>) {
+        if !self.numbers && !cell.contains(' ') && cell.contains(',') {
+            *cell = Cow::Owned(cell.replace(',', ", "));
+        }
+    }
+
+    /// The colour of a cell: what is full, or more than full.
+    fn tone(&self, text: &str) -> Option<Color> {
+        if !self.numbers {
+            return None;
+        }
+        if let Some(share) = text.strip_suffix('%') {
+            return match share.parse::<f64>() {
+                Ok(share) if share >= 100.0 => Some(Color::Red),
+                Ok(share) if share >= 90.0 => Some(Color::Yellow),
+                _ => None,
+            };
+        }
+        (text.len() > 1 && text.starts_with('-')).then_some(Color::Red)
+    }
+}
+
+/// Columns of text that a table with columns of these widths takes.
+fn total(widths: &[u16]) -> usize {
+    let gaps = usize::from(GAP) * widths.len().saturating_sub(1);
+    widths.iter().copied().map(usize::from).sum::<usize>() + gaps
+}
+
+/// Columns of the terminal that a text takes.
+fn width_of(text: &str) -> u16 {
+    u16::try_from(text.width()).unwrap_or(u16::MAX)
+}
+
+fn longest_word(text: &str) -> u16 {
+    text.split(' ').map(width_of).max().unwrap_or(0)
 }
 
 /// An empty cell would make a row that programs cannot split.
@@ -77,6 +238,8 @@ fn visible(text: String) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -99,5 +262,83 @@ mod tests {
         assert!(table.is_empty());
         assert_eq!(table.render(false), "");
         assert_eq!(table.render(true), "NAME");
+    }
+
+    #[test]
+    fn long_cells_are_wrapped_between_words() {
+        let mut table = Table::new(&["NAME", "REQUEST", ">USED"]);
+        table.row(["compute", "pods: 1/10, requests.cpu: 2/4", "12"]);
+        table.row(["b", "pods=1,services=2,secrets=3", "1"]);
+        let style = Style {
+            headers: true,
+            width: Some(34),
+            ..Style::default()
+        };
+        assert_eq!(
+            table.render_in(style),
+            "NAME      REQUEST             USED\n\
+             compute   pods: 1/10,           12\n          \
+             requests.cpu: 2/4\n\
+             b         pods=1,                1\n          \
+             services=2,\n          \
+             secrets=3"
+        );
+    }
+
+    #[test]
+    fn further_rows_line_up_with_the_first_ones() {
+        let mut least = Vec::new();
+        let mut first = Table::new(&["NAME", ">USED"]);
+        first.row(["a-long-name", "1"]);
+        let mut next = Table::new(&["NAME", ">USED"]);
+        next.row(["b", "2"]);
+        let mut render = |table: &Table, headers| {
+            table.render_in(Style {
+                headers,
+                least: Some(&mut least),
+                ..Style::default()
+            })
+        };
+        assert_eq!(
+            render(&first, true),
+            "NAME          USED\na-long-name      1"
+        );
+        assert_eq!(render(&next, false), "b                2");
+    }
+
+    #[test]
+    fn what_is_full_has_a_colour() {
+        let mut table = Table::new(&["NAME", ">AVAILABLE", ">USE%"]);
+        table.row(["-100%", "-1", "150%"]);
+        table.row(["b", "-", "89%"]);
+        let style = Style {
+            color: true,
+            ..Style::default()
+        };
+        let text = table.render_in(style);
+        assert_eq!(text.matches("\u{1b}[38;5;9m").count(), 2, "{text:?}");
+        assert!(!table.render(true).contains('\u{1b}'));
+    }
+
+    proptest! {
+        #[test]
+        fn tables_fit_if_their_words_do(
+            rows in prop::collection::vec(("[a-z]{1,6}", "[a-z]{1,9}( [a-z]{1,9}){0,12}", "[0-9]{1,4}"), 1..6),
+            width in 40_u16..120,
+        ) {
+            let mut table = Table::new(&["NAME", "WORDS", ">NUMBER"]);
+            for (name, words, number) in &rows {
+                table.row([name.as_str(), words, number]);
+            }
+            let text = table.render_in(Style { headers: true, width: Some(width), ..Style::default() });
+            for line in text.lines() {
+                prop_assert!(line.len() <= usize::from(width), "{}", text);
+            }
+            for (_, words, _) in &rows {
+                for word in words.split(' ') {
+                    prop_assert!(text.contains(word), "{}: {}", word, text);
+                }
+            }
+        }
     }
 }

@@ -8,23 +8,25 @@ use super::{
     figures::{percent, share},
     session::Session,
     table::Table,
+    unit::in_one_unit,
 };
 
 /// Cells of a bar.
 const BAR: usize = 10;
 
 /// Shows the fullest namespaces, or the fullest limits of one.
-pub(crate) fn run(session: &Session, limit: usize) -> Outcome {
+pub(crate) fn run(session: &Session, limit: usize, all: bool) -> Outcome {
     match session.scope.filter() {
-        None => namespaces(session, limit),
+        None => namespaces(session, limit, all),
         Some(namespace) => limits(session, namespace, limit),
     }
 }
 
-fn namespaces(session: &Session, limit: usize) -> Outcome {
+fn namespaces(session: &Session, limit: usize, all: bool) -> Outcome {
     let address = Address::of(["v1", "usage"]);
-    let (answer, found): (_, Vec<NamespaceUsage>) =
+    let (answer, mut found): (_, Vec<NamespaceUsage>) =
         session.client.list_as(&address, Some(limit))?;
+    found.retain(|usage| all || usage.fullest.is_some());
     if found.is_empty() {
         session.note_empty();
     }
@@ -69,14 +71,15 @@ fn namespace_row(usage: &NamespaceUsage) -> [String; 8] {
         ];
     };
     let share = fullest.share.unwrap_or(f64::INFINITY);
+    let [hard, used, reserved] = in_one_unit([&fullest.hard, &fullest.used, &fullest.reserved]);
     [
         namespace,
         percent(share),
         bar(share),
         format!("{}/{}", fullest.quota, fullest.resource),
-        fullest.used.exact().to_string(),
-        fullest.reserved.exact().to_string(),
-        fullest.hard.exact().to_string(),
+        used,
+        reserved,
+        hard,
         pending,
     ]
 }
@@ -90,14 +93,15 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
         for limit in &quota.resources {
             let used = limit.used.clone().unwrap_or_default();
             let share = share(&limit.hard, &used, &limit.reserved);
+            let [hard, used, reserved] = in_one_unit([&limit.hard, &used, &limit.reserved]);
             let row = [
                 quota.name.to_string(),
                 limit.resource.to_string(),
                 percent(share),
                 bar(share),
-                used.exact().to_string(),
-                limit.reserved.exact().to_string(),
-                limit.hard.exact().to_string(),
+                used,
+                reserved,
+                hard,
             ];
             rows.push((share, row));
         }

@@ -19,21 +19,58 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Longest waiting time between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
+/// One connection to a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Attempt {
+    /// Whether the daemon has answered at any time: then a broken connection is made again.
+    pub(crate) connected: bool,
+    /// Whether something has come since the connection was made.
+    pub(crate) moved: bool,
+}
+
 /// Prints entries until it is ended, resuming where a connection broke.
 pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
     let address = Address::of(["v1", "watch"]).with_some("namespace", session.scope.filter());
     // The stream goes on behind the last one seen, which for a given beginning is the one before it.
     let mut last = from.map(|from| from.saturating_sub(1).to_string());
-    let mut connected = false;
+    patiently(|attempt| {
+        let mut events = Events::new(session.client.stream(&address, last.as_deref())?);
+        attempt.connected = true;
+        loop {
+            let event = events.next_event().map_err(|error| Failure {
+                transient: Some(Transient::Unreachable),
+                ..Failure::from(error)
+            })?;
+            let Some(event) = event else { return Ok(()) };
+            let entry: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            // Bookmarks and the like move the place to resume at, but are no entries.
+            if entry.get("sequence").is_some() && entry.get("event").is_some() {
+                print(session, &entry)?;
+            }
+            if !event.id.is_empty() {
+                attempt.moved = true;
+                last = Some(event.id);
+            }
+        }
+    })
+}
+
+/// Follows a stream until it is interrupted: connects again when a connection breaks, less and less often while nothing
+/// comes.
+///
+/// # Errors
+/// What `follow` gives before the first connection, and whatever another connection would not mend.
+pub(crate) fn patiently(mut follow: impl FnMut(&mut Attempt) -> Outcome) -> Outcome {
+    let mut attempt = Attempt::default();
     let mut wait = FIRST_WAIT;
     loop {
-        let seen = last.clone();
-        let failure = match follow(session, &address, &mut last, &mut connected) {
+        attempt.moved = false;
+        let failure = match follow(&mut attempt) {
             Ok(()) => Failure::general("the daemon ended the stream"),
-            Err(failure) if connected && failure.transient.is_some() => failure,
+            Err(failure) if attempt.connected && failure.transient.is_some() => failure,
             Err(failure) => return Err(failure),
         };
-        if last != seen {
+        if attempt.moved {
             wait = FIRST_WAIT;
         }
         if let Some(Transient::Busy(asked)) = failure.transient {
@@ -50,36 +87,15 @@ pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
     }
 }
 
-fn follow(
-    session: &Session,
-    address: &Address,
-    last: &mut Option<String>,
-    connected: &mut bool,
-) -> Outcome {
-    let mut events = Events::new(session.client.stream(address, last.as_deref())?);
-    *connected = true;
-    loop {
-        let event = events.next_event().map_err(|error| Failure {
-            transient: Some(Transient::Unreachable),
-            ..Failure::from(error)
-        })?;
-        let Some(event) = event else { return Ok(()) };
-        let entry: Value = serde_json::from_str(&event.data).unwrap_or_default();
-        // Bookmarks and the like move the place to resume at, but are no entries.
-        if entry.get("sequence").is_some() && entry.get("event").is_some() {
-            print(session, &entry)?;
-        }
-        if !event.id.is_empty() {
-            *last = Some(event.id);
-        }
-    }
-}
-
 fn print(session: &Session, entry: &Value) -> Outcome {
-    session.output.line(match session.output.format {
+    let output = &session.output;
+    output.line(match &output.format {
         Format::Json => entry.to_string(),
         Format::Yaml => format!("---\n{}", yaml(entry)?.trim_end()),
         Format::Name => format!("entry/{}", entry["sequence"]),
         Format::Table | Format::Wide => EntryColumns::of(entry).line(),
+        Format::JsonPath(_) | Format::Columns(_) => {
+            return output.without_headers().value(entry);
+        }
     })
 }

@@ -28,10 +28,9 @@ fn webhook(line: &str) -> Outcome<serde_json::Value> {
     }
 }
 
-const SILENT: Output = Output {
-    format: Format::Json,
-    headers: true,
-};
+fn silent() -> Output {
+    Output::new(Format::Json, true, crate::output::Color::Never)
+}
 
 #[test]
 fn the_webhook_asks_about_growth_only_and_spares_what_the_cluster_needs() {
@@ -134,7 +133,7 @@ fn certificates_are_made_once_and_can_be_used() {
         "certs --dir {} --host quotad.ns.svc,127.0.0.1",
         dir.display()
     );
-    run(&generate(&line), &SILENT).unwrap();
+    run(&generate(&line), &silent()).unwrap();
     assert_eq!(can_serve(dir), Ok(()));
     for (name, mode) in [("tls.key", 0o600), ("client.key", 0o600), ("ca.crt", 0o644)] {
         let permissions = fs::metadata(dir.join(name)).unwrap().permissions();
@@ -142,11 +141,11 @@ fn certificates_are_made_once_and_can_be_used() {
     }
     let before = fs::read(dir.join("tls.crt")).unwrap();
     assert_eq!(
-        run(&generate(&line), &SILENT).unwrap_err().exit,
+        run(&generate(&line), &silent()).unwrap_err().exit,
         Exit::Conflict
     );
     assert_eq!(fs::read(dir.join("tls.crt")).unwrap(), before);
-    run(&generate(&format!("{line} --force")), &SILENT).unwrap();
+    run(&generate(&format!("{line} --force")), &silent()).unwrap();
     assert_ne!(fs::read(dir.join("tls.crt")).unwrap(), before);
 
     let bundle = format!(

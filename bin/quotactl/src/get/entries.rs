@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::List;
 use crate::{
     address::Address,
     args::Range,
@@ -12,62 +13,77 @@ use crate::{
     table::Table,
 };
 
-/// Shows entries from a sequence on.
-pub(super) fn get(session: &Session, range: Range) -> Outcome {
-    let mut address = Address::of(["v1", "entries"])
-        .with_some("from", range.from)
-        .with_some("namespace", session.scope.filter());
-    if range.tail.is_some() {
-        address = address.with("order", "desc");
+/// Entries from a sequence on.
+pub(super) struct Entries(pub(super) Range);
+
+impl List for Entries {
+    fn fetch(&self, session: &Session) -> Outcome<Value> {
+        let range = self.0;
+        let mut address = Address::of(["v1", "entries"])
+            .with_some("from", range.from)
+            .with_some("namespace", session.scope.filter());
+        if range.tail.is_some() {
+            address = address.with("order", "desc");
+        }
+        let limit = range.tail.unwrap_or(range.limit);
+        let mut answer = session.client.list(&address, Some(limit))?;
+        if range.tail.is_some()
+            && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
+        {
+            entries.reverse();
+        }
+        Ok(answer)
     }
-    let limit = range.tail.unwrap_or(range.limit);
-    let mut answer = session.client.list(&address, Some(limit))?;
-    if range.tail.is_some()
-        && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
-    {
-        entries.reverse();
+
+    fn name(&self, entry: &Value) -> String {
+        format!("entry/{}", entry["sequence"])
     }
-    let entries = items(&answer);
-    if entries.is_empty() {
+
+    fn table(&self, _: &Session, entries: &[Value], wide: bool) -> Outcome<Table> {
+        Ok(entry::table(entries, wide))
+    }
+
+    fn note_empty(&self, _: &Session) {
         note("No entries found");
     }
-    session.output.answer(
-        &answer,
-        || {
-            entries
-                .iter()
-                .map(|entry| format!("entry/{}", entry["sequence"]))
-                .collect()
-        },
-        |wide| entry::table(entries, wide),
-    )?;
-    let last = entries.last().and_then(|entry| entry["sequence"].as_u64());
-    let more = range.tail.is_none() && !text(&answer, "/continue").is_empty();
-    if let (Some(last), true) = (last, more) {
-        note(format!("there are more: --from {}", last.saturating_add(1)));
-    }
-    Ok(())
 }
 
-/// Shows events that could not be understood, with the reasons.
-pub(super) fn dead_letters(session: &Session, limit: Option<usize>) -> Outcome {
-    let answer = session
-        .client
-        .list(&Address::of(["v1", "dead-letters"]), limit)?;
-    let letters = items(&answer);
-    if letters.is_empty() {
+/// The entry behind those of an answer.
+pub(super) fn next(answer: &Value) -> Option<u64> {
+    let last = items(answer).last()?.get("sequence")?.as_u64()?;
+    Some(last.saturating_add(1))
+}
+
+/// Says where the next page begins, if there is one.
+pub(super) fn note_more(range: &Range, answer: &Value) {
+    let more = range.tail.is_none() && !text(answer, "/continue").is_empty();
+    if let (Some(next), true) = (next(answer), more) {
+        note(format!("there are more: --from {next}"));
+    }
+}
+
+/// Events that could not be understood, with the reasons.
+pub(super) struct DeadLetters {
+    pub(super) limit: Option<usize>,
+}
+
+impl List for DeadLetters {
+    fn fetch(&self, session: &Session) -> Outcome<Value> {
+        let address = Address::of(["v1", "dead-letters"]);
+        session.client.list(&address, self.limit)
+    }
+
+    fn name(&self, letter: &Value) -> String {
+        format!("entry/{}", letter["sequence"])
+    }
+
+    fn table(&self, _: &Session, letters: &[Value], wide: bool) -> Outcome<Table> {
+        Ok(letters_table(letters, wide))
+    }
+
+    fn note_empty(&self, _: &Session) {
         note("No dead letters found");
     }
-    session.output.answer(
-        &answer,
-        || {
-            letters
-                .iter()
-                .map(|letter| format!("entry/{}", letter["sequence"]))
-                .collect()
-        },
-        |wide| letters_table(letters, wide),
-    )
 }
 
 fn letters_table(letters: &[Value], wide: bool) -> Table {

@@ -2,43 +2,46 @@
 
 use serde_json::Value;
 
+use super::List;
 use crate::{
     address::Address,
     failure::Outcome,
     reservation,
-    session::{Session, items, text},
+    session::{Session, text},
     table::Table,
 };
 
-/// Shows the objects of a namespace or of all namespaces, with what each counts for.
-pub(super) fn get(session: &Session, resource: Option<&str>, limit: Option<usize>) -> Outcome {
-    let address = match session.scope.all {
-        true => Address::of(["v1", "objects"]),
-        false => Address::in_namespace(session.scope.namespace(), ["objects"]),
-    };
-    let address = address.with_some("resource", resource);
-    let mut answer = session.client.list(&address, limit)?;
-    if let Some(objects) = answer.get_mut("items").and_then(Value::as_array_mut) {
-        let order = |object: &Value| {
-            let fields = ["/namespace", "/resource", "/name", "/uid"];
-            fields.map(|field| text(object, field).to_owned())
-        };
-        objects.sort_by_cached_key(order);
-    }
-    let objects = items(&answer);
-    if objects.is_empty() {
-        session.note_empty();
-    }
-    session.note_lag(&answer);
-    session.output.answer(
-        &answer,
-        || objects.iter().map(name).collect(),
-        |wide| table(objects, session.scope.all, wide),
-    )
+/// The objects of a namespace or of all namespaces, with what each counts for.
+pub(super) struct Objects<'a> {
+    pub(super) resource: Option<&'a str>,
+    pub(super) limit: Option<usize>,
 }
 
-fn name(object: &Value) -> String {
-    format!("{}/{}", text(object, "/resource"), text(object, "/name"))
+impl List for Objects<'_> {
+    fn fetch(&self, session: &Session) -> Outcome<Value> {
+        let address = match session.scope.all {
+            true => Address::of(["v1", "objects"]),
+            false => Address::in_namespace(session.scope.namespace(), ["objects"]),
+        };
+        let address = address.with_some("resource", self.resource);
+        let mut answer = session.client.list(&address, self.limit)?;
+        if let Some(objects) = answer.get_mut("items").and_then(Value::as_array_mut) {
+            let order = |object: &Value| {
+                let fields = ["/namespace", "/resource", "/name", "/uid"];
+                fields.map(|field| text(object, field).to_owned())
+            };
+            objects.sort_by_cached_key(order);
+        }
+        Ok(answer)
+    }
+
+    fn name(&self, object: &Value) -> String {
+        format!("{}/{}", text(object, "/resource"), text(object, "/name"))
+    }
+
+    fn table(&self, session: &Session, objects: &[Value], wide: bool) -> Outcome<Table> {
+        Ok(table(objects, session.scope.all, wide))
+    }
 }
 
 fn table(objects: &[Value], all: bool, wide: bool) -> Table {

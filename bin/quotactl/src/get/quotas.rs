@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::List;
 use crate::{
     address::Address,
     age,
@@ -10,24 +11,31 @@ use crate::{
     table::Table,
 };
 
-/// Shows one quota, or all of a namespace or of all namespaces.
-pub(super) fn get(session: &Session, name: Option<&str>) -> Outcome {
-    let answer = ask(session, name)?;
-    let quotas = listed(&answer);
-    if quotas.is_empty() {
-        session.note_empty();
+/// One quota, or all of a namespace or of all namespaces.
+pub(super) struct Quotas<'a> {
+    pub(super) name: Option<&'a str>,
+    /// Only those whose labels match: a selector as Kubernetes has them.
+    pub(super) selector: Option<&'a str>,
+}
+
+impl List for Quotas<'_> {
+    fn fetch(&self, session: &Session) -> Outcome<Value> {
+        match self.name {
+            Some(_) => ask(session, self.name),
+            None => session.client.list(
+                &all(session).with_some("labelSelector", self.selector),
+                None,
+            ),
+        }
     }
-    session.note_lag(&answer);
-    session.output.answer(
-        &answer,
-        || {
-            quotas
-                .iter()
-                .map(|quota| format!("resourcequota/{}", text(quota, "/metadata/name")))
-                .collect()
-        },
-        |wide| table(quotas, session.scope.all, wide),
-    )
+
+    fn name(&self, quota: &Value) -> String {
+        format!("resourcequota/{}", text(quota, "/metadata/name"))
+    }
+
+    fn table(&self, session: &Session, quotas: &[Value], wide: bool) -> Outcome<Table> {
+        Ok(table(quotas, session.scope.all, wide))
+    }
 }
 
 /// The daemon's answer: a quota, or a list of them.
@@ -37,10 +45,14 @@ pub(crate) fn ask(session: &Session, name: Option<&str>) -> Outcome<Value> {
         Some(name) => session
             .client
             .get(&Address::in_namespace(namespace, ["quotas", name])),
-        None if session.scope.all => session.client.list(&Address::of(["v1", "quotas"]), None),
-        None => session
-            .client
-            .list(&Address::in_namespace(namespace, ["quotas"]), None),
+        None => session.client.list(&all(session), None),
+    }
+}
+
+fn all(session: &Session) -> Address {
+    match session.scope.all {
+        true => Address::of(["v1", "quotas"]),
+        false => Address::in_namespace(session.scope.namespace(), ["quotas"]),
     }
 }
 

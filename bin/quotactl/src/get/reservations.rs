@@ -2,41 +2,55 @@
 
 use serde_json::Value;
 
+use super::List;
 use crate::{
     address::Address,
     age,
-    failure::Outcome,
+    failure::{Exit, Outcome},
     namespaces::everywhere,
     reservation,
     session::{Session, items, text},
     table::Table,
 };
 
-/// Shows the pending reservations, or one in any state.
-pub(super) fn get(session: &Session, uid: Option<&str>) -> Outcome {
-    let namespace = session.scope.namespace();
-    let answer = match uid {
-        Some(uid) => session
-            .client
-            .get(&Address::in_namespace(namespace, ["reservations", uid]))?,
-        None if session.scope.all => everywhere(session, |namespace| {
-            Ok(items(&pending(session, namespace)?).to_vec())
-        })?,
-        None => pending(session, namespace)?,
-    };
-    let reservations = match uid {
-        Some(_) => std::slice::from_ref(&answer),
-        None => items(&answer),
-    };
-    if reservations.is_empty() {
-        session.note_empty();
+/// The pending reservations, or one in any state.
+pub(super) struct Reservations<'a> {
+    pub(super) uid: Option<&'a str>,
+}
+
+impl List for Reservations<'_> {
+    fn fetch(&self, session: &Session) -> Outcome<Value> {
+        let namespace = session.scope.namespace();
+        match self.uid {
+            Some(uid) => one(session, namespace, uid),
+            None if session.scope.all => everywhere(session, |namespace| {
+                Ok(items(&pending(session, namespace)?).to_vec())
+            }),
+            None => pending(session, namespace),
+        }
     }
-    session.note_lag(&answer);
-    session.output.answer(
-        &answer,
-        || reservations.iter().map(reservation::name).collect(),
-        |wide| table(reservations, session.scope.all, wide),
-    )
+
+    fn name(&self, reservation: &Value) -> String {
+        reservation::name(reservation)
+    }
+
+    fn table(&self, session: &Session, reservations: &[Value], wide: bool) -> Outcome<Table> {
+        Ok(table(reservations, session.scope.all, wide))
+    }
+
+    fn ended(&self, session: &Session, reservation: &Value) -> Outcome<Option<Value>> {
+        let uid = text(reservation, "/reservedBy/uid");
+        match one(session, text(reservation, "/namespace"), uid) {
+            Ok(ended) => Ok(Some(ended)),
+            Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+}
+
+fn one(session: &Session, namespace: &str, uid: &str) -> Outcome<Value> {
+    let address = Address::in_namespace(namespace, ["reservations", uid]);
+    session.client.get(&address)
 }
 
 fn pending(session: &Session, namespace: &str) -> Outcome<Value> {

@@ -1,63 +1,100 @@
 //! Where data goes: standard output, in the form that was asked for.
 
+mod columns;
+mod format;
+mod jsonpath;
+mod sort;
+mod terminal;
+
 use std::{
     borrow::Cow,
+    cell::RefCell,
     io::{self, Write},
+    rc::Rc,
 };
 
-use clap::ValueEnum;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    failure::{Failure, Outcome},
-    table::Table,
+pub(crate) use self::{
+    format::{FORMS, Format},
+    jsonpath::Path,
+    sort::sort,
+    terminal::Color,
 };
 
-/// The form in which data is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    /// Columns for the eye.
-    #[default]
-    Table,
-    /// More columns.
-    Wide,
-    /// As the API answers.
-    Json,
-    /// The same as YAML.
-    Yaml,
-    /// Kind and name only.
-    Name,
-}
-
-impl Format {
-    /// Whether it is one for programs.
-    pub(crate) const fn is_structured(self) -> bool {
-        matches!(self, Self::Json | Self::Yaml)
-    }
-}
+use super::{
+    failure::{Failure, Outcome},
+    table::{Style, Table},
+};
 
 /// Prints to standard output.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
     /// The form asked for.
     pub(crate) format: Format,
     /// Whether tables begin with the names of their columns.
     pub(crate) headers: bool,
+    /// Columns of the terminal that tables have to fit in, if it is one.
+    width: Option<u16>,
+    /// Whether cells have colours.
+    color: bool,
+    /// The columns of a table that further rows are to line up with.
+    columns: Option<Rc<RefCell<Vec<u16>>>>,
 }
 
 impl Output {
-    /// Prints a line.
-    pub(crate) fn line(&self, line: impl AsRef<str>) -> Outcome {
-        let mut stdout = io::stdout().lock();
-        let text = visible(line.as_ref(), &['\n', '\t']);
-        written(writeln!(stdout, "{text}").and_then(|()| stdout.flush()))
+    /// Output in a form. Tables fit the terminal, if standard output is one; programs get each row as one line.
+    pub(crate) fn new(format: Format, headers: bool, color: Color) -> Self {
+        Self {
+            format,
+            headers,
+            width: terminal::width(),
+            color: color.is_on(),
+            columns: None,
+        }
     }
 
-    /// Prints a value as JSON or YAML.
+    /// The same for a table that is continued: the rows of all that is printed line up.
+    pub(crate) fn continued(&self) -> Self {
+        Self {
+            columns: Some(Rc::default()),
+            ..self.clone()
+        }
+    }
+
+    /// The same without the names of columns.
+    pub(crate) fn without_headers(&self) -> Self {
+        Self {
+            headers: false,
+            ..self.clone()
+        }
+    }
+
+    /// Prints a line.
+    pub(crate) fn line(&self, line: impl AsRef<str>) -> Outcome {
+        let text = visible(line.as_ref(), &['\n', '\t']);
+        self.raw(&format!("{text}\n"))
+    }
+
+    fn raw(&self, text: &str) -> Outcome {
+        let mut stdout = io::stdout().lock();
+        written(
+            stdout
+                .write_all(text.as_bytes())
+                .and_then(|()| stdout.flush()),
+        )
+    }
+
+    /// Prints a value as JSON or YAML, or what a template or columns make of it.
     pub(crate) fn value(&self, value: &impl Serialize) -> Outcome {
-        let text = match self.format {
+        let text = match &self.format {
             Format::Yaml => yaml(value)?,
+            Format::JsonPath(template) => {
+                let text = template.render(&plain(value)?);
+                return self.raw(&visible(&text, &['\n', '\t']));
+            }
+            Format::Columns(columns) => return self.table(&columns.table(&plain(value)?)),
             _ => serde_json::to_string_pretty(value)
                 .map_err(|error| Failure::general(error.to_string()))?,
         };
@@ -69,7 +106,15 @@ impl Output {
         if table.is_empty() {
             return Ok(());
         }
-        self.line(table.render(self.headers))
+        let mut least = self.columns.as_deref().map(RefCell::borrow_mut);
+        let text = table.render_in(Style {
+            headers: self.headers,
+            width: self.width,
+            color: self.color,
+            least: least.as_deref_mut(),
+        });
+        // The cells hold no control characters; the colours are some.
+        self.raw(&format!("{text}\n"))
     }
 
     /// Prints what the API answered: as it is, or by name, or as the table that `table` makes.
@@ -82,7 +127,9 @@ impl Output {
         table: impl FnOnce(bool) -> Table,
     ) -> Outcome {
         match self.format {
-            Format::Json | Format::Yaml => self.value(answer),
+            Format::Json | Format::Yaml | Format::JsonPath(_) | Format::Columns(_) => {
+                self.value(answer)
+            }
             Format::Name => names()
                 .iter()
                 .try_for_each(|name| self.line(one_line(name))),
@@ -91,9 +138,18 @@ impl Output {
         }
     }
 
-    /// Whether the form is one for programs.
+    /// Whether the answer itself is shown, not a view of it.
     pub(crate) const fn is_structured(&self) -> bool {
         self.format.is_structured()
+    }
+
+    /// Whether tables have more columns; none: there are no tables.
+    pub(crate) const fn wide(&self) -> Option<bool> {
+        match self.format {
+            Format::Table => Some(false),
+            Format::Wide => Some(true),
+            _ => None,
+        }
     }
 
     /// Whether only names are wanted.
@@ -102,10 +158,14 @@ impl Output {
     }
 }
 
+fn plain(value: &impl Serialize) -> Outcome<Value> {
+    serde_json::to_value(value).map_err(|error| Failure::general(error.to_string()))
+}
+
 /// A value as YAML.
 pub(crate) fn yaml(value: &impl Serialize) -> Outcome<String> {
     // By way of JSON's data model, so that both forms agree in every detail.
-    let value = serde_json::to_value(value).map_err(|error| Failure::general(error.to_string()))?;
+    let value = plain(value)?;
     serde_saphyr::to_string(&value).map_err(|error| Failure::general(error.to_string()))
 }
 

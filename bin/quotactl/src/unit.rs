@@ -1,0 +1,117 @@
+//! Amounts that stand beside each other, in one unit.
+
+use quota_semantics::quantity::{Format, Mantissa, Quantity};
+
+/// Suffixes from the largest unit to the smallest, each with how many billionths it stands for.
+const BINARY: [(&str, i128); 7] = [
+    ("Ei", NANOS << 60),
+    ("Pi", NANOS << 50),
+    ("Ti", NANOS << 40),
+    ("Gi", NANOS << 30),
+    ("Mi", NANOS << 20),
+    ("Ki", NANOS << 10),
+    ("", NANOS),
+];
+const DECIMAL: [(&str, i128); 10] = [
+    ("E", NANOS * 1_000_000_000_000_000_000),
+    ("P", NANOS * 1_000_000_000_000_000),
+    ("T", NANOS * 1_000_000_000_000),
+    ("G", NANOS * 1_000_000_000),
+    ("M", NANOS * 1_000_000),
+    ("k", NANOS * 1_000),
+    ("", NANOS),
+    ("m", NANOS / 1_000),
+    ("u", NANOS / 1_000_000),
+    ("n", 1),
+];
+const NANOS: i128 = 1_000_000_000;
+
+/// Amounts in one unit: the largest in which all of them are whole, but none larger than that in which the first one, the
+/// limit, is written. Exact: where no such unit is, each amount has its own.
+pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [String; N] {
+    let own = || amounts.map(|amount| amount.exact().to_string());
+    let Some(first) = amounts.first() else {
+        return own();
+    };
+    let nanos = amounts.map(|amount| nanos(amount).unwrap_or_default());
+    if amounts.iter().any(|amount| self::nanos(amount).is_none()) {
+        return own();
+    }
+    let units: &[(&str, i128)] = match first.format() {
+        Format::BinarySI => &BINARY,
+        Format::DecimalSI => &DECIMAL,
+        Format::DecimalExponent | Format::Unset => return own(),
+    };
+    let limit = first.exact().to_string();
+    let suffix = limit.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
+    let units = units.iter().skip_while(|(name, _)| *name != suffix);
+    let fits = |(_, unit): &&(&str, i128)| nanos.iter().all(|amount| amount % unit == 0);
+    // A limit that is nothing has no unit of its own.
+    let found = match first.is_zero() {
+        true => None,
+        false => units.into_iter().find(fits),
+    };
+    match found {
+        None => own(),
+        Some((suffix, unit)) => nanos.map(|amount| match amount / unit {
+            0 => "0".to_owned(),
+            whole => format!("{whole}{suffix}"),
+        }),
+    }
+}
+
+/// Billionths; none if there are too many for this type.
+fn nanos(amount: &Quantity) -> Option<i128> {
+    match amount.to_parts().mantissa {
+        Mantissa::Scaled { digits, power } => {
+            let exponent = u32::try_from(i32::from(power) + 9).ok()?;
+            10_i128.checked_pow(exponent)?.checked_mul(digits.into())
+        }
+        Mantissa::Nanos(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn shown<const N: usize>(amounts: [&str; N]) -> [String; N] {
+        let read = amounts.map(|amount| amount.parse::<Quantity>().unwrap());
+        in_one_unit(read.each_ref())
+    }
+
+    #[test]
+    fn what_stands_beside_each_other_has_one_unit() {
+        assert_eq!(
+            shown(["4", "500m", "0", "3500m"]),
+            ["4000m", "500m", "0", "3500m"]
+        );
+        assert_eq!(
+            shown(["1Gi", "256Mi", "1Gi"]),
+            ["1024Mi", "256Mi", "1024Mi"]
+        );
+        assert_eq!(shown(["2Gi", "1Gi"]), ["2Gi", "1Gi"]);
+        assert_eq!(shown(["1Gi", "1"]), ["1073741824", "1"]);
+        assert_eq!(shown(["2k", "1500"]), ["2000", "1500"]);
+        assert_eq!(shown(["10", "3", "-1"]), ["10", "3", "-1"]);
+        assert_eq!(shown(["1000E", "0"]), ["1000E", "0"]);
+        assert_eq!(shown(["0", "1500m"]), ["0", "1500m"]);
+        assert_eq!(shown(["1e3", "500m"]), ["1e3", "500m"]);
+        assert_eq!(shown(["1Gi", "500m"]), ["1Gi", "500m"]);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_rounded(
+            amounts in prop::collection::vec("[1-9][0-9]{0,12}(m|k|M|G|Ki|Mi|Gi|e3)?", 4),
+        ) {
+            let read: Vec<Quantity> = amounts.iter().map(|amount| amount.parse().unwrap()).collect();
+            let shown = in_one_unit([&read[0], &read[1], &read[2], &read[3]]);
+            for (shown, amount) in shown.iter().zip(&read) {
+                prop_assert_eq!(&shown.parse::<Quantity>().unwrap(), amount);
+            }
+        }
+    }
+}

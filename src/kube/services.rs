@@ -1,0 +1,29 @@
+//! Services: none are kept here. `kubectl cluster-info` lists those of the cluster before it says where the API is.
+
+use axum::Json;
+use serde_json::{Value, json};
+
+use super::{
+    VERSION,
+    params::Params,
+    status::{Failure, Result},
+};
+
+/// The kind's plural, as paths have it.
+pub(super) const SERVICES: &str = "services";
+/// The kind.
+pub(super) const SERVICE_KIND: &str = "Service";
+
+/// The empty list, whatever is selected.
+///
+/// # Errors
+/// For a watch, which would never end.
+pub(super) async fn list(params: Params) -> Result<Json<Value>> {
+    if params.watch {
+        return Err(Failure::method_not_allowed());
+    }
+    Ok(Json(json!({
+        "kind": format!("{SERVICE_KIND}List"), "apiVersion": VERSION, "metadata": {"resourceVersion": ""},
+        "items": [],
+    })))
+}

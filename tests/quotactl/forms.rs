@@ -1,0 +1,279 @@
+//! In which forms lists are printed, with the real daemon; and what is printed when they change.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+};
+
+use super::{
+    command,
+    daemon::Daemon,
+    support::{PATIENCE, programs},
+};
+
+fn quota(name: &str, team: &str, cpu: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: ResourceQuota\n\
+         metadata: {{name: {name}, namespace: team-a, labels: {{team: {team}, example.com/tier: gold}}}}\n\
+         spec: {{hard: {{requests.cpu: \"{cpu}\", pods: \"9\"}}}}\n---\n"
+    )
+}
+
+/// Three quotas, whose order by name is another one than by their limits.
+fn three() -> Daemon {
+    let daemon = Daemon::start();
+    let quotas = quota("a", "red", "10") + &quota("b", "blue", "500m") + &quota("c", "red", "2");
+    daemon.done("apply -f -", &quotas);
+    daemon
+}
+
+#[test]
+fn templates_columns_and_orders_are_those_of_kubectl() {
+    let daemon = three();
+    let get = |form: &str| {
+        let run = command("get quota -n team-a")
+            .args(["--server", &daemon.url])
+            .args(form.split('|'))
+            .output()
+            .unwrap();
+        assert_eq!(run.status.code(), Some(0), "{form}: {run:?}");
+        String::from_utf8(run.stdout).unwrap()
+    };
+    assert_eq!(get("-o|jsonpath={.items[*].metadata.name}"), "a b c");
+    assert_eq!(
+        get(
+            r#"-o|jsonpath={range .items[?(@.metadata.labels.team=="red")]}{.metadata.name}={.spec.hard.requests\.cpu}{"\n"}{end}"#
+        ),
+        "a=10\nc=2\n"
+    );
+    assert_eq!(
+        get(
+            "-o|custom-columns=NAME:.metadata.name,CPU:.spec.hard['requests.cpu'],X:.x|--sort-by|.spec.hard.requests\\.cpu"
+        ),
+        "NAME   CPU    X\nb      500m   <none>\nc      2      <none>\na      10     <none>\n"
+    );
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let template = file("template", "{.items[0].kind}\n");
+    assert_eq!(
+        get(&format!("-o|jsonpath-file={template}")),
+        "ResourceQuota"
+    );
+    let columns = file(
+        "columns",
+        "NAME           TEAM\n.metadata.name .metadata.labels.team\n",
+    );
+    assert_eq!(
+        get(&format!("-o|custom-columns-file={columns}|--no-headers")),
+        "a   red\nb   blue\nc   red\n"
+    );
+    let one = daemon.done("get quota b -n team-a -o jsonpath={.spec.hard.pods}", "");
+    assert_eq!(one, "9");
+    assert_eq!(daemon.run("get quota -o jsonpath={.a", "").code, 2);
+    let absent = daemon.run("get quota -n team-a --sort-by .absent", "");
+    assert!(
+        absent.code == 2 && absent.err.contains("no item has this field"),
+        "{absent:?}"
+    );
+}
+
+#[test]
+fn labels_select_quotas() {
+    let daemon = three();
+    let names = |selector: &str| {
+        let run = command("get quota -n team-a -o name -l")
+            .arg(selector)
+            .args(["--server", &daemon.url])
+            .output()
+            .unwrap();
+        assert_eq!(run.status.code(), Some(0), "{selector}: {run:?}");
+        let out = String::from_utf8(run.stdout).unwrap();
+        out.replace("resourcequota/", "").replace('\n', "")
+    };
+    assert_eq!(names("team=red"), "ac");
+    assert_eq!(names("team!=red"), "b");
+    assert_eq!(names("team in (blue, green),example.com/tier"), "b");
+    assert_eq!(names("!team"), "");
+    assert_eq!(daemon.rows("get quota -A -l team=blue").len(), 2);
+    let wrong = daemon.run("get quota -l team(", "");
+    assert!(wrong.code == 1 && wrong.err.contains("team("), "{wrong:?}");
+    assert_eq!(daemon.run("get quota a -l team=red", "").code, 2);
+}
+
+#[test]
+fn usage_is_in_one_unit_with_the_fullest_limit_first() {
+    let daemon = Daemon::start();
+    daemon.done("apply -f -", &quota("a", "red", "2"));
+    let events = r#"{"type":"ADDED","namespace":"team-a","resource":"widgets.example.com","name":"w","uid":"w1","usage":{"requests.cpu":"1500m"}}"#;
+    daemon.done("push -", events);
+    let rows = daemon.rows("get usage -n team-a");
+    assert_eq!(
+        rows[1],
+        ["a", "requests.cpu", "2000m", "1500m", "0", "500m", "75%"]
+    );
+    assert_eq!(rows[2][..2], ["a", "pods"]);
+    assert_eq!(rows.len(), 3);
+    let all = daemon.rows("get usage -n team-a --all");
+    assert!(
+        all.iter().any(|row| row[1] == "count/widgets.example.com"),
+        "{all:?}"
+    );
+    daemon.done("reserve --uid u1 --request pods=1 -n unlimited", "");
+    let named = |out: String| out.contains("unlimited");
+    assert!(!named(daemon.done("top", "")) && named(daemon.done("top --all", "")));
+}
+
+/// What `quotactl` prints to a terminal of so many columns.
+fn in_terminal(url: &str, columns: u16, arguments: &str, no_color: bool) -> String {
+    let program = programs::quotactl();
+    let line = format!(
+        "stty cols {columns}; {} {arguments} --server {url}",
+        program.display()
+    );
+    let mut script = Command::new("script");
+    script
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(Stdio::null());
+    script.env("TERM", "xterm").env_remove("NO_COLOR");
+    if no_color {
+        script.env("NO_COLOR", "1");
+    }
+    let output = script.output().unwrap();
+    String::from_utf8(output.stdout).unwrap().replace('\r', "")
+}
+
+#[test]
+fn tables_fit_the_terminal_and_have_colours_there() {
+    let daemon = Daemon::start();
+    let hard =
+        "requests.cpu: 4, requests.memory: 8Gi, limits.cpu: 8, pods: 1, services: 5, secrets: 7";
+    let manifest = quota("compute", "red", "4").replace("requests.cpu: \"4\", pods: \"9\"", hard);
+    daemon.done("apply -f -", &manifest);
+    daemon.done("reserve --uid u1 --request pods=1 -n team-a", "");
+
+    let wide = daemon.done("get quota -n team-a", "");
+    assert!(wide.lines().all(|line| !line.contains('\u{1b}')) && wide.lines().count() == 2);
+    assert!(wide.lines().any(|line| line.len() > 80), "{wide}");
+    let fitting = in_terminal(&daemon.url, 80, "get quota -n team-a", true);
+    assert!(
+        fitting.lines().all(|line| line.chars().count() <= 80),
+        "{fitting}"
+    );
+    assert!(
+        fitting.lines().count() > 2 && fitting.contains("requests.memory: 0/8Gi"),
+        "{fitting}"
+    );
+
+    let red = "\u{1b}[38;5;9m100%";
+    let usage = "get usage -n team-a";
+    assert!(in_terminal(&daemon.url, 120, usage, false).contains(red));
+    assert!(!in_terminal(&daemon.url, 120, usage, true).contains('\u{1b}'));
+    let never = format!("{usage} --color never");
+    assert!(!in_terminal(&daemon.url, 120, &never, false).contains('\u{1b}'));
+    assert!(
+        daemon
+            .done(&format!("{usage} --color always"), "")
+            .contains(red)
+    );
+}
+
+/// A command that goes on, and the lines that it prints.
+struct Watching {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Watching {
+    fn start(daemon: &Daemon, arguments: &str) -> Self {
+        let mut child = command(arguments)
+            .args(["--server", &daemon.url])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || {
+            for line in out.lines() {
+                if sender.send(line.unwrap()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, lines }
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn words(&self) -> Vec<String> {
+        self.line().split_whitespace().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn what_changes_is_printed_when_it_changes() {
+    let daemon = three();
+    let quotas = Watching::start(&daemon, "get quota -n team-a --watch");
+    let reservations = Watching::start(&daemon, "get reservations -A -w -o name");
+    let usage = Watching::start(&daemon, "get usage -n team-a -w");
+    let heading = quotas.line();
+    assert!(heading.starts_with("NAME   REQUEST"), "{heading}");
+    let before: Vec<_> = (0..3).map(|_| quotas.line()).collect();
+    assert_eq!(usage.words()[0], "QUOTA");
+    for _ in 0..6 {
+        usage.line();
+    }
+
+    daemon.done("apply -f -", &quota("b", "blue", "1"));
+    let changed = quotas.line();
+    assert!(
+        changed.starts_with("b ") && changed.contains("requests.cpu: 0/1"),
+        "{changed}"
+    );
+    // Under the same columns as before.
+    assert_eq!(changed.find("requests.cpu"), before[1].find("requests.cpu"));
+    assert_eq!(usage.words()[..3], ["b", "requests.cpu", "1"]);
+
+    daemon.done("reserve --uid u1 --request pods=1 -n team-a", "");
+    let changed: Vec<_> = (0..3).map(|_| quotas.words()[0].clone()).collect();
+    assert_eq!(changed, ["a", "b", "c"]);
+    for name in ["a", "b", "c"] {
+        assert_eq!(usage.words()[..5], [name, "pods", "9", "0", "1"]);
+    }
+    assert_eq!(reservations.line(), "reservation/u1");
+    daemon.done("release u1 -n team-a", "");
+    // Once more: it has ended.
+    assert_eq!(reservations.line(), "reservation/u1");
+    let past = daemon.run("get usage --sequence 1 -w", "");
+    assert_eq!(past.code, 2, "{past:?}");
+}
+
+#[test]
+fn a_reservation_that_ends_is_shown_with_its_end() {
+    let daemon = three();
+    daemon.done("reserve --uid u1 --request pods=1 -n team-a", "");
+    let pending = Watching::start(&daemon, "get reservations -n team-a -w --no-headers");
+    assert_eq!(pending.words()[3], "pending");
+    daemon.done("commit u1 -n team-a", "");
+    assert_eq!(pending.words()[3], "committed");
+    let entries = Watching::start(&daemon, "get entries --tail 1 -w -o name");
+    let last = entries.line();
+    daemon.done("release u1 -n team-a", "");
+    let next: u64 = last.trim_start_matches("entry/").parse::<u64>().unwrap() + 1;
+    assert_eq!(entries.line(), format!("entry/{next}"));
+}

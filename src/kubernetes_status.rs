@@ -27,9 +27,11 @@ impl Failure {
         self.0.details.get_or_insert_default()
     }
 
-    /// The same, about an object of a kind.
+    /// The same, about an object, by its kind or plural; behind a dot may stand the API group.
     pub(crate) fn about(mut self, kind: &str, name: &str) -> Self {
         let details = self.details();
+        let (kind, group) = kind.split_once('.').unwrap_or((kind, ""));
+        details.group = Some(group.to_owned()).filter(|group| !group.is_empty());
         details.kind = Some(kind.to_owned());
         details.name = Some(name.to_owned()).filter(|name| !name.is_empty());
         self

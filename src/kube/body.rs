@@ -10,10 +10,10 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{
-    KIND, VERSION,
     openapi::unknown_fields,
     params::FieldValidation,
     protobuf,
+    resource::Kind,
     status::{Failure, Result},
 };
 use crate::{api::whole, server::warn};
@@ -81,7 +81,7 @@ fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
     ))
 }
 
-/// A quota that was sent, as JSON, and what is odd about its fields.
+/// An object that was sent, as JSON, and what is odd about its fields.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) json: Value,
@@ -89,26 +89,27 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Reads a quota.
+    /// Reads an object of a kind. Of kinds that are no part of Kubernetes there is no protobuf, there as here.
     ///
     /// # Errors
     /// If the type is not read here, or the text is not of that type.
-    pub(super) fn quota(body: &Body) -> Result<Self> {
-        match body.media_type.as_str() {
-            JSON => Self::json(&body.bytes),
-            YAML => Self::yaml(&body.bytes),
-            PROTOBUF => {
+    pub(super) fn object(kind: Kind, body: &Body) -> Result<Self> {
+        match (body.media_type.as_str(), kind) {
+            (JSON, _) => Self::json(&body.bytes),
+            (YAML, _) => Self::yaml(&body.bytes),
+            (PROTOBUF, Kind::Quota) => {
                 let json = protobuf::quota(&body.bytes)
                     .map_err(|error| Failure::bad_request(error.to_string()))?;
                 Ok(Self::of(json))
             }
-            _ => Err(Failure::unsupported_media_type(
+            (_, Kind::Quota) => Err(Failure::unsupported_media_type(
                 &[JSON, YAML, PROTOBUF].join(", "),
             )),
+            (_, Kind::Group) => Err(Failure::unsupported_media_type(&[JSON, YAML].join(", "))),
         }
     }
 
-    /// A quota that was made here.
+    /// An object that was made here.
     pub(super) fn of(json: Value) -> Self {
         Self {
             json,
@@ -127,15 +128,15 @@ impl Sent {
         }
         .deserialize(&mut deserializer)
         .and_then(|json| deserializer.end().map(|()| json))
-        .map_err(|error| undecodable(&error))?;
+        .map_err(|error| unreadable(&error))?;
         Ok(Self { json, odd })
     }
 
     /// Reads YAML, in which nothing may be given twice.
     pub(super) fn yaml(text: &[u8]) -> Result<Self> {
-        let text = std::str::from_utf8(text).map_err(|error| undecodable(&error))?;
+        let text = std::str::from_utf8(text).map_err(|error| unreadable(&error))?;
         let Object(json) =
-            serde_saphyr::from_str(text).map_err(|error| undecodable(&error.without_snippet()))?;
+            serde_saphyr::from_str(text).map_err(|error| unreadable(&error.without_snippet()))?;
         Ok(Self::of(json))
     }
 
@@ -148,30 +149,39 @@ impl Sent {
     }
 
     /// What is odd about its fields: an error, warnings, or nothing.
-    pub(super) fn check(self, validation: FieldValidation) -> Result<(Value, Warnings)> {
+    pub(super) fn check(
+        self,
+        kind: Kind,
+        validation: FieldValidation,
+    ) -> Result<(Value, Warnings)> {
         let Self { json, odd } = self;
         if validation == FieldValidation::Ignore {
             return Ok((json, Warnings::default()));
         }
-        let unknown = unknown_fields(KIND, &json)
+        let unknown = unknown_fields(kind.name(), &json)
             .into_iter()
             .map(|path| format!("unknown field {path:?}"));
         let odd: Vec<_> = odd.into_iter().chain(unknown).collect();
         if validation == FieldValidation::Strict && !odd.is_empty() {
-            return Err(undecodable(&format!(
-                "strict decoding error: {}",
-                odd.join(", ")
-            )));
+            let why = format!("strict decoding error: {}", odd.join(", "));
+            return Err(undecodable(kind, &why));
         }
         Ok((json, Warnings(odd)))
     }
 }
 
-/// What cannot be taken for a quota.
-pub(super) fn undecodable(why: &dyn fmt::Display) -> Failure {
+/// What cannot be taken for an object of a kind.
+pub(super) fn undecodable(kind: Kind, why: &dyn fmt::Display) -> Failure {
+    let (name, api_version) = (kind.name(), kind.api_version());
+    let version = api_version.rsplit('/').next().unwrap_or_default();
     Failure::bad_request(format!(
-        "{KIND} in version {VERSION:?} cannot be handled as a {KIND}: {why}"
+        "{name} in version {version:?} cannot be handled as a {name}: {why}"
     ))
+}
+
+/// What is neither JSON nor YAML, as it says it is.
+fn unreadable(why: &dyn fmt::Display) -> Failure {
+    Failure::bad_request(format!("the body cannot be read: {why}"))
 }
 
 /// What is to be said to the caller of a request that succeeds.
@@ -276,13 +286,16 @@ mod tests {
     fn odd_fields_are_refused_named_or_passed_over() {
         let text = br#"{"spec":{"hard":{"pods":"1","pods":"2"},"hrd":{}}}"#;
         let sent = || Sent::json(text).unwrap();
-        let failure = sent().check(FieldValidation::Strict).unwrap_err().to_json();
+        let failure = sent()
+            .check(Kind::Quota, FieldValidation::Strict)
+            .unwrap_err()
+            .to_json();
         assert_eq!(
             failure["message"],
             "ResourceQuota in version \"v1\" cannot be handled as a ResourceQuota: strict decoding error: \
              duplicate field \"spec.hard.pods\", unknown field \"spec.hrd\""
         );
-        let (json, warnings) = sent().check(FieldValidation::Warn).unwrap();
+        let (json, warnings) = sent().check(Kind::Quota, FieldValidation::Warn).unwrap();
         assert_eq!(json["spec"]["hard"]["pods"], "2");
         let mut headers = HeaderMap::new();
         warnings.tell(&mut headers);
@@ -296,7 +309,7 @@ mod tests {
         );
         assert!(
             sent()
-                .check(FieldValidation::Ignore)
+                .check(Kind::Quota, FieldValidation::Ignore)
                 .unwrap()
                 .1
                 .0

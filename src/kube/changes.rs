@@ -1,9 +1,12 @@
 //! What has changed lately, and so what a version means.
 //!
 //! A quota changes when it is set, and when a figure of its status does. The ledger tells the first by the entry that
-//! set it. For the second, this keeps in which namespaces which entry last changed a figure, and which quotas came and
-//! went, for as far back as there is room, of which each namespace has a fair share; like the watch cache of Kubernetes'
+//! set it. For the second, this keeps in which namespaces which entry last changed a figure, and which quotas and groups
+//! came and went, for as far back as there is room, of which each namespace has a fair share; like the watch cache of Kubernetes'
 //! API server it begins empty, and who asks for changes since before its beginning is told to list again.
+//!
+//! The figures of a group change with those of its members; and all groups may have changed with an entry that changes
+//! which namespaces they count.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,7 +15,7 @@ use std::{
 
 use parking_lot::Mutex;
 use quota_core::{
-    event::{Entry, Event, QuotaRecord, Sequence},
+    event::{Entry, Event, Sequence},
     shares::Shares,
     size,
     state::State,
@@ -21,20 +24,24 @@ use quota_semantics::Name;
 use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::status::{Failure, Result};
+use super::{
+    resource::{Kind, Record},
+    status::{Failure, Result},
+};
 use crate::{metrics, writer::Ledger};
 
 /// Namespaces whose last change is known, and quotas whose beginning or end is.
 const WINDOW: usize = 1 << 16;
 
-/// Namespaces that are read from the state at once.
+/// Namespaces, and groups, that are read from the state at once.
 const NAMESPACES_AT_ONCE: usize = 100;
+const GROUPS_AT_ONCE: usize = 500;
 
-/// A quota came or went.
+/// A quota or group came or went.
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub(super) sequence: Sequence,
-    pub(super) record: Arc<QuotaRecord>,
+    pub(super) record: Record,
     /// It came; otherwise it went.
     pub(super) began: bool,
 }
@@ -46,7 +53,9 @@ pub(super) struct Delta {
     pub(super) upto: Sequence,
     /// Where quotas or figures have changed.
     pub(super) namespaces: Vec<Name>,
-    /// Quotas that came and went, in order.
+    /// Whether any group may have changed, whatever its members.
+    pub(super) any_group: bool,
+    /// Quotas or groups that came and went, in order.
     pub(super) lives: Vec<Life>,
 }
 
@@ -73,11 +82,14 @@ struct Window {
     head: Sequence,
     touched: HashMap<Name, Touched>,
     by_time: BTreeMap<Sequence, Name>,
-    quotas: HashMap<Name, BTreeMap<Name, Arc<QuotaRecord>>>,
+    /// The last entry that changed which namespaces groups count, or a group.
+    groups: Sequence,
+    /// By namespace (empty for groups) and name.
+    records: HashMap<Name, BTreeMap<Name, Record>>,
     lives: QuotaLifetimes,
 }
 
-/// Quotas that came and went.
+/// Quotas and groups that came and went.
 #[derive(Default)]
 struct QuotaLifetimes {
     by_time: BTreeMap<Sequence, Life>,
@@ -162,18 +174,40 @@ impl Changes {
         entry.max(figures.min(head))
     }
 
-    /// What has changed since a version, in one namespace or in all.
+    /// The version of a group that `entry` set, in a state that had come to `head`: no figure of any namespace has
+    /// changed since.
+    pub(super) fn version_of_group(&self, entry: Sequence, head: Sequence) -> Sequence {
+        let window = self.window.lock();
+        let touched = window.by_time.last_key_value().map_or(0, |(last, _)| *last);
+        let changed = touched.max(window.groups).max(window.floor);
+        entry.max(changed.min(head))
+    }
+
+    /// What has changed of a kind since a version, in one namespace or in all.
     ///
     /// # Errors
     /// `Expired` if that is not known any more.
-    pub(super) fn since(&self, version: Sequence, namespace: Option<&Name>) -> Result<Delta> {
+    pub(super) fn since(
+        &self,
+        kind: Kind,
+        version: Sequence,
+        namespace: Option<&Name>,
+    ) -> Result<Delta> {
         let window = self.window.lock();
-        let floor = window.floor.max(window.lives.forgotten(namespace));
+        let of_groups = Name::default();
+        let forgotten = match kind {
+            Kind::Quota => window.lives.forgotten(namespace),
+            Kind::Group => window.lives.forgotten(Some(&of_groups)),
+        };
+        let floor = window.floor.max(forgotten);
         if version < floor {
             return Err(Failure::expired(version, floor));
         }
         let lives = window.lives.by_time.range(version.saturating_add(1)..);
-        let concerns = |life: &&Life| namespace.is_none_or(|name| *name == life.record.namespace);
+        let concerns = |life: &&Life| {
+            let key = life.record.key();
+            key.kind == kind && namespace.is_none_or(|name| *name == key.namespace)
+        };
         let namespaces = match namespace {
             Some(name) => {
                 let touched = window
@@ -190,6 +224,7 @@ impl Changes {
         };
         Ok(Delta {
             upto: window.head.max(version),
+            any_group: window.groups > version,
             namespaces,
             lives: lives
                 .map(|(_, life)| life)
@@ -211,10 +246,23 @@ fn place(event: &Event) -> Option<&Name> {
     }
 }
 
-/// The namespace in which figures change with an entry, and no quota.
+/// Whether an event may change any group, whatever its members: the group itself, or which namespaces it counts.
+const fn changes_groups(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::GroupSet(_)
+            | Event::GroupDeleted { .. }
+            | Event::OverrideEnded { .. }
+            | Event::NamespaceObserved(_)
+            | Event::NamespaceDeleted { .. }
+    )
+}
+
+/// The namespace in which figures change with an entry, and nothing else.
 fn figures_of(entry: &Entry) -> Option<&Name> {
     match &entry.event {
         Event::QuotaSet(_) | Event::QuotaDeleted { .. } => None,
+        event if changes_groups(event) => None,
         event => place(event),
     }
 }
@@ -226,7 +274,7 @@ fn tells_as_much(next: &Entry, entry: &Entry) -> bool {
 }
 
 impl Window {
-    /// The quotas as they are. The state is read a few namespaces at a time, so that nobody waits for it; what
+    /// The quotas and groups as they are. The state is read a few namespaces at a time, so that nobody waits for it; what
     /// happens meanwhile is taken once more, and told to nobody.
     fn of(ledger: &Ledger, most: usize) -> Self {
         let mut window = Self::default();
@@ -238,13 +286,38 @@ impl Window {
                 window.head = head;
             }
             window.floor = head;
-            for record in records {
-                let known = window.quotas.entry(record.namespace.clone()).or_default();
-                known.insert(record.name.clone(), record);
-            }
+            records
+                .into_iter()
+                .for_each(|record| drop(window.know(record)));
+            let Some(last) = last else { break };
+            after = last;
+        }
+        let mut after = Name::default();
+        loop {
+            let (records, last, head) = ledger.peek(|state| some_groups_of(state, &after));
+            window.floor = head;
+            records
+                .into_iter()
+                .for_each(|record| drop(window.know(record)));
             let Some(last) = last else { return window };
             after = last;
         }
+    }
+
+    /// Takes note of an object; answers what was known of it.
+    fn know(&mut self, record: Record) -> Option<Record> {
+        let key = record.key();
+        let known = self.records.entry(key.namespace).or_default();
+        known.insert(key.name, record)
+    }
+
+    fn forget(&mut self, namespace: &Name, name: &Name) -> Option<Record> {
+        let known = self.records.get_mut(namespace)?;
+        let gone = known.remove(name);
+        if known.is_empty() {
+            self.records.remove(namespace);
+        }
+        gone
     }
 
     /// Takes those of these entries that it has not taken yet.
@@ -262,26 +335,26 @@ impl Window {
 
     fn take(&mut self, entry: &Entry) {
         self.head = entry.sequence;
-        match &entry.event {
-            Event::QuotaSet(record) => {
-                let known = self.quotas.entry(record.namespace.clone()).or_default();
-                let before = known.insert(record.name.clone(), record.clone());
-                if before.is_none() {
-                    self.live(entry.sequence, record.clone(), true);
-                }
-            }
-            Event::QuotaDeleted { namespace, name } => {
-                if let Some(known) = self.quotas.get_mut(namespace) {
-                    let gone = known.remove(name);
-                    if known.is_empty() {
-                        self.quotas.remove(namespace);
-                    }
-                    if let Some(record) = gone {
-                        self.live(entry.sequence, record, false);
-                    }
-                }
-            }
-            _ => {}
+        let set = match &entry.event {
+            Event::QuotaSet(record) => Some(Record::Quota(record.clone())),
+            Event::GroupSet(record) => Some(Record::Group(record.clone())),
+            _ => None,
+        };
+        let gone = match &entry.event {
+            Event::QuotaDeleted { namespace, name } => self.forget(namespace, name),
+            Event::GroupDeleted { name } => self.forget(&Name::default(), name),
+            _ => None,
+        };
+        if let Some(record) = set
+            && self.know(record.clone()).is_none()
+        {
+            self.live(entry.sequence, record, true);
+        }
+        if let Some(record) = gone {
+            self.live(entry.sequence, record, false);
+        }
+        if changes_groups(&entry.event) {
+            self.groups = entry.sequence;
         }
         if let Some(namespace) = place(&entry.event).cloned() {
             let only_a_quota =
@@ -290,7 +363,7 @@ impl Window {
         }
     }
 
-    fn live(&mut self, sequence: Sequence, record: Arc<QuotaRecord>, began: bool) {
+    fn live(&mut self, sequence: Sequence, record: Record, began: bool) {
         self.lives.add(Life {
             sequence,
             record,
@@ -339,9 +412,13 @@ impl QuotaLifetimes {
 
     /// One more; of too many, the oldest of the namespace that takes the most room are forgotten.
     fn add(&mut self, life: Life) {
-        let bytes = size::ENTRY + size::of_quota(&life.record);
-        self.shares
-            .add(&life.record.namespace, life.sequence, bytes);
+        let bytes = size::ENTRY
+            + match &life.record {
+                Record::Quota(record) => size::of_quota(record),
+                Record::Group(record) => record.metadata.len() + size::of_group(&record.spec),
+            };
+        let namespace = life.record.key().namespace;
+        self.shares.add(&namespace, life.sequence, bytes);
         self.by_time.insert(life.sequence, life);
         while (self.shares.len() > WINDOW || self.shares.bytes() > self.most)
             && let Some((namespace, oldest)) = self.shares.first_to_go()
@@ -356,16 +433,25 @@ impl QuotaLifetimes {
 }
 
 /// The quotas of the namespaces after one, the last of these if there may be more, and how far the state is.
-fn some_of(state: &State, after: &str) -> (Vec<Arc<QuotaRecord>>, Option<Name>, Sequence) {
+fn some_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) {
     let namespaces: Vec<_> = state.namespaces(after).take(NAMESPACES_AT_ONCE).collect();
     let records = namespaces
         .iter()
         .flat_map(|namespace| state.quota_records(namespace));
-    let records = records.cloned().collect();
+    let records = records.cloned().map(Record::Quota).collect();
     let last = namespaces
         .get(NAMESPACES_AT_ONCE - 1)
         .map(|last| (*last).clone());
     (records, last, state.head().sequence)
+}
+
+/// The groups after one, the last of these if there may be more, and how far the state is.
+fn some_groups_of(state: &State, after: &str) -> (Vec<Record>, Option<Name>, Sequence) {
+    let (views, more) = state.groups_page(after, GROUPS_AT_ONCE);
+    let last = views.last().filter(|_| more);
+    let last = last.map(|view| view.record.name.clone());
+    let records = views.into_iter().map(|view| Record::Group(view.record));
+    (records.collect(), last, state.head().sequence)
 }
 
 #[cfg(test)]
@@ -391,6 +477,11 @@ mod tests {
                 namespace,
                 name: "q".into(),
             },
+            6 => Event::NamespaceDeleted {
+                name: namespace,
+                uid,
+                relist: None,
+            },
             2 => Event::ObjectRefreshed {
                 uid,
                 namespace,
@@ -404,7 +495,7 @@ mod tests {
     proptest! {
         #[test]
         fn entries_taken_together_tell_the_same_as_one_by_one(
-            events in prop::collection::vec((0..6_u8, "[ab]"), 0..20),
+            events in prop::collection::vec((0..8_u8, "[ab]"), 0..20),
             head in 0..4_u64,
         ) {
             let actor = Actor::named("test");
@@ -428,6 +519,7 @@ mod tests {
             prop_assert_eq!(together.head, single.head);
             prop_assert_eq!(together.touched, single.touched);
             prop_assert_eq!(together.by_time, single.by_time);
+            prop_assert_eq!(together.groups, single.groups);
             prop_assert_eq!(together.lives.by_time.len(), single.lives.by_time.len());
         }
     }

@@ -7,14 +7,17 @@ use axum::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::{
     apis::meta::v1::{
-        APIGroupList, APIResource, APIResourceList, APIVersions, ServerAddressByClientCIDR,
+        APIGroup, APIGroupList, APIResource, APIResourceList, APIVersions,
+        GroupVersionForDiscovery, ServerAddressByClientCIDR,
     },
     version::Info,
 };
 use serde_json::{Value, json};
 
 use super::{
-    KIND, NAMESPACE_KIND, NAMESPACES, PLURAL, accept, reviews,
+    NAMESPACE_KIND, NAMESPACES, accept, applied,
+    resource::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
+    reviews,
     services::{SERVICE_KIND, SERVICES},
 };
 
@@ -32,7 +35,10 @@ const QUOTA_VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// The category that `kubectl get all` asks for: quotas are all that there is.
+/// What `oc` calls groups for short.
+const GROUP_SHORT: &str = "clusterquota";
+
+/// The category that `kubectl get all` asks for: quotas are all that there is in a namespace.
 const ALL: &str = "all";
 
 /// The group and kind of an aggregated answer.
@@ -79,23 +85,96 @@ pub(super) async fn versions(headers: HeaderMap) -> Response {
 
 pub(super) async fn groups(headers: HeaderMap) -> Response {
     match aggregated(&headers) {
-        Some(version) => aggregate(&headers, version, &reviews::aggregated()),
-        None => Json(APIGroupList {
-            groups: reviews::groups(),
-        })
-        .into_response(),
+        Some(version) => {
+            let mut groups = reviews::aggregated();
+            groups.push(aggregated_quota_group());
+            aggregate(&headers, version, &groups.into())
+        }
+        None => {
+            let mut groups = reviews::groups();
+            groups.push(quota_group());
+            Json(APIGroupList { groups }).into_response()
+        }
     }
 }
 
-pub(super) async fn resources() -> Json<APIResourceList> {
-    let resource = |name: &str, singular: &str, kind: &str, verbs: &[&str]| APIResource {
+fn resource(name: &str, singular: &str, kind: &str, verbs: &[&str]) -> APIResource {
+    APIResource {
         name: name.to_owned(),
         singular_name: singular.to_owned(),
         kind: kind.to_owned(),
         verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
         ..APIResource::default()
+    }
+}
+
+fn short(name: &str) -> Option<Vec<String>> {
+    Some(vec![name.to_owned()])
+}
+
+/// The group of ClusterResourceQuota.
+fn quota_group() -> APIGroup {
+    let version = GroupVersionForDiscovery {
+        group_version: Kind::Group.api_version().to_owned(),
+        version: QUOTA_GROUP_VERSION.to_owned(),
     };
-    let short = |name: &str| Some(vec![name.to_owned()]);
+    APIGroup {
+        name: QUOTA_GROUP.to_owned(),
+        versions: vec![version.clone()],
+        preferred_version: Some(version),
+        ..APIGroup::default()
+    }
+}
+
+/// `GET /apis/quota.openshift.io/v1`
+pub(super) async fn quota_resources() -> Json<APIResourceList> {
+    let (name, kind) = (Kind::Group.plural(), Kind::Group.name());
+    Json(APIResourceList {
+        group_version: Kind::Group.api_version().to_owned(),
+        resources: vec![
+            APIResource {
+                short_names: short(GROUP_SHORT),
+                ..resource(name, "clusterresourcequota", kind, &QUOTA_VERBS)
+            },
+            resource(&format!("{name}/status"), "", kind, &["get"]),
+            APIResource {
+                namespaced: true,
+                ..resource(
+                    applied::PLURAL,
+                    "appliedclusterresourcequota",
+                    applied::KIND,
+                    &["get", "list"],
+                )
+            },
+        ],
+    })
+}
+
+/// The same in the aggregated form.
+fn aggregated_quota_group() -> Value {
+    let kind =
+        |kind: &str| json!({"group": QUOTA_GROUP, "version": QUOTA_GROUP_VERSION, "kind": kind});
+    let resources = json!([
+        {
+            "resource": Kind::Group.plural(), "responseKind": kind(Kind::Group.name()), "scope": "Cluster",
+            "singularResource": "clusterresourcequota", "verbs": QUOTA_VERBS, "shortNames": [GROUP_SHORT],
+            "subresources": [
+                {"subresource": "status", "responseKind": kind(Kind::Group.name()), "verbs": ["get"]},
+            ],
+        },
+        {
+            "resource": applied::PLURAL, "responseKind": kind(applied::KIND), "scope": "Namespaced",
+            "singularResource": "appliedclusterresourcequota", "verbs": ["get", "list"],
+        },
+    ]);
+    json!({
+        "metadata": {"name": QUOTA_GROUP},
+        "versions": [{"version": QUOTA_GROUP_VERSION, "resources": resources, "freshness": "Current"}],
+    })
+}
+
+pub(super) async fn resources() -> Json<APIResourceList> {
+    let (name, kind) = (Kind::Quota.plural(), Kind::Quota.name());
     Json(APIResourceList {
         group_version: super::VERSION.to_owned(),
         resources: vec![
@@ -107,11 +186,11 @@ pub(super) async fn resources() -> Json<APIResourceList> {
                 namespaced: true,
                 short_names: short("quota"),
                 categories: short(ALL),
-                ..resource(PLURAL, "resourcequota", KIND, &QUOTA_VERBS)
+                ..resource(name, "resourcequota", kind, &QUOTA_VERBS)
             },
             APIResource {
                 namespaced: true,
-                ..resource(&format!("{PLURAL}/status"), "", KIND, &["get"])
+                ..resource(&format!("{name}/status"), "", kind, &["get"])
             },
             APIResource {
                 namespaced: true,
@@ -129,10 +208,10 @@ fn aggregated_resources() -> Value {
             "singularResource": "namespace", "verbs": ["get", "list"], "shortNames": ["ns"],
         },
         {
-            "resource": PLURAL, "responseKind": kind(KIND), "scope": "Namespaced",
+            "resource": Kind::Quota.plural(), "responseKind": kind(Kind::Quota.name()), "scope": "Namespaced",
             "singularResource": "resourcequota", "verbs": QUOTA_VERBS, "shortNames": ["quota"],
             "categories": [ALL],
-            "subresources": [{"subresource": "status", "responseKind": kind(KIND), "verbs": ["get"]}],
+            "subresources": [{"subresource": "status", "responseKind": kind(Kind::Quota.name()), "verbs": ["get"]}],
         },
         {
             "resource": SERVICES, "responseKind": kind(SERVICE_KIND), "scope": "Namespaced",

@@ -1,10 +1,11 @@
-//! The Kubernetes-style API: what an unmodified `kubectl` needs to work with quotas.
+//! The Kubernetes-style API: what an unmodified `kubectl` needs to work with quotas and groups.
 //!
 //! # Versions
 //! A version (`resourceVersion`) is a sequence of the ledger.
 //! * That of a list is how far the ledger was when the list was read.
 //! * That of a quota is the last entry that changed it: its spec, its metadata, or something in its namespace that its
-//!   figures may depend on. So it moves with `used` and `reserved`, and a watch can show them.
+//!   figures may depend on. So it moves with `used` and `reserved`, and a watch can show them. That of a group moves with
+//!   the figures of any namespace; a watch tells of a group at most once a second, and only if it looks different.
 //! * A write that names a version is carried out unless spec or metadata were changed after it (409 `Conflict`).
 //!   Figures that have changed since do not stand in the way: nobody writes them.
 //! * A watch from a version tells everything after it, merged: only the newest of several changes of a quota is told.
@@ -15,6 +16,7 @@
 //! are there as soon as they are named. Answers are JSON, also to those who would rather have protobuf.
 
 mod accept;
+mod applied;
 mod body;
 mod changes;
 mod discovery;
@@ -30,6 +32,7 @@ mod protobuf;
 mod read;
 mod remove;
 mod request;
+mod resource;
 mod reviews;
 mod routes;
 mod selector;
@@ -45,14 +48,19 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use quota_core::{
     event::{Actor, Sequence},
-    state::{QuotaView, State},
+    state::State,
 };
 use tokio_util::sync::CancellationToken;
 
 pub use routes::{refused, routes};
 pub(crate) use selector::LabelSelector;
 
-use self::{changes::Changes, object::Object, status::Failure};
+use self::{
+    changes::Changes,
+    object::Object,
+    resource::{Kind, View},
+    status::Failure,
+};
 use crate::{
     auth::Principal,
     config::Config,
@@ -61,8 +69,6 @@ use crate::{
 };
 
 const VERSION: &str = quota_semantics::quota::manifest::API_VERSION;
-const KIND: &str = quota_semantics::quota::manifest::KIND;
-const PLURAL: &str = "resourcequotas";
 const NAMESPACE_KIND: &str = "Namespace";
 const NAMESPACES: &str = "namespaces";
 
@@ -134,12 +140,13 @@ impl Kube {
         Ok((answer, head))
     }
 
-    /// A quota as an object, from a state that had come to `head`.
-    fn object(&self, view: QuotaView, head: Sequence) -> Object {
-        let version = self
-            .0
-            .changes
-            .version(&view.record.namespace, view.entry, head);
+    /// What is seen of an object, from a state that had come to `head`, as an object of the API.
+    fn object(&self, view: View, head: Sequence) -> Object {
+        let (changes, key) = (&self.0.changes, view.key());
+        let version = match key.kind {
+            Kind::Quota => changes.version(&key.namespace, view.entry(), head),
+            Kind::Group => changes.version_of_group(view.entry(), head),
+        };
         Object::new(view, version, self.0.ledger.coverage())
     }
 }

@@ -1,20 +1,21 @@
-//! Quotas as objects of the API.
+//! Quotas and groups as objects of the API.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use quota_core::{
-    event::{QuotaRecord, Sequence},
-    state::{Figure, QuotaView},
+    event::Sequence,
+    state::{Figure, GroupView},
 };
-use quota_semantics::{
-    Name, admission::Coverage, in_microseconds, quantity::Quantity, quota::Manifest,
-};
+use quota_semantics::{Name, admission::Coverage, in_microseconds, quantity::Quantity};
 use serde_json::{Value, json};
 
-use super::status::{Failure, Result};
-use crate::api::render;
+use super::{
+    resource::{Key, Kind, Manifest, Record, View},
+    status::{Failure, Result},
+};
+use crate::api::{groups, render};
 
-/// A quota as it is served.
+/// A quota or group as it is served.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     /// What was written.
@@ -22,53 +23,52 @@ pub(super) struct Object {
     /// The entry that set it; 0: none has.
     pub(super) entry: Sequence,
     /// Where its figures are from; none: it has none.
-    view: Option<QuotaView>,
+    numbers: Option<View>,
+    /// Its figures, if it is deleted: the limits, and nothing that counts.
+    limits: Option<Vec<Figure>>,
     /// Which limits are enforced.
     coverage: Arc<Coverage>,
 }
 
 impl Object {
-    /// A quota of the ledger, as it is at a version.
-    pub(super) fn new(view: QuotaView, version: Sequence, coverage: &Arc<Coverage>) -> Self {
-        let manifest = render::manifest(&view.record, version);
+    /// An object of the ledger, as it is at a version.
+    pub(super) fn new(view: View, version: Sequence, coverage: &Arc<Coverage>) -> Self {
         Self {
-            manifest,
-            entry: view.entry,
-            view: Some(view),
+            manifest: view.record().manifest(version),
+            entry: view.entry(),
+            numbers: Some(view),
+            limits: None,
             coverage: coverage.clone(),
         }
     }
 
-    /// A quota that is not in the ledger.
+    /// An object that is not in the ledger.
     pub(super) fn unwritten(manifest: Manifest, coverage: &Arc<Coverage>) -> Self {
         Self {
             manifest,
             entry: 0,
-            view: None,
+            numbers: None,
+            limits: None,
             coverage: coverage.clone(),
         }
     }
 
-    /// A deleted quota: what was used of it is not known any more.
-    pub(super) fn deleted(record: &Arc<QuotaRecord>, version: Sequence) -> Self {
+    /// A deleted object: what was used of it is not known any more.
+    pub(super) fn deleted(record: &Record, version: Sequence) -> Self {
+        let manifest = record.manifest(version);
         let figure = |(resource, hard): (&Name, &Quantity)| Figure {
             resource: resource.clone(),
             hard: hard.clone(),
             used: None,
             reserved: Quantity::ZERO,
         };
-        let figures = record.spec.hard.iter().map(figure).collect();
-        Self::new(
-            QuotaView {
-                record: record.clone(),
-                entry: 0,
-                figures,
-                holds: Vec::new(),
-                holds_omitted: 0,
-            },
-            version,
-            &Arc::new(Coverage::everything()),
-        )
+        Self {
+            limits: Some(manifest.hard().iter().map(figure).collect()),
+            manifest,
+            entry: 0,
+            numbers: None,
+            coverage: Arc::new(Coverage::everything()),
+        }
     }
 
     /// The same with other metadata and spec, as a dry run shows it.
@@ -81,47 +81,122 @@ impl Object {
 
     /// The version that it is shown with.
     pub(super) fn version(&self) -> Sequence {
-        self.manifest
-            .metadata
-            .resource_version
-            .parse()
-            .unwrap_or(self.entry)
+        let version = &self.manifest.metadata().resource_version;
+        version.parse().unwrap_or(self.entry)
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key {
+            kind: self.manifest.kind(),
+            namespace: self.namespace().clone(),
+            name: self.name().clone(),
+        }
     }
 
     pub(super) fn namespace(&self) -> &Name {
-        &self.manifest.metadata.namespace
+        &self.manifest.metadata().namespace
     }
 
     pub(super) fn name(&self) -> &Name {
-        &self.manifest.metadata.name
+        &self.manifest.metadata().name
+    }
+
+    pub(super) fn uid(&self) -> &str {
+        &self.manifest.metadata().uid
     }
 
     pub(super) fn labels(&self) -> &BTreeMap<String, String> {
-        &self.manifest.metadata.labels
+        &self.manifest.metadata().labels
     }
 
     /// Which limits are not enforced, if any.
     pub(super) fn not_enforced(&self) -> Option<String> {
-        render::not_enforced(&self.manifest.spec.hard, &self.coverage)
+        render::not_enforced(self.manifest.hard(), &self.coverage)
     }
 
     /// One per limit.
-    pub(super) fn figures(&self) -> impl Iterator<Item = &Figure> {
-        self.view.iter().flat_map(|view| &view.figures)
+    pub(super) fn figures(&self) -> Vec<&Figure> {
+        match &self.numbers {
+            None => self.limits.iter().flatten().collect(),
+            Some(View::Quota(view)) => view.figures.iter().collect(),
+            Some(View::Group(seen)) => groups::figures(&seen.view).collect(),
+        }
+    }
+
+    /// The group with its numbers, if it is one.
+    pub(super) const fn group(&self) -> Option<&GroupView> {
+        match &self.numbers {
+            Some(View::Group(seen)) => Some(&seen.view),
+            _ => None,
+        }
     }
 
     /// The object as JSON.
     pub(super) fn to_json(&self) -> Result<Value> {
-        let mut object = json(&self.manifest)?;
-        object["status"] = match &self.view {
-            Some(view) => json(&render::ResourceQuota::of(view, &self.coverage))?["status"].take(),
-            None => json!({}),
+        let mut object = self.manifest.to_json()?;
+        object["status"] = match &self.numbers {
+            Some(View::Quota(view)) => {
+                to_json(&render::ResourceQuota::of(view, &self.coverage))?["status"].take()
+            }
+            Some(View::Group(seen)) => group_status(seen, &self.coverage)?,
+            None => self.status_without_numbers(),
         };
         Ok(object)
     }
+
+    fn status_without_numbers(&self) -> Value {
+        let Some(limits) = &self.limits else {
+            return json!({});
+        };
+        let hard = self.manifest.hard();
+        let reserved = groups::numbers(limits, |figure| Some(figure.reserved.clone()));
+        let total = json!({"hard": hard, "used": {}, "reserved": reserved});
+        match self.manifest.kind() {
+            Kind::Quota => {
+                let mut status = total;
+                status["reservations"] = json!([]);
+                status
+            }
+            Kind::Group => json!({"total": total, "namespaces": []}),
+        }
+    }
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Value> {
+/// OpenShift's status of a ClusterResourceQuota, with what is reserved and guaranteed beside it.
+pub(super) fn group_status(seen: &groups::Seen, coverage: &Coverage) -> Result<Value> {
+    let view = &seen.view;
+    let members = seen.members.iter().map(|member| {
+        let member = groups::member(member);
+        let status = json!({"hard": view.hard, "used": member.used, "reserved": member.reserved});
+        json!({"namespace": member.namespace, "status": status})
+    });
+    let mut status = json!({
+        "total": {
+            "hard": view.hard,
+            "used": groups::numbers(groups::figures(view), |figure| figure.used.clone()),
+            "reserved": groups::numbers(groups::figures(view), |figure| Some(figure.reserved.clone())),
+        },
+        "namespaces": members.collect::<Vec<_>>(),
+    });
+    let guaranteed = groups::guaranteed_to_others(view);
+    if !guaranteed.is_empty() {
+        status["total"]["guaranteedToOthers"] = json!(guaranteed);
+    }
+    if seen.omitted() > 0 {
+        status["namespacesOmitted"] = json!(seen.omitted());
+    }
+    if let Some(until) = view.override_until {
+        status["overrideUntil"] = to_json(&until)?;
+    }
+    let conditions = groups::conditions(view, coverage);
+    if !conditions.is_empty() {
+        status["conditions"] = to_json(&conditions)?;
+    }
+    Ok(status)
+}
+
+/// A value as JSON, with times as they are shown.
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<Value> {
     let value = in_microseconds(|| serde_json::to_value(value));
     value.map_err(|error| Failure::internal(&error))
 }

@@ -7,6 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use prost::Message;
 use serde_json::{Map, Value, json};
 
+use super::resource::Kind;
+
 /// What every such body begins with.
 const MAGIC: &[u8] = b"k8s\0";
 
@@ -194,7 +196,7 @@ pub(super) enum Undecodable {
 /// A quota as JSON.
 pub(super) fn quota(body: &[u8]) -> Result<Value, Undecodable> {
     let (types, raw) = open(body)?;
-    if types.kind != super::KIND || types.api_version != super::VERSION {
+    if types.kind != Kind::Quota.name() || types.api_version != super::VERSION {
         let TypeMeta { api_version, kind } = types;
         return Err(Undecodable::OtherKind { api_version, kind });
     }

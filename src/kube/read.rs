@@ -1,4 +1,4 @@
-//! Reading quotas: one, or lists of them.
+//! Reading quotas and groups: one, or lists of them.
 
 use axum::{
     Json,
@@ -8,32 +8,37 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use quota_core::{
     event::{Actor, Sequence},
-    state::{self, QuotaView},
+    state,
 };
 use quota_semantics::Name;
 use serde_json::{Value, json};
 
 use super::{
-    Caller, KIND, Kube, VERSION,
+    Caller, Kube,
     accept::Shape,
     object::Object,
     params::Params,
+    resource::{Key, Kind, Place, View},
     selector::{FieldSelector, LabelSelector},
     status::{Failure, Result},
     table::{self, Attachment},
     watch,
 };
-use crate::{routes::Target, writer::now};
+use crate::{api::groups, writer::now};
 
-/// Quotas of one list; more are left for `continue`, whatever `limit` says.
+/// Objects of one list; more are left for `continue`, whatever `limit` says.
 const LIST_MAX: usize = 10_000;
 
 /// Amounts that one list tells, limits and what reservations hold of them; more are left for `continue` as well.
 const LIST_WORK: usize = 200_000;
 
-/// Which quotas are meant.
-#[derive(Clone, Debug, Default)]
+/// Amounts of groups and their members that are read from the state at once.
+const GROUPS_WORK: usize = 20_000;
+
+/// Which objects are meant.
+#[derive(Clone, Debug)]
 pub(super) struct Scope {
+    pub(super) kind: Kind,
     /// Their namespace; none: all.
     pub(super) namespace: Option<Name>,
     pub(super) fields: FieldSelector,
@@ -41,12 +46,17 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    pub(super) fn new(namespace: Option<String>, params: &Params) -> Result<Self> {
+    pub(super) fn new(place: &Place, params: &Params) -> Result<Self> {
         let (fields, labels) = (params.fields()?, params.labels()?);
-        let namespace = namespace
-            .map(Name::from)
-            .or_else(|| fields.namespace().cloned());
+        let namespace = match place.kind {
+            Kind::Quota => place
+                .namespace
+                .clone()
+                .or_else(|| fields.namespace().cloned()),
+            Kind::Group => None,
+        };
         Ok(Self {
+            kind: place.kind,
             namespace,
             fields,
             labels,
@@ -54,29 +64,31 @@ impl Scope {
     }
 
     pub(super) fn holds(&self, object: &Object) -> bool {
-        self.is_about(object.namespace(), object.name()) && self.labels.matches(object.labels())
+        self.is_about(&object.key()) && self.labels.matches(object.labels())
     }
 
-    /// Whether it may hold a quota of this name, whatever its labels.
-    pub(super) fn is_about(&self, namespace: &Name, name: &Name) -> bool {
-        self.namespace.as_ref().is_none_or(|own| own == namespace)
-            && self.fields.matches(namespace, name)
+    /// Whether it may hold this object, whatever its labels.
+    pub(super) fn is_about(&self, key: &Key) -> bool {
+        let is_there = |own: &Name| *own == key.namespace;
+        self.kind == key.kind
+            && self.namespace.as_ref().is_none_or(is_there)
+            && self.fields.matches(&key.namespace, &key.name)
     }
 }
 
 pub(super) async fn get(
     State(kube): State<Kube>,
-    Target((namespace, name)): Target<(String, String)>,
+    place: Place,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let (object, head) = kube.quota(&namespace, &name).await?;
+    let (object, head) = kube.find(&place.key()).await?;
     params.check_version(head)?;
-    let object = object.ok_or_else(|| Failure::not_found(&name))?;
+    let object = object.ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
     one(&object, shape, &params)
 }
 
-/// The answer to a request about one quota.
+/// The answer to a request about one object.
 pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Response> {
     let json = match shape {
         Shape::Whole => object.to_json()?,
@@ -84,41 +96,24 @@ pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Resp
         Shape::Table(version) => {
             let attachment = Attachment::parse(&params.include_object)?;
             let row = table::row(object, attachment, version, now())?;
-            let metadata = json!({"resourceVersion": object.manifest.metadata.resource_version});
-            as_table(version, &metadata, vec![row])
+            let metadata = json!({"resourceVersion": object.manifest.metadata().resource_version});
+            as_table(object.manifest.kind(), version, &metadata, vec![row])
         }
     };
     Ok(Json(json).into_response())
 }
 
-pub(super) async fn list_all(
-    State(kube): State<Kube>,
-    Caller(actor): Caller,
-    shape: Shape,
-    params: Params,
-) -> Result<Response> {
-    list_or_watch(kube, &actor, None, shape, params).await
-}
-
+/// A list, or a watch if the query says so.
 pub(super) async fn list(
     State(kube): State<Kube>,
-    Target(namespace): Target<String>,
+    place: Place,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    list_or_watch(kube, &actor, Some(namespace), shape, params).await
-}
-
-async fn list_or_watch(
-    kube: Kube,
-    actor: &Actor,
-    namespace: Option<String>,
-    shape: Shape,
-    params: Params,
-) -> Result<Response> {
-    let scope = Scope::new(namespace, &params)?;
+    let scope = Scope::new(&place, &params)?;
     if params.watch {
+        let actor: &Actor = &actor;
         return watch::watch(kube, actor, scope, shape, params).await;
     }
     let limit = match params.limit.and_then(|limit| usize::try_from(limit).ok()) {
@@ -129,10 +124,10 @@ async fn list_or_watch(
     let page = kube
         .page(&scope, after, limit, |head| params.check_version(head))
         .await?;
-    Ok(Json(page_json(&page, shape, &params)?).into_response())
+    Ok(Json(page_json(place.kind, &page, shape, &params)?).into_response())
 }
 
-/// Some quotas of a list.
+/// Some objects of a list.
 #[derive(Clone, Debug)]
 pub(super) struct Page {
     pub(super) objects: Vec<Object>,
@@ -143,7 +138,7 @@ pub(super) struct Page {
 }
 
 /// A page as an answer.
-pub(super) fn page_json(page: &Page, shape: Shape, params: &Params) -> Result<Value> {
+pub(super) fn page_json(kind: Kind, page: &Page, shape: Shape, params: &Params) -> Result<Value> {
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
     if let Some(next) = &page.next {
         metadata["continue"] = next.token()?.into();
@@ -159,8 +154,10 @@ pub(super) fn page_json(page: &Page, shape: Shape, params: &Params) -> Result<Va
     match shape {
         Shape::Whole => {
             let items: Result<Vec<_>> = page.objects.iter().map(bare).collect();
-            let kind = format!("{KIND}List");
-            Ok(json!({"kind": kind, "apiVersion": VERSION, "metadata": metadata, "items": items?}))
+            let (list, api_version) = (format!("{}List", kind.name()), kind.api_version());
+            Ok(
+                json!({"kind": list, "apiVersion": api_version, "metadata": metadata, "items": items?}),
+            )
         }
         Shape::Metadata => {
             let partial =
@@ -175,15 +172,16 @@ pub(super) fn page_json(page: &Page, shape: Shape, params: &Params) -> Result<Va
             let (attachment, now) = (Attachment::parse(&params.include_object)?, now());
             let row = |object| table::row(object, attachment, version, now);
             let rows: Result<Vec<_>> = page.objects.iter().map(row).collect();
-            Ok(as_table(version, &metadata, rows?))
+            Ok(as_table(kind, version, &metadata, rows?))
         }
     }
 }
 
-fn as_table(version: &str, metadata: &Value, rows: Vec<Value>) -> Value {
+/// A table of objects of a kind.
+pub(super) fn as_table(kind: Kind, version: &str, metadata: &Value, rows: Vec<Value>) -> Value {
     json!({
         "kind": "Table", "apiVersion": version, "metadata": metadata,
-        "columnDefinitions": table::columns(), "rows": rows,
+        "columnDefinitions": table::columns(kind), "rows": rows,
     })
 }
 
@@ -211,17 +209,13 @@ impl Position {
 }
 
 impl Kube {
-    /// A quota, and how far the ledger was.
-    pub(super) async fn quota(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<(Option<Object>, Sequence)> {
-        let (view, head) = self.read(|state| state.quota(namespace, name)).await?;
+    /// An object, and how far the ledger was.
+    pub(super) async fn find(&self, key: &Key) -> Result<(Option<Object>, Sequence)> {
+        let (view, head) = self.read(|state| key.view(state)).await?;
         Ok((view.map(|view| self.object(view, head)), head))
     }
 
-    /// The quotas of a scope after a position. The state is read a few at a time, so that nobody waits for it; the
+    /// The objects of a scope after a position. The state is read a few at a time, so that nobody waits for it; the
     /// version is that of the first few.
     pub(super) async fn page(
         &self,
@@ -238,7 +232,7 @@ impl Kube {
             check(head)?;
             let version = *version.get_or_insert(head);
             for view in views {
-                let more_work = view.figures.len() + view.holds.len();
+                let more_work = view.work();
                 let object = self.object(view, head);
                 if !scope.holds(&object) {
                     continue;
@@ -273,20 +267,42 @@ impl Kube {
     }
 }
 
-/// Quotas of a scope, at most `limit` and as many as can be told with little work, and where the rest begins.
-fn some_of(
+/// Objects of a scope, at most `limit` and as many as can be told with little work, and where the rest begins.
+pub(super) fn some_of(
     state: &state::State,
     scope: &Scope,
     after: &Position,
     limit: usize,
-) -> (Vec<QuotaView>, Option<Position>) {
-    let (mut views, more) = state.quotas_page(
-        scope.namespace.as_deref(),
-        Some((&after.0, &after.1)),
-        limit,
-    );
-    let last = views.last().filter(|_| more);
-    let next = last.map(|view| Position(view.record.namespace.clone(), view.record.name.clone()));
-    views.retain(|view| scope.is_about(&view.record.namespace, &view.record.name));
-    (views, next)
+) -> (Vec<View>, Option<Position>) {
+    let (views, more) = match scope.kind {
+        Kind::Quota => {
+            let namespace = scope.namespace.as_deref();
+            let after = Some((&*after.0, &*after.1));
+            let (views, more) = state.quotas_page(namespace, after, limit);
+            (views.into_iter().map(View::Quota).collect(), more)
+        }
+        Kind::Group => some_groups_of(state, &after.1, limit),
+    };
+    let last = views.last().filter(|_| more).map(View::key);
+    let next = last.map(|key| Position(key.namespace, key.name));
+    let about = views.into_iter().filter(|view| scope.is_about(&view.key()));
+    (about.collect(), next)
+}
+
+/// The groups after a name, at most `limit` and as many as can be told with little work, and whether there are more.
+fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<View>, bool) {
+    let (groups, mut more) = state.groups_page(after, limit);
+    let (mut views, mut work) = (Vec::new(), 0);
+    for group in groups {
+        if work > GROUPS_WORK {
+            more = true;
+            break;
+        }
+        if let Some(seen) = groups::Seen::with(state, group, groups::MEMBERS_MAX) {
+            let view = View::Group(seen);
+            work += view.work();
+            views.push(view);
+        }
+    }
+    (views, more)
 }

@@ -1,4 +1,4 @@
-//! Deleting quotas: one, or all that are meant.
+//! Deleting quotas and groups: one, or all that are meant.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use axum::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use quota_core::{
-    decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota, unless_adopted},
+    decide::{Policy, Precondition, Refusal},
     event::{Actor, Event, Sequence},
     state::State as Ledger,
 };
-use quota_semantics::{Name, uid::Uid};
+use quota_semantics::{Timestamp, uid::Uid};
 
 use super::{
     Caller, Kube,
@@ -24,45 +24,46 @@ use super::{
     protobuf,
     read::{self, Scope},
     request::ATTEMPTS,
+    resource::{Change, Key, Place},
     status::{Failure, Result},
 };
-use crate::{api::render::stored_metadata, routes::Target, writer::now};
+use crate::writer::now;
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
-    Target((namespace, name)): Target<(String, String)>,
+    place: Place,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
     let removal = Removal::new(kube, actor, &params, &body)?;
-    let object = removal.remove(&namespace.into(), &name.into()).await?;
+    let object = removal.remove(&place.key()).await?;
     read::one(&object, shape, &params)
 }
 
 pub(super) async fn delete_collection(
     State(kube): State<Kube>,
-    Target(namespace): Target<String>,
+    place: Place,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
-    let scope = Scope::new(Some(namespace), &params)?;
+    let scope = Scope::new(&place, &params)?;
     let mut page = kube
         .page(&scope, read::Position::default(), usize::MAX, |_| Ok(()))
         .await?;
     let meant = std::mem::take(&mut page.objects);
     for object in meant {
-        match removal.remove(object.namespace(), object.name()).await {
+        match removal.remove(&object.key()).await {
             Ok(object) => page.objects.push(object),
             Err(failure) if failure.is_not_found() => {}
             Err(failure) => return Err(failure),
         }
     }
-    Ok(Json(read::page_json(&page, shape, &params)?).into_response())
+    Ok(Json(read::page_json(place.kind, &page, shape, &params)?).into_response())
 }
 
 /// A deletion that is asked for.
@@ -102,17 +103,18 @@ impl Removal {
         })
     }
 
-    async fn remove(&self, namespace: &Name, name: &Name) -> Result<Object> {
+    async fn remove(&self, key: &Key) -> Result<Object> {
+        let Key { kind, name, .. } = key;
         for _ in 0..ATTEMPTS {
-            let (live, head) = self.kube.quota(namespace, name).await?;
-            let mut live = live.ok_or_else(|| Failure::not_found(name))?;
+            let (live, head) = self.kube.find(key).await?;
+            let mut live = live.ok_or_else(|| Failure::not_found(*kind, name))?;
             self.check(&live, head)?;
-            let waits = !live.manifest.metadata.finalizers.is_empty();
-            if waits && live.manifest.metadata.deletion_timestamp.is_some() {
+            let metadata = live.manifest.metadata_mut();
+            let waits = !metadata.finalizers.is_empty();
+            if waits && metadata.deletion_timestamp.is_some() {
                 return Ok(live);
             }
             if waits {
-                let metadata = &mut live.manifest.metadata;
                 metadata.deletion_timestamp = Some(now().whole_seconds());
                 metadata.deletion_grace_period_seconds = Some(0);
             }
@@ -127,8 +129,8 @@ impl Removal {
                 .ledger
                 .decide_always(&self.actor.principal, move |context| {
                     let transaction = &mut context.transaction;
-                    let events = decision.decide(transaction.state(), transaction.now())?;
-                    let events = unless_adopted(transaction.state(), context.policy, events)?;
+                    let (state, now) = (transaction.state(), transaction.now());
+                    let events = decision.decide(state, now, context.policy)?;
                     Ok(transaction.record(&actor, events))
                 });
             match decided.await.map_err(Failure::from)? {
@@ -137,24 +139,24 @@ impl Removal {
                     return Ok(live);
                 }
                 Err(Refusal::Conflict { .. }) => {}
-                Err(Refusal::NotFound(_)) => return Err(Failure::not_found(name)),
+                Err(Refusal::NotFound(_)) => return Err(Failure::not_found(*kind, name)),
                 Err(refusal @ Refusal::Adopted { .. }) => {
-                    return Err(Failure::conflict(name, &refusal.to_string()));
+                    return Err(Failure::conflict(*kind, name, &refusal.to_string()));
                 }
                 Err(other) => return Err(Failure::internal(&other)),
             }
         }
-        Err(Failure::modified(name))
+        Err(Failure::modified(*kind, name))
     }
 
     fn check(&self, live: &Object, head: Sequence) -> Result<()> {
-        let metadata = &live.manifest.metadata;
+        let (kind, metadata) = (live.manifest.kind(), live.manifest.metadata());
         if let Some(uid) = self.uid.as_ref().filter(|uid| **uid != metadata.uid) {
             let why = format!(
                 "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
                 metadata.uid
             );
-            return Err(Failure::conflict(&metadata.name, &why));
+            return Err(Failure::conflict(kind, &metadata.name, &why));
         }
         if let Some(version) = self
             .version
@@ -164,7 +166,7 @@ impl Removal {
             let why = format!(
                 "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {current}"
             );
-            return Err(Failure::conflict(&metadata.name, &why));
+            return Err(Failure::conflict(kind, &metadata.name, &why));
         }
         Ok(())
     }
@@ -172,30 +174,23 @@ impl Removal {
 
 /// A deletion at once, or the mark of one that waits for finalizers.
 struct Decision {
-    namespace: Name,
-    name: Name,
+    key: Key,
     precondition: Precondition,
-    mark: Option<QuotaChange>,
+    mark: Option<Change>,
 }
 
 impl Decision {
     fn new(live: &Object, waits: bool) -> Result<Self> {
         let precondition = Precondition::Version(live.entry);
-        let metadata = &live.manifest.metadata;
         let mark = match waits {
             false => None,
-            true => Some(QuotaChange {
-                namespace: metadata.namespace.clone(),
-                name: metadata.name.clone(),
-                fresh_uid: Uid::new(&metadata.uid).map_err(|error| Failure::internal(&error))?,
-                spec: live.manifest.spec.clone(),
-                metadata: stored_metadata(metadata),
-                precondition: Some(precondition),
-            }),
+            true => {
+                let uid = Uid::new(live.uid()).map_err(|error| Failure::internal(&error))?;
+                Some(live.manifest.to_change(uid, precondition))
+            }
         };
         Ok(Self {
-            namespace: metadata.namespace.clone(),
-            name: metadata.name.clone(),
+            key: live.key(),
             precondition,
             mark,
         })
@@ -204,11 +199,12 @@ impl Decision {
     fn decide(
         &self,
         state: &Ledger,
-        now: quota_semantics::Timestamp,
+        now: Timestamp,
+        policy: &Policy,
     ) -> std::result::Result<Vec<Event>, Refusal> {
         match &self.mark {
-            Some(change) => set_quota(state, now, change),
-            None => delete_quota(state, &self.namespace, &self.name, Some(self.precondition)),
+            Some(change) => change.decide(state, now, policy),
+            None => self.key.delete(state, policy, self.precondition),
         }
     }
 }

@@ -4,14 +4,10 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use quota_core::{
-    decide::{Precondition, QuotaChange, Refusal, delete_quota, set_quota, unless_adopted},
+    decide::{Precondition, Refusal},
     event::{Actor, Sequence},
 };
-use quota_semantics::{
-    Name,
-    quota::{Manifest, validation},
-    uid::Uid,
-};
+use quota_semantics::{Name, uid::Uid};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -21,9 +17,10 @@ use super::{
     fields,
     object::Object,
     params::Params,
+    resource::{Key, Manifest, Place},
     status::{Failure, Result},
 };
-use crate::{api::render::stored_metadata, writer::now};
+use crate::writer::now;
 
 /// How often a change is tried again when somebody else was faster.
 pub(super) const ATTEMPTS: usize = 5;
@@ -44,9 +41,8 @@ pub(super) enum Managing {
 /// A write that is asked for.
 pub(super) struct Request {
     pub(super) kube: Kube,
-    pub(super) namespace: Name,
-    /// Empty: the body says.
-    pub(super) name: Name,
+    /// The object; an empty name: the body says.
+    pub(super) key: Key,
     actor: Arc<Actor>,
     pub(super) manager: String,
     dry_run: bool,
@@ -56,38 +52,37 @@ impl Request {
     pub(super) fn new(
         kube: Kube,
         Caller(actor): Caller,
-        namespace: String,
-        name: String,
+        place: &Place,
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Self> {
         Ok(Self {
             kube,
-            namespace: namespace.into(),
-            name: name.into(),
+            key: place.key(),
             actor,
             manager: params.manager(headers)?,
             dry_run: params.dry_run()?,
         })
     }
 
-    /// Reads a quota that was sent, and puts it where the path says.
+    /// Reads an object that was sent, and puts it where the path says.
     pub(super) fn decode(&self, json: &Value) -> Result<Manifest> {
-        let mut manifest = Manifest::from_json(json.to_string().as_bytes())
-            .map_err(|error| undecodable(&error))?;
-        let metadata = &mut manifest.metadata;
+        let kind = self.key.kind;
+        let mut manifest = Manifest::from_json(kind, json.to_string().as_bytes())
+            .map_err(|error| undecodable(kind, &error))?;
+        let metadata = manifest.metadata_mut();
         if metadata.namespace.is_empty() {
-            metadata.namespace = self.namespace.clone();
+            metadata.namespace = self.key.namespace.clone();
         }
         if metadata.name.is_empty() {
-            metadata.name = self.name.clone();
+            metadata.name = self.key.name.clone();
         }
-        if metadata.namespace != self.namespace {
+        if metadata.namespace != self.key.namespace {
             let why = "the namespace of the provided object does not match the namespace sent on the request";
             return Err(Failure::bad_request(why));
         }
-        if !self.name.is_empty() && metadata.name != self.name {
-            let (name, wanted) = (&metadata.name, &self.name);
+        if !self.key.name.is_empty() && metadata.name != self.key.name {
+            let (name, wanted) = (&metadata.name, &self.key.name);
             let why = format!(
                 "the name of the object ({name}) does not match the name on the URL ({wanted})"
             );
@@ -101,13 +96,14 @@ impl Request {
         mut manifest: Manifest,
         warnings: &mut Warnings,
     ) -> Result<Object> {
-        let errors = validation::validate_create(&manifest);
-        let metadata = &mut manifest.metadata;
-        let name = metadata.name.clone();
+        let kind = self.key.kind;
+        let errors = manifest.validate_create();
+        let name = manifest.metadata().name.clone();
         if !errors.is_empty() {
-            return Err(Failure::invalid(&name, &errors));
+            return Err(Failure::invalid(kind, &name, &errors));
         }
-        warnings.0.extend(validation::warnings(&manifest.spec));
+        warnings.0.extend(manifest.warnings());
+        let metadata = manifest.metadata_mut();
         let uid = Uuid::new_v4();
         (
             metadata.deletion_timestamp,
@@ -115,80 +111,103 @@ impl Request {
         ) = (None, None);
         metadata.generation = 0;
         if self.dry_run {
-            let (known, _) = self.kube.quota(&self.namespace, &name).await?;
+            let key = Key {
+                name: name.clone(),
+                ..self.key.clone()
+            };
+            let (known, _) = self.kube.find(&key).await?;
             if known.is_some() {
-                return Err(Failure::already_exists(&name));
+                return Err(Failure::already_exists(kind, &name));
             }
             metadata.uid = uid.to_string();
             metadata.creation_timestamp = Some(now().whole_seconds());
+            self.try_out(&manifest, Precondition::Absent).await?;
             return Ok(Object::unwritten(manifest, self.kube.0.ledger.coverage()));
         }
         let uid = Uid::from_uuid(*uid.as_bytes());
         match self.set(&manifest, uid, Precondition::Absent).await? {
             Ok(object) => Ok(object),
-            Err(Refusal::Conflict { .. }) => Err(Failure::already_exists(&name)),
-            Err(refused @ Refusal::LimitReached { .. }) => {
-                Err(Failure::forbidden(refused.to_string()))
-            }
-            Err(other) => Err(Failure::internal(&other)),
+            Err(Refusal::Conflict { .. }) => Err(Failure::already_exists(kind, &name)),
+            Err(other) => Err(self.failure(&name, &other)),
         }
     }
 
-    /// Changes a quota; tries again if somebody else was faster.
+    /// Why the ledger has refused a write.
+    fn failure(&self, name: &str, refusal: &Refusal) -> Failure {
+        match refusal {
+            Refusal::Invalid(errors) => Failure::invalid(self.key.kind, name, errors),
+            Refusal::LimitReached { .. } => Failure::forbidden(refusal.to_string()),
+            Refusal::Adopted { .. } => Failure::conflict(self.key.kind, name, &refusal.to_string()),
+            other => Failure::internal(other),
+        }
+    }
+
+    /// Finds out whether a write would be refused.
+    async fn try_out(&self, manifest: &Manifest, precondition: Precondition) -> Result<()> {
+        let uid = Uid::from_uuid(*Uuid::new_v4().as_bytes());
+        let change = manifest.to_change(uid, precondition);
+        let decided = self
+            .kube
+            .0
+            .ledger
+            .decide_for(&self.actor.principal, move |context| {
+                let (state, now) = (context.transaction.state(), context.transaction.now());
+                change.decide(state, now, context.policy).map(|_| ())
+            });
+        match decided.await.map_err(Failure::from)? {
+            Ok(()) | Err(Refusal::Conflict { .. }) => Ok(()),
+            Err(refusal) => Err(self.failure(&manifest.metadata().name, &refusal)),
+        }
+    }
+
+    /// Changes an object; tries again if somebody else was faster.
     pub(super) async fn update(
         &self,
         change: impl Fn(&Object) -> Result<(Value, Managing)>,
     ) -> Result<Object> {
+        let Key { kind, name, .. } = &self.key;
         for _ in 0..ATTEMPTS {
-            let (live, head) = self.kube.quota(&self.namespace, &self.name).await?;
-            let live = live.ok_or_else(|| Failure::not_found(&self.name))?;
+            let (live, head) = self.kube.find(&self.key).await?;
+            let live = live.ok_or_else(|| Failure::not_found(*kind, name))?;
             let (json, managing) = change(&live)?;
             let mut manifest = self.decode(&json)?;
             self.check_version(&live, &mut manifest, head)?;
             manifest.inherit(&live.manifest);
-            let errors = validation::validate_update(&manifest, &live.manifest);
+            let errors = manifest.validate_update(&live.manifest);
             if !errors.is_empty() {
-                return Err(Failure::invalid(&self.name, &errors));
+                return Err(Failure::invalid(*kind, name, &errors));
             }
             self.manage(&live, &mut manifest, managing)?;
+            let precondition = Precondition::Version(live.entry);
             if self.dry_run {
+                self.try_out(&manifest, precondition).await?;
                 return Ok(live.with(manifest));
             }
-            if manifest.metadata.deletion_timestamp.is_some()
-                && manifest.metadata.finalizers.is_empty()
-            {
+            let metadata = manifest.metadata();
+            if metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty() {
                 return self.end(live, manifest).await;
             }
-            let uid =
-                Uid::new(&live.manifest.metadata.uid).map_err(|error| Failure::internal(&error))?;
-            match self
-                .set(&manifest, uid, Precondition::Version(live.entry))
-                .await?
-            {
+            let uid = Uid::new(live.uid()).map_err(|error| Failure::internal(&error))?;
+            match self.set(&manifest, uid, precondition).await? {
                 Ok(object) => return Ok(object),
                 // If the body names a version, it will turn out to be stale.
                 Err(Refusal::Conflict { .. }) => {}
-                Err(refused @ Refusal::LimitReached { .. }) => {
-                    return Err(Failure::forbidden(refused.to_string()));
-                }
-                Err(refusal @ Refusal::Adopted { .. }) => {
-                    return Err(Failure::conflict(&self.name, &refusal.to_string()));
-                }
-                Err(other) => return Err(Failure::internal(&other)),
+                Err(other) => return Err(self.failure(name, &other)),
             }
         }
-        Err(Failure::modified(&self.name))
+        Err(Failure::modified(*kind, name))
     }
 
     /// If the new object names a version, that must be current: nothing but figures has changed since.
     fn check_version(&self, live: &Object, manifest: &mut Manifest, head: Sequence) -> Result<()> {
-        let (new, old) = (&mut manifest.metadata, &live.manifest.metadata);
+        let Key { kind, name, .. } = &self.key;
+        let (new, old) = (manifest.metadata_mut(), live.manifest.metadata());
         if !new.uid.is_empty() && new.uid != old.uid {
             let why = format!(
                 "Precondition failed: UID in precondition: {}, UID in object meta: {}",
                 new.uid, old.uid
             );
-            return Err(Failure::conflict(&self.name, &why));
+            return Err(Failure::conflict(*kind, name, &why));
         }
         if new.resource_version.is_empty() || new.resource_version == "0" {
             new.resource_version.clone_from(&old.resource_version);
@@ -204,22 +223,22 @@ impl Request {
                 "metadata.resourceVersion".to_owned(),
                 why,
             )];
-            return Err(Failure::unprocessable(super::KIND, &self.name, causes));
+            return Err(Failure::unprocessable(&kind.qualified_name(), name, causes));
         };
         if version < live.entry || version > head {
-            return Err(Failure::modified(&self.name));
+            return Err(Failure::modified(*kind, name));
         }
         new.resource_version.clone_from(&old.resource_version);
         Ok(())
     }
 
     fn manage(&self, live: &Object, manifest: &mut Manifest, managing: Managing) -> Result<()> {
-        let known = &live.manifest.metadata.managed_fields;
-        manifest.metadata.managed_fields = match managing {
+        let known = &live.manifest.metadata().managed_fields;
+        manifest.metadata_mut().managed_fields = match managing {
             Managing::Apply(managed) => managed,
             Managing::Update => {
-                let (old, new) = (as_json(&live.manifest)?, as_json(manifest)?);
-                let given = std::mem::take(&mut manifest.metadata.managed_fields);
+                let (old, new) = (live.manifest.to_json()?, manifest.to_json()?);
+                let given = std::mem::take(&mut manifest.metadata_mut().managed_fields);
                 fields::updated(Some((&old, known)), &new, &given, &self.manager, now())
             }
         };
@@ -232,13 +251,10 @@ impl Request {
         fresh_uid: Uid,
         precondition: Precondition,
     ) -> Result<std::result::Result<Object, Refusal>> {
-        let change = QuotaChange {
-            namespace: self.namespace.clone(),
-            name: manifest.metadata.name.clone(),
-            fresh_uid,
-            spec: manifest.spec.clone(),
-            metadata: stored_metadata(&manifest.metadata),
-            precondition: Some(precondition),
+        let change = manifest.to_change(fresh_uid, precondition);
+        let key = Key {
+            name: manifest.metadata().name.clone(),
+            ..self.key.clone()
         };
         let actor = self.actor.clone();
         let decided = self
@@ -247,61 +263,43 @@ impl Request {
             .ledger
             .decide_for(&self.actor.principal, move |context| {
                 let transaction = &mut context.transaction;
-                context
-                    .policy
-                    .bounds
-                    .check_quota(transaction.state(), &change)?;
-                let events = set_quota(transaction.state(), transaction.now(), &change)?;
-                let events = unless_adopted(transaction.state(), context.policy, events)?;
+                let (state, now) = (transaction.state(), transaction.now());
+                let events = change.decide(state, now, context.policy)?;
                 let head = transaction.record(&actor, events);
-                Ok((
-                    transaction.state().quota(&change.namespace, &change.name),
-                    head,
-                ))
+                Ok((key.view(transaction.state()), head))
             });
         let (view, head) = match decided.await.map_err(Failure::from)? {
             Ok((Some(view), head)) => (view, head),
-            Ok((None, _)) => return Err(Failure::internal(&"a quota that was set is not there")),
+            Ok((None, _)) => {
+                return Err(Failure::internal(&"an object that was set is not there"));
+            }
             Err(refusal) => return Ok(Err(refusal)),
         };
         self.kube.0.changes.reach(head).await;
         Ok(Ok(self.kube.object(view, head)))
     }
 
-    /// The last finalizer of a quota that is being deleted is gone.
+    /// The last finalizer of an object that is being deleted is gone.
     async fn end(&self, live: Object, manifest: Manifest) -> Result<Object> {
-        let (actor, namespace, name) = (
-            self.actor.clone(),
-            self.namespace.clone(),
-            self.name.clone(),
-        );
-        let precondition = Some(Precondition::Version(live.entry));
+        let (actor, key) = (self.actor.clone(), self.key.clone());
+        let precondition = Precondition::Version(live.entry);
         let decided = self
             .kube
             .0
             .ledger
             .decide_for(&self.actor.principal, move |context| {
                 let transaction = &mut context.transaction;
-                let events = delete_quota(transaction.state(), &namespace, &name, precondition)?;
-                let events = unless_adopted(transaction.state(), context.policy, events)?;
+                let events = key.delete(transaction.state(), context.policy, precondition)?;
                 transaction.record(&actor, events);
                 Ok(())
             });
         match decided.await.map_err(Failure::from)? {
             Ok(()) => Ok(live.with(manifest)),
-            Err(Refusal::Conflict { .. }) => Err(Failure::modified(&self.name)),
-            Err(refusal @ Refusal::Adopted { .. }) => {
-                Err(Failure::conflict(&self.name, &refusal.to_string()))
-            }
-            Err(Refusal::NotFound(_)) => Err(Failure::not_found(&self.name)),
-            Err(other) => Err(Failure::internal(&other)),
+            Err(Refusal::Conflict { .. }) => Err(Failure::modified(self.key.kind, &self.key.name)),
+            Err(Refusal::NotFound(_)) => Err(Failure::not_found(self.key.kind, &self.key.name)),
+            Err(other) => Err(self.failure(&self.key.name, &other)),
         }
     }
-}
-
-/// The object that is compared and merged.
-pub(super) fn as_json(manifest: &Manifest) -> Result<Value> {
-    serde_json::to_value(manifest).map_err(|error| Failure::internal(&error))
 }
 
 /// A name that begins as given, and that nobody else is likely to have.

@@ -16,12 +16,13 @@ use super::{
     VERSION,
     body::{Body, JSON, PROTOBUF, Sent, YAML},
     protobuf,
+    resource::QUOTA_GROUP,
     routes::routes,
     status::{Failure, Result},
 };
 use crate::auth::{
     Access::{self, Known, Public},
-    Principal,
+    Principal, Scope,
 };
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
@@ -32,6 +33,7 @@ const ANY: &str = "*";
 
 /// Verbs on a kind, and who may use them.
 struct Rule {
+    group: &'static str,
     resource: &'static str,
     subresource: &'static str,
     verbs: &'static [&'static str],
@@ -42,15 +44,23 @@ struct Rule {
 static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     let rules = routes().into_iter().filter_map(|route| {
         let spec = route.spec();
-        let path = spec.path.strip_prefix("/api/v1/")?;
+        let (group, path) = match spec.path.strip_prefix("/api/v1/") {
+            Some(path) => ("", path),
+            None => (
+                QUOTA_GROUP,
+                spec.path.strip_prefix("/apis/quota.openshift.io/v1/")?,
+            ),
+        };
         let (resource, name, subresource) = match path.split('/').collect::<Vec<_>>()[..] {
             [resource] | ["namespaces", _, resource] => (resource, false, ""),
-            ["namespaces", _] => ("namespaces", true, ""),
-            ["namespaces", _, resource, _] => (resource, true, ""),
-            ["namespaces", _, resource, _, subresource] => (resource, true, subresource),
+            [resource, _] | ["namespaces", _, resource, _] => (resource, true, ""),
+            [resource, _, subresource] | ["namespaces", _, resource, _, subresource] => {
+                (resource, true, subresource)
+            }
             _ => return None,
         };
         Some(Rule {
+            group,
             resource,
             subresource,
             verbs: verbs(&spec.method, name),
@@ -79,9 +89,9 @@ impl Rule {
     fn allows(&self, principal: &Principal, namespace: &str) -> bool {
         match self.access {
             Public | Known => true,
-            Access::Role(roles, _) => roles.iter().any(|role| match namespace {
-                "" => principal.may_everywhere(*role),
-                namespace => principal.may(*role, namespace),
+            Access::Role(roles, scope) => roles.iter().any(|role| match (namespace, scope) {
+                ("", _) | (_, Scope::Everywhere) => principal.may_everywhere(*role),
+                (namespace, _) => principal.may(*role, namespace),
             }),
         }
     }
@@ -170,13 +180,15 @@ fn may(principal: &Principal, action: &Attributes) -> bool {
         (_, namespace) => namespace,
     };
     let rules = RULES.iter().filter(|rule| {
-        matches(&action.resource, rule.resource) && action.subresource == rule.subresource
+        matches(&action.group, rule.group)
+            && matches(&action.resource, rule.resource)
+            && action.subresource == rule.subresource
     });
     let granted = |verb: &str| {
         let mut rules = rules.clone().filter(|rule| rule.verbs.contains(&verb));
         rules.any(|rule| rule.allows(principal, namespace))
     };
-    let known = matches(&action.group, "") && rules.clone().next().is_some();
+    let known = rules.clone().next().is_some();
     known
         && match action.verb.as_str() {
             ANY => rules
@@ -214,7 +226,7 @@ pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCod
                 "" => rule.resource.to_owned(),
                 subresource => format!("{}/{subresource}", rule.resource),
             };
-            json!({"apiGroups": [""], "resources": [resource], "verbs": rule.verbs})
+            json!({"apiGroups": [rule.group], "resources": [resource], "verbs": rule.verbs})
         })
         .collect();
     let paths: Vec<_> = paths().collect();
@@ -344,7 +356,7 @@ pub(super) fn groups() -> Vec<APIGroup> {
 }
 
 /// The groups of reviews, for aggregated discovery.
-pub(super) fn aggregated() -> Value {
+pub(super) fn aggregated() -> Vec<Value> {
     let resource = |(plural, kind): &(&str, &str)| {
         json!({
             "resource": plural, "singularResource": kind.to_ascii_lowercase(), "scope": "Cluster", "verbs": ["create"],
@@ -420,6 +432,19 @@ mod tests {
             ..action("", "get", "namespaces")
         };
         assert!(may(&reader, &one));
+        let of_groups = |namespace: &str, resource: &str| Attributes {
+            group: QUOTA_GROUP.to_owned(),
+            ..action(namespace, "list", resource)
+        };
+        assert!(may(
+            &reader,
+            &of_groups("team-a", "appliedclusterresourcequotas")
+        ));
+        assert!(!may(&reader, &of_groups("team-a", "clusterresourcequotas")));
+        assert!(may(
+            &Principal::anonymous(),
+            &of_groups("", "clusterresourcequotas")
+        ));
         let of_another_group = Attributes {
             group: "apps".to_owned(),
             ..action("team-a", "get", "resourcequotas")

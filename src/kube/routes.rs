@@ -4,7 +4,8 @@ use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
 use super::{
-    Kube, discovery, namespaces, openapi, read, remove, reviews, services, status::Failure, write,
+    Kube, applied, discovery, namespaces, openapi, read, remove, reviews, services, status::Failure,
+    write,
 };
 use crate::{
     auth::{
@@ -20,6 +21,14 @@ const QUOTAS: &str = "/api/v1/namespaces/{namespace}/resourcequotas";
 const QUOTA: &str = "/api/v1/namespaces/{namespace}/resourcequotas/{name}";
 const QUOTA_STATUS: &str = "/api/v1/namespaces/{namespace}/resourcequotas/{name}/status";
 
+const GROUPS: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas";
+const GROUP: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas/{name}";
+const GROUP_STATUS: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas/{name}/status";
+const APPLIED: &str =
+    "/apis/quota.openshift.io/v1/namespaces/{namespace}/appliedclusterresourcequotas";
+const APPLIED_GROUP: &str =
+    "/apis/quota.openshift.io/v1/namespaces/{namespace}/appliedclusterresourcequotas/{name}";
+
 /// The routes of this API.
 #[must_use]
 pub fn routes() -> Vec<Route<Kube>> {
@@ -27,7 +36,13 @@ pub fn routes() -> Vec<Route<Kube>> {
         get("/version", Known, discovery::version)
             .about("the release of Kubernetes that this is like"),
         get("/api", Known, discovery::versions).about("the versions of the core group"),
-        get("/apis", Known, discovery::groups).about("the other groups: those of reviews"),
+        get("/apis", Known, discovery::groups).about("the other API groups"),
+        get(
+            "/apis/quota.openshift.io/v1",
+            Known,
+            discovery::quota_resources,
+        )
+        .about("the kinds of groups of namespaces"),
         get(
             "/apis/authorization.k8s.io/v1",
             Known,
@@ -64,9 +79,15 @@ pub fn routes() -> Vec<Route<Kube>> {
         get("/openapi/v3/api/v1", Known, openapi::v3)
             .about("what the kinds look like, for kubectl"),
         get(
+            "/openapi/v3/apis/quota.openshift.io/v1",
+            Known,
+            openapi::v3_groups,
+        )
+        .about("what the kinds look like, for kubectl"),
+        get(
             "/api/v1/resourcequotas",
             Role(&[Read], Everywhere),
-            read::list_all,
+            read::list,
         )
         .about("list or watch of the quotas of all namespaces"),
         get(QUOTAS, Role(&[Read], Path), read::list).about("list or watch of quotas"),
@@ -87,6 +108,20 @@ pub fn routes() -> Vec<Route<Kube>> {
             services::list,
         )
         .about("the same"),
+        get(GROUPS, Role(&[Read], Everywhere), read::list).about("list or watch of groups"),
+        post(GROUPS, Role(&[Admin], Everywhere), write::create).about("201: the group"),
+        delete(GROUPS, Role(&[Admin], Everywhere), remove::delete_collection)
+            .about("list of the deleted groups"),
+        get(GROUP, Role(&[Read], Everywhere), read::get).about("the group"),
+        put(GROUP, Role(&[Admin], Everywhere), write::replace).about("the group"),
+        patch(GROUP, Role(&[Admin], Everywhere), write::patch)
+            .about("the group; JSON, merge and strategic merge patches, server-side apply"),
+        delete(GROUP, Role(&[Admin], Everywhere), remove::delete).about("the deleted group"),
+        get(GROUP_STATUS, Role(&[Read], Everywhere), read::get).about("the group"),
+        get(APPLIED, Role(&[Read], Path), applied::list)
+            .about("list of the groups that count the namespace, with the members that the caller may read"),
+        get(APPLIED_GROUP, Role(&[Read], Path), applied::get)
+            .about("one of them"),
         get(
             "/api/v1/namespaces",
             Role(&[Read], Everywhere),

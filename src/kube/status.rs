@@ -4,21 +4,22 @@ use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use quota_semantics::quota::FieldError;
 
-use super::{KIND, PLURAL};
+use super::resource::Kind;
 pub(super) use crate::kubernetes_status::Failure;
 use crate::writer::Unavailable;
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// There is no such quota.
-    pub(super) fn not_found(name: &str) -> Self {
+    /// There is no such object.
+    pub(super) fn not_found(kind: Kind, name: &str) -> Self {
+        let resource = kind.resource();
         Self::new(
             StatusCode::NOT_FOUND,
             "NotFound",
-            format!("{PLURAL} {name:?} not found"),
+            format!("{resource} {name:?} not found"),
         )
-        .about(PLURAL, name)
+        .about(&resource, name)
     }
 
     /// There is no such namespace, and cannot be.
@@ -31,24 +32,27 @@ impl Failure {
         .about("namespaces", name)
     }
 
-    /// There is a quota of that name already.
-    pub(super) fn already_exists(name: &str) -> Self {
-        let message = format!("{PLURAL} {name:?} already exists");
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(PLURAL, name)
+    /// There is an object of that name already.
+    pub(super) fn already_exists(kind: Kind, name: &str) -> Self {
+        let resource = kind.resource();
+        let message = format!("{resource} {name:?} already exists");
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(&resource, name)
     }
 
-    /// Somebody changed the quota in between.
-    pub(super) fn modified(name: &str) -> Self {
+    /// Somebody changed the object in between.
+    pub(super) fn modified(kind: Kind, name: &str) -> Self {
         Self::conflict(
+            kind,
             name,
             "the object has been modified; please apply your changes to the latest version and try again",
         )
     }
 
-    /// The quota is not what the request takes it for.
-    pub(super) fn conflict(name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {PLURAL} {name:?}: {why}");
-        Self::new(StatusCode::CONFLICT, "Conflict", message).about(PLURAL, name)
+    /// The object is not what the request takes it for.
+    pub(super) fn conflict(kind: Kind, name: &str, why: &str) -> Self {
+        let resource = kind.resource();
+        let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(&resource, name)
     }
 
     /// Other managers own fields that were applied.
@@ -63,7 +67,7 @@ impl Failure {
     }
 
     /// Fields of the object are not valid.
-    pub(super) fn invalid(name: &str, errors: &[FieldError]) -> Self {
+    pub(super) fn invalid(kind: Kind, name: &str, errors: &[FieldError]) -> Self {
         let said: Vec<_> = errors
             .iter()
             .map(|error| (error.field.as_str(), error.to_string()))
@@ -79,7 +83,7 @@ impl Failure {
             )
         };
         let causes = errors.iter().zip(&said).map(cause).collect();
-        Self::unprocessable(KIND, name, causes)
+        Self::unprocessable(&kind.qualified_name(), name, causes)
     }
 
     /// A field of the object, or of the request's options, is not valid: reasons, fields and messages.
@@ -233,12 +237,15 @@ mod tests {
             "message": "resourcequotas \"nosuch\" not found", "reason": "NotFound",
             "details": {"name": "nosuch", "kind": "resourcequotas"}, "code": 404,
         });
-        assert_eq!(Failure::not_found("nosuch").to_json(), expected);
+        assert_eq!(
+            Failure::not_found(Kind::Quota, "nosuch").to_json(),
+            expected
+        );
         let manifest =
             br#"{"metadata":{"name":"bad","namespace":"wire"},"spec":{"hard":{"pods":"-1"}}}"#;
         let manifest = quota_semantics::quota::Manifest::from_json(manifest).unwrap();
         let errors = quota_semantics::quota::validation::validate_create(&manifest);
-        let invalid = Failure::invalid("bad", &errors).to_json();
+        let invalid = Failure::invalid(Kind::Quota, "bad", &errors).to_json();
         let why = "Invalid value: \"-1\": must be greater than or equal to 0";
         assert_eq!(
             invalid["message"],

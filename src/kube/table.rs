@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 
 use super::{
     object::Object,
+    resource::Kind,
     status::{Failure, Result},
 };
+use crate::api::groups::guaranteed_to_others;
 
 /// What a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +31,35 @@ impl Attachment {
     }
 }
 
-/// The columns of a table of quotas.
-pub(super) fn columns() -> Value {
+/// The columns of a table of objects of a kind.
+pub(super) fn columns(kind: Kind) -> Value {
+    match kind {
+        Kind::Quota => of_quotas(),
+        Kind::Group => of_groups(),
+    }
+}
+
+fn of_groups() -> Value {
+    json!([
+        column("Name", "name", "Name must be unique."),
+        column("Parent", "", "The group that this one is a part of."),
+        column("Namespaces", "", "Of how many namespaces objects count."),
+        column("Used", "", "What is used of each limit: used/hard."),
+        column(
+            "Reserved",
+            "",
+            "What pending reservations hold beside what is used."
+        ),
+        column(
+            "Guaranteed",
+            "",
+            "What is guaranteed to groups below it and not used by them: it counts as taken."
+        ),
+        column("Age", "", "The time since the group was created."),
+    ])
+}
+
+fn of_quotas() -> Value {
     json!([
         column("Name", "name", "Name must be unique within a namespace."),
         column(
@@ -57,40 +86,68 @@ pub(super) fn column(name: &str, format: &str, description: &str) -> Value {
     json!({"name": name, "type": "string", "format": format, "description": description, "priority": 0})
 }
 
-/// The row of a quota.
+/// The row of an object.
 pub(super) fn row(
     object: &Object,
     attachment: Attachment,
     version: &str,
     now: Timestamp,
 ) -> Result<Value> {
+    let cells = cells(object, now);
+    Ok(with_object(cells, &object.to_json()?, attachment, version))
+}
+
+/// The cells of the row of an object.
+pub(super) fn cells(object: &Object, now: Timestamp) -> Value {
     let is_limit = |figure: &&Figure| figure.resource.starts_with("limits.");
     let share = |figure: &Figure| {
         let used = figure.used.clone().unwrap_or(Quantity::ZERO);
         let (used, hard) = (used.exact(), figure.hard.exact());
         format!("{}: {used}/{hard}", figure.resource)
     };
-    let requests: Vec<_> = object
-        .figures()
-        .filter(|figure| !is_limit(figure))
-        .map(share)
-        .collect();
-    let limits: Vec<_> = object.figures().filter(is_limit).map(share).collect();
-    let reserved: Vec<_> = object
-        .figures()
-        .filter(|figure| !figure.reserved.is_zero())
-        .map(|figure| format!("{}: {}", figure.resource, figure.reserved.exact()))
-        .collect();
-    let created = object.manifest.metadata.creation_timestamp;
+    let figures = object.figures();
+    let all = || figures.iter().copied();
+    let joined = |parts: Vec<String>| parts.join(", ");
+    let reserved = all().filter(|figure| !figure.reserved.is_zero());
+    let reserved = joined(
+        reserved
+            .map(|figure| format!("{}: {}", figure.resource, figure.reserved.exact()))
+            .collect(),
+    );
+    let created = object.manifest.metadata().creation_timestamp;
     let age = created.map_or_else(|| "<unknown>".to_owned(), |created| age(now.since(created)));
-    let cells = json!([
-        object.name(),
-        requests.join(", "),
-        limits.join(", "),
-        reserved.join(", "),
-        age
-    ]);
-    Ok(with_object(cells, &object.to_json()?, attachment, version))
+    match object.manifest.kind() {
+        Kind::Quota => {
+            let requests = joined(
+                all()
+                    .filter(|figure| !is_limit(figure))
+                    .map(share)
+                    .collect(),
+            );
+            let limits = joined(all().filter(is_limit).map(share).collect());
+            json!([object.name(), requests, limits, reserved, age])
+        }
+        Kind::Group => {
+            let used = joined(all().map(share).collect());
+            let group = object.group();
+            let parent = group.and_then(|view| view.record.spec.extensions.parent.clone());
+            let members = group.map_or(0, |view| view.members).to_string();
+            let guaranteed = group.map(guaranteed_to_others).unwrap_or_default();
+            let guaranteed = guaranteed
+                .iter()
+                .map(|(name, amount)| format!("{name}: {}", amount.exact()));
+            let guaranteed = joined(guaranteed.collect());
+            json!([
+                object.name(),
+                parent.unwrap_or_default(),
+                members,
+                used,
+                reserved,
+                guaranteed,
+                age
+            ])
+        }
+    }
 }
 
 /// A row with the object that it is about.

@@ -1,6 +1,10 @@
-//! Watching quotas: lines of JSON, for as long as the client listens.
+//! Watching quotas and groups: lines of JSON, for as long as the client listens.
 
-use std::{collections::HashMap, convert::Infallible, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    convert::Infallible,
+    time::Duration,
+};
 
 use axum::{
     body::Body,
@@ -11,7 +15,7 @@ use futures::Stream;
 use http::{HeaderValue, header};
 use quota_core::{
     event::{Actor, Sequence},
-    state::{QuotaView, State},
+    state::State,
 };
 use quota_semantics::Name;
 use serde_json::{Value, json};
@@ -21,12 +25,13 @@ use tokio::{
 };
 
 use super::{
-    KIND, Kube, VERSION,
+    Kube,
     accept::Shape,
     changes::{Delta, Life},
     object::Object,
     params::Params,
-    read::{Page, Position, Scope},
+    read::{self, Page, Position, Scope},
+    resource::{Key, Kind, View},
     status::{Failure, Result},
     table::{self, Attachment},
 };
@@ -40,7 +45,10 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Events that wait for a slow client; the watch waits with them, and catches up by what is the newest then.
 const WAITING: usize = 64;
 
-/// Quotas of which is kept what the client was told. Of others it may be told again what it knows.
+/// Between two looks at what has changed of groups: each is told at most once in that time.
+const GROUPS: Duration = Duration::from_secs(1);
+
+/// Objects of which is kept what the client was told. Of others it may be told again what it knows.
 const KNOWN_MAX: usize = 1 << 14;
 
 /// The annotation of the bookmark behind what there was at the beginning.
@@ -68,7 +76,8 @@ pub(super) async fn watch(
     }
     let from = from.filter(|_| !params.send_initial_events);
     if let Some(version) = from {
-        kube.0.changes.since(version, scope.namespace.as_ref())?;
+        let namespace = scope.namespace.as_ref();
+        kube.0.changes.since(scope.kind, version, namespace)?;
     }
     let asked = params.timeout_seconds.filter(|seconds| *seconds > 0);
     let lasts = asked
@@ -117,8 +126,8 @@ impl Stream for Lines {
 /// The client is gone.
 struct Gone;
 
-/// What a client was told of a quota.
-struct SentQuota {
+/// What a client was told of an object.
+struct SentObject {
     uid: String,
     /// Of the object without its version.
     digest: blake3::Hash,
@@ -134,7 +143,7 @@ struct Watch {
     lines: mpsc::Sender<Bytes>,
     /// The columns of a table are in its first event only.
     has_columns: bool,
-    known: HashMap<(Name, Name), SentQuota>,
+    known: HashMap<Key, SentObject>,
     /// The version up to which the client has been told everything.
     seen: Sequence,
 }
@@ -155,7 +164,10 @@ impl Watch {
     async fn tell(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
         if from_the_beginning {
             self.tell_all().await?;
-        } else if self.scope.namespace.is_some() || !self.scope.labels.is_empty() {
+        } else if self.scope.kind == Kind::Group
+            || self.scope.namespace.is_some()
+            || !self.scope.labels.is_empty()
+        {
             self.learn().await?;
         }
         let mut ticks = tokio::time::interval_at(Instant::now() + BOOKMARKS, BOOKMARKS);
@@ -163,7 +175,12 @@ impl Watch {
         loop {
             let (kube, seen) = (self.kube.clone(), self.seen);
             tokio::select! {
-                () = kube.0.changes.beyond(seen) => self.tell_changes().await?,
+                () = kube.0.changes.beyond(seen) => {
+                    self.tell_changes().await?;
+                    if self.scope.kind == Kind::Group {
+                        tokio::time::sleep(GROUPS).await;
+                    }
+                }
                 _ = ticks.tick() => if self.bookmarks { self.bookmark(json!({})).await? },
             }
         }
@@ -187,18 +204,14 @@ impl Watch {
         Ok(())
     }
 
-    /// What the client knows already. With a selector, a change may be the end of a quota for it.
+    /// What the client knows already. With a selector, a change may be the end of an object for it; a group looks the
+    /// same after many an entry that may have changed it.
     async fn learn(&mut self) -> std::result::Result<(), Failed> {
         let mut after = Some(Position::default());
         while let Some(position) = after {
             let page = self.page(position).await?;
             for object in &page.objects {
-                let version = object
-                    .manifest
-                    .metadata
-                    .resource_version
-                    .parse::<Sequence>();
-                if version.is_ok_and(|version| version <= self.seen) {
+                if object.version() <= self.seen {
                     self.remember(object, digest(object)?);
                 }
             }
@@ -214,10 +227,10 @@ impl Watch {
     }
 
     fn remember(&mut self, object: &Object, digest: blake3::Hash) {
-        let key = key(object);
+        let key = object.key();
         if self.known.len() < KNOWN_MAX || self.known.contains_key(&key) {
-            let uid = uid(object);
-            self.known.insert(key, SentQuota { uid, digest });
+            let uid = object.uid().to_owned();
+            self.known.insert(key, SentObject { uid, digest });
         }
     }
 
@@ -225,19 +238,24 @@ impl Watch {
         let Delta {
             upto,
             namespaces,
+            any_group,
             lives,
-        } = self
-            .kube
-            .0
-            .changes
-            .since(self.seen, self.scope.namespace.as_ref())?;
+        } = {
+            let (scope, changes) = (&self.scope, &self.kube.0.changes);
+            changes.since(scope.kind, self.seen, scope.namespace.as_ref())?
+        };
         let began: Vec<_> = lives
             .iter()
             .filter(|life| life.began)
-            .map(|life| life.record.uid.to_string())
+            .map(|life| life.record.uid().to_string())
             .collect();
         for life in lives.iter().filter(|life| !life.began) {
             self.tell_end(life, &began).await?;
+        }
+        if self.scope.kind == Kind::Group {
+            self.tell_groups(&namespaces, any_group, &began).await?;
+            self.seen = upto;
+            return Ok(());
         }
         for namespace in namespaces {
             let mut after = Some(Name::default());
@@ -250,7 +268,7 @@ impl Watch {
                 let last = views.last().filter(|_| more);
                 after = last.map(|view| view.record.name.clone());
                 for view in views {
-                    self.tell_change(view, head, &began).await?;
+                    self.tell_change(View::Quota(view), head, &began).await?;
                 }
             }
         }
@@ -258,44 +276,84 @@ impl Watch {
         Ok(())
     }
 
-    /// A quota as it is now, if it has changed since the client was told of it.
+    /// The groups that count these namespaces, or all of them, as they are now.
+    async fn tell_groups(
+        &mut self,
+        namespaces: &[Name],
+        all: bool,
+        began: &[String],
+    ) -> std::result::Result<(), Failed> {
+        if all {
+            let mut after = Some(Position::default());
+            while let Some(position) = after {
+                let some =
+                    |state: &State| read::some_of(state, &self.scope, &position, self.kube.chunk());
+                let ((views, next), head) = self.kube.read(some).await?;
+                for view in views {
+                    self.tell_change(view, head, began).await?;
+                }
+                after = next;
+            }
+            return Ok(());
+        }
+        let mut names = BTreeSet::new();
+        for some in namespaces.chunks(self.kube.chunk()) {
+            let groups = |state: &State| -> Vec<Name> {
+                let groups = some.iter().flat_map(|namespace| state.groups_of(namespace));
+                groups.cloned().collect()
+            };
+            names.extend(self.kube.read(groups).await?.0);
+        }
+        for name in names {
+            let key = Key {
+                kind: Kind::Group,
+                namespace: Name::default(),
+                name,
+            };
+            let (view, head) = self.kube.read(|state| key.view(state)).await?;
+            if let Some(view) = view {
+                self.tell_change(view, head, began).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An object as it is now, if it has changed since the client was told of it.
     async fn tell_change(
         &mut self,
-        view: QuotaView,
+        view: View,
         head: Sequence,
         began: &[String],
     ) -> std::result::Result<(), Failed> {
-        let set_since = view.entry > self.seen;
+        let set_since = view.entry() > self.seen;
         let object = self.kube.object(view, head);
         let is_older = object.version() <= self.seen;
-        if is_older || !self.scope.is_about(object.namespace(), object.name()) {
+        if is_older || !self.scope.is_about(&object.key()) {
             return Ok(());
         }
         if self.scope.labels.matches(object.labels()) {
-            let is_new = began.contains(&uid(&object));
+            let is_new = began.iter().any(|uid| uid == object.uid());
             let event = |known| match known || !is_new {
                 true => "MODIFIED",
                 false => "ADDED",
             };
             return self.tell_one(&object, event).await;
         }
-        if self.known.remove(&key(&object)).is_some() || set_since {
+        if self.known.remove(&object.key()).is_some() || set_since {
             self.send("DELETED", &object).await?;
         }
         Ok(())
     }
 
-    /// A quota is gone. One that came and went meanwhile, the client never knew.
+    /// An object is gone. One that came and went meanwhile, the client never knew.
     async fn tell_end(&mut self, life: &Life, began: &[String]) -> std::result::Result<(), Failed> {
         let record = &life.record;
         let object = Object::deleted(record, life.sequence);
-        let uid = record.uid.to_string();
-        let known = self
-            .known
-            .get(&key(&object))
-            .is_some_and(|known| known.uid == uid);
+        let uid = record.uid().to_string();
+        let key = object.key();
+        let known = self.known.get(&key).is_some_and(|known| known.uid == uid);
         if known {
-            self.known.remove(&key(&object));
+            self.known.remove(&key);
         }
         if known || (!began.contains(&uid) && self.scope.holds(&object)) {
             self.send("DELETED", &object).await?;
@@ -303,18 +361,17 @@ impl Watch {
         Ok(())
     }
 
-    /// A quota as it is now, unless the client knows it so; what to call the event depends on whether it knows it at all.
+    /// An object as it is now, unless the client knows it so; what to call the event depends on whether it knows it at all.
     async fn tell_one(
         &mut self,
         object: &Object,
         event: impl Fn(bool) -> &'static str,
     ) -> std::result::Result<(), Failed> {
         let digest = digest(object)?;
-        let uid = uid(object);
         let known = self
             .known
-            .get(&key(object))
-            .filter(|known| known.uid == uid);
+            .get(&object.key())
+            .filter(|known| known.uid == object.uid());
         if known.is_some_and(|known| known.digest == digest) {
             return Ok(());
         }
@@ -332,7 +389,7 @@ impl Watch {
             Shape::Metadata => table::partial(&object.to_json()?, "meta.k8s.io/v1"),
             Shape::Table(version) => {
                 let row = table::row(object, self.attachment, version, now())?;
-                let version_of = object.manifest.metadata.resource_version.clone();
+                let version_of = object.manifest.metadata().resource_version.clone();
                 self.table(version, &version_of, vec![row])
             }
         };
@@ -342,7 +399,7 @@ impl Watch {
     fn table(&mut self, version: &str, resource_version: &str, rows: Vec<Value>) -> Value {
         let columns = match std::mem::replace(&mut self.has_columns, true) {
             true => Value::Null,
-            false => table::columns(),
+            false => table::columns(self.scope.kind),
         };
         json!({
             "kind": "Table", "apiVersion": version, "metadata": {"resourceVersion": resource_version},
@@ -359,7 +416,8 @@ impl Watch {
         {
             metadata["annotations"] = annotations;
         }
-        let object = json!({"kind": KIND, "apiVersion": VERSION, "metadata": metadata, "spec": {}, "status": {}});
+        let (kind, api_version) = (self.scope.kind.name(), self.scope.kind.api_version());
+        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "spec": {}, "status": {}});
         let json = match self.shape {
             Shape::Whole => object,
             Shape::Metadata => table::partial(&object, "meta.k8s.io/v1"),
@@ -392,14 +450,6 @@ fn line(event: &str, object: &Value) -> Bytes {
     let mut line = json!({"type": event, "object": object}).to_string();
     line.push('\n');
     line.into()
-}
-
-fn key(object: &Object) -> (Name, Name) {
-    (object.namespace().clone(), object.name().clone())
-}
-
-fn uid(object: &Object) -> String {
-    object.manifest.metadata.uid.clone()
 }
 
 /// Of the object without its version.

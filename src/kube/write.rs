@@ -1,4 +1,4 @@
-//! Creating, replacing and patching quotas.
+//! Creating, replacing and patching quotas and groups.
 
 use axum::{extract::State, response::Response};
 use http::{HeaderMap, StatusCode};
@@ -13,48 +13,53 @@ use super::{
     params::{FieldValidation, Params},
     patch::{self, Patch},
     read,
-    request::{ATTEMPTS, Managing, Request, as_json, generated},
+    request::{ATTEMPTS, Managing, Request, generated},
+    resource::Place,
     status::{Failure, Result},
 };
-use crate::{routes::Target, writer::now};
+use crate::writer::now;
 
 pub(super) async fn create(
     State(kube): State<Kube>,
-    Target(namespace): Target<String>,
+    place: Place,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
-    let request = Request::new(kube, caller, namespace, String::new(), &headers, &params)?;
-    let (json, mut warnings) = Sent::quota(&body)?.check(params.field_validation()?)?;
+    let request = Request::new(kube, caller, &place, &headers, &params)?;
+    let (json, mut warnings) =
+        Sent::object(place.kind, &body)?.check(place.kind, params.field_validation()?)?;
     let mut manifest = request.decode(&json)?;
-    if !manifest.metadata.resource_version.is_empty() {
+    let metadata = manifest.metadata_mut();
+    if !metadata.resource_version.is_empty() {
         return Err(Failure::bad_request(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    if manifest.metadata.name.is_empty() && !manifest.metadata.generate_name.is_empty() {
-        manifest.metadata.name = generated(&manifest.metadata.generate_name);
+    if metadata.name.is_empty() && !metadata.generate_name.is_empty() {
+        metadata.name = generated(&metadata.generate_name);
     }
-    manifest.metadata.managed_fields =
-        fields::updated(None, &as_json(&manifest)?, &[], &request.manager, now());
+    let json = manifest.to_json()?;
+    manifest.metadata_mut().managed_fields =
+        fields::updated(None, &json, &[], &request.manager, now());
     let object = request.create(manifest, &mut warnings).await?;
     answer(&object, StatusCode::CREATED, &warnings, shape, &params)
 }
 
 pub(super) async fn replace(
     State(kube): State<Kube>,
-    Target((namespace, name)): Target<(String, String)>,
+    place: Place,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
-    let request = Request::new(kube, caller, namespace, name, &headers, &params)?;
-    let (json, warnings) = Sent::quota(&body)?.check(params.field_validation()?)?;
+    let request = Request::new(kube, caller, &place, &headers, &params)?;
+    let (json, warnings) =
+        Sent::object(place.kind, &body)?.check(place.kind, params.field_validation()?)?;
     let object = request
         .update(|_| Ok((json.clone(), Managing::Update)))
         .await?;
@@ -63,14 +68,14 @@ pub(super) async fn replace(
 
 pub(super) async fn patch(
     State(kube): State<Kube>,
-    Target((namespace, name)): Target<(String, String)>,
+    place: Place,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
-    let request = Request::new(kube, caller, namespace, name, &headers, &params)?;
+    let request = Request::new(kube, caller, &place, &headers, &params)?;
     let validation = params.field_validation()?;
     let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match Patch::read(&body)? {
         Patch::Apply(config) => return apply(&request, config, validation, shape, &params).await,
@@ -82,7 +87,7 @@ pub(super) async fn patch(
     let warnings = parking_lot::Mutex::new(Warnings::default());
     let change = |live: &Object| {
         let patched = Sent::of(patched(live.to_json()?)?);
-        let (json, odd) = patched.check(validation)?;
+        let (json, odd) = patched.check(place.kind, validation)?;
         *warnings.lock() = odd;
         Ok((json, Managing::Update))
     };
@@ -114,25 +119,22 @@ async fn apply(
     if !params.has_manager() {
         return Err(required("fieldManager", "is required for apply patch"));
     }
-    let (config, mut warnings) = config.check(validation)?;
+    let kind = request.key.kind;
+    let (config, mut warnings) = config.check(kind, validation)?;
     let sent = request.decode(&config)?;
-    if !sent.metadata.managed_fields.is_empty() {
+    let metadata = sent.metadata();
+    if !metadata.managed_fields.is_empty() {
         return Err(Failure::bad_request("metadata.managedFields must be nil"));
     }
     // Spelled as objects are: a number of pods is as good as a text, and no difference.
-    let config = as_json(&sent)?;
+    let config = sent.to_json()?;
     for _ in 0..ATTEMPTS {
-        let exists = request
-            .kube
-            .quota(&request.namespace, &request.name)
-            .await?
-            .0
-            .is_some();
+        let exists = request.kube.find(&request.key).await?.0.is_some();
         if exists {
             let change = |live: &Object| {
-                let managed = &live.manifest.metadata.managed_fields;
+                let managed = &live.manifest.metadata().managed_fields;
                 let applied = fields::apply(
-                    &as_json(&live.manifest)?,
+                    &live.manifest.to_json()?,
                     managed,
                     &config,
                     &request.manager,
@@ -146,9 +148,9 @@ async fn apply(
                 object => return answer(&object?, StatusCode::OK, &warnings, shape, params),
             }
         }
-        if !sent.metadata.uid.is_empty() || !sent.metadata.resource_version.is_empty() {
+        if !metadata.uid.is_empty() || !metadata.resource_version.is_empty() {
             let why = "the provided object specified uid or resourceVersion, and no existing object was found";
-            return Err(Failure::conflict(&request.name, why));
+            return Err(Failure::conflict(kind, &request.key.name, why));
         }
         let applied = fields::apply(
             &json!({}),
@@ -159,13 +161,13 @@ async fn apply(
             now(),
         )?;
         let mut manifest = request.decode(&applied.object)?;
-        manifest.metadata.managed_fields = applied.managed;
+        manifest.metadata_mut().managed_fields = applied.managed;
         match request.create(manifest, &mut warnings).await {
             Err(failure) if failure.is_already_exists() => {}
             object => return answer(&object?, StatusCode::CREATED, &warnings, shape, params),
         }
     }
-    Err(Failure::modified(&request.name))
+    Err(Failure::modified(kind, &request.key.name))
 }
 
 fn answer(

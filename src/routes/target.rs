@@ -47,17 +47,29 @@ pub struct Target<T>(pub T);
 
 /// Types that the variable parts of a path can be read into.
 trait FromPlaces: Sized {
-    fn read(part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem>;
+    /// Reads so many parts.
+    fn read(count: usize, part: impl Fn(usize) -> Result<String, Problem>)
+    -> Result<Self, Problem>;
+}
+
+/// As many as there are.
+impl FromPlaces for Vec<String> {
+    fn read(
+        count: usize,
+        part: impl Fn(usize) -> Result<String, Problem>,
+    ) -> Result<Self, Problem> {
+        (0..count).map(part).collect()
+    }
 }
 
 impl FromPlaces for String {
-    fn read(part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
+    fn read(_: usize, part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
         part(0)
     }
 }
 
 impl FromPlaces for (String, String) {
-    fn read(part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
+    fn read(_: usize, part: impl Fn(usize) -> Result<String, Problem>) -> Result<Self, Problem> {
         Ok((part(0)?, part(1)?))
     }
 }
@@ -69,7 +81,7 @@ impl<T: FromPlaces + Send, S: Send + Sync> FromRequestParts<S> for Target<T> {
         let places = parts.extensions.get::<Places>().copied();
         let places = places.unwrap_or_default();
         let path = parts.uri.path();
-        let read = T::read(|index| {
+        let read = T::read(places.count, |index| {
             let part = places.get(index, path).map(Cow::into_owned);
             part.ok_or_else(|| {
                 Problem::new(

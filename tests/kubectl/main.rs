@@ -4,6 +4,7 @@
 
 mod apply;
 mod daemon;
+mod groups;
 mod read;
 mod resume;
 mod server;

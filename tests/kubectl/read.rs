@@ -205,9 +205,10 @@ fn discovery_names_what_there_is() {
             "SelfSubjectReview",
             "SelfSubjectAccessReview",
             "SelfSubjectRulesReview",
+            "ClusterResourceQuota",
         ];
         assert_eq!(kinds, reviews.iter().collect::<Vec<_>>());
-        let table = kubectl.prints(&["api-resources", "--verbs=list"]);
+        let table = kubectl.prints(&["api-resources", "--verbs=list", "--api-group="]);
         let expected = [
             ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"],
             ["namespaces", "ns", "v1", "false", "Namespace"],

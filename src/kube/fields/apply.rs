@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use quota_semantics::{Timestamp, quota::Manifest};
+use quota_semantics::Timestamp;
 use serde_json::{Map, Value};
 
 use super::{
     managers::{Manager, Managers},
     set::{FieldSet, Path, shown},
 };
-use crate::kube::status::{Failure, Result};
+use crate::kube::{
+    resource::{Kind, Manifest},
+    status::{Failure, Result},
+};
 
 /// The manager of the fields of an object that nobody managed when it was first applied to.
 const BEFORE: &str = "before-first-apply";
@@ -44,7 +47,7 @@ pub(in crate::kube) fn apply(
     if managers.is_empty() && !fields.is_empty() {
         managers
             .0
-            .insert(Manager::updating(BEFORE), (fields, Some(now)));
+            .insert(Manager::updating(BEFORE, live), (fields, Some(now)));
     }
     let force = force || (manager == KUBECTL && takes_over(live, &managers, config));
     let (mut object, managers) = merged(live, managers, config, manager, force, now)?;
@@ -65,7 +68,7 @@ fn merged(
     force: bool,
     now: Timestamp,
 ) -> Result<(Value, Managers)> {
-    let manager = Manager::applying(manager);
+    let manager = Manager::applying(manager, config);
     let wanted = FieldSet::of(config);
     let before = managers.0.get(&manager).cloned().unwrap_or_default();
     let mut object = live.clone();
@@ -96,14 +99,15 @@ fn merged(
 
 /// Whether all that conflicts is what kubectl itself applied before, without `--server-side`.
 fn takes_over(live: &Value, managers: &Managers, config: &Value) -> bool {
-    let last = last_applied(live).and_then(|text| Manifest::from_json(text.as_bytes()).ok());
-    let Some(last) = last.and_then(|last| serde_json::to_value(last).ok()) else {
+    let kind = Kind::of_object(live);
+    let last = last_applied(live).and_then(|text| Manifest::from_json(kind, text.as_bytes()).ok());
+    let Some(last) = last.and_then(|last| last.to_json().ok()) else {
         return false;
     };
     let mut object = live.clone();
     merge(&mut object, config, &mut Vec::new());
     let (changed, _) = FieldSet::difference_of(live, &object);
-    let manager = Manager::applying(KUBECTL);
+    let manager = Manager::applying(KUBECTL, config);
     // What somebody has changed since is not kubectl's any more.
     let (differing, _) = FieldSet::difference_of(&last, live);
     let own = FieldSet::of(&last).minus(&differing);

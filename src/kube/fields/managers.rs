@@ -20,19 +20,21 @@ pub(super) struct Manager {
 }
 
 impl Manager {
-    pub(super) fn applying(name: &str) -> Self {
-        Self::new("Apply", name)
+    /// Who applies an object.
+    pub(super) fn applying(name: &str, object: &Value) -> Self {
+        Self::new("Apply", name, object)
     }
 
-    pub(super) fn updating(name: &str) -> Self {
-        Self::new("Update", name)
+    /// Who updates an object.
+    pub(super) fn updating(name: &str, object: &Value) -> Self {
+        Self::new("Update", name, object)
     }
 
-    fn new(operation: &str, name: &str) -> Self {
+    fn new(operation: &str, name: &str, object: &Value) -> Self {
         Self {
             operation: operation.to_owned(),
             name: name.to_owned(),
-            api_version: VERSION.to_owned(),
+            api_version: object["apiVersion"].as_str().unwrap_or(VERSION).to_owned(),
             subresource: String::new(),
         }
     }
@@ -151,12 +153,15 @@ impl Managers {
         let mut updates: Vec<_> = self.0.keys().filter(is_update).cloned().collect();
         updates.sort_by_key(|manager| (self.0[manager].1, manager.clone()));
         let mut merged = (FieldSet::default(), None);
+        let newest = updates.last().cloned();
         for manager in updates.into_iter().take(count - UPDATE_MANAGERS_MAX + 1) {
             if let Some((fields, time)) = self.0.remove(&manager) {
                 merged = (merged.0.union(&fields), time.max(merged.1));
             }
         }
-        self.0.insert(Manager::updating(MERGED), merged);
+        let name = MERGED.to_owned();
+        let manager = newest.map(|newest| Manager { name, ..newest });
+        self.0.extend(manager.map(|manager| (manager, merged)));
     }
 }
 
@@ -193,7 +198,7 @@ pub(in crate::kube) fn updated(
         return Vec::new();
     }
     let (changed, removed) = FieldSet::difference_of(old, new);
-    let manager = Manager::updating(manager);
+    let manager = Manager::updating(manager, new);
     managers.take_from_others(&manager, &changed.clone().union(&removed));
     let before = managers.0.get(&manager).cloned().unwrap_or_default();
     let after = before.0.minus(&removed).union(&changed);

@@ -2,8 +2,8 @@
 //! ours of fields that are not known.
 //!
 //! `schemas.json` holds Kubernetes' published schemas of ResourceQuota and Namespace (as in `k8s-openapi`), with the
-//! list types that server-side apply and strategic merge patches go by, and what the status of a quota has here
-//! beside Kubernetes' fields.
+//! list types that server-side apply and strategic merge patches go by, OpenShift's ClusterResourceQuota, and what the
+//! status of both has here beside their fields.
 
 mod unknown;
 mod v2;
@@ -17,7 +17,11 @@ use axum::{
 use http::{HeaderMap, HeaderValue, header};
 use serde_json::{Value, json};
 
-use super::{KIND, NAMESPACE_KIND, PLURAL, accept, discovery::RELEASE};
+use super::{
+    NAMESPACE_KIND, accept, applied,
+    discovery::RELEASE,
+    resource::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
+};
 
 pub(super) use unknown::unknown_fields;
 
@@ -33,34 +37,69 @@ static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
 });
 
 /// The document of the core group, version 3.
-static V3: LazyLock<Value> = LazyLock::new(|| {
-    json!({
-        "openapi": "3.0.0",
-        "info": {"title": "Quota Ledger", "version": RELEASE},
-        "paths": paths(),
-        "components": {"schemas": &*SCHEMAS},
-    })
+static CORE: LazyLock<V3> = LazyLock::new(|| V3::of(paths_of_core()));
+
+/// The document of the group of ClusterResourceQuota, version 3.
+static GROUPS: LazyLock<V3> = LazyLock::new(|| V3::of(paths_of_groups()));
+
+/// A document of version 3.
+struct V3 {
+    document: Value,
+    /// Changes with the document, so that clients can keep it.
+    hash: String,
+}
+
+impl V3 {
+    fn of(paths: Value) -> Self {
+        let document = json!({
+            "openapi": "3.0.0",
+            "info": {"title": "Quota Ledger", "version": RELEASE},
+            "paths": paths,
+            "components": {"schemas": &*SCHEMAS},
+        });
+        let hash = blake3::hash(document.to_string().as_bytes());
+        Self {
+            hash: hash.to_hex().to_string(),
+            document,
+        }
+    }
+
+    fn answer(&'static self) -> Response {
+        let mut response = Json(&self.document).into_response();
+        if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", self.hash)) {
+            response.headers_mut().insert(header::ETAG, tag);
+        }
+        response
+    }
+}
+
+/// One document of all groups, version 2.
+static V2: LazyLock<Value> = LazyLock::new(|| {
+    let mut all = CORE.document.clone();
+    let more = GROUPS.document["paths"].as_object().cloned();
+    if let Some(paths) = all["paths"].as_object_mut() {
+        paths.extend(more.unwrap_or_default());
+    }
+    v2::document(&all)
 });
-
-/// Changes with the document, so that clients can keep it.
-static V3_HASH: LazyLock<String> =
-    LazyLock::new(|| blake3::hash(V3.to_string().as_bytes()).to_hex().to_string());
-
-static V2: LazyLock<Value> = LazyLock::new(|| v2::document(&V3));
 
 static V2_BYTES: LazyLock<Vec<u8>> = LazyLock::new(|| v2::encode(&V2));
 
 pub(super) async fn index() -> Json<Value> {
-    let url = format!("/openapi/v3/api/v1?hash={}", *V3_HASH);
-    Json(json!({"paths": {"api/v1": {"serverRelativeURL": url}}}))
+    let groups = format!("apis/{}", Kind::Group.api_version());
+    let place = |path: &str, document: &V3| {
+        let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+        json!({"serverRelativeURL": url})
+    };
+    Json(json!({"paths": {"api/v1": place("api/v1", &CORE), &groups: place(&groups, &GROUPS)}}))
 }
 
 pub(super) async fn v3() -> Response {
-    let mut response = Json(&*V3).into_response();
-    if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", *V3_HASH)) {
-        response.headers_mut().insert(header::ETAG, tag);
-    }
-    response
+    CORE.answer()
+}
+
+pub(super) async fn v3_groups() -> Response {
+    GROUPS.answer()
 }
 
 pub(super) async fn v2(headers: HeaderMap) -> Response {
@@ -81,20 +120,50 @@ pub(super) async fn v2(headers: HeaderMap) -> Response {
     Json(&*V2).into_response()
 }
 
-/// The name of a kind's schema.
-fn schema_of(kind: &str) -> String {
-    format!("io.k8s.api.core.v1.{kind}")
+/// The API group of a kind; empty: the core group.
+fn group_of(kind: &str) -> &'static str {
+    match kind == Kind::Group.name() || kind == applied::KIND {
+        true => QUOTA_GROUP,
+        false => "",
+    }
 }
 
-fn paths() -> Value {
-    let quotas = format!("/api/v1/namespaces/{{namespace}}/{PLURAL}");
+/// The name of a kind's schema.
+fn schema_of(kind: &str) -> String {
+    match group_of(kind) {
+        "" => format!("io.k8s.api.core.v1.{kind}"),
+        // An applied one is of the same shape.
+        _ => format!("com.github.openshift.api.quota.v1.{kind}"),
+    }
+}
+
+const WRITTEN: [&str; 3] = ["get", "post", "delete"];
+const WRITTEN_ONE: [&str; 4] = ["get", "put", "patch", "delete"];
+
+fn paths_of_groups() -> Value {
+    let root = format!("/apis/{QUOTA_GROUP}/{QUOTA_GROUP_VERSION}");
+    let groups = format!("{root}/{}", Kind::Group.plural());
+    let group = format!("{groups}/{{name}}");
+    let applied = format!("{root}/namespaces/{{namespace}}/{}", applied::PLURAL);
+    let applied_group = format!("{applied}/{{name}}");
+    json!({
+        groups: path(Kind::Group.name(), &WRITTEN, "list"),
+        group: path(Kind::Group.name(), &WRITTEN_ONE, "get"),
+        applied: path(applied::KIND, &["get"], "list"),
+        applied_group: path(applied::KIND, &["get"], "get"),
+    })
+}
+
+fn paths_of_core() -> Value {
+    let (kind, plural) = (Kind::Quota.name(), Kind::Quota.plural());
+    let quotas = format!("/api/v1/namespaces/{{namespace}}/{plural}");
     let quota = format!("{quotas}/{{name}}");
-    let all = format!("/api/v1/{PLURAL}");
+    let all = format!("/api/v1/{plural}");
     let read = ["get"].as_slice();
     json!({
-        all: path(KIND, read, "list"),
-        quotas: path(KIND, &["get", "post", "delete"], "list"),
-        quota: path(KIND, &["get", "put", "patch", "delete"], "get"),
+        all: path(kind, read, "list"),
+        quotas: path(kind, &WRITTEN, "list"),
+        quota: path(kind, &WRITTEN_ONE, "get"),
         "/api/v1/namespaces": path(NAMESPACE_KIND, read, "list"),
         "/api/v1/namespaces/{name}": path(NAMESPACE_KIND, read, "get"),
     })
@@ -109,9 +178,9 @@ fn path(kind: &str, methods: &[&str], reading: &str) -> Value {
         };
         let operation = json!({
             "description": format!("{action} {kind}"),
-            "operationId": format!("{action}CoreV1{kind}"),
+            "operationId": format!("{action}{}V1{kind}", if group_of(kind).is_empty() { "Core" } else { "Quota" }),
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": {"group": "", "version": "v1", "kind": kind},
+            "x-kubernetes-group-version-kind": {"group": group_of(kind), "version": "v1", "kind": kind},
             "parameters": parameters(method),
             "responses": {"200": {
                 "description": "OK",
@@ -171,7 +240,7 @@ mod tests {
                 _ => {}
             }
         }
-        for document in [&*V3, &*V2] {
+        for document in [&CORE.document, &GROUPS.document, &*V2] {
             let mut found = Vec::new();
             references(document, &mut found);
             assert!(found.len() > 10);
@@ -184,8 +253,13 @@ mod tests {
 
     #[test]
     fn the_kinds_can_be_found() {
-        for kind in [KIND, NAMESPACE_KIND] {
-            let expected = json!([{"group": "", "version": "v1", "kind": kind}]);
+        for kind in [
+            Kind::Quota.name(),
+            NAMESPACE_KIND,
+            Kind::Group.name(),
+            applied::KIND,
+        ] {
+            let expected = json!([{"group": group_of(kind), "version": "v1", "kind": kind}]);
             assert_eq!(
                 SCHEMAS[schema_of(kind)]["x-kubernetes-group-version-kind"],
                 expected

@@ -1,0 +1,161 @@
+//! The groups that count a namespace, as OpenShift's AppliedClusterResourceQuotas: to be read by whoever may read the
+//! namespace. Of the members only those are named that the caller may read.
+
+use axum::{
+    Json,
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use quota_core::state;
+use quota_semantics::Name;
+use serde_json::{Value, json};
+
+use super::{
+    Kube,
+    accept::Shape,
+    object::Object,
+    params::Params,
+    read::as_table,
+    resource::{Kind, View},
+    status::{Failure, Result},
+    table::{self, Attachment},
+};
+use crate::{
+    api::groups::{MEMBERS_MAX, Seen},
+    auth::{Principal, Role},
+    routes::Target,
+    writer::now,
+};
+
+pub(super) const KIND: &str = "AppliedClusterResourceQuota";
+pub(super) const PLURAL: &str = "appliedclusterresourcequotas";
+
+/// `GET …/namespaces/{namespace}/appliedclusterresourcequotas`
+pub(super) async fn list(
+    State(kube): State<Kube>,
+    Target(namespace): Target<String>,
+    principal: Principal,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
+    if params.watch {
+        return Err(Failure::method_not_allowed());
+    }
+    let (labels, fields) = (params.labels()?, params.fields()?);
+    let names = |state: &state::State| state.groups_of(&namespace).cloned().collect::<Vec<_>>();
+    let (mut names, head) = kube.read(names).await?;
+    params.check_version(head)?;
+    names.sort_unstable();
+    names.retain(|name| fields.matches(&namespace, name));
+    let mut objects = Vec::new();
+    for name in names {
+        let object = kube.applied(&namespace, &name, &principal).await?;
+        objects.extend(object.filter(|object| labels.matches(object.labels())));
+    }
+    let metadata = json!({"resourceVersion": head.to_string()});
+    let items: Result<Vec<_>> = objects
+        .iter()
+        .map(|object| to_json(object, &namespace))
+        .collect();
+    let list = |kind: &str, api_version: &str, items: Vec<Value>| json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items});
+    let json = match shape {
+        Shape::Whole => list(&format!("{KIND}List"), Kind::Group.api_version(), items?),
+        Shape::Metadata => {
+            let items = items?;
+            let items = items.iter().map(|item| table::partial(item, META));
+            list("PartialObjectMetadataList", META, items.collect())
+        }
+        Shape::Table(version) => {
+            let rows: Result<Vec<_>> = objects
+                .iter()
+                .map(|object| row(object, &namespace, version, &params))
+                .collect();
+            as_table(Kind::Group, version, &metadata, rows?)
+        }
+    };
+    Ok(Json(json).into_response())
+}
+
+/// The API of objects of which only the metadata is shown.
+const META: &str = "meta.k8s.io/v1";
+
+/// `GET …/namespaces/{namespace}/appliedclusterresourcequotas/{name}`
+pub(super) async fn get(
+    State(kube): State<Kube>,
+    Target((namespace, name)): Target<(String, String)>,
+    principal: Principal,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
+    let object = kube.applied(&namespace, &name, &principal).await?;
+    let object = object.ok_or_else(|| Failure::not_found(Kind::Group, &name))?;
+    let json = match shape {
+        Shape::Whole => to_json(&object, &namespace)?,
+        Shape::Metadata => table::partial(&to_json(&object, &namespace)?, META),
+        Shape::Table(version) => {
+            let metadata = json!({"resourceVersion": object.version().to_string()});
+            let row = row(&object, &namespace, version, &params)?;
+            as_table(Kind::Group, version, &metadata, vec![row])
+        }
+    };
+    Ok(Json(json).into_response())
+}
+
+fn row(object: &Object, namespace: &str, version: &str, params: &Params) -> Result<Value> {
+    let attachment = Attachment::parse(&params.include_object)?;
+    let cells = table::cells(object, now());
+    let json = to_json(object, namespace)?;
+    Ok(table::with_object(cells, &json, attachment, version))
+}
+
+fn to_json(object: &Object, namespace: &str) -> Result<Value> {
+    let mut json = object.to_json()?;
+    json["kind"] = KIND.into();
+    json["metadata"]["namespace"] = namespace.into();
+    // It would tell how many members there are that the caller may not read.
+    if let Some(status) = json["status"].as_object_mut() {
+        status.remove("namespacesOmitted");
+    }
+    Ok(json)
+}
+
+impl Kube {
+    /// A group that counts a namespace, with the members that the caller may read; none: it does not count it.
+    async fn applied(
+        &self,
+        namespace: &str,
+        name: &str,
+        principal: &Principal,
+    ) -> Result<Option<Object>> {
+        let seen = |state: &state::State| {
+            let counts = state.groups_of(namespace).any(|group| **group == *name);
+            let view = state.group(name).filter(|_| counts)?;
+            Some(Seen {
+                view,
+                members: Vec::new(),
+            })
+        };
+        let (seen, head) = self.read(seen).await?;
+        let Some(mut seen) = seen else {
+            return Ok(None);
+        };
+        let mut after = Name::default();
+        loop {
+            let page = |state: &state::State| state.group_members(name, &after, MEMBERS_MAX);
+            let (page, _) = self.read(page).await?;
+            let Some((members, more)) = page else { break };
+            let next = members.last().map(|last| last.namespace.clone());
+            let readable = members
+                .into_iter()
+                .filter(|member| principal.may(Role::Read, &member.namespace));
+            let room = MEMBERS_MAX - seen.members.len();
+            seen.members.extend(readable.take(room));
+            match next.filter(|_| more && seen.members.len() < MEMBERS_MAX) {
+                Some(next) => after = next,
+                None => break,
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(Some(self.object(View::Group(seen), head)))
+    }
+}

@@ -1,0 +1,384 @@
+//! The kinds that are stored: ResourceQuota and ClusterResourceQuota. All that differs between them stands here and in
+//! [`Object`](super::object::Object); how objects are read, written and watched does not.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use http::request::Parts;
+use quota_core::{
+    decide::{
+        GroupChange, Policy, Precondition, QuotaChange, Refusal, delete_group, delete_quota,
+        set_group, set_quota, unless_adopted,
+    },
+    event::{Event, GroupRecord, QuotaRecord, Sequence},
+    state::{QuotaView, State},
+};
+use quota_semantics::{
+    Name, Timestamp,
+    group::{self, validation as of_groups},
+    quota::{
+        self, FieldError,
+        manifest::{DecodeError, Metadata},
+        validation as of_quotas,
+    },
+    resource::ResourceList,
+    uid::Uid,
+};
+use serde_json::Value;
+
+use super::{object::to_json, status::Result};
+use crate::{
+    api::{groups, render},
+    problem::Problem,
+    routes::Target,
+};
+
+/// A kind that is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// A quota of one namespace.
+    Quota,
+    /// A quota over many namespaces.
+    Group,
+}
+
+/// The API group of ClusterResourceQuota, and where its version is served.
+pub(super) const QUOTA_GROUP: &str = "quota.openshift.io";
+pub(super) const QUOTA_GROUP_VERSION: &str = "v1";
+
+impl Kind {
+    pub(super) const fn api_version(self) -> &'static str {
+        match self {
+            Self::Quota => quota::manifest::API_VERSION,
+            Self::Group => group::manifest::API_VERSION,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Quota => quota::manifest::KIND,
+            Self::Group => group::manifest::KIND,
+        }
+    }
+
+    pub(super) const fn plural(self) -> &'static str {
+        match self {
+            Self::Quota => "resourcequotas",
+            Self::Group => "clusterresourcequotas",
+        }
+    }
+
+    /// The plural with the API group, as messages name objects.
+    pub(super) fn resource(self) -> String {
+        self.qualified(self.plural())
+    }
+
+    /// The kind with the API group, as messages name it.
+    pub(super) fn qualified_name(self) -> String {
+        self.qualified(self.name())
+    }
+
+    fn qualified(self, name: &str) -> String {
+        match self {
+            Self::Quota => name.to_owned(),
+            Self::Group => format!("{name}.{QUOTA_GROUP}"),
+        }
+    }
+
+    /// The kind of an object that was made here.
+    pub(super) fn of_object(object: &Value) -> Self {
+        match object["kind"].as_str() {
+            Some(group::manifest::KIND) => Self::Group,
+            _ => Self::Quota,
+        }
+    }
+}
+
+/// What a request is about, as its path says.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) kind: Kind,
+    /// The namespace; none: all, or the kind has none.
+    pub(super) namespace: Option<Name>,
+    /// The name; empty: a collection.
+    pub(super) name: Name,
+}
+
+impl Place {
+    /// The object, by namespace (empty if its kind has none) and name.
+    pub(super) fn key(&self) -> Key {
+        Key {
+            kind: self.kind,
+            namespace: self.namespace.clone().unwrap_or_default(),
+            name: self.name.clone(),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Place {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &S,
+    ) -> std::result::Result<Self, Problem> {
+        let is_core = parts.uri.path().starts_with("/api/");
+        let Target(names) = Target::<Vec<String>>::from_request_parts(parts, state).await?;
+        let mut names = names.into_iter().map(Name::from);
+        let (kind, namespace) = match is_core {
+            true => (Kind::Quota, names.next()),
+            false => (Kind::Group, None),
+        };
+        Ok(Self {
+            kind,
+            namespace,
+            name: names.next().unwrap_or_default(),
+        })
+    }
+}
+
+/// An object by its kind, its namespace (empty: its kind has none) and its name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) kind: Kind,
+    pub(super) namespace: Name,
+    pub(super) name: Name,
+}
+
+impl Key {
+    /// The object with its numbers.
+    pub(super) fn view(&self, state: &State) -> Option<View> {
+        match self.kind {
+            Kind::Quota => state.quota(&self.namespace, &self.name).map(View::Quota),
+            Kind::Group => groups::Seen::of(state, &self.name).map(View::Group),
+        }
+    }
+
+    /// What deletes the object.
+    pub(super) fn delete(
+        &self,
+        state: &State,
+        policy: &Policy,
+        precondition: Precondition,
+    ) -> std::result::Result<Vec<Event>, Refusal> {
+        let events = match self.kind {
+            Kind::Quota => delete_quota(state, &self.namespace, &self.name, Some(precondition)),
+            Kind::Group => delete_group(state, &self.name, Some(precondition)),
+        };
+        unless_adopted(state, policy, events?)
+    }
+}
+
+/// What was written of an object.
+#[derive(Clone, Debug)]
+pub(super) enum Manifest {
+    Quota(Box<quota::Manifest>),
+    Group(Box<group::Manifest>),
+}
+
+impl Manifest {
+    pub(super) fn from_json(kind: Kind, json: &[u8]) -> std::result::Result<Self, DecodeError> {
+        Ok(match kind {
+            Kind::Quota => Self::Quota(Box::new(quota::Manifest::from_json(json)?)),
+            Kind::Group => Self::Group(Box::new(group::Manifest::from_json(json)?)),
+        })
+    }
+
+    pub(super) const fn kind(&self) -> Kind {
+        match self {
+            Self::Quota(_) => Kind::Quota,
+            Self::Group(_) => Kind::Group,
+        }
+    }
+
+    pub(super) const fn metadata(&self) -> &Metadata {
+        match self {
+            Self::Quota(manifest) => &manifest.metadata,
+            Self::Group(manifest) => &manifest.metadata,
+        }
+    }
+
+    pub(super) const fn metadata_mut(&mut self) -> &mut Metadata {
+        match self {
+            Self::Quota(manifest) => &mut manifest.metadata,
+            Self::Group(manifest) => &mut manifest.metadata,
+        }
+    }
+
+    /// The limits that are written.
+    pub(super) const fn hard(&self) -> &ResourceList {
+        &self.limits().hard
+    }
+
+    const fn limits(&self) -> &quota::Spec {
+        match self {
+            Self::Quota(manifest) => &manifest.spec,
+            Self::Group(manifest) => &manifest.spec.quota,
+        }
+    }
+
+    /// What is odd about it, though it is valid.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        of_quotas::warnings(self.limits())
+    }
+
+    /// What is wrong with it as a new object.
+    pub(super) fn validate_create(&self) -> Vec<FieldError> {
+        match self {
+            Self::Quota(manifest) => of_quotas::validate_create(manifest),
+            Self::Group(manifest) => of_groups::validate_create(manifest, &[]),
+        }
+    }
+
+    /// What is wrong with it in place of the stored one.
+    pub(super) fn validate_update(&self, stored: &Self) -> Vec<FieldError> {
+        match (self, stored) {
+            (Self::Quota(new), Self::Quota(old)) => of_quotas::validate_update(new, old),
+            (Self::Group(new), Self::Group(old)) => of_groups::validate_update(new, old, &[]),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes over from the stored object what an update cannot change or may leave out.
+    pub(super) fn inherit(&mut self, stored: &Self) {
+        match (self, stored) {
+            (Self::Quota(new), Self::Quota(old)) => new.inherit(old),
+            (Self::Group(new), Self::Group(old)) => new.inherit(old),
+            _ => {}
+        }
+    }
+
+    /// The manifest as JSON, as it is compared and merged.
+    pub(super) fn to_json(&self) -> Result<Value> {
+        match self {
+            Self::Quota(manifest) => to_json(manifest),
+            Self::Group(manifest) => to_json(manifest),
+        }
+    }
+
+    /// The command that stores it.
+    pub(super) fn to_change(&self, fresh_uid: Uid, precondition: Precondition) -> Change {
+        let precondition = Some(precondition);
+        match self {
+            Self::Quota(manifest) => Change::Quota(QuotaChange {
+                namespace: manifest.metadata.namespace.clone(),
+                name: manifest.metadata.name.clone(),
+                fresh_uid,
+                spec: manifest.spec.clone(),
+                metadata: render::stored_metadata(&manifest.metadata),
+                precondition,
+            }),
+            Self::Group(manifest) => Change::Group(GroupChange {
+                name: manifest.metadata.name.clone(),
+                fresh_uid,
+                spec: manifest.spec().0,
+                metadata: groups::stored_metadata(manifest),
+                precondition,
+            }),
+        }
+    }
+}
+
+/// A command that sets an object.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Quota(QuotaChange),
+    Group(GroupChange),
+}
+
+impl Change {
+    /// What sets the object.
+    pub(super) fn decide(
+        &self,
+        state: &State,
+        now: Timestamp,
+        policy: &Policy,
+    ) -> std::result::Result<Vec<Event>, Refusal> {
+        let events = match self {
+            Self::Quota(change) => {
+                policy.bounds.check_quota(state, change)?;
+                set_quota(state, now, change)?
+            }
+            Self::Group(change) => {
+                policy.bounds.check_group(state, change)?;
+                set_group(state, now, change, &policy.groups)?
+            }
+        };
+        unless_adopted(state, policy, events)
+    }
+}
+
+/// An object with its numbers.
+#[derive(Clone, Debug)]
+pub(super) enum View {
+    Quota(QuotaView),
+    Group(groups::Seen),
+}
+
+impl View {
+    pub(super) fn key(&self) -> Key {
+        self.record().key()
+    }
+
+    pub(super) fn record(&self) -> Record {
+        match self {
+            Self::Quota(view) => Record::Quota(view.record.clone()),
+            Self::Group(seen) => Record::Group(seen.view.record.clone()),
+        }
+    }
+
+    /// The entry that set it.
+    pub(super) const fn entry(&self) -> Sequence {
+        match self {
+            Self::Quota(view) => view.entry,
+            Self::Group(seen) => seen.view.entry,
+        }
+    }
+
+    /// How many amounts it tells.
+    pub(super) fn work(&self) -> usize {
+        match self {
+            Self::Quota(view) => view.figures.len() + view.holds.len(),
+            Self::Group(seen) => seen.view.figures.len() * (1 + seen.members.len()),
+        }
+    }
+}
+
+/// An object as it was set.
+#[derive(Clone, Debug)]
+pub(super) enum Record {
+    Quota(Arc<QuotaRecord>),
+    Group(Arc<GroupRecord>),
+}
+
+impl Record {
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Self::Quota(record) => Key {
+                kind: Kind::Quota,
+                namespace: record.namespace.clone(),
+                name: record.name.clone(),
+            },
+            Self::Group(record) => Key {
+                kind: Kind::Group,
+                namespace: Name::default(),
+                name: record.name.clone(),
+            },
+        }
+    }
+
+    pub(super) fn uid(&self) -> &Uid {
+        match self {
+            Self::Quota(record) => &record.uid,
+            Self::Group(record) => &record.uid,
+        }
+    }
+
+    /// The object without numbers, as of a version.
+    pub(super) fn manifest(&self, version: Sequence) -> Manifest {
+        match self {
+            Self::Quota(record) => Manifest::Quota(Box::new(render::manifest(record, version))),
+            Self::Group(record) => Manifest::Group(Box::new(groups::manifest(record, version))),
+        }
+    }
+}

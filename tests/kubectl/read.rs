@@ -236,7 +236,7 @@ fn discovery_names_what_there_is() {
         }
         assert_eq!(
             kubectl.prints(&["api-versions"]),
-            "authentication.k8s.io/v1\nauthorization.k8s.io/v1\nv1\n"
+            "authentication.k8s.io/v1\nauthorization.k8s.io/v1\nquota.openshift.io/v1\nv1\n"
         );
         let version = kubectl.prints(&["version", "-o", "json"]);
         let version: Value = serde_json::from_str(&version).unwrap();

@@ -9,6 +9,7 @@ mod daemon;
 mod damaged;
 mod drift;
 mod forms;
+mod groups;
 mod ledger;
 mod offers;
 mod questions;
@@ -328,7 +329,7 @@ fn apply_names_what_is_wrong_and_goes_on() {
     assert_eq!(
         run.err,
         "error: standard input: spec.hard[x]: wrong\n\
-         error: standard input: not a v1 ResourceQuota but \"v1\" \"Pod\"\n"
+         error: standard input: neither a v1 ResourceQuota nor a quota.openshift.io/v1 ClusterResourceQuota but \"v1\" \"Pod\"\n"
     );
     let elsewhere = run_with(&stub.url, "-n b apply -f -", &of("good"));
     assert_eq!(elsewhere.code, 2);

@@ -1,7 +1,8 @@
 //! Commands that explain, with the real daemon: and what it writes is what the wire types say.
 
 use quota_client::wire::{
-    Denial, Explanation, NamespaceUsage, Page, Reservation, Status, Usage, UsageHistory,
+    Denial, Explanation, Group, GroupUsage, NamespaceUsage, Page, Reservation, Status, Usage,
+    UsageHistory,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -41,6 +42,13 @@ fn the_wire_types_are_what_the_daemon_writes() {
     let events = r#"{"type":"ADDED","namespace":"team-a","resource":"widgets","name":"w","uid":"w1","usage":{"requests.cpu":"1500"}}"#;
     daemon.done("push -", events);
     let base = "/v1/namespaces/team-a";
+    let group = r#"{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{"name":"g"},"spec":{
+        "selector":{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"Exists"}]}},
+        "quota":{"hard":{"requests.cpu":"10"}}}}"#;
+    daemon.done("apply -f -", group);
+    same::<Page<Group>>(&daemon, "/v1/groups");
+    same::<Group>(&daemon, "/v1/groups/g");
+    same::<GroupUsage>(&daemon, "/v1/groups/g/usage");
     same::<Usage>(&daemon, &format!("{base}/usage"));
     same::<Status>(&daemon, "/v1/status");
     same::<Page<NamespaceUsage>>(&daemon, "/v1/usage");

@@ -1,4 +1,4 @@
-//! `apply` and `delete`: quotas as manifests.
+//! `apply` and `delete`: quotas and groups as manifests.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -9,12 +9,23 @@ use super::{
     address::Address,
     args::{Delete, DeleteWhat},
     failure::{Exit, Failure, Outcome},
+    group,
     manifest::{self, Document},
     output::note,
     session::{Session, each, text},
 };
 
-/// Creates or changes the quotas of manifests.
+/// What a manifest is about.
+pub(crate) struct Subject {
+    /// Kind and name, as kubectl writes them: `resourcequota/q`.
+    pub(crate) shown: String,
+    name: String,
+    address: Address,
+    /// Its place in the Kubernetes-style API, without its name.
+    collection: Vec<String>,
+}
+
+/// Creates or changes the quotas and groups of manifests.
 pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outcome {
     each(manifest::load(files)?, |document| {
         let place = document.place.clone();
@@ -27,15 +38,15 @@ pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outc
 }
 
 fn apply_one(session: &Session, document: &Document) -> Outcome {
-    let address = quota_address(session, document)?;
-    let before = match session.client.get(&address) {
-        Ok(quota) => Some(version(&quota).to_owned()),
+    let subject = Subject::of(session, document)?;
+    let before = match session.client.get(&subject.address) {
+        Ok(object) => Some(version(&object).to_owned()),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
     let reply = session
         .client
-        .send_json(Method::PUT, &address, Some(&document.value))?;
+        .send_json(Method::PUT, &subject.address, Some(&document.value))?;
     let done = match before {
         _ if reply.status == StatusCode::CREATED => "created",
         Some(before) if before == version(&reply.body) => "unchanged",
@@ -50,14 +61,12 @@ fn apply_one(session: &Session, document: &Document) -> Outcome {
     if session.output.is_structured() {
         return session.output.value(&reply.body);
     }
-    session.output.line(format!(
-        "resourcequota/{} {done}",
-        text(&document.value, "/metadata/name")
-    ))
+    session.output.line(format!("{} {done}", subject.shown))
 }
 
 fn apply_dry(session: &Session, document: &Document) -> Outcome {
-    let (before, after) = would_be(session, document)?;
+    let subject = Subject::of(session, document)?;
+    let (before, after) = would_be(session, &subject, document)?;
     if session.output.is_structured() {
         return session.output.value(&after);
     }
@@ -66,31 +75,30 @@ fn apply_dry(session: &Session, document: &Document) -> Outcome {
         Some(before) if differences(&before, &after).is_empty() => "unchanged",
         Some(_) => "configured",
     };
-    session.output.line(format!(
-        "resourcequota/{} {done} (dry run)",
-        text(&document.value, "/metadata/name")
-    ))
+    session
+        .output
+        .line(format!("{} {done} (dry run)", subject.shown))
 }
 
-/// The quota of a manifest as it is, if it is there, and as the daemon says that it would be. Changes nothing.
-pub(crate) fn would_be(session: &Session, document: &Document) -> Outcome<(Option<Value>, Value)> {
-    let before = match session.client.get(&quota_address(session, document)?) {
-        Ok(quota) => Some(quota),
+/// What a manifest is about as it is, if it is there, and as the daemon says that it would be. Changes nothing.
+pub(crate) fn would_be(
+    session: &Session,
+    subject: &Subject,
+    document: &Document,
+) -> Outcome<(Option<Value>, Value)> {
+    let collection = subject.collection.iter().map(String::as_str);
+    let object = collection.clone().chain([subject.name.as_str()]);
+    let object = Address::of(object.collect::<Vec<_>>());
+    let before = match session.client.get(&object) {
+        Ok(object) => Some(object),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
-    let name = text(&document.value, "/metadata/name");
-    let own = text(&document.value, "/metadata/namespace");
-    let namespace = session.scope.of_document(Some(own))?;
-    let mut segments = vec!["api", "v1", "namespaces", &namespace, "resourcequotas"];
-    let method = match before {
-        Some(_) => {
-            segments.push(name);
-            Method::PUT
-        }
-        None => Method::POST,
+    let (method, address) = match before {
+        Some(_) => (Method::PUT, object),
+        None => (Method::POST, Address::of(collection.collect::<Vec<_>>())),
     };
-    let address = Address::of(segments).with("dryRun", "All");
+    let address = address.with("dryRun", "All");
     let reply = session
         .client
         .send_json(method, &address, Some(&document.value))?;
@@ -119,20 +127,25 @@ pub(crate) fn differences(
 }
 
 /// The fields that a manifest can set, by path; amounts in their own map are fields.
-fn said(quota: &Value) -> BTreeMap<String, Value> {
-    let mut fields = BTreeMap::new();
-    for place in [
+fn said(object: &Value) -> BTreeMap<String, Value> {
+    const PLACES: [&str; 7] = [
         "metadata.labels",
         "metadata.annotations",
         "spec",
         "spec.hard",
-    ] {
+        "spec.selector",
+        "spec.quota",
+        "spec.quota.hard",
+    ];
+    let mut fields = BTreeMap::new();
+    for place in PLACES {
         let pointer = format!("/{}", place.replace('.', "/"));
-        let Some(map) = quota.pointer(&pointer).and_then(Value::as_object) else {
+        let Some(map) = object.pointer(&pointer).and_then(Value::as_object) else {
             continue;
         };
         for (name, value) in map {
-            if (place, name.as_str()) != ("spec", "hard") {
+            let is_place = PLACES.contains(&format!("{place}.{name}").as_str());
+            if place.starts_with("metadata") || !is_place {
                 fields.insert(format!("{place}[{name}]"), value.clone());
             }
         }
@@ -140,9 +153,18 @@ fn said(quota: &Value) -> BTreeMap<String, Value> {
     fields
 }
 
-/// Deletes quotas by name, or those that manifests name.
+/// Deletes quotas or groups by name, or those that manifests name.
 pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
     let (names, files) = match &args.what {
+        Some(DeleteWhat::Group { names }) => {
+            return each(names, |name| {
+                delete_one(
+                    session,
+                    &format!("{}/{name}", group::KIND),
+                    &group::address(name),
+                )
+            });
+        }
         Some(DeleteWhat::Quota { names, files }) => (names.as_slice(), files),
         None => ([].as_slice(), &args.files),
     };
@@ -153,44 +175,73 @@ pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
     }
     let named = names.iter().map(|name| {
         (
-            name.clone(),
+            format!("resourcequota/{name}"),
             Address::in_namespace(session.scope.namespace(), ["quotas", name]),
         )
     });
-    let mut quotas: Vec<_> = named.collect();
+    let mut found: Vec<_> = named.collect();
     if !files.is_empty() {
         for document in manifest::load(files)? {
-            let address = quota_address(session, &document)
+            let subject = Subject::of(session, &document)
                 .map_err(|failure| failure.about(&document.place))?;
-            quotas.push((text(&document.value, "/metadata/name").to_owned(), address));
+            found.push((subject.shown, subject.address));
         }
     }
-    each(quotas, |(name, address)| {
-        session.client.send_json(Method::DELETE, &address, None)?;
-        session.output.line(format!("resourcequota/{name} deleted"))
+    each(found, |(shown, address)| {
+        delete_one(session, &shown, &address)
     })
 }
 
-fn quota_address(session: &Session, document: &Document) -> Outcome<Address> {
-    let quota = &document.value;
-    let (version, kind) = (text(quota, "/apiVersion"), text(quota, "/kind"));
-    if (version, kind) != ("v1", "ResourceQuota") {
-        return Err(Failure::general(format!(
-            "not a v1 ResourceQuota but {version:?} {kind:?}"
-        )));
-    }
-    let name = text(quota, "/metadata/name");
-    if name.is_empty() {
-        return Err(Failure::general("the ResourceQuota has no metadata.name"));
-    }
-    let namespace = session
-        .scope
-        .of_document(Some(text(quota, "/metadata/namespace")))?;
-    Ok(Address::in_namespace(&namespace, ["quotas", name]))
+fn delete_one(session: &Session, shown: &str, address: &Address) -> Outcome {
+    session.client.send_json(Method::DELETE, address, None)?;
+    session.output.line(format!("{shown} deleted"))
 }
 
-fn version(quota: &Value) -> &str {
-    text(quota, "/metadata/resourceVersion")
+impl Subject {
+    /// What a manifest is about.
+    pub(crate) fn of(session: &Session, document: &Document) -> Outcome<Self> {
+        let object = &document.value;
+        let (version, kind) = (text(object, "/apiVersion"), text(object, "/kind"));
+        let name = text(object, "/metadata/name");
+        let is_group = match (version, kind) {
+            ("v1", "ResourceQuota") => false,
+            ("quota.openshift.io/v1", "ClusterResourceQuota") => true,
+            _ => {
+                return Err(Failure::general(format!(
+                    "neither a v1 ResourceQuota nor a quota.openshift.io/v1 ClusterResourceQuota but {version:?} {kind:?}"
+                )));
+            }
+        };
+        if name.is_empty() {
+            return Err(Failure::general(format!("the {kind} has no metadata.name")));
+        }
+        let owned = |segments: &[&str]| segments.iter().map(|it| (*it).to_owned()).collect();
+        if is_group {
+            let collection = ["apis", "quota.openshift.io", "v1", "clusterresourcequotas"];
+            return Ok(Self {
+                shown: format!("{}/{name}", group::KIND),
+                name: name.to_owned(),
+                address: group::address(name),
+                collection: owned(&collection),
+            });
+        }
+        let own = text(object, "/metadata/namespace");
+        let namespace = session.scope.of_document(Some(own))?;
+        Ok(Self {
+            shown: format!("resourcequota/{name}"),
+            name: name.to_owned(),
+            address: Address::in_namespace(&namespace, ["quotas", name]),
+            collection: owned(&["api", "v1", "namespaces", &namespace, "resourcequotas"]),
+        })
+    }
+}
+
+/// The resourceVersion of a quota, or of a group with typed fields.
+fn version(object: &Value) -> &str {
+    match text(object, "/metadata/resourceVersion") {
+        "" => text(object, "/resourceVersion"),
+        version => version,
+    }
 }
 
 /// The text of a `Warning` header, which stands in quotes behind a code and an agent.

@@ -162,7 +162,7 @@ pub(crate) enum Command {
 /// What is done with a daemon.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Online {
-    /// Show quotas, reservations, usage, objects or entries.
+    /// Show quotas, groups, reservations, usage, objects or entries.
     Get(GetArgs),
     /// Show one thing in detail.
     #[command(subcommand)]
@@ -194,7 +194,7 @@ pub(crate) enum Online {
         #[arg(long)]
         client: bool,
     },
-    /// Create or change the quotas in manifests.
+    /// Create or change the quotas and groups in manifests.
     Apply {
         #[command(flatten)]
         files: Files,
@@ -204,7 +204,7 @@ pub(crate) enum Online {
     },
     /// Show what `apply` would change; ends with 12 if there is anything.
     Diff(Files),
-    /// Delete quotas.
+    /// Delete quotas or groups.
     #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
     Delete(Delete),
     /// Ask whether objects or reservations would fit, without reserving anything.
@@ -283,6 +283,12 @@ pub(crate) enum Get {
         /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
         #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
         selector: Option<String>,
+    },
+    /// Groups: quotas over many namespaces.
+    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
+    Group {
+        /// Only this one.
+        name: Option<String>,
     },
     /// Reservations: the pending ones, or one in any state.
     #[command(visible_alias = "reservation")]
@@ -378,6 +384,12 @@ pub(crate) enum Describe {
         /// Only this one.
         name: Option<String>,
     },
+    /// A group: which namespaces, and what each of them takes of its limits.
+    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
+    Group {
+        /// Its name.
+        name: String,
+    },
     /// A reservation, in any state: what it holds, and what has become of it.
     #[command(visible_alias = "reservations")]
     Reservation {
@@ -403,7 +415,7 @@ pub(crate) struct Files {
 /// What is to be deleted.
 #[derive(Args, Debug)]
 pub(crate) struct Delete {
-    /// Delete the quotas that are named in these manifests.
+    /// Delete the quotas and groups that are named in these manifests.
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     #[command(subcommand)]
@@ -413,6 +425,13 @@ pub(crate) struct Delete {
 /// What can be deleted.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DeleteWhat {
+    /// Groups.
+    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
+    Group {
+        /// Their names.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
     /// Quotas.
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::{
-    apply::{differences, would_be},
+    apply::{Subject, differences, would_be},
     failure::{Exit, Failure, Outcome},
     get::plain,
     manifest::{self, Document},
@@ -22,16 +22,17 @@ pub(crate) fn run(session: &Session, files: &[PathBuf]) -> Outcome {
 }
 
 fn diff(session: &Session, document: &Document) -> Outcome {
-    let (before, after) = would_be(session, document)?;
+    let subject = Subject::of(session, document)?;
+    let (before, after) = would_be(session, &subject, document)?;
     let differences = differences(before.as_ref().unwrap_or(&Value::Null), &after);
     if before.is_some() && differences.is_empty() {
         return Ok(());
     }
-    let (namespace, name) = (
-        text(&after, "/metadata/namespace"),
-        text(&after, "/metadata/name"),
-    );
-    let mut lines = vec![format!("resourcequota/{name} in {namespace}:")];
+    let place = match text(&after, "/metadata/namespace") {
+        "" => String::new(),
+        namespace => format!(" in {namespace}"),
+    };
+    let mut lines = vec![format!("{}{place}:", subject.shown)];
     for (field, before, after) in differences {
         lines.extend(before.map(|value| format!("-  {field}: {}", plain(&value))));
         lines.extend(after.map(|value| format!("+  {field}: {}", plain(&value))));

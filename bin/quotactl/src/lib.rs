@@ -21,6 +21,7 @@ mod failure;
 mod figures;
 mod generate;
 mod get;
+mod group;
 mod history;
 mod ledger;
 mod manifest;
@@ -145,6 +146,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Backup { directory } => backup::run(session, directory),
         Online::Get(args) => get::run(session, args),
         Online::Describe(Describe::Quota { name }) => describe::quotas(session, name.as_deref()),
+        Online::Describe(Describe::Group { name }) => group::describe(session, name),
         Online::Describe(Describe::Reservation { uid }) => describe::reservation(session, uid),
         Online::Describe(Describe::Namespace { name }) => {
             describe::namespace(session, name.as_deref())

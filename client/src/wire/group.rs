@@ -11,7 +11,7 @@ use quota_semantics::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{AsOf, Condition, ResourceUsage, is_false};
+use super::{AsOf, Condition, is_false};
 
 /// A group: `GET /v1/groups/{name}`. What is read here can be sent back by `PUT`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,9 +144,17 @@ pub struct GroupUsage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupResourceUsage {
-    /// The limit, what takes of it, and what is left.
-    #[serde(flatten)]
-    pub usage: ResourceUsage,
+    /// The resource.
+    pub resource: Name,
+    /// The limit.
+    pub hard: Quantity,
+    /// What objects count for; none: the group does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Quantity>,
+    /// What pending reservations hold beside that.
+    pub reserved: Quantity,
+    /// What is left. Negative if objects are there that nobody asked for.
+    pub available: Quantity,
     /// What is guaranteed to the groups below it, and not used or reserved by them. It counts as taken.
     pub guaranteed_to_others: Quantity,
 }

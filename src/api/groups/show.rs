@@ -121,13 +121,11 @@ pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage 
             available.sub_assign(taken.unwrap_or(&Quantity::ZERO));
         }
         wire::GroupResourceUsage {
-            usage: wire::ResourceUsage {
-                resource: figure.resource.clone(),
-                hard: figure.hard.clone(),
-                used: figure.used.clone(),
-                reserved: figure.reserved.clone(),
-                available,
-            },
+            resource: figure.resource.clone(),
+            hard: figure.hard.clone(),
+            used: figure.used.clone(),
+            reserved: figure.reserved.clone(),
+            available,
             guaranteed_to_others: guaranteed_to_others.clone(),
         }
     };

@@ -2,6 +2,7 @@
 
 mod changes;
 mod entries;
+mod groups;
 mod objects;
 mod quotas;
 mod reservations;
@@ -53,6 +54,9 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
         Get::Quota { name, selector } => Box::new(quotas::Quotas {
             name: name.as_deref(),
             selector: selector.as_deref(),
+        }),
+        Get::Group { name } => Box::new(groups::Groups {
+            name: name.as_deref(),
         }),
         Get::Reservations { uid } => Box::new(reservations::Reservations {
             uid: uid.as_deref(),

@@ -1,0 +1,270 @@
+//! Groups: where they are, and how they are shown.
+
+use std::fmt::Display;
+
+use quota_client::wire::{Group, GroupUsage};
+use quota_semantics::{
+    group::{Enforcement, Selector},
+    quantity::Quantity,
+    resource::ResourceList,
+};
+
+use super::{
+    address::Address,
+    age,
+    failure::Outcome,
+    figures::{percent, share},
+    output::one_line,
+    session::Session,
+    table::Table,
+};
+
+/// What a group is called in names and messages.
+pub(crate) const KIND: &str = "clusterresourcequota";
+
+/// Where a group is.
+pub(crate) fn address(name: &str) -> Address {
+    Address::of(["v1", "groups", name])
+}
+
+/// Groups as a table.
+pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
+    let mut titles = vec!["NAME", "PARENT", ">NAMESPACES", "USED", "RESERVED", "AGE"];
+    if wide {
+        titles.extend(["GUARANTEED TO OTHERS", "ENFORCEMENT", "SELECTOR"]);
+    }
+    let mut table = Table::new(&titles);
+    let now = age::now();
+    for group in groups {
+        let status = &group.status;
+        let created = group.created_time.map(|time| time.to_string());
+        let mut row = vec![
+            group.name.to_string(),
+            group.parent.as_deref().unwrap_or("-").to_owned(),
+            status.members.to_string(),
+            used_of_hard(&status.hard, &status.used),
+            amounts(&status.reserved),
+            age::age(&created.unwrap_or_default(), now),
+        ];
+        if wide {
+            row.push(amounts(&status.guaranteed_to_others));
+            row.push(enforcement(group.enforcement).to_owned());
+            row.push(selected(&group.selector));
+        }
+        table.row(row);
+    }
+    table
+}
+
+/// Describes one group: what it says, and what takes of it.
+pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
+    let client = &session.client;
+    let (answer, group): (_, Group) = client.get_as(&address(name))?;
+    session.note_lag(&answer);
+    if session.output.is_structured() {
+        return session.output.value(&answer);
+    }
+    let usage = Address::of(["v1", "groups", name, "usage"]);
+    let (_, usage): (_, GroupUsage) = client.get_as(&usage)?;
+    let lines: Vec<_> = said(&group);
+    let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
+    session.output.line(lines.join("\n"))?;
+    section(session, "Limits", &limits(&group, &usage))?;
+    section(session, "Namespaces", &members(&usage))?;
+    match usage.namespaces_omitted {
+        0 => Ok(()),
+        more => session.output.line(format!("and {more} more")),
+    }
+}
+
+fn section(session: &Session, title: &str, table: &Table) -> Outcome {
+    session.output.line(format!("\n{title}:"))?;
+    match table.is_empty() {
+        true => session.output.line("<none>"),
+        false => session.output.table(table),
+    }
+}
+
+/// What the group says beside its limits.
+fn said(group: &Group) -> Vec<String> {
+    let line = |name: &str, value: &dyn Display| format!("{name:14}{value}");
+    let mut lines = vec![line("Name:", &group.name)];
+    lines.push(line("Namespaces:", &selected(&group.selector)));
+    lines.extend(group.parent.iter().map(|parent| line("Parent:", parent)));
+    let children = group.status.children.iter().map(|name| &**name);
+    let children = children.collect::<Vec<_>>().join(", ");
+    if !children.is_empty() {
+        lines.push(line("Children:", &children));
+    }
+    if group.each {
+        lines.push(line("Each:", &"the limits hold for each namespace alone"));
+    }
+    if !group.scopes.is_empty() {
+        let scopes: Vec<_> = group.scopes.iter().map(|scope| &**scope).collect();
+        lines.push(line("Scopes:", &scopes.join(", ")));
+    }
+    lines.push(line("Enforcement:", &enforcement(group.enforcement)));
+    if let Some(limits) = &group.r#override {
+        let text = match group.status.override_until {
+            Some(until) => format!("{} until {until}", limits.hard.pretty()),
+            None => format!("{}, over since {}", limits.hard.pretty(), limits.until),
+        };
+        lines.push(line("Override:", &text));
+    }
+    let conditions = group.status.conditions.iter();
+    lines.extend(conditions.map(|it| {
+        let text = format!("{} is {}: {}", it.r#type, it.status, it.message);
+        line("Condition:", &text)
+    }));
+    lines
+}
+
+fn limits(group: &Group, usage: &GroupUsage) -> Table {
+    let mut table = Table::new(&[
+        "RESOURCE",
+        ">HARD",
+        ">USED",
+        ">RESERVED",
+        ">FOR OTHERS",
+        ">AVAILABLE",
+        ">USE%",
+        ">SOFT",
+        ">GUARANTEED",
+    ]);
+    let own = |list: &ResourceList, name: &str| {
+        list.get(name)
+            .map_or_else(|| "-".to_owned(), |amount| amount.exact().to_string())
+    };
+    for limit in &usage.resources {
+        let used = limit.used.clone().unwrap_or_default();
+        let mut taken = limit.reserved.clone();
+        taken.add_assign(&limit.guaranteed_to_others);
+        table.row([
+            limit.resource.to_string(),
+            limit.hard.exact().to_string(),
+            used.exact().to_string(),
+            limit.reserved.exact().to_string(),
+            limit.guaranteed_to_others.exact().to_string(),
+            limit.available.exact().to_string(),
+            percent(share(&limit.hard, &used, &taken)),
+            own(&group.soft, &limit.resource),
+            own(&group.guaranteed, &limit.resource),
+        ]);
+    }
+    table
+}
+
+fn members(usage: &GroupUsage) -> Table {
+    let mut table = Table::new(&["NAMESPACE", "USED", "RESERVED"]);
+    for member in &usage.namespaces {
+        table.row([
+            member.namespace.to_string(),
+            amounts(&member.used),
+            amounts(&member.reserved),
+        ]);
+    }
+    table
+}
+
+const fn enforcement(enforcement: Enforcement) -> &'static str {
+    match enforcement {
+        Enforcement::Enforce => "enforce",
+        Enforcement::Warn => "warn",
+        Enforcement::Audit => "audit",
+    }
+}
+
+/// As kubectl has it: `pods: 1/10, requests.cpu: 2/4`.
+fn used_of_hard(hard: &ResourceList, used: &ResourceList) -> String {
+    let cells = hard.iter().map(|(resource, hard)| {
+        let used = used.get(resource).unwrap_or(&Quantity::ZERO);
+        format!("{resource}: {}/{}", used.exact(), hard.exact())
+    });
+    cells.collect::<Vec<_>>().join(", ")
+}
+
+/// Amounts that are not zero.
+fn amounts(list: &ResourceList) -> String {
+    let cells = list.iter().filter(|(_, amount)| !amount.is_zero());
+    let cells = cells.map(|(resource, amount)| format!("{resource}: {}", amount.exact()));
+    cells.collect::<Vec<_>>().join(", ")
+}
+
+/// A selector as kubectl writes one: `team=red,tier in (a, b)`; annotations behind `with`.
+fn selected(selector: &Selector) -> String {
+    let labels = selector.labels.iter().flat_map(|labels| {
+        let equal = labels
+            .match_labels
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"));
+        let more = labels.match_expressions.iter().map(|it| {
+            let values: Vec<_> = it.values.iter().map(|value| &**value).collect();
+            let (key, values) = (&it.key, values.join(", "));
+            match &*it.operator {
+                "Exists" => key.to_string(),
+                "DoesNotExist" => format!("!{key}"),
+                "In" => format!("{key} in ({values})"),
+                "NotIn" => format!("{key} notin ({values})"),
+                other => format!("{key} {other} ({values})"),
+            }
+        });
+        equal.chain(more)
+    });
+    let labels: Vec<_> = labels.collect();
+    let annotations = selector.annotations.iter();
+    let annotations: Vec<_> = annotations
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    let labels = match labels.is_empty() {
+        true => "-".to_owned(),
+        false => labels.join(","),
+    };
+    match annotations.is_empty() {
+        true => labels,
+        false => format!("{labels} with {}", annotations.join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn group() -> Group {
+        serde_json::from_value(json!({
+            "name": "g", "parent": "company", "hard": {"pods": "10"}, "enforcement": "warn",
+            "selector": {"labels": {"matchLabels": {"team": "red"}, "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "old", "operator": "DoesNotExist"}]},
+                "annotations": {"who": "ann"}},
+            "status": {"hard": {"pods": "12"}, "used": {"pods": "3"}, "reserved": {"pods": "1", "services": "0"},
+                       "members": 2, "overrideUntil": "2027-01-01T00:00:00Z"},
+            "override": {"hard": {"pods": "12"}, "until": "2027-01-01T00:00:00Z"},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_group_is_a_row_with_the_limits_in_force() {
+        let text = table(&[group()], true).render(true);
+        let row = text.lines().nth(1).unwrap();
+        for cell in ["g", "company", "pods: 3/12", "pods: 1", "warn"] {
+            assert!(row.contains(cell), "{cell}: {row}");
+        }
+        assert!(
+            row.ends_with("team=red,tier in (a, b),!old with who=ann"),
+            "{row}"
+        );
+        assert!(!row.contains("services"), "{row}");
+    }
+
+    #[test]
+    fn what_a_group_says_names_its_override_and_its_end() {
+        let lines = said(&group());
+        assert!(
+            lines.contains(&"Override:     pods=12 until 2027-01-01T00:00:00Z".to_owned()),
+            "{lines:?}"
+        );
+        assert!(lines.contains(&"Parent:       company".to_owned()));
+    }
+}

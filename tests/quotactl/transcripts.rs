@@ -5,7 +5,24 @@ use std::{fs, path::Path};
 use super::{Run, command, daemon::Daemon};
 
 /// What the commands read.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
+    (
+        "groups.yaml",
+        "apiVersion: quota.openshift.io/v1\nkind: ClusterResourceQuota\nmetadata: {name: company}\n\
+         spec: {selector: {labels: {matchLabels: {company: x}}}, quota: {hard: {pods: \"7\"}}}\n---\n\
+         apiVersion: quota.openshift.io/v1\nkind: ClusterResourceQuota\nmetadata:\n  name: red\n  annotations:\n    \
+         quota-ledger.io/parent: company\n    quota-ledger.io/guaranteed: '{\"pods\": \"2\"}'\n\
+         spec: {selector: {labels: {matchLabels: {team: red}}}, quota: {hard: {pods: \"4\"}}}\n---\n\
+         apiVersion: quota.openshift.io/v1\nkind: ClusterResourceQuota\nmetadata:\n  name: blue\n  annotations:\n    \
+         quota-ledger.io/parent: company\n\
+         spec: {selector: {labels: {matchLabels: {team: blue}}}, quota: {hard: {pods: \"6\"}}}\n",
+    ),
+    (
+        "members.ndjson",
+        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"team-a","uid":"n1","resourceVersion":"1","labels":{"team":"red"}}}}
+{"type":"ADDED","namespace":"team-a","resource":"widgets.example.com","name":"w","uid":"w1","usage":{"pods":"4"}}
+"#,
+    ),
     (
         "quota.yaml",
         "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: compute, namespace: team-a}\n\
@@ -92,12 +109,18 @@ fn run_in(directory: &Path, server: &str, arguments: &str) -> Run {
 
 #[test]
 fn the_documentation_shows_what_is_printed() {
+    for page in ["quotactl.md", "groups.md"] {
+        runs_as_shown(page);
+    }
+}
+
+fn runs_as_shown(page: &str) {
     let daemon = Daemon::start();
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in FILES {
         fs::write(directory.path().join(name), text).unwrap();
     }
-    for (arguments, expected) in steps("quotactl.md") {
+    for (arguments, expected) in steps(page) {
         let run = run_in(directory.path(), &daemon.url, &arguments);
         let code = match run.code {
             0 => String::new(),

@@ -59,14 +59,18 @@ pub struct FieldProblem {
 /// A quota that a decision looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuotaCheck {
-    /// The quota's name.
+    /// The name of the quota or group.
     pub name: Name,
+    /// What it is: `ResourceQuota` or `ClusterResourceQuota`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
     /// Its limits.
     pub resources: Vec<ResourceCheck>,
 }
 
 /// A limit that a decision looked at.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ResourceCheck {
     /// The resource.
     pub resource: Name,
@@ -78,6 +82,12 @@ pub struct ResourceCheck {
     /// What pending reservations hold beside that.
     #[serde(default)]
     pub reserved: Quantity,
+    /// What is guaranteed to others, and so not to be had.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guaranteed_to_others: Option<Quantity>,
+    /// The limit above which a grant comes with a warning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub soft: Option<Quantity>,
     /// What was asked for.
     #[serde(default)]
     pub requested: Quantity,

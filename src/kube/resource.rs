@@ -260,21 +260,21 @@ impl Manifest {
     pub(super) fn to_change(&self, fresh_uid: Uid, precondition: Precondition) -> Change {
         let precondition = Some(precondition);
         match self {
-            Self::Quota(manifest) => Change::Quota(QuotaChange {
+            Self::Quota(manifest) => Change::Quota(Box::new(QuotaChange {
                 namespace: manifest.metadata.namespace.clone(),
                 name: manifest.metadata.name.clone(),
                 fresh_uid,
                 spec: manifest.spec.clone(),
                 metadata: render::stored_metadata(&manifest.metadata),
                 precondition,
-            }),
-            Self::Group(manifest) => Change::Group(GroupChange {
+            })),
+            Self::Group(manifest) => Change::Group(Box::new(GroupChange {
                 name: manifest.metadata.name.clone(),
                 fresh_uid,
                 spec: manifest.spec().0,
                 metadata: groups::stored_metadata(manifest),
                 precondition,
-            }),
+            })),
         }
     }
 }
@@ -282,8 +282,8 @@ impl Manifest {
 /// A command that sets an object.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    Quota(QuotaChange),
-    Group(GroupChange),
+    Quota(Box<QuotaChange>),
+    Group(Box<GroupChange>),
 }
 
 impl Change {

@@ -4,8 +4,8 @@ use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
 use super::{
-    Kube, applied, discovery, namespaces, openapi, read, remove, reviews, services, status::Failure,
-    write,
+    Kube, applied, discovery, namespaces, openapi, read, remove, reviews, services,
+    status::Failure, write,
 };
 use crate::{
     auth::{

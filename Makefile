@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image packages sbom run bench bench-bridge apiserver fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image packages sbom run cluster bench bench-bridge apiserver fuzz docs-tables manifests docs
 
 verify: fmt-check lint test doc deny machete
 
@@ -85,6 +85,11 @@ packages: static
 
 run:
 	cargo run --release --locked
+
+# Three nats-servers and three daemons on loopback, until Ctrl-C. QUOTAD_NATS_SERVER: a nats-server of 2.14.4 or newer.
+cluster:
+	cargo build --release --locked
+	deploy/cluster/try
 
 # All that is measured is built as packages are. Needs redis-server and postgresql, as Debian packages them. Writes the
 # tables of docs/performance.md.

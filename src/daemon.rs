@@ -20,7 +20,8 @@ use crate::{
     api::{self, App, NoSources, Parts},
     auth::Authenticator,
     checkpoint::{self, Destination, StartError},
-    config::Config,
+    cluster::{self, Cluster},
+    config::{Config, schema},
     disk_space::DiskSpaceGuard,
     exit::{Exit, Failure, OrExit as _},
     fatal,
@@ -28,7 +29,7 @@ use crate::{
     kube::{self, Kube},
     maintenance::{Maintenance, Quotas},
     metrics::{Listener, Metrics},
-    routes::Router,
+    routes::{Route, Router},
     server::{Bound, Hosts, Options, descriptors, tls::Tls},
     shutdown::{self, Signals},
     writer::Ledger,
@@ -57,7 +58,18 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     tokio::spawn(lookout(&config, &opened.ledger, &readiness)?.run(stop.clone()));
     let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
-    rules::record(&config, &charging, &opened.ledger).await?;
+    let (cluster, member) = join(&config, &opened, &readiness, &metrics).await?.unzip();
+    match &cluster {
+        None => rules::record(&config, &charging, &opened.ledger).await?,
+        Some(_) => {
+            let recorded = rules::record_while_leading(
+                config.clone(),
+                charging.clone(),
+                opened.ledger.clone(),
+            );
+            tokio::spawn(stop.clone().run_until_cancelled_owned(recorded));
+        }
+    }
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
     let events = Arc::new(events.with_charging(charging.clone()));
     let intake = start_intake(
@@ -71,7 +83,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     .await?;
     let api = bind("listen", config.listen)?;
     let api_address = api.address();
-    let app = App::new(Parts::new(
+    let mut parts = Parts::new(
         &config,
         opened.ledger.clone(),
         opened.reader.clone(),
@@ -79,7 +91,9 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         policy(&config)?,
         events,
         stop.clone(),
-    ));
+    );
+    parts.cluster = cluster.clone();
+    let app = App::new(parts);
     let hook = Hook::new(opened.ledger.clone(), rules(&config, charging)?);
     let neighbour = hook.clone();
     readiness.ask("quota-plugin", move || neighbour.plugin_health());
@@ -88,17 +102,22 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         tokio::spawn(hook.clone().look_for_shared_quotas(stop.clone()));
     }
     let kube = Kube::start(opened.ledger.clone(), (&*config).into(), stop.clone());
-    let routes = routes::of_api(app, hook.clone(), kube, readiness.clone());
-    let router = Router::new(routes)
+    let routes = || routes::of_api(app.clone(), hook.clone(), kube.clone(), readiness.clone());
+    let peers = match &cluster {
+        Some(cluster) => Some(serve_nodes(&config, cluster, routes(), &signals, &stop)?),
+        None => None,
+    };
+    let router = Router::new(routes())
         .with_authenticator(authenticator)
-        .with_refusals(kube::refused);
+        .with_refusals(kube::refused)
+        .in_cluster(cluster.clone());
     let served = tokio::spawn(api.serve(
         router,
         options(&config).draining_on(signals.stop.clone()),
         tls,
         stop.clone(),
     ));
-    let reviewed = start_webhook(&config, hook, &signals, stop.clone())?;
+    let reviewed = start_webhook(&config, (hook, cluster.clone()), &signals, stop.clone())?;
     draining.pass();
     let admission = reviewed.as_ref().map(|(address, _)| address.to_string());
     tracing::info!(api = %api_address, admin = %admin_address, admission, "ready");
@@ -106,9 +125,15 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
 
     signals.stop.cancelled().await;
     draining.fail("the daemon stops");
+    if let Some(cluster) = &cluster {
+        cluster.leave().await;
+    }
     tokio::time::sleep(config.shutdown.drain.get()).await;
     stop.cancel();
     served.await.context("the API's listener failed")?;
+    if let Some(peers) = peers {
+        peers.await.context("the listener for other nodes failed")?;
+    }
     if let Some((_, reviewed)) = reviewed {
         reviewed.await.context("the webhook's listener failed")?;
     }
@@ -117,11 +142,68 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     if let Some(signed) = signed {
         signed.await.context("signing checkpoints failed")?;
     }
+    if let Some(member) = member {
+        member.end().await?;
+    }
     close(opened, &upkeep).await?;
     closing.cancel();
     admin.await.context("the admin listener failed")?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Takes part in the cluster, if there is one.
+async fn join(
+    config: &Config,
+    opened: &Opened,
+    readiness: &Readiness,
+    metrics: &Metrics,
+) -> Result<Option<(Cluster, cluster::Running)>, Failure> {
+    let Some(replica) = opened.replica.clone() else {
+        return Ok(None);
+    };
+    let (ledger, reader) = (opened.ledger.clone(), opened.reader.clone());
+    let cluster = Cluster::new(config, ledger, replica, reader).await?;
+    let member = cluster.start().await?;
+    let stands = cluster.clone();
+    readiness.ask("cluster", move || stands.health());
+    let scraped = cluster.clone();
+    metrics.before_scrape(move || scraped.set_metrics());
+    Ok(Some((cluster, member)))
+}
+
+/// Answers the other nodes of the cluster.
+fn serve_nodes(
+    config: &Config,
+    cluster: &Cluster,
+    routes: Vec<Route>,
+    signals: &Signals,
+    stop: &CancellationToken,
+) -> Result<JoinHandle<()>, Failure> {
+    let settings = &config.cluster;
+    let address = settings.listen.context("cluster.listen is not set")?;
+    let tls = match settings.tls_cert {
+        None => None,
+        Some(_) => {
+            let files = schema::Tls {
+                cert: settings.tls_cert.clone(),
+                key: settings.tls_key.clone(),
+                ..schema::Tls::default()
+            };
+            let (tls, follower) = Tls::load_for_api(&files).or_exit(Exit::Configuration)?;
+            tokio::spawn(follower.run(signals.reload.clone(), signals.stop.clone()));
+            Some(tls)
+        }
+    };
+    let bound = bind("cluster.listen", address)?;
+    let router = Router::new(routes).for_nodes_of(cluster.clone());
+    let options = Options::new(Listener::Peers, config);
+    Ok(tokio::spawn(bound.serve(
+        router,
+        options,
+        tls,
+        stop.clone(),
+    )))
 }
 
 /// Answers probes and scrapes: from the beginning, so during recovery, to the end of the drain.
@@ -196,7 +278,7 @@ fn secure(config: &Config, signals: &Signals) -> Result<(Authenticator, Option<T
 /// Serves the webhook by TLS, if it has an address. Its certificates are followed.
 fn start_webhook(
     config: &Config,
-    hook: Hook,
+    (hook, cluster): (Hook, Option<Cluster>),
     signals: &Signals,
     stop: CancellationToken,
 ) -> Result<Option<(SocketAddr, JoinHandle<()>)>, Failure> {
@@ -208,7 +290,7 @@ fn start_webhook(
     let bound = bind("admission.listen", address)?;
     let address = bound.address();
     let options = Options::new(Listener::Admission, config).draining_on(signals.stop.clone());
-    let router = Router::new(routes::of_webhook(hook));
+    let router = Router::new(routes::of_webhook(hook)).in_cluster(cluster);
     let served = bound.serve(router, options, Some(tls), stop);
     Ok(Some((address, tokio::spawn(served))))
 }

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use crate::{exit::Exit, metrics};
+use crate::{
+    exit::{Exit, Failure},
+    metrics,
+};
 
 /// The exit code that an error of the journal means at start.
 pub(crate) fn exit_at_start(error: &quota_journal::Error) -> Exit {
@@ -31,6 +34,13 @@ pub(crate) fn journal_stopped(error: &quota_journal::Error) -> ! {
         Exit::Damaged => tracing::error!(%error, exit_code, "the ledger is damaged"),
         _ => tracing::error!(%error, exit_code, "a write or sync failed"),
     }
+    std::process::exit(exit_code.into());
+}
+
+/// Ends the process, since this node can take part in its cluster no more.
+pub(crate) fn cluster_ended(failure: &Failure) -> ! {
+    let exit_code = failure.exit.code();
+    tracing::error!(error = %failure, exit_code, "this node can take part in its cluster no more");
     std::process::exit(exit_code.into());
 }
 

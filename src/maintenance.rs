@@ -105,7 +105,9 @@ impl Maintenance {
                 compacted = Instant::now();
                 self.compact().await;
             }
-            self.finish_relists().await;
+            if self.ledger.decides() {
+                self.finish_relists().await;
+            }
             self.tell_figures().await;
             self.stop_if_poisoned();
         }

@@ -11,7 +11,7 @@ use quota_ledger::replay;
 use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
 use serde::{Serialize, Serializer};
 
-use crate::{history, metrics::Limit, writer::Unavailable};
+use crate::{cluster::NotDecided, history, metrics::Limit, writer::Unavailable};
 
 pub use crate::reason::Reason;
 
@@ -331,6 +331,9 @@ impl IntoResponse for Problem {
         let status = self.0.status;
         let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
         let mut response = (status, content_type, self.to_text()).into_response();
+        if self.0.reason == Reason::NotLeader {
+            response.extensions_mut().insert(NotDecided);
+        }
         if matches!(
             status,
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS

@@ -111,6 +111,12 @@ reasons! {
     DiskLow 503 "The disk is low"
     /// The sources of events have not been caught up with since the start.
     NotReady 503 "The ledger is not ready"
+    /// Another node of the cluster leads, or none does; nothing was decided.
+    NotLeader 503 "This node does not lead the cluster"
+    /// It is not known whether the request was carried out.
+    OutcomeUnknown 503 "Whether the request was carried out is not known"
+    /// The replica is too old, or has not come so far.
+    Behind 503 "The replica is behind"
     /// The ledger takes no more entries.
     Stopped 503 "The ledger has stopped"
     /// The request was not answered in time.

@@ -3,7 +3,8 @@
 use async_nats::Client;
 use quota_journal::{Batch, Durable, StoredBatch};
 use quota_replication::{
-    Action, Counts, Identity, Leader, Member, Millis, NodeName, Position, Role, Settings, Stop,
+    Action, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role, Settings,
+    Stop,
 };
 use std::{mem, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -25,14 +26,30 @@ pub trait Host: Send {
     /// Appends batches to the replica, makes them durable, applies them. May block.
     ///
     /// # Errors
-    /// The replica cannot be written: the process has to end.
-    fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), quota_journal::Error>;
+    /// [`ApplyError`]: the process has to end.
+    fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError>;
 
     /// From now on decisions are made here. Everything before is applied.
     fn lead(&mut self, epoch: u64);
 
     /// No decisions are made here any more; all that were are in the log.
     fn follow(&mut self);
+}
+
+/// Why batches cannot be applied to the replica.
+#[derive(Debug, thiserror::Error)]
+pub enum ApplyError {
+    /// The replica cannot be written.
+    #[error(transparent)]
+    Replica(#[from] quota_journal::Error),
+    /// This version does not know an entry. None of the batches was appended to the replica.
+    #[error("entry {first} and those behind it were written by a newer version: {why}")]
+    NotUnderstood {
+        /// The first entry of its batch.
+        first: u64,
+        /// What is not understood.
+        why: String,
+    },
 }
 
 /// How the task ended.
@@ -47,9 +64,9 @@ pub enum Ended {
     /// The replica has another batch than the stream, or the stream lacks what the replica has.
     #[error("the replica is not that of the stream: {0}")]
     Diverged(String),
-    /// The replica cannot be written.
+    /// What others decided cannot be applied.
     #[error(transparent)]
-    Replica(quota_journal::Error),
+    Apply(#[from] ApplyError),
     /// Nobody is there any more who would want it.
     #[error("the daemon stops")]
     Closed,
@@ -60,6 +77,8 @@ pub enum Ended {
 pub struct Status {
     /// Its role.
     pub role: Role,
+    /// The ledger, once its first message was read.
+    pub ledger: Option<LedgerId>,
     /// Who leads, as far as this member has read.
     pub leader: Option<Leader>,
     /// The last sequence of the stream that it has applied.
@@ -81,6 +100,7 @@ pub(crate) enum Request {
     /// To be answered as soon as nobody else can lead.
     Confirm(oneshot::Sender<()>),
     HandOver(NodeName),
+    Bar(bool),
 }
 
 /// What the rest of the process has of the task.
@@ -97,6 +117,25 @@ impl Handle {
     /// Gives the lead to a node, if this one has it. Nothing more may be proposed.
     pub fn hand_over(&self, to: NodeName) {
         let _ = self.requests.send(Request::HandOver(to));
+    }
+
+    /// Waits until nobody else can have led when this was called.
+    ///
+    /// # Errors
+    /// This member is over.
+    pub async fn confirm(&self) -> Result<(), Ended> {
+        let called = self.clock.now();
+        if called < self.status.borrow().lease_until {
+            return Ok(());
+        }
+        let (confirmed, wait) = oneshot::channel();
+        let _ = self.requests.send(Request::Confirm(confirmed));
+        wait.await.map_err(|_| Ended::Deposed)
+    }
+
+    /// Whether this member must not lead, for a reason that is not in the log.
+    pub fn set_barred(&self, is_barred: bool) {
+        let _ = self.requests.send(Request::Bar(is_barred));
     }
 }
 
@@ -115,6 +154,8 @@ pub struct Driver<H> {
     progress: (u64, Millis),
     noted: Millis,
     agrees: Millis,
+    /// Somebody outside says that this member must not lead.
+    is_barred: bool,
 }
 
 impl<H: Host> Driver<H> {
@@ -154,6 +195,7 @@ impl<H: Host> Driver<H> {
             progress: (0, 0),
             noted: 0,
             agrees: 0,
+            is_barred: true,
         };
         Ok((driver, handle))
     }
@@ -206,6 +248,7 @@ impl<H: Host> Driver<H> {
                 }
             }
             Request::HandOver(to) => self.member.hand_over(now, to),
+            Request::Bar(is_barred) => self.is_barred = is_barred,
         }
     }
 
@@ -278,7 +321,7 @@ impl<H: Host> Driver<H> {
             return Ok(());
         }
         let host = &mut self.host;
-        tokio::task::block_in_place(|| host.apply(new)).map_err(Ended::Replica)
+        Ok(tokio::task::block_in_place(|| host.apply(new))?)
     }
 
     async fn look_around(&mut self) -> Result<(), Ended> {
@@ -301,7 +344,7 @@ impl<H: Host> Driver<H> {
             let why = format!("it has entry {kept}, and the stream ends at {read}");
             return Err(Ended::Diverged(why));
         }
-        self.member.set_barred(is_ahead);
+        self.member.set_barred(is_ahead || self.is_barred);
         let position = self.member.position();
         if position.stream != self.progress.0 {
             self.progress = (position.stream, now);
@@ -330,6 +373,7 @@ fn status(member: &Member) -> Status {
     let position = member.position();
     Status {
         role: member.role(),
+        ledger: position.ledger,
         leader: position.leader.clone(),
         stream: position.stream,
         end: position.end,

@@ -1,27 +1,40 @@
 //! The journal of a leader: durable is what stands in the log, and then in the replica.
 
-use quota_journal::{Batch, Durable, Error, Journal, MAX_PAYLOAD_BYTES};
+use quota_journal::{Batch, Durable, Error, Journal};
 use tokio::sync::oneshot;
 
-use crate::{Handle, driver::Request};
+use crate::{Handle, driver::Request, servers::LEAST_PAYLOAD};
+
+/// Most bytes of a batch's entries: with what a message has besides them, servers have to take it.
+const PAYLOAD_MAX: usize = LEAST_PAYLOAD as usize - 64 * 1024;
+
+/// Batches are to be sealed at about so many bytes, so that the last decision of one, whatever it brings, still fits
+/// into a message.
+pub const BATCH_BYTES: usize = 2 * 1024 * 1024;
 
 /// Appends each batch to the replicated log first, and to this node's replica once it stands there. A replica is never
 /// ahead of the log.
 pub struct ReplicatedJournal<J> {
     replica: J,
-    handle: Handle,
+    handle: Option<Handle>,
     batch: Option<Batch>,
 }
 
 impl<J> ReplicatedJournal<J> {
-    /// The journal of a member.
+    /// A journal that takes nothing before it is attached to a member.
     #[must_use]
-    pub const fn new(replica: J, handle: Handle) -> Self {
+    pub const fn new(replica: J) -> Self {
         Self {
             replica,
-            handle,
+            handle: None,
             batch: None,
         }
+    }
+
+    /// From now on this member appends to the log. A batch that another left behind is dropped.
+    pub fn attach(&mut self, handle: Handle) {
+        self.handle = Some(handle);
+        self.batch = None;
     }
 
     /// The replica: what others decided is appended there.
@@ -29,9 +42,16 @@ impl<J> ReplicatedJournal<J> {
         &mut self.replica
     }
 
+    /// The replica, to be closed.
+    #[must_use]
+    pub fn into_replica(self) -> J {
+        self.replica
+    }
+
     fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Error> {
+        let handle = self.handle.as_ref().ok_or(Error::Deposed)?;
         let (answer, answered) = oneshot::channel();
-        let _ = self.handle.requests.send(request(answer));
+        let _ = handle.requests.send(request(answer));
         // It is dropped unanswered when this member is over.
         answered.blocking_recv().map_err(|_| Error::Deposed)
     }
@@ -40,10 +60,10 @@ impl<J> ReplicatedJournal<J> {
 impl<J: Journal> Journal for ReplicatedJournal<J> {
     /// Takes one batch: a message of the log is one batch.
     fn append(&mut self, batch: Batch) -> Result<(), Error> {
-        if batch.payload.len() > MAX_PAYLOAD_BYTES / 4 {
+        if batch.payload.len() > PAYLOAD_MAX {
             return Err(Error::TooLarge {
                 bytes: batch.payload.len(),
-                limit: MAX_PAYLOAD_BYTES / 4,
+                limit: PAYLOAD_MAX,
             });
         }
         if self.batch.is_some() {

@@ -11,11 +11,12 @@ mod log;
 mod names;
 mod place;
 pub mod servers;
+pub mod skew;
 pub mod stream;
 
 pub use clock::{Clock, wall};
-pub use driver::{Driver, Ended, Handle, Host, Status};
-pub use journal::ReplicatedJournal;
+pub use driver::{ApplyError, Driver, Ended, Handle, Host, Status};
+pub use journal::{BATCH_BYTES, ReplicatedJournal};
 pub use log::Log;
 pub use names::Names;
 pub use place::{Place, PlaceError};

@@ -29,6 +29,7 @@ pub struct GroupCommit<A> {
     open: OpenBatch,
     answers: Vec<A>,
     max_entries: usize,
+    max_bytes: usize,
     clock: Arc<Actor>,
     syncer_is_idle: bool,
     /// A decision wants its batch to end with it.
@@ -43,10 +44,18 @@ impl<A> GroupCommit<A> {
             open: OpenBatch::default(),
             answers: Vec::new(),
             max_entries,
+            max_bytes: BATCH_BYTES,
             clock: Actor::named("clock"),
             syncer_is_idle: true,
             closes: false,
         }
+    }
+
+    /// The same, with batches that are sealed at about this many bytes instead of [`BATCH_BYTES`].
+    #[must_use]
+    pub fn sealing_at(mut self, max_bytes: usize) -> Self {
+        self.max_bytes = max_bytes;
+        self
     }
 
     /// Records what is due at `now`, so many events at most. Comes before the decisions that are made at that time.
@@ -93,7 +102,7 @@ impl<A> GroupCommit<A> {
     /// Whether the batch takes no more: nothing can be decided before it is sealed.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= BATCH_BYTES
+        self.closes || self.open.len() >= self.max_entries || self.open.bytes() >= self.max_bytes
     }
 
     /// The entries of the open batch.

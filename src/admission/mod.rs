@@ -121,6 +121,7 @@ pub fn routes() -> Vec<Route<Hook>> {
                 dropped: (ANSWERED_BYTES_MAX - BODY_BYTES_MAX) as u64,
             })
             .never_repeated()
+            .idempotent()
             .about("an AdmissionReview with the decision ([webhook](webhook.md))"),
         // It can give back what `/admit` has reserved, and nothing else.
         post(audit::ROUTE, Role(&[Reserve], Everywhere), audit::audit)

@@ -9,6 +9,7 @@ mod batch;
 mod body;
 mod caller;
 mod check;
+mod cluster;
 mod corrections;
 mod denials;
 mod drift;
@@ -51,6 +52,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cluster::Cluster,
     config::Config,
     history::History,
     intake::payload,
@@ -131,6 +133,8 @@ pub struct Parts {
     pub max_batch_entries: usize,
     /// Ends the watches.
     pub stop: CancellationToken,
+    /// The cluster that this node is part of; none: it is alone.
+    pub cluster: Option<Cluster>,
 }
 
 impl Parts {
@@ -165,6 +169,7 @@ impl Parts {
             events,
             max_batch_entries: config.journal.max_batch_entries.get(),
             stop,
+            cluster: None,
         }
     }
 }

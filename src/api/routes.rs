@@ -4,9 +4,9 @@ use axum::Json;
 use serde::Serialize;
 
 use super::{
-    App, backup, batch, check, corrections, denials, drift, entries, events, explain, groups,
-    lifecycle, objects, openapi, overview, past, quotas, relist, reservations, status, usage,
-    watch,
+    App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
+    groups, lifecycle, objects, openapi, overview, past, quotas, relist, reservations, status,
+    usage, watch,
 };
 use crate::{
     auth::{
@@ -48,6 +48,13 @@ pub fn routes() -> Vec<Route<App>> {
             .about("the description of this API (OpenAPI 3.1)"),
         get("/v1/status", Known, status::status)
             .operation("getStatus", &[(200, "Status")]).about("how the ledger and its sources stand, and who asks"),
+        get("/v1/cluster", Known, cluster::status)
+            .operation("getCluster", &[(200, "Cluster")]).about("how this node stands in its cluster ([cluster](cluster.md)); 404 without one"),
+        // A ledger is begun.
+        post("/v1/cluster/init", Role(&[Admin], Everywhere), cluster::initialise).of_node()
+            .operation("initCluster", &[(201, "ClusterInitialised")]).about("201: the stream was made, and the ledger begins in it behind what this node holds"),
+        post("/v1/cluster/transfer", Role(&[Admin], Everywhere), cluster::transfer)
+            .operation("transferLead", &[(200, "Cluster")]).sends("ClusterTransfer").about("200: another node has taken the lead"),
         get("/v1/usage", Role(&[Read], Everywhere), overview::list)
             .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `at`, `sequence`"),
         get("/v1/usage/history", Role(&[Read], Everywhere), overview::trend)
@@ -58,9 +65,9 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("listQuotas", &[(200, "QuotaPage")]).query(&["labelSelector", "limit", "continue"]).about("list of quotas; `labelSelector`"),
         get("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Read], Path), quotas::get)
             .operation("getQuota", &[(200, "Quota"), (304, "")]).about("200, 304: the quota"),
-        put("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::put)
+        put("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::put).idempotent()
             .operation("setQuota", &[(200, "Quota"), (201, "Quota")]).sends_as(JSON_OR_YAML, "QuotaInput").about("201, 200: the quota"),
-        delete("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::delete)
+        delete("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::delete).idempotent()
             .operation("deleteQuota", &[(204, "")]).about("204"),
         get("/v1/groups", Role(&[Read], Everywhere), groups::list)
             .operation("listGroups", &[(200, "GroupPage")]).query(&["limit", "continue"]).about("list of groups; members are counted, not named"),
@@ -74,20 +81,20 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("getGroupUsage", &[(200, "GroupUsage")]).query(&["at", "sequence"]).about("what counts in the group, and what each member takes; `at`, `sequence`"),
         get("/v1/namespaces/{namespace}/reservations", Role(&[Read, Reserve], Path), reservations::list)
             .operation("listReservations", &[(200, "ReservationPage")]).query(&["at", "sequence", "limit", "continue"]).about("list of the pending ones; `at`, `sequence`"),
-        post("/v1/namespaces/{namespace}/reservations", Role(&[Reserve], Path), reservations::create)
+        post("/v1/namespaces/{namespace}/reservations", Role(&[Reserve], Path), reservations::create).idempotent()
             .operation("reserve", &[(200, "Reservation"), (201, "Reservation")]).sends("ReserveRequest").about("201 granted, 200 granted before, 403 denied"),
         get("/v1/namespaces/{namespace}/reservations/{uid}", Role(&[Read, Reserve], Path), reservations::get)
             .operation("getReservation", &[(200, "Reservation")]).about("200: one in any state, as long as it is remembered"),
-        delete("/v1/namespaces/{namespace}/reservations/{uid}", Role(&[Reserve], Path), lifecycle::release)
+        delete("/v1/namespaces/{namespace}/reservations/{uid}", Role(&[Reserve], Path), lifecycle::release).idempotent()
             .operation("release", &[(204, "")]).about("204, also when repeated"),
-        post("/v1/namespaces/{namespace}/reservations/{uid}/extend", Role(&[Reserve], Path), lifecycle::extend)
+        post("/v1/namespaces/{namespace}/reservations/{uid}/extend", Role(&[Reserve], Path), lifecycle::extend).idempotent()
             .operation("extend", &[(200, "Reservation")]).sends("ExtendRequest").about("200: the reservation"),
-        post("/v1/namespaces/{namespace}/reservations/{uid}/commit", Role(&[Reserve], Path), lifecycle::commit)
+        post("/v1/namespaces/{namespace}/reservations/{uid}/commit", Role(&[Reserve], Path), lifecycle::commit).idempotent()
             .operation("commit", &[(200, "Reservation")]).sends("CommitRequest")
 .body_may_be_left_out().about("200: the reservation"),
-        post("/v1/reservations:batch", Role(&[Reserve], Items), batch::reserve)
+        post("/v1/reservations:batch", Role(&[Reserve], Items), batch::reserve).idempotent()
             .operation("reserveBatch", &[(200, "BatchAnswer")]).sends("BatchRequest").about("200: one result per item; atomic: all, or the first refusal"),
-        post("/v1/namespaces/{namespace}/check", Role(&[Read, Reserve], Path), check::check)
+        post("/v1/namespaces/{namespace}/check", Role(&[Read, Reserve], Path), check::check).idempotent()
             .operation("check", &[(200, "Verdict")]).sends_as(JSON_OR_YAML, "ReserveRequest").about("200: whether it would fit; writes nothing; the body may be YAML"),
         get("/v1/namespaces/{namespace}/usage", Role(&[Read], Path), usage::usage)
             .operation("getUsage", &[(200, "Usage")]).query(&["at", "sequence"]).about("sums of the namespace, and what each limit leaves; `at`, `sequence`"),
@@ -104,7 +111,7 @@ pub fn routes() -> Vec<Route<App>> {
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
         // What is listed may be of any namespace, and the answer tells what the ledger has of it.
-        post("/v1/drift", Role(&[Read], Everywhere), drift::compare)
+        post("/v1/drift", Role(&[Read], Everywhere), drift::compare).idempotent()
             .body(BodyLimit::Events)
             .operation("compare", &[(200, "DriftAnswer")]).sends("DriftRequest").about("200: how each listed object differs from what the ledger believes; writes nothing"),
         // They put the record of the facts right, whatever its sources told.
@@ -112,11 +119,11 @@ pub fn routes() -> Vec<Route<App>> {
             .body(BodyLimit::Events)
             .operation("correct", &[(200, "CorrectionAnswer")]).sends("CorrectionRequest").about("200: one outcome per item"),
         // They cost the cluster's API server something.
-        post("/v1/relist", Role(&[Admin], Everywhere), relist::ask)
+        post("/v1/relist", Role(&[Admin], Everywhere), relist::ask).idempotent()
             .operation("relist", &[(202, "RelistAnswer")]).sends("RelistRequest")
 .body_may_be_left_out().about("202: which clusters' publishers are asked to list again"),
         // Facts, limits among them while `quotas.adopt` is on.
-        post("/v1/events", Role(&[Ingest], Everywhere), events::accept)
+        post("/v1/events", Role(&[Ingest], Everywhere), events::accept).idempotent()
             .body(BodyLimit::Events)
             .operation("sendEvents", &[(200, "EventsAnswer")]).sends_as(&["application/json", "application/x-ndjson"], "EventsInput").about("200: how many were accepted, ignored, rejected"),
         get("/v1/entries", Role(&[Read], Query), entries::list)

@@ -5,11 +5,15 @@ use quota_core::{
     event::{Cursor, Sequence},
     state::{self, Head},
 };
+use quota_replication::NodeName;
 use quota_semantics::{Name, Timestamp};
 use serde::Serialize;
 
 use super::{App, answer, history::walk, page::Params, problem::Problem};
-use crate::auth::{Principal, Role};
+use crate::{
+    auth::{Principal, Role},
+    cluster::Cluster,
+};
 
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,9 +33,33 @@ struct Status {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     disk_low: bool,
     sources: Vec<Source>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<Member>,
     as_of: Head,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     lagging: bool,
+}
+
+/// What this node is in its cluster.
+#[derive(Serialize)]
+struct Member {
+    node: NodeName,
+    role: &'static str,
+    term: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leader: Option<NodeName>,
+}
+
+impl Member {
+    fn of(cluster: &Cluster) -> Self {
+        let view = cluster.view();
+        Self {
+            node: cluster.node().clone(),
+            role: view.role_name(),
+            term: view.epoch,
+            leader: view.leader,
+        }
+    }
 }
 
 /// Who asks.
@@ -98,6 +126,7 @@ pub(super) async fn status(
         caught_up: app.sources.are_caught_up(),
         disk_low: app.ledger.is_disk_low(),
         sources,
+        cluster: app.cluster.as_ref().map(Member::of),
         as_of,
         lagging: app.lags(),
     }))

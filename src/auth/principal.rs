@@ -117,6 +117,12 @@ impl Principal {
         self.0.roles.iter().copied()
     }
 
+    /// The namespaces that it has its roles in.
+    #[must_use]
+    pub fn namespaces(&self) -> &[Pattern] {
+        &self.0.namespaces
+    }
+
     /// Whether it has this role in any namespace.
     #[must_use]
     pub fn has(&self, role: Role) -> bool {

@@ -7,6 +7,8 @@ use quota_service::config::Finding;
 
 use super::{ALL_KINDS, Config, Period, Size};
 
+mod cluster;
+
 /// What is allowed, and lets in others than one may think.
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -44,6 +46,7 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     webhook(config, &mut findings);
     names(config, &mut findings);
     checkpoints(config, &mut findings);
+    cluster::validate(config, &mut findings);
     findings
 }
 

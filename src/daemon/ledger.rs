@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use quota_cluster::ReplicatedJournal;
 use quota_journal::{FileJournal, FileReader, Operation};
 use quota_ledger::replay;
 use tokio_util::sync::CancellationToken;
@@ -16,15 +17,32 @@ use crate::{
     intake::nats,
     maintenance::Maintenance,
     recovery::recover,
-    writer::{self, Ledger, Required, Threads, Watermark, now},
+    writer::{self, Ledger, Replica, Required, Threads, Watermark, now},
 };
 
 /// A ledger that is open, and its writer.
 pub(super) struct Opened {
     pub(super) ledger: Ledger,
     pub(super) reader: FileReader,
-    threads: Threads<FileJournal>,
+    writer: Writer,
+    /// What is applied to the ledger while another node leads; none without a cluster.
+    pub(super) replica: Option<Replica<FileJournal>>,
     denials_thread: std::thread::JoinHandle<()>,
+}
+
+/// The threads of the writer.
+enum Writer {
+    Alone(Threads<FileJournal>),
+    OfCluster(Threads<ReplicatedJournal<FileJournal>>),
+}
+
+impl Writer {
+    fn join(self) -> Result<FileJournal, quota_journal::Error> {
+        match self {
+            Self::Alone(threads) => threads.join(),
+            Self::OfCluster(threads) => threads.join().map(ReplicatedJournal::into_replica),
+        }
+    }
 }
 
 /// `stop`: from then on somebody waits for the end of all that goes on.
@@ -68,21 +86,26 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
             error: error.into(),
         }
     })?;
-    let (ledger, threads) = writer::start(
-        recovered.state,
-        recovered.journal,
-        recovered.durable,
-        watermark,
-        options,
-        |error| fatal::journal_stopped(error),
-    )
-    .context("cannot start the writer")?;
+    let (state, journal, durable) = (recovered.state, recovered.journal, recovered.durable);
+    let failed = |error: &_| fatal::journal_stopped(error);
+    let started = match config.cluster.is_on() {
+        false => writer::start(state, journal, durable, watermark, options, failed)
+            .map(|(ledger, threads)| (ledger, Writer::Alone(threads), None)),
+        true => {
+            let journal = ReplicatedJournal::new(journal);
+            writer::start_following(state, journal, durable, watermark, options, failed).map(
+                |(ledger, threads, replica)| (ledger, Writer::OfCluster(threads), Some(replica)),
+            )
+        }
+    };
+    let (ledger, writer, replica) = started.context("cannot start the writer")?;
     Ok(Opened {
         ledger: ledger
             .keeping_denials(denials)
             .asked_about(super::rules::coverage(config)),
         reader,
-        threads,
+        writer,
+        replica,
         denials_thread,
     })
 }
@@ -116,7 +139,7 @@ pub(super) async fn close(opened: Opened, upkeep: &Maintenance) -> Result<(), Fa
     }
     let closed = tokio::task::spawn_blocking(move || {
         opened.ledger.close();
-        let journal = opened.threads.join()?;
+        let journal = opened.writer.join()?;
         if let Some(denials) = opened.ledger.denials() {
             denials.close();
         }

@@ -1,6 +1,6 @@
 //! What the configuration says of decisions.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use quota_core::{
@@ -104,6 +104,17 @@ pub(super) async fn record(
         tracing::info!(?kinds, "the workloads that are charged were changed");
     }
     Ok(())
+}
+
+/// The same in a cluster, each time that this node begins to lead: the record is the leader's.
+pub(super) async fn record_while_leading(config: Arc<Config>, charging: Charging, ledger: Ledger) {
+    loop {
+        ledger.wait_until_decides(true).await;
+        if let Err(failure) = record(&config, &charging, &ledger).await {
+            tracing::warn!(error = %failure, "to be recorded by whoever leads next");
+        }
+        ledger.wait_until_decides(false).await;
+    }
 }
 
 pub(super) fn rules(config: &Config, charging: Charging) -> Result<Rules, Failure> {

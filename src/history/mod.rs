@@ -74,6 +74,18 @@ impl From<quota_journal::Error> for Error {
     }
 }
 
+/// The state at the durable end of a ledger, from what is stored. Blocks.
+///
+/// # Errors
+/// [`Error`].
+pub fn rebuild(reader: FileReader) -> Result<State, Error> {
+    let past = Past {
+        reader,
+        replay_entries: u64::MAX,
+    };
+    past.state(Until::End, &AtomicBool::new(false))
+}
+
 /// Answers questions about the past. Cheap to clone.
 #[derive(Clone)]
 pub struct History(Arc<Shared>);

@@ -214,7 +214,7 @@ impl From<Unavailable> for Failure {
         let message = unavailable.to_string();
         match unavailable {
             Unavailable::Overloaded => Self::too_many(message),
-            Unavailable::DiskLow | Unavailable::Stopped => Self::new(
+            Unavailable::DiskLow | Unavailable::NotLeader | Unavailable::Stopped => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "ServiceUnavailable",
                 message,

@@ -291,6 +291,42 @@ labels! {
         Admin = "admin",
         /// The webhook.
         Admission = "admission",
+        /// Other nodes of the cluster.
+        Peers = "peers",
+    }
+
+    /// What a node of a cluster is.
+    ClusterRole "role" {
+        /// Waits for its cluster, or rebuilds its state.
+        Starting = "starting",
+        /// Applies what others decide.
+        Follower = "follower",
+        /// Tries to lead.
+        Candidate = "candidate",
+        /// Decides.
+        Leader = "leader",
+    }
+
+    /// What was unusual about appends to the log of a cluster.
+    ClusterAppend "was" {
+        /// Their outcome was ambiguous.
+        Ambiguous = "ambiguous",
+        /// They were ambiguous, and turned out to be stored.
+        Resolved = "resolved",
+        /// They were refused, and stored all the same.
+        FalselyRefused = "falsely_refused",
+        /// They were sent again.
+        Resent = "resent",
+    }
+
+    /// What became of a request that was passed on to the leader.
+    Forwarded "outcome" {
+        /// The leader answered.
+        Answered = "answered",
+        /// No node led in time: it was not carried out.
+        NoLeader = "no_leader",
+        /// Whether it was carried out is not known.
+        Unknown = "unknown",
     }
 
     /// Why a caller was turned away.

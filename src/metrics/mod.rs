@@ -1,5 +1,6 @@
 //! Metrics: one table says which there are, one function per metric records it.
 
+mod cluster;
 mod domain;
 mod labels;
 mod process;
@@ -16,12 +17,16 @@ use std::sync::{Arc, OnceLock};
 
 use ::metrics::{counter, gauge};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::RwLock;
 
+pub use cluster::{
+    cluster, cluster_clock_skew, cluster_deposed, cluster_forwarded, cluster_term_began,
+};
 pub use domain::{recorded, refused};
 pub use labels::{
-    AuditEvent, AuthRefusal, CheckpointPlace, Correction, CorrectionCause, Decision, Label, Limit,
-    Listener, Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
-    StateLock,
+    AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
+    CorrectionCause, Decision, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
+    Rejection, RelistAsked, Relisted, Source, Standing, StateLock,
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
@@ -37,7 +42,7 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     handle: PrometheusHandle,
     quotas: OnceLock<Box<dyn QuotaSource>>,
-    before_scrape: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    before_scrape: RwLock<Vec<Box<dyn Fn() + Send + Sync>>>,
     series: usize,
 }
 
@@ -52,7 +57,7 @@ pub fn install(series: usize) -> Result<Metrics, BuildError> {
     Ok(Metrics(Arc::new(Inner {
         handle,
         quotas: OnceLock::new(),
-        before_scrape: OnceLock::new(),
+        before_scrape: RwLock::default(),
         series,
     })))
 }
@@ -109,18 +114,16 @@ impl Metrics {
         let _ = self.0.quotas.set(Box::new(source));
     }
 
-    /// Has metrics set at each scrape that change by themselves, as ages do; later calls change nothing.
+    /// Has metrics set at each scrape that change by themselves, as ages do.
     pub fn before_scrape(&self, set: impl Fn() + Send + Sync + 'static) {
-        let _ = self.0.before_scrape.set(Box::new(set));
+        self.0.before_scrape.write().push(Box::new(set));
     }
 
     /// All metrics in the Prometheus text format, version 0.0.4. Takes time in proportion to the
     /// number of quotas, so call it where blocking is allowed.
     #[must_use]
     pub fn render(&self) -> String {
-        if let Some(set) = self.0.before_scrape.get() {
-            set();
-        }
+        self.0.before_scrape.read().iter().for_each(|set| set());
         let mut text = self.0.handle.render();
         if let Some(source) = self.0.quotas.get() {
             quotas::render(&mut text, source.as_ref(), self.0.series);

@@ -1,9 +1,9 @@
 //! Every metric: its name, kind, labels and help. `docs/metrics.md` is made from this table.
 
 use super::labels::{
-    AuditEvent, AuthRefusal, CheckpointPlace, Correction, CorrectionCause, Decision, Label, Limit,
-    Listener, Operation, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
-    StateLock,
+    AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
+    CorrectionCause, Decision, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
+    Rejection, RelistAsked, Relisted, Source, Standing, StateLock,
 };
 use crate::reason::Reason;
 
@@ -97,6 +97,24 @@ table! {
         "Adopted quotas, which the API server's own quota plugin enforces as well (quotas.plugin_is_off: none)."
     PLUGIN_DENIALS Counter "quota_ledger_plugin_denials_total" []
         "Creations that were admitted here and refused by the API server's own quota plugin, by its audit events."
+    CLUSTER_ROLE Gauge "quota_ledger_cluster_role" [closed::<ClusterRole>()]
+        "1 for the role of this node in its cluster, 0 for the others; absent if there is no cluster."
+    CLUSTER_TERM Gauge "quota_ledger_cluster_term" []
+        "The leader's term, as far as this node has read; each change of the leader begins the next."
+    CLUSTER_TERMS_BEGUN Counter "quota_ledger_cluster_terms_begun_total" []
+        "Times that this node began to lead."
+    CLUSTER_DEPOSED Counter "quota_ledger_cluster_deposed_total" []
+        "Times that another node took the lead from this one, which dropped what was not in the log."
+    CLUSTER_REPLICA_AGE Gauge "quota_ledger_cluster_replica_age_seconds" []
+        "How long ago this node's replica was last known to hold all of the log; 0 for a leader within its lease."
+    CLUSTER_IN_FLIGHT Gauge "quota_ledger_cluster_append_in_flight_seconds" []
+        "For how long an append has been on its way to the log; 0: none is."
+    CLUSTER_APPENDS Gauge "quota_ledger_cluster_appends" [closed::<ClusterAppend>()]
+        "Appends since this node last began to follow, by what was unusual about them."
+    CLUSTER_CLOCK_SKEW Gauge "quota_ledger_cluster_clock_skew_seconds" []
+        "How far this node's clock is ahead of the servers' (negative: behind); beyond cluster.max_clock_skew it does not lead."
+    CLUSTER_FORWARDED Counter "quota_ledger_cluster_forwarded_total" [closed::<Forwarded>()]
+        "Requests that were passed on to the leader, by what became of them."
     ENDED_RESERVATIONS_BYTES Gauge "quota_ledger_ended_reservations_bytes" []
         "Bytes of ended reservations that are remembered for repeated requests; limits.ended_reservations_bytes bounds them."
     STATE_LOCK SECONDS "quota_ledger_state_lock_seconds" [closed::<StateLock>()]

@@ -7,7 +7,7 @@
 mod router;
 mod target;
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use axum::{extract::Request, handler::Handler, response::Response};
 use http::Method;
@@ -31,6 +31,11 @@ pub struct Spec {
     /// Whether 503 may bear `Retry-After`. An API server repeats a webhook call that bears it up to ten times, which
     /// multiplies an overload.
     pub repeatable: bool,
+    /// Whether the same request, sent again, changes nothing more: in a cluster, it is sent to the next leader when the
+    /// one before did not answer.
+    pub is_idempotent: bool,
+    /// Whether it is about the node that is asked, whoever leads.
+    pub is_of_node: bool,
     /// What it answers, in a line of Markdown.
     pub about: &'static str,
     /// What the description of the API says of it.
@@ -71,7 +76,7 @@ pub enum BodyLimit {
 /// An answer that is being made.
 pub type Answering = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-type Handle<S> = Box<dyn Fn(Request, S) -> Answering + Send + Sync>;
+type Handle<S> = Arc<dyn Fn(Request, S) -> Answering + Send + Sync>;
 
 /// A route and its handler, which needs a state of type `S`.
 pub struct Route<S = ()> {
@@ -130,6 +135,8 @@ impl<S: 'static> Route<S> {
             access,
             body: BodyLimit::Request,
             repeatable: true,
+            is_idempotent: false,
+            is_of_node: false,
             about: "",
             operation: Operation::default(),
         };
@@ -141,7 +148,7 @@ impl<S: 'static> Route<S> {
     where
         H: Handler<T, S, Future = Answering>,
     {
-        let handle = Box::new(move |request, state| handler.clone().call(request, state));
+        let handle = Arc::new(move |request, state| handler.clone().call(request, state));
         Self { spec, handle }
     }
 
@@ -202,6 +209,20 @@ impl<S: 'static> Route<S> {
         self
     }
 
+    /// The same request, sent again, changes nothing more.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.spec.is_idempotent = true;
+        self
+    }
+
+    /// It is about the node that is asked, whoever leads.
+    #[must_use]
+    pub fn of_node(mut self) -> Self {
+        self.spec.is_of_node = true;
+        self
+    }
+
     /// What is known about it.
     #[must_use]
     pub fn spec(&self) -> &Spec {
@@ -216,7 +237,7 @@ impl<S: Clone + Send + Sync + 'static> Route<S> {
         let Self { spec, handle } = self;
         Route {
             spec,
-            handle: Box::new(move |request, ()| handle(request, state.clone())),
+            handle: Arc::new(move |request, ()| handle(request, state.clone())),
         }
     }
 }

@@ -12,6 +12,7 @@ use http::{HeaderValue, Method, header};
 use super::{Answering, BodyLimit, Route, Spec, target::Places};
 use crate::{
     auth::{Access, Admitted, Authenticator, Needed, Request as Asked},
+    cluster::Cluster,
     peer::Peer,
     problem::{Problem, Reason},
 };
@@ -27,6 +28,10 @@ struct Shared {
     paths: matchit::Router<Path>,
     authenticator: Option<Authenticator>,
     refuse: fn(Refused, &Method, &str) -> Response,
+    /// The cluster whose leader answers writes.
+    cluster: Option<Cluster>,
+    /// Whether the callers are the other nodes of the cluster.
+    is_for_nodes: bool,
 }
 
 /// The routes of one path.
@@ -91,6 +96,8 @@ impl Router {
             paths: tree,
             authenticator: None,
             refuse: Refused::as_problem,
+            cluster: None,
+            is_for_nodes: false,
         }))
     }
 
@@ -98,6 +105,21 @@ impl Router {
     #[must_use]
     pub fn with_authenticator(self, authenticator: Authenticator) -> Self {
         self.map(|shared| shared.authenticator = Some(authenticator))
+    }
+
+    /// The same, in a cluster, if there is one: its leader answers writes.
+    #[must_use]
+    pub fn in_cluster(self, cluster: Option<Cluster>) -> Self {
+        self.map(|shared| shared.cluster = cluster)
+    }
+
+    /// The same, for the other nodes of the cluster, which have found out who may do what.
+    #[must_use]
+    pub fn for_nodes_of(self, cluster: Cluster) -> Self {
+        self.map(|shared| {
+            shared.cluster = Some(cluster);
+            shared.is_for_nodes = true;
+        })
     }
 
     /// The same, with other answers to requests that have no handler.
@@ -257,13 +279,22 @@ impl Found<'_> {
                 parts.extensions.insert(peer.clone());
             }
         }
+        if self.shared.is_for_nodes
+            && let Some(cluster) = &self.shared.cluster
+        {
+            cluster.admit(&mut parts)?;
+        }
         let Some(route) = self.route else {
             return Err(Box::new(self.refused(&parts.method, parts.uri.path())));
         };
         if !self.places.is_empty() {
             parts.extensions.insert(self.places);
         }
-        let answering = (route.handle)(Request::from_parts(parts, body), ());
+        let request = Request::from_parts(parts, body);
+        let answering = match &self.shared.cluster {
+            Some(cluster) => cluster.answer(&route.spec, request, &route.handle),
+            None => (route.handle)(request, ()),
+        };
         Ok((answering, admitted))
     }
 

@@ -13,7 +13,7 @@ use quota_ledger::group_commit::GroupCommit;
 
 use super::{
     Answer, DecisionContext, Options, Watermark,
-    inbox::{Inbox, Wants},
+    inbox::{Gate, Inbox, Wants},
     lanes::Waiting,
     now,
     syncer::Syncer,
@@ -44,6 +44,7 @@ pub(super) struct Decider<J> {
     state: Arc<RwLock<State>>,
     watermark: Arc<Watermark>,
     options: Options,
+    max_batch_bytes: usize,
     group_commit: GroupCommit<Answer>,
     /// Not all that was due at the last look is recorded.
     more_is_due: bool,
@@ -56,6 +57,7 @@ impl<J: Journal> Decider<J> {
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
         options: Options,
+        max_batch_bytes: usize,
     ) -> Self {
         watermark.follow(&state.read());
         Self {
@@ -64,7 +66,8 @@ impl<J: Journal> Decider<J> {
             syncer,
             state,
             watermark,
-            group_commit: GroupCommit::new(options.max_batch_entries),
+            group_commit: GroupCommit::new(options.max_batch_entries).sealing_at(max_batch_bytes),
+            max_batch_bytes,
             more_is_due: false,
             options,
         }
@@ -86,16 +89,42 @@ impl<J: Journal> Decider<J> {
         let woken = self
             .inbox
             .wait(wants, longest, GROUP_JOBS, &mut self.taken)?;
+        if !matches!(woken.gate, Gate::Open | Gate::Closing) {
+            self.more_is_due = false;
+            if woken.gate == Gate::Voiding {
+                self.drop_decided();
+            }
+            return (!woken.closed).then_some(());
+        }
         if woken.syncer_is_idle {
             self.group_commit.synced();
         }
         if self.group_commit.is_full() {
             return self.hand_on(woken.more);
         }
-        self.sit();
+        self.sit(woken.gate);
         self.hand_on(woken.more)?;
+        if woken.gate == Gate::Closing && woken.syncer_is_idle && !woken.more {
+            self.shut();
+        }
         let over = woken.closed && self.group_commit.is_empty() && self.taken.is_empty();
         (!over || woken.more).then_some(())
+    }
+
+    /// Nothing is decided here any more, once all that was is durable.
+    fn shut(&mut self) {
+        if self.group_commit.is_empty() && self.taken.is_empty() && self.inbox.syncer_rests() {
+            self.inbox.has_shut();
+        }
+    }
+
+    /// Another node leads: what was decided and is not durable was decided for nothing. Those who wait for it are told
+    /// so, since their answers are dropped.
+    fn drop_decided(&mut self) {
+        self.taken.clear();
+        self.group_commit =
+            GroupCommit::new(self.options.max_batch_entries).sealing_at(self.max_batch_bytes);
+        self.inbox.has_voided();
     }
 
     fn wants(&self) -> Wants {
@@ -110,16 +139,18 @@ impl<J: Journal> Decider<J> {
     }
 
     /// Decides a group: first what is due, then the jobs that were taken.
-    fn sit(&mut self) {
+    fn sit(&mut self, gate: Gate) {
         let state = self.state.clone();
         let mut state = state.write();
         let began = Instant::now();
         let now = now();
         let watermark = self.watermark.get();
         let policy = &self.options.policy;
-        self.more_is_due = self
-            .group_commit
-            .record_due(&mut state, now, watermark, policy);
+        // Whoever decides next records what is due from now on.
+        self.more_is_due = gate == Gate::Open
+            && self
+                .group_commit
+                .record_due(&mut state, now, watermark, policy);
         while let Some(Waiting { job, .. }) = self.taken.pop_front() {
             let mut context = DecisionContext {
                 transaction: self.group_commit.transaction(&mut state, now),
@@ -174,8 +205,9 @@ impl<J: Journal> Decider<J> {
             self.inbox.hand_on(closed);
             return Some(());
         }
-        self.syncer.sync(closed)?;
-        self.group_commit.synced();
+        if self.syncer.sync(closed)? {
+            self.group_commit.synced();
+        }
         Some(())
     }
 }

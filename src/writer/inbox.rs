@@ -7,6 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quota_ledger::group_commit::SealedBatch;
+use tokio::sync::watch;
 
 use super::{
     Answer, Job, Unavailable,
@@ -23,6 +24,23 @@ pub(super) struct Inbox {
     /// There is something for the syncer.
     for_syncer: Condvar,
     capacity: usize,
+    /// Tells whoever changes the role how far the decider is.
+    gate: watch::Sender<Gate>,
+}
+
+/// Whether decisions are made here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gate {
+    /// They are.
+    Open,
+    /// No new ones are taken; those that were taken are decided and made durable.
+    Closing,
+    /// None are made, and the state is that of the journal: another node decides.
+    Shut,
+    /// Another node leads: what was decided and is not durable is being dropped.
+    Voiding,
+    /// None are made, and the state holds decisions that were dropped: it has to be rebuilt.
+    Void,
 }
 
 struct Waiting {
@@ -35,6 +53,9 @@ struct Waiting {
     closed: bool,
     /// One of the two threads has gone: nothing is decided any more.
     ended: bool,
+    gate: Gate,
+    /// How often the gate was opened.
+    term: u64,
     /// What the decider sleeps for; none while it is awake.
     sleeps_for: Option<Wants>,
 }
@@ -46,6 +67,7 @@ pub(super) struct Woken {
     pub(super) closed: bool,
     /// Whether jobs wait that were not taken.
     pub(super) more: bool,
+    pub(super) gate: Gate,
 }
 
 /// What the decider waits for.
@@ -67,6 +89,12 @@ impl Waiting {
         let idle = self.syncer_is_idle;
         // A full inbox is always worth it: it sheds what comes next.
         let enough = if idle { 1 } else { WORTH_WAKING.min(capacity) };
+        match self.gate {
+            Gate::Open => {}
+            Gate::Closing => return self.ended || idle || wants == Wants::Nothing,
+            Gate::Voiding => return true,
+            Gate::Shut | Gate::Void => return self.ended || self.closed,
+        }
         self.ended
             || match wants {
                 Wants::Nothing => true,
@@ -80,7 +108,7 @@ impl Waiting {
 }
 
 impl Inbox {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(super) fn new(capacity: usize, gate: Gate) -> Self {
         Self {
             waiting: Mutex::new(Waiting {
                 jobs: Lanes::default(),
@@ -88,12 +116,114 @@ impl Inbox {
                 syncer_is_idle: true,
                 closed: false,
                 ended: false,
+                gate,
+                term: 0,
                 sleeps_for: None,
             }),
             for_decider: Condvar::new(),
             for_syncer: Condvar::new(),
             capacity,
+            gate: watch::Sender::new(gate),
         }
+    }
+
+    /// Whether decisions are made, and when that changes.
+    pub(super) fn gate(&self) -> watch::Receiver<Gate> {
+        self.gate.subscribe()
+    }
+
+    /// How often decisions began to be made.
+    pub(super) fn term(&self) -> u64 {
+        self.waiting.lock().term
+    }
+
+    /// From now on decisions are made. The state is that of the journal.
+    pub(super) fn open(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.term += 1;
+        self.set_gate(&mut waiting, Gate::Open);
+        self.wake_at_once(waiting);
+    }
+
+    /// Takes no more decisions until it is opened again; those that were taken are made. The gate is shut when all of
+    /// them are durable.
+    pub(super) fn begin_to_shut(&self) {
+        let mut waiting = self.waiting.lock();
+        if waiting.gate == Gate::Open {
+            self.set_gate(&mut waiting, Gate::Closing);
+        }
+        self.wake_decider(waiting);
+    }
+
+    /// Takes decisions again, since the role was not given away after all.
+    pub(super) fn stay_open(&self) {
+        let mut waiting = self.waiting.lock();
+        if matches!(waiting.gate, Gate::Closing | Gate::Shut) {
+            self.set_gate(&mut waiting, Gate::Open);
+        }
+        self.wake_at_once(waiting);
+    }
+
+    /// What a decision is told whose answer was dropped.
+    pub(super) fn why_dropped(&self) -> Unavailable {
+        let waiting = self.waiting.lock();
+        match waiting.closed || waiting.ended {
+            true => Unavailable::Stopped,
+            false => Unavailable::NotLeader,
+        }
+    }
+
+    /// Whether the syncer has nothing to do.
+    pub(super) fn syncer_rests(&self) -> bool {
+        self.waiting.lock().syncer_is_idle
+    }
+
+    /// The decider has made all decisions that were taken, and they are durable.
+    pub(super) fn has_shut(&self) {
+        self.set_gate_from(Gate::Closing, Gate::Shut);
+    }
+
+    /// The decider has dropped what was decided.
+    pub(super) fn has_voided(&self) {
+        self.set_gate_from(Gate::Voiding, Gate::Void);
+    }
+
+    /// The state was rebuilt from the journal.
+    pub(super) fn is_rebuilt(&self) {
+        self.set_gate_from(Gate::Void, Gate::Shut);
+    }
+
+    /// What was decided in this term and is not durable will never be.
+    pub(super) fn void(&self, term: u64) {
+        let mut waiting = self.waiting.lock();
+        if waiting.term != term || !matches!(waiting.gate, Gate::Open | Gate::Closing | Gate::Shut)
+        {
+            return;
+        }
+        waiting.syncer_is_idle = true;
+        let dropped = (waiting.batch.take(), std::mem::take(&mut waiting.jobs));
+        self.set_gate(&mut waiting, Gate::Voiding);
+        self.wake_decider(waiting);
+        drop(dropped);
+    }
+
+    fn set_gate_from(&self, before: Gate, gate: Gate) {
+        let mut waiting = self.waiting.lock();
+        if waiting.gate == before {
+            self.set_gate(&mut waiting, gate);
+        }
+    }
+
+    /// What the decider sleeps for may have changed.
+    fn wake_at_once(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        waiting.sleeps_for = None;
+        drop(waiting);
+        self.for_decider.notify_one();
+    }
+
+    fn set_gate(&self, waiting: &mut Waiting, gate: Gate) {
+        waiting.gate = gate;
+        self.gate.send_replace(gate);
     }
 
     /// Takes jobs in that are to be decided one after the other. If there is room for one, all of them are taken.
@@ -105,6 +235,9 @@ impl Inbox {
         let mut waiting = self.waiting.lock();
         if waiting.closed || waiting.ended {
             return Err(Unavailable::Stopped);
+        }
+        if waiting.gate != Gate::Open {
+            return Err(Unavailable::NotLeader);
         }
         if !waiting.jobs.have_room(turn, self.capacity) {
             return Err(Unavailable::Overloaded);
@@ -207,6 +340,7 @@ impl Inbox {
             syncer_is_idle: waiting.syncer_is_idle,
             closed: waiting.closed,
             more: !waiting.jobs.is_empty(),
+            gate: waiting.gate,
         })
     }
 }
@@ -246,7 +380,7 @@ mod tests {
 
     #[test]
     fn one_job_wakes_while_the_syncer_is_idle() {
-        let inbox = Arc::new(Inbox::new(8));
+        let inbox = Arc::new(Inbox::new(8, Gate::Open));
         let pushing = inbox.clone();
         let pushed = thread::spawn(move || push(&pushing));
         let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
@@ -257,7 +391,7 @@ mod tests {
 
     #[test]
     fn while_it_is_busy_only_many_jobs_or_its_end_do() {
-        let inbox = Arc::new(Inbox::new(2 * WORTH_WAKING));
+        let inbox = Arc::new(Inbox::new(2 * WORTH_WAKING, Gate::Open));
         inbox.hand_on(batch());
         assert!(inbox.next_batch().is_some());
         push(&inbox).unwrap();
@@ -282,7 +416,7 @@ mod tests {
 
     #[test]
     fn what_is_decided_waits_for_the_syncer_alone() {
-        let inbox = Inbox::new(8);
+        let inbox = Inbox::new(8, Gate::Open);
         inbox.hand_on(batch());
         let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
         assert!(!woken.syncer_is_idle);
@@ -296,7 +430,7 @@ mod tests {
 
     #[test]
     fn no_more_are_taken_than_there_is_room_for() {
-        let inbox = Inbox::new(8);
+        let inbox = Inbox::new(8, Gate::Open);
         (0..5).for_each(|_| push(&inbox).unwrap());
         let mut taken = VecDeque::from([lanes::Waiting {
             turn: Turn::First,
@@ -310,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_sheds() {
-        let inbox = Inbox::new(1);
+        let inbox = Inbox::new(1, Gate::Open);
         push(&inbox).unwrap();
         assert_eq!(push(&inbox), Err(Unavailable::Overloaded));
         assert_eq!(wait(&inbox, JOBS, LONG).unwrap().1, 1);
@@ -319,7 +453,7 @@ mod tests {
 
     #[test]
     fn a_closed_one_gives_what_waits_and_takes_no_more() {
-        let inbox = Inbox::new(8);
+        let inbox = Inbox::new(8, Gate::Open);
         push(&inbox).unwrap();
         inbox.close();
         assert_eq!(push(&inbox), Err(Unavailable::Stopped));
@@ -334,7 +468,7 @@ mod tests {
 
     #[test]
     fn the_end_drops_what_waits_and_wakes_both() {
-        let inbox = Arc::new(Inbox::new(8));
+        let inbox = Arc::new(Inbox::new(8, Gate::Open));
         push(&inbox).unwrap();
         let ending = inbox.clone();
         let ended = thread::spawn(move || ending.end());

@@ -6,20 +6,23 @@
 mod decider;
 mod inbox;
 mod lanes;
+mod replica;
 mod syncer;
 #[cfg(test)]
 mod tests;
 mod watermark;
 
 use std::{
+    pin::Pin,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
+use quota_cluster::ReplicatedJournal;
 use quota_core::{
     decide::Policy,
     event::{Entry, Sequence},
@@ -27,6 +30,7 @@ use quota_core::{
     transaction::WriteTransaction,
 };
 use quota_journal::{Durable, Journal};
+use quota_ledger::group_commit::BATCH_BYTES;
 use quota_semantics::{Name, Timestamp, admission::Coverage};
 use quota_service::traces;
 use tokio::{
@@ -35,9 +39,14 @@ use tokio::{
 };
 use tracing::{Instrument as _, Span};
 
+pub use replica::{Replica, Shut};
 pub use watermark::{Required, Watermark};
 
-use self::{inbox::Inbox, lanes::Turn, syncer::Syncer};
+use self::{
+    inbox::{Gate, Inbox},
+    lanes::Turn,
+    syncer::Syncer,
+};
 use crate::{
     denials::Denials,
     metrics::{self, StateLock},
@@ -69,6 +78,9 @@ pub enum Unavailable {
         "the disk is low: nothing is granted, and no events are taken in, until there is room again"
     )]
     DiskLow,
+    /// Another node of the cluster leads, or none does: nothing was decided.
+    #[error("this node does not lead the cluster: nothing was decided")]
+    NotLeader,
     /// A write or fsync failed, or the daemon is stopping: there will be no answer.
     #[error("the ledger takes no more entries")]
     Stopped,
@@ -79,6 +91,7 @@ impl From<Unavailable> for Reason {
         match unavailable {
             Unavailable::Overloaded => Self::Overloaded,
             Unavailable::DiskLow => Self::DiskLow,
+            Unavailable::NotLeader => Self::NotLeader,
             Unavailable::Stopped => Self::Stopped,
         }
     }
@@ -114,6 +127,18 @@ pub struct Ledger {
     disk_low: Arc<AtomicBool>,
     denials: Option<Denials>,
     coverage: Arc<Coverage>,
+    /// How often the state was rebuilt without decisions that it held before.
+    rebuilt: Arc<AtomicU64>,
+    lease: Arc<OnceLock<Box<dyn Lease>>>,
+}
+
+/// Whether nobody else can have decided anything meanwhile.
+pub trait Lease: Send + Sync {
+    /// Waits until it is certain that this node led when it was called. A node that follows does not wait.
+    ///
+    /// # Errors
+    /// [`Unavailable::NotLeader`]: another may have led.
+    fn confirm(&self) -> Pin<Box<dyn Future<Output = Result<(), Unavailable>> + Send + '_>>;
 }
 
 /// The writer's threads.
@@ -137,7 +162,42 @@ pub fn start<J: Journal + 'static>(
     options: Options,
     failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<J>)> {
-    let inbox = Arc::new(Inbox::new(options.queue));
+    let parts = (state, journal, durable);
+    start_at((Gate::Open, BATCH_BYTES), parts, watermark, options, failed)
+}
+
+/// The same for a node of a cluster: it decides nothing before [`Replica::lead`].
+///
+/// # Errors
+/// If a thread cannot be started.
+pub fn start_following<J: Journal + 'static>(
+    state: State,
+    journal: ReplicatedJournal<J>,
+    durable: Durable,
+    watermark: Arc<Watermark>,
+    options: Options,
+    failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
+) -> std::io::Result<(Ledger, Threads<ReplicatedJournal<J>>, Replica<J>)> {
+    let parts = (state, journal, durable);
+    let (ledger, threads) = start_at(
+        (Gate::Shut, quota_cluster::BATCH_BYTES),
+        parts,
+        watermark,
+        options,
+        failed,
+    )?;
+    let replica = Replica::new(&ledger, &threads.syncer);
+    Ok((ledger, threads, replica))
+}
+
+fn start_at<J: Journal + 'static>(
+    (gate, max_batch_bytes): (Gate, usize),
+    (state, journal, durable): (State, J, Durable),
+    watermark: Arc<Watermark>,
+    options: Options,
+    failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
+) -> std::io::Result<(Ledger, Threads<J>)> {
+    let inbox = Arc::new(Inbox::new(options.queue, gate));
     let (durable_out, durable) = watch::channel(durable);
     let (batches, _) = broadcast::channel(WATCHED_BATCHES);
     let state = Arc::new(RwLock::new(state));
@@ -158,6 +218,7 @@ pub fn start<J: Journal + 'static>(
         state.clone(),
         watermark.clone(),
         options,
+        max_batch_bytes,
     );
     let syncs = syncer.clone();
     let syncing = spawn("syncer", move || syncs.run())?;
@@ -172,6 +233,8 @@ pub fn start<J: Journal + 'static>(
         disk_low: Arc::new(AtomicBool::new(false)),
         denials: None,
         coverage: Arc::new(Coverage::everything()),
+        rebuilt: Arc::default(),
+        lease: Arc::default(),
     };
     let threads = Threads {
         decider,
@@ -300,11 +363,12 @@ impl Ledger {
         let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
         let handed = self.unless_disk_low();
         let handed = handed.and_then(|()| self.push(&Turn::Of(principal.clone()), jobs));
+        let inbox = self.inbox.clone();
         async move {
             handed?;
             let mut results = Vec::with_capacity(answered.len());
             for answer in answered {
-                let (result, _) = answer.await.map_err(|_| Unavailable::Stopped)?;
+                let (result, _) = answer.await.map_err(|_| inbox.why_dropped())?;
                 results.push(result);
             }
             Ok(results)
@@ -347,9 +411,10 @@ impl Ledger {
     {
         let (job, answered) = job(decision);
         let handed = self.push(turn, [job]);
+        let inbox = self.inbox.clone();
         let decided = async move {
             handed?;
-            answered.await.map_err(|_| Unavailable::Stopped)
+            answered.await.map_err(|_| inbox.why_dropped())
         };
         // What the daemon decides by itself is part of no request, and no trace.
         let span = match Span::current().is_none() {
@@ -367,14 +432,42 @@ impl Ledger {
         })
     }
 
-    /// Reads the state, and answers when what was read is durable.
+    /// Reads the state, and answers when what was read is durable and, on a node that leads, when nobody else can have
+    /// decided anything before it was read.
     ///
     /// # Errors
-    /// [`Unavailable::Stopped`].
+    /// [`Unavailable::Stopped`]; [`Unavailable::NotLeader`] if what was read was dropped, since another node leads.
     pub async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> Result<R, Unavailable> {
-        let (answer, sequence) = self.peek(|state| (question(state), state.head().sequence));
+        let (answer, sequence, rebuilt) = self.peek(|state| {
+            let rebuilt = self.rebuilt.load(Ordering::Acquire);
+            (question(state), state.head().sequence, rebuilt)
+        });
         self.wait_durable(sequence).await?;
+        if self.rebuilt.load(Ordering::Acquire) != rebuilt {
+            return Err(Unavailable::NotLeader);
+        }
+        if let Some(lease) = self.lease.get() {
+            lease.confirm().await?;
+        }
         Ok(answer)
+    }
+
+    /// From now on reads are answered within a lease. Set once.
+    pub fn confirm_reads_by(&self, lease: Box<dyn Lease>) {
+        let _ = self.lease.set(lease);
+    }
+
+    /// Whether decisions are made here. Always, but for a node that follows.
+    #[must_use]
+    pub fn decides(&self) -> bool {
+        *self.inbox.gate().borrow() == Gate::Open
+    }
+
+    /// Waits until decisions are made here, or are not.
+    pub async fn wait_until_decides(&self, decides: bool) {
+        let mut gate = self.inbox.gate();
+        // Fails only without a sender, and that is held here.
+        let _ = gate.wait_for(|gate| (*gate == Gate::Open) == decides).await;
     }
 
     /// Reads the state as it is, durable or not: for what does not leave the daemon, such as computing a
@@ -405,10 +498,23 @@ impl Ledger {
     /// # Errors
     /// [`Unavailable`].
     pub async fn image(&self) -> Result<(Image, Durable), Unavailable> {
+        if !self.decides() {
+            return self.image_of_follower();
+        }
         self.decide_at(&Turn::First, |context| {
             (context.transaction.state().image(), true)
         })
         .await
+    }
+
+    /// A follower applies what is durable, so its state is that of its durable end.
+    fn image_of_follower(&self) -> Result<(Image, Durable), Unavailable> {
+        let state = self.state.read();
+        let durable = *self.durable.borrow();
+        match state.head().sequence == durable.sequence {
+            true => Ok((state.image(), durable)),
+            false => Err(Unavailable::NotLeader),
+        }
     }
 
     /// Where the durable ledger stands.

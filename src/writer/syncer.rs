@@ -42,41 +42,67 @@ struct Synced {
     answers: Vec<Answer>,
 }
 
+/// Why a batch is not durable.
+enum Lost {
+    /// Another node leads: the batch is void.
+    Deposed,
+    /// A write or fsync failed.
+    Failed,
+}
+
 impl<J: Journal> Syncer<J> {
     /// The syncing thread: runs until the decider is gone, or a write or fsync fails.
     pub(super) fn run(&self) {
         while let Some(sealed) = self.inbox.next_batch() {
-            let Some(synced) = self.make_durable(sealed) else {
-                return;
-            };
-            // The decider may go on while the answers leave.
-            self.inbox.syncer_is_idle();
-            self.answer(synced);
-        }
-    }
-
-    /// Syncs a batch here and now. None: a write or fsync failed.
-    pub(super) fn sync(&self, sealed: SealedBatch<Answer>) -> Option<()> {
-        let synced = self.make_durable(sealed)?;
-        self.answer(synced);
-        Some(())
-    }
-
-    fn make_durable(&self, sealed: SealedBatch<Answer>) -> Option<Synced> {
-        match self.append(sealed) {
-            // Before the other thread can sync what follows: watchers are told in the ledger's order.
-            Ok(committed) => Some(self.publish(committed)),
-            Err(error) => {
-                // The answers are dropped unsent: nobody may learn of what may be lost.
-                self.stopped.store(true, Ordering::Release);
-                self.inbox.end();
-                if let Some(failed) = self.failed.lock().take() {
-                    failed(&error);
+            match self.make_durable(sealed) {
+                Ok(synced) => {
+                    // The decider may go on while the answers leave.
+                    self.inbox.syncer_is_idle();
+                    self.answer(synced);
                 }
-                *self.error.lock() = Some(error);
-                None
+                Err(Lost::Deposed) => {}
+                Err(Lost::Failed) => return,
             }
         }
+    }
+
+    /// Syncs a batch here and now. None: a write or fsync failed; false: another node leads, and it is void.
+    pub(super) fn sync(&self, sealed: SealedBatch<Answer>) -> Option<bool> {
+        match self.make_durable(sealed) {
+            Ok(synced) => {
+                self.answer(synced);
+                Some(true)
+            }
+            Err(Lost::Deposed) => Some(false),
+            Err(Lost::Failed) => None,
+        }
+    }
+
+    fn make_durable(&self, sealed: SealedBatch<Answer>) -> Result<Synced, Lost> {
+        let term = self.inbox.term();
+        match self.append(sealed) {
+            // Before the other thread can sync what follows: watchers are told in the ledger's order.
+            Ok(committed) => Ok(self.publish(committed)),
+            // The answers are dropped unsent: nobody may learn of what may be lost.
+            Err(Error::Deposed) => {
+                self.inbox.void(term);
+                Err(Lost::Deposed)
+            }
+            Err(error) => {
+                self.fail(error);
+                Err(Lost::Failed)
+            }
+        }
+    }
+
+    /// A write or fsync failed: nothing becomes durable any more.
+    pub(super) fn fail(&self, error: Error) {
+        self.stopped.store(true, Ordering::Release);
+        self.inbox.end();
+        if let Some(failed) = self.failed.lock().take() {
+            failed(&error);
+        }
+        *self.error.lock() = Some(error);
     }
 
     fn append(&self, sealed: SealedBatch<Answer>) -> Result<CommittedBatch<Answer>, Error> {
@@ -101,14 +127,19 @@ impl<J: Journal> Syncer<J> {
         let entries = Arc::new(entries);
         if !entries.is_empty() {
             self.durable.send_replace(durable);
-            if self.watchers.receiver_count() > 0 {
-                let _ = self.watchers.send(entries.clone());
-            }
+            self.show(&entries);
         }
         Synced {
             durable,
             entries,
             answers,
+        }
+    }
+
+    /// Shows entries that are durable to those who watch.
+    pub(super) fn show(&self, entries: &Batch) {
+        if self.watchers.receiver_count() > 0 {
+            let _ = self.watchers.send(entries.clone());
         }
     }
 

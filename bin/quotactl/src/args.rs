@@ -246,6 +246,9 @@ pub(crate) enum Online {
         #[arg(long, value_name = "RESOURCE", value_delimiter = ',')]
         resource: Vec<String>,
     },
+    /// Begin, look at, and lead a cluster of nodes that keep one ledger.
+    #[command(subcommand)]
+    Cluster(Cluster),
     /// Take a consistent copy of the ledger from the daemon, while it serves.
     Backup {
         /// The directory to make, on this machine; it must not exist, or be empty.
@@ -256,6 +259,20 @@ pub(crate) enum Online {
         /// The first entry to print, by sequence; without it, what happens from now on.
         #[arg(long, value_name = "SEQUENCE")]
         from: Option<u64>,
+    },
+}
+
+/// What can be done with a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cluster {
+    /// Make the stream that holds the log, once. The ledger begins with what the node holds that is asked.
+    Init,
+    /// Show the nodes: who leads, and how far each replica is.
+    Status,
+    /// Have another node lead. All that was decided before is durable, and requests wait for it.
+    Transfer {
+        /// The node.
+        to: String,
     },
 }
 

@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod checkpoint;
 mod client;
+mod cluster;
 mod denials;
 mod describe;
 mod diff;
@@ -168,6 +169,7 @@ fn online(session: &Session, command: &Online) -> Outcome {
         Online::Drift(args) => drift::run(session, args),
         Online::Push { file } => push::run(session, file),
         Online::Relist { resource } => relist::run(session, resource),
+        Online::Cluster(command) => cluster::run(session, command),
         Online::Watch { from } => watch::run(session, *from),
     }
 }

@@ -3,6 +3,7 @@
 //! Fields that are absent on the wire are `None`, empty or false here. Unknown fields are ignored, so that an older
 //! caller reads a newer daemon.
 
+mod cluster;
 mod denial;
 mod explain;
 mod group;
@@ -11,6 +12,7 @@ mod reservation;
 mod status;
 mod usage;
 
+pub use cluster::{Cluster, ClusterNode, ReplicaEnd};
 pub use denial::{Actor, Denial, DeniedObject};
 pub use explain::{Contribution, Explanation, Kind};
 pub use group::{Group, GroupResourceUsage, GroupStatus, GroupUsage, MemberUsage};

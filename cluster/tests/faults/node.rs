@@ -12,7 +12,9 @@ use std::{
     time::Duration,
 };
 
-use quota_cluster::{Driver, Ended, Handle, Host, Names, Place, ReplicatedJournal, wall};
+use quota_cluster::{
+    ApplyError, Driver, Ended, Handle, Host, Names, Place, ReplicatedJournal, wall,
+};
 use quota_core::{
     codec,
     decide::{self, Basis, By, Policy, QuotaChange, Refusal, Request},
@@ -78,7 +80,7 @@ impl Host for Node {
         self.shared.reader.durable()
     }
 
-    fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), Error> {
+    fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {
         for stored in &batches {
             self.replica.append(stored.batch.clone())?;
         }
@@ -138,19 +140,17 @@ pub(crate) fn run(arguments: &[String]) -> ! {
             Driver::new(client, names, (identity, SETTINGS), (place, position), host)
                 .await
                 .unwrap();
-        serve(
-            shared,
-            ReplicatedJournal::new(replica, handle.clone()),
-            handle,
-            port.parse().unwrap(),
-        );
+        handle.set_barred(false);
+        let mut journal = ReplicatedJournal::new(replica);
+        journal.attach(handle.clone());
+        serve(shared, journal, handle, port.parse().unwrap());
         driver.run().await
     });
     println!("{name}: {ended}");
     std::process::exit(match ended {
         Ended::Deposed => 6,
         Ended::Stop(_) | Ended::Diverged(_) => 4,
-        Ended::Replica(_) => 5,
+        Ended::Apply(_) => 5,
         Ended::Closed => 1,
     });
 }

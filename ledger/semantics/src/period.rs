@@ -22,6 +22,12 @@ impl Period {
         Self(Duration::from_secs(seconds as u64))
     }
 
+    /// So many milliseconds.
+    #[must_use]
+    pub const fn from_millis(milliseconds: u32) -> Self {
+        Self(Duration::from_millis(milliseconds as u64))
+    }
+
     /// As the standard library and tokio's timers take it.
     #[must_use]
     pub const fn get(self) -> Duration {

@@ -1,6 +1,7 @@
 //! Every key of the configuration with its type and default. What each is for stands in the shipped
 //! `config.toml`, which a test holds equal to these defaults.
 
+mod cluster;
 mod deciding;
 mod keeping;
 mod serving;
@@ -10,6 +11,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+pub use cluster::Cluster;
 pub use deciding::{ALL_KINDS, Admission, Denials, Groups, Reservations};
 pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
 pub use quota_service::config::{Log, LogFormat, Traces};
@@ -66,6 +68,8 @@ pub struct Config {
     pub auth: Auth,
     /// How the daemon stops.
     pub shutdown: Shutdown,
+    /// Several nodes that keep one ledger.
+    pub cluster: Cluster,
 }
 
 impl Default for Config {
@@ -94,6 +98,7 @@ impl Default for Config {
             tls: Tls::default(),
             auth: Auth::default(),
             shutdown: Shutdown::default(),
+            cluster: Cluster::default(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The connection to the NATS server.
 
+use std::time::Duration;
+
 use async_nats::{Client, Event};
 use quota_service::nats::Connection;
 use tokio::sync::watch;
@@ -36,6 +38,26 @@ pub(crate) async fn plain(settings: &config::Nats, name: &str) -> Result<Client,
     let options = connection.options(name).await?;
     Ok(options.connect(connection.addresses()?).await?)
 }
+
+/// A connection to the servers that hold the log of a cluster, with the credentials of the stream's. It is tried again
+/// at short intervals, since nothing is granted meanwhile.
+pub(crate) async fn to_log(settings: &config::Nats, servers: &str) -> Result<Client, SetupError> {
+    let connection = Connection {
+        url: servers,
+        connect_timeout: settings.connect_timeout.get().min(LOG_PATIENCE),
+        max_backoff: LOG_BACKOFF,
+        ..connection(settings)
+    };
+    let options = connection.options("quotad cluster").await?;
+    let options = options.ping_interval(LOG_PATIENCE);
+    Ok(options.connect(connection.addresses()?).await?)
+}
+
+/// How long a server of the log may take to connect, and how often it is asked whether it is there.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Longest wait between two attempts to connect to a server of the log.
+const LOG_BACKOFF: Duration = Duration::from_millis(100);
 
 fn connection(settings: &config::Nats) -> Connection<'_> {
     Connection {

@@ -27,7 +27,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 pub use connect::SetupError;
-pub(crate) use connect::plain;
+pub(crate) use connect::{plain, to_log};
 pub use gather::events;
 pub use status::{Standing, Status};
 
@@ -114,6 +114,8 @@ enum Ended {
     Stopped,
     #[error("the connection is lost")]
     Disconnected,
+    #[error("another node leads, and consumes the stream")]
+    Following,
     #[error("the stream {0} does not exist, and nats.create_stream is false")]
     Missing(String),
     #[error(
@@ -146,8 +148,11 @@ impl Ended {
 }
 
 impl From<Unavailable> for Ended {
-    fn from(_: Unavailable) -> Self {
-        Self::Stopped
+    fn from(unavailable: Unavailable) -> Self {
+        match unavailable {
+            Unavailable::NotLeader => Self::Following,
+            _ => Self::Stopped,
+        }
     }
 }
 
@@ -159,14 +164,22 @@ impl Intake {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
+                () = self.ledger.wait_until_decides(true) => {}
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
                 // Only fails if the client is gone, and then there is no session to be had.
                 connected = self.connected.wait_for(|connected| *connected) => if connected.is_err() { return },
             }
             let before = self.status.get().cursor;
             match Box::pin(session::run(&self)).await {
                 Ended::Stopped => return,
-                // Whoever connects again waits long enough.
+                // Whoever connects again, or leads again, waits long enough.
                 Ended::Disconnected => continue,
+                Ended::Following => {
+                    self.status.follow();
+                    continue;
+                }
                 ended @ (Ended::Renewed | Ended::Changed | Ended::Incomplete) => {
                     tracing::info!(stream = %self.source, "{ended}; starting over");
                 }

@@ -43,6 +43,7 @@ pub(super) async fn run(intake: &Intake) -> Ended {
     let interrupted = async {
         tokio::select! {
             () = intake.stop.cancelled() => Ended::Stopped,
+            () = intake.ledger.wait_until_decides(false) => Ended::Following,
             _ = connected.wait_for(|connected| !connected) => Ended::Disconnected,
         }
     };

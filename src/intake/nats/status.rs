@@ -90,13 +90,16 @@ impl Standing {
 }
 
 impl Sources for Status {
+    /// A node that follows another consumes nothing: what it has of the sources is what the leader has.
     fn are_caught_up(&self) -> bool {
-        self.standing.borrow().caught_up_once() && self.ledger.watermark().is_known()
+        !self.ledger.decides()
+            || self.standing.borrow().caught_up_once() && self.ledger.watermark().is_known()
     }
 
     fn lag(&self) -> bool {
         let now = now();
-        self.standing.borrow().is_lagging(now) || self.has_old_watermark(now)
+        self.ledger.decides()
+            && (self.standing.borrow().is_lagging(now) || self.has_old_watermark(now))
     }
 
     fn ask_for_relist(&self, kinds: BTreeSet<Name>) -> Option<Asked> {
@@ -132,6 +135,9 @@ impl Status {
     /// Whether the stream has been caught up with, and whether it is now.
     #[must_use]
     pub fn stream_health(&self) -> Health {
+        if !self.ledger.decides() {
+            return Health::Passed;
+        }
         let (standing, now) = (self.get(), now());
         let lag = standing.lag(now).as_secs();
         let why = match standing.connected {
@@ -155,6 +161,9 @@ impl Status {
     pub fn watermark_health(&self) -> Option<Health> {
         let watermark = self.ledger.watermark();
         let required = watermark.required()?;
+        if !self.ledger.decides() {
+            return Some(Health::Passed);
+        }
         let is_known = watermark.is_known();
         let now = now();
         let late = self.ledger.peek(|state| {
@@ -197,6 +206,12 @@ impl Status {
         self.standing
             .send_modify(|standing| standing.connected = connected);
         metrics::stream_connected(connected);
+    }
+
+    /// Another node consumes from now on: how far that is, this one will have to find out.
+    pub(super) fn follow(&self) {
+        self.standing
+            .send_modify(|standing| standing.caught_up_to = None);
     }
 
     pub(super) fn set_cursor(&self, position: u64, time: Option<Timestamp>) {

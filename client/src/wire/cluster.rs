@@ -1,0 +1,55 @@
+use quota_semantics::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A cluster, as one of its nodes sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cluster {
+    /// The node that was asked.
+    pub node: String,
+    /// The id of the replicated ledger; absent before its first message was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<String>,
+    /// All nodes, by name; only the one that was asked, if another node asked it.
+    pub nodes: Vec<ClusterNode>,
+}
+
+/// One node of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ClusterNode {
+    /// Its name.
+    pub name: String,
+    /// `leader`, `follower`, `candidate`, `starting`, or `unreachable`.
+    pub role: String,
+    /// The leader's term, as far as it has read; 0: there has been none.
+    #[serde(default)]
+    pub term: u64,
+    /// The leader, as far as it has read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The last message of the log that it has applied.
+    #[serde(default)]
+    pub stream_sequence: u64,
+    /// Where its replica ends; absent if it cannot be reached.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replica: Option<ReplicaEnd>,
+    /// Why it cannot do its part, or cannot lead; absent: it can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// Where a replica ends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplicaEnd {
+    /// Its last entry.
+    pub sequence: u64,
+    /// Ledger time at it.
+    pub time: Timestamp,
+    /// Chain hash of its last batch: replicas that end at the same entry have the same.
+    pub hash: String,
+    /// It held all of the log so many seconds ago; absent if it never did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+}

@@ -1,0 +1,323 @@
+//! Which node answers a request: reads are answered from the replica, writes by the leader.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    body::{Body, HttpBody as _},
+    extract::Request,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use http::{HeaderValue, Method, StatusCode, header, request::Parts};
+use http_body_util::BodyExt as _;
+use quota_replication::NodeName;
+
+use super::{
+    Cluster,
+    peers::{Actor, Failed, FromNode, is_marked, mark},
+};
+use crate::{
+    auth::Access,
+    metrics,
+    problem::{Problem, Reason},
+    routes::{Answering, BodyLimit, Spec},
+};
+
+/// How often is looked for a leader while there is none.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the leader may take to begin when this node knows of it already.
+const OVER: f64 = 0.9;
+
+/// An extension of answers that say that nothing was decided, since another node leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotDecided;
+
+/// What answers a request on this node.
+pub(crate) type Handler = Arc<dyn Fn(Request, ()) -> Answering + Send + Sync>;
+
+/// Which node a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum For {
+    /// The one that was asked, whatever it knows.
+    ThisNode,
+    /// One whose replica is not too old.
+    Replica,
+    /// The leader.
+    Leader,
+}
+
+fn whose(spec: &Spec) -> For {
+    match (&spec.access, &spec.method) {
+        _ if spec.is_of_node => For::ThisNode,
+        // What everybody may know is nothing of the ledger.
+        (Access::Public | Access::Known, _) => For::ThisNode,
+        (Access::Role(..), &Method::GET) => For::Replica,
+        (Access::Role(..), _) => For::Leader,
+    }
+}
+
+impl Cluster {
+    /// Whether another node sent a request; then whose it is becomes an extension of it.
+    pub(crate) fn admit(&self, parts: &mut Parts) -> Result<(), Box<Response>> {
+        let credentials = self.0.peers.credentials();
+        match credentials.admit(&mut parts.headers, &mut parts.extensions) {
+            true => Ok(()),
+            false => {
+                let detail = "this address is for the other nodes of the cluster";
+                let problem = Problem::new(Reason::Unauthorized, detail);
+                Err(Box::new(problem.into_response()))
+            }
+        }
+    }
+
+    /// Answers a request here, or has the leader answer it.
+    pub(crate) fn answer(&self, spec: &Spec, request: Request, handler: &Handler) -> Answering {
+        match whose(spec) {
+            For::ThisNode => handler(request, ()),
+            For::Replica => Box::pin(self.clone().read(request, handler.clone())),
+            For::Leader if !is_kept(spec, &request) => handler(request, ()),
+            For::Leader => {
+                let is_idempotent = spec.is_idempotent && !is_conditional(&request);
+                Box::pin(self.clone().write(is_idempotent, request, handler.clone()))
+            }
+        }
+    }
+
+    async fn read(self, request: Request, handler: Handler) -> Response {
+        let (mut parts, body) = request.into_parts();
+        if let Some(least) = take_min_sequence(&mut parts) {
+            let Ok(least) = least.parse() else {
+                let detail = format!("min_sequence: {least:?} is no sequence");
+                return Problem::new(Reason::Malformed, detail).into_response();
+            };
+            let reached = self.0.ledger.wait_durable(least);
+            if !matches!(
+                tokio::time::timeout(self.0.patience, reached).await,
+                Ok(Ok(()))
+            ) {
+                let end = self.0.ledger.durable().sequence;
+                let detail = format!("this node has entries up to {end}");
+                return Problem::new(Reason::Behind, detail).into_response();
+            }
+        }
+        let view = self.view();
+        let bound = self.0.settings.max_read_age.get();
+        let Some(age) = view.age.filter(|age| *age <= bound) else {
+            let detail = match view.age {
+                Some(age) => {
+                    format!("this node's replica may be {age:?} old (cluster.max_read_age)")
+                }
+                None => "this node's replica has not caught up yet".to_owned(),
+            };
+            return Problem::new(Reason::Behind, detail).into_response();
+        };
+        let mut response = handler(Request::from_parts(parts, body), ()).await;
+        if let Ok(age) = HeaderValue::try_from(format!("{}ms", age.as_millis())) {
+            response.headers_mut().insert("replica-age", age);
+        }
+        response
+    }
+
+    async fn write(self, is_idempotent: bool, request: Request, handler: Handler) -> Response {
+        let (parts, body) = request.into_parts();
+        let body = match body.collect().await {
+            Ok(body) => body.to_bytes(),
+            // The listener, whose bound it passed, says why.
+            Err(_) => {
+                return Problem::new(Reason::Malformed, "the body ended early").into_response();
+            }
+        };
+        let is_forwarded = parts.extensions.get::<FromNode>().is_some();
+        let here = || handler(with_body(&parts, body.clone()), ());
+        if is_forwarded {
+            let mut response = here().await;
+            if was_not_decided(&response) {
+                mark(response.headers_mut());
+            }
+            return response;
+        }
+        let until = Instant::now() + self.0.patience;
+        let mut is_unknown = false;
+        loop {
+            if self.0.ledger.decides() {
+                let response = here().await;
+                if !was_not_decided(&response) {
+                    return response;
+                }
+            } else if let Some(leader) = self.other_leader() {
+                match self
+                    .pass_on(&leader, &parts, body.clone(), (until, is_idempotent))
+                    .await
+                {
+                    Ok(Some(response)) => {
+                        metrics::cluster_forwarded(metrics::Forwarded::Answered);
+                        return response;
+                    }
+                    Ok(None) | Err(Failed::NotSent) => {}
+                    Err(Failed::Unknown) => is_unknown = true,
+                }
+            }
+            if (is_unknown && !is_idempotent) || Instant::now() >= until {
+                return self.no_answer(is_unknown);
+            }
+            let _ = tokio::time::timeout(LOOK, self.0.ledger.wait_until_decides(true)).await;
+        }
+    }
+
+    fn no_answer(&self, is_unknown: bool) -> Response {
+        let problem = match is_unknown {
+            true => {
+                metrics::cluster_forwarded(metrics::Forwarded::Unknown);
+                let detail = "the leader did not answer; whether it carried the request out is not known: \
+                              send the same request again";
+                Problem::new(Reason::OutcomeUnknown, detail)
+            }
+            false => {
+                metrics::cluster_forwarded(metrics::Forwarded::NoLeader);
+                let detail = "no node of the cluster leads: nothing was carried out";
+                Problem::new(Reason::NotLeader, detail)
+            }
+        };
+        problem.into_response()
+    }
+
+    /// The node that leads, as far as this one has read, if it is another.
+    fn other_leader(&self) -> Option<NodeName> {
+        self.view().leader.filter(|leader| *leader != self.0.node)
+    }
+
+    /// The leader's answer; none if it says that it does not lead.
+    async fn pass_on(
+        &self,
+        leader: &NodeName,
+        parts: &Parts,
+        body: Bytes,
+        (until, is_idempotent): (Instant, bool),
+    ) -> Result<Option<Response>, Failed> {
+        let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let actor = Actor::of(&parts.extensions);
+        let answer = self
+            .0
+            .peers
+            .send(leader, (&parts.method, path), &parts.headers, &actor, body);
+        // A leader that was stopped takes requests, and answers none of them. What cannot be sent to the next one waits.
+        let replaced = async {
+            match is_idempotent {
+                true => self.next_term().await,
+                false => std::future::pending().await,
+            }
+        };
+        let answer = tokio::select! {
+            answer = answer => answer?,
+            () = replaced => return Err(Failed::Unknown),
+            () = tokio::time::sleep_until(until.into()) => return Err(Failed::Unknown),
+        };
+        if is_marked(answer.headers()) {
+            return Ok(None);
+        }
+        let (mut parts, body) = answer.into_parts();
+        for connection in [
+            header::CONNECTION,
+            header::TRANSFER_ENCODING,
+            header::CONTENT_LENGTH,
+        ] {
+            parts.headers.remove(connection);
+        }
+        parts.version = http::Version::HTTP_11;
+        Ok(Some(Response::from_parts(parts, Body::from(body))))
+    }
+
+    /// Waits until a leader of a later term is known.
+    async fn next_term(&self) {
+        let term = self.view().epoch;
+        let Some(member) = self.member() else {
+            return std::future::pending().await;
+        };
+        let mut status = member.status.clone();
+        let is_later = status.wait_for(|status| {
+            let leader = status.leader.as_ref();
+            leader.is_some_and(|leader| leader.epoch > term)
+        });
+        if is_later.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether a body is kept as a whole by what answers the request; what is not can be sent only once.
+fn is_kept(spec: &Spec, request: &Request) -> bool {
+    match spec.body {
+        BodyLimit::Request | BodyLimit::Events => true,
+        BodyLimit::Fixed { kept, .. } => {
+            let bytes = request.body().size_hint().exact();
+            bytes.is_some_and(|bytes| bytes <= kept)
+        }
+    }
+}
+
+/// Whether a request is carried out only in a state that it changes by itself.
+fn is_conditional(request: &Request) -> bool {
+    let headers = request.headers();
+    headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_NONE_MATCH)
+}
+
+fn was_not_decided(response: &Response) -> bool {
+    response.status() == StatusCode::SERVICE_UNAVAILABLE
+        && response.extensions().get::<NotDecided>().is_some()
+}
+
+fn with_body(parts: &Parts, body: Bytes) -> Request {
+    Request::from_parts(parts.clone(), Body::from(body))
+}
+
+/// Takes `min_sequence` out of the query: what answers the request does not know it.
+fn take_min_sequence(parts: &mut Parts) -> Option<String> {
+    let query = parts.uri.query()?;
+    let is_wanted = |pair: &&str| pair.starts_with("min_sequence=");
+    let (wanted, rest): (Vec<_>, Vec<_>) = query.split('&').partition(is_wanted);
+    let least = wanted.first()?.strip_prefix("min_sequence=")?.to_owned();
+    let path = parts.uri.path();
+    let path = match rest.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{}", rest.join("&")),
+    };
+    parts.uri = path.parse().ok()?;
+    Some(least)
+}
+
+/// So long a write waits for a leader: some less than a request may take.
+pub(super) fn patience(request_timeout: Duration) -> Duration {
+    request_timeout.mul_f64(OVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(uri: &str) -> Parts {
+        let request = Request::builder().uri(uri).body(Body::empty()).unwrap();
+        request.into_parts().0
+    }
+
+    #[test]
+    fn min_sequence_is_taken_out_of_the_query() {
+        for (uri, least, rest) in [
+            ("/v1/quotas?min_sequence=7", Some("7"), "/v1/quotas"),
+            (
+                "/v1/quotas?limit=2&min_sequence=7&continue=a",
+                Some("7"),
+                "/v1/quotas?limit=2&continue=a",
+            ),
+            ("/v1/quotas?limit=2", None, "/v1/quotas?limit=2"),
+            ("/v1/quotas", None, "/v1/quotas"),
+        ] {
+            let mut parts = parts(uri);
+            assert_eq!(take_min_sequence(&mut parts).as_deref(), least, "{uri}");
+            assert_eq!(parts.uri, rest);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! This node as one of several that keep one ledger.
+//!
+//! What is decided by whom is in `quota-replication`, what carries that out in `quota-cluster`; here is what the daemon
+//! makes of it: a follower applies the log and passes writes on to the leader, the leader decides.
+
+mod checks;
+mod forward;
+mod lease;
+mod peers;
+mod status;
+mod task;
+mod view;
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use async_nats::Client;
+use parking_lot::Mutex;
+use quota_cluster::{Handle, Names, Place, stream};
+use quota_journal::{FileJournal, FileReader};
+use quota_replication::{Identity, LedgerId, NodeName, Role};
+use quota_service::health::Health;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+pub(crate) use forward::NotDecided;
+pub(crate) use peers::FromNode;
+pub use task::Running;
+pub use view::View;
+
+use self::peers::Peers;
+use crate::{
+    config::{self, Config},
+    exit::{Exit, Failure, OrExit as _},
+    intake::nats,
+    metrics,
+    writer::{Ledger, Replica, Shut},
+};
+
+/// How long decisions that were taken may take to become durable before the lead is kept after all.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long a node that was given the lead may take to begin.
+const TAKE_OVER: Duration = Duration::from_secs(5);
+
+/// This node in its cluster. Cheap to clone.
+#[derive(Clone)]
+pub struct Cluster(Arc<Shared>);
+
+struct Shared {
+    settings: config::Cluster,
+    node: NodeName,
+    names: Names,
+    client: Client,
+    place: Place,
+    ledger: Ledger,
+    replica: Replica<FileJournal>,
+    reader: FileReader,
+    /// The member that is running; none before there is a stream, and while its state is rebuilt.
+    member: watch::Sender<Option<Handle>>,
+    /// Why there is none.
+    waits_for: Mutex<String>,
+    /// Why this node must not lead, if its clock says so.
+    clock: Mutex<Option<String>>,
+    peers: Peers,
+    /// How long a write waits for a leader.
+    patience: Duration,
+    /// One change of the lead at a time.
+    transfer: tokio::sync::Mutex<()>,
+}
+
+/// Why a change of the cluster was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another node leads, or none does.
+    #[error("this node does not lead")]
+    NotLeader,
+    /// There is no such node.
+    #[error("{0} is no other node of cluster.peers")]
+    UnknownNode(String),
+    /// The node that was named did not take over in time: whoever is quickest leads.
+    #[error("{0} has not taken over within {TAKE_OVER:?}")]
+    NotTaken(NodeName),
+    /// What was being appended did not become durable in time; this node goes on leading.
+    #[error("decisions are on their way since {DRAIN:?}: this node goes on leading")]
+    Busy,
+    /// Servers, or the stream, are not fit for a ledger.
+    #[error("{0}")]
+    Unfit(String),
+    /// This replica has been part of a ledger before.
+    #[error(
+        "this node has a replica of a ledger whose stream is gone. Beginning anew here would make two ledgers of one: \
+         bring the stream back from a backup of the servers, or start with another data_dir"
+    )]
+    WasReplica,
+    /// The stream holds another ledger.
+    #[error(transparent)]
+    Stream(#[from] stream::Error),
+}
+
+impl Cluster {
+    /// Connects to the servers. It does not matter whether they can be reached yet.
+    ///
+    /// # Errors
+    /// The configuration names files that cannot be read, or addresses that are none.
+    pub async fn new(
+        config: &Config,
+        ledger: Ledger,
+        replica: Replica<FileJournal>,
+        reader: FileReader,
+    ) -> Result<Self, Failure> {
+        let settings = config.cluster.clone();
+        let servers = settings.servers.as_deref().unwrap_or_default();
+        let client = nats::to_log(&config.nats, servers)
+            .await
+            .context("cluster.servers")
+            .or_exit(Exit::Configuration)?;
+        let name = |text: &str| text.parse::<NodeName>().or_exit(Exit::Configuration);
+        let node = name(settings.node.as_deref().unwrap_or_default())?;
+        let peers = Peers::load(&settings).or_exit(Exit::Configuration)?;
+        let names = Names::new(&name(&settings.ledger)?, PARTITION);
+        let cluster = Self(Arc::new(Shared {
+            place: Place::of(&config.data_dir),
+            settings,
+            node,
+            names,
+            client,
+            ledger,
+            replica,
+            reader,
+            member: watch::Sender::new(None),
+            waits_for: Mutex::new("starting".to_owned()),
+            clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
+            peers,
+            patience: forward::patience(config.limits.request_timeout.get()),
+            transfer: tokio::sync::Mutex::default(),
+        }));
+        cluster
+            .0
+            .ledger
+            .confirm_reads_by(Box::new(lease::Leading(cluster.clone())));
+        Ok(cluster)
+    }
+
+    /// The name of this node.
+    #[must_use]
+    pub fn node(&self) -> &NodeName {
+        &self.0.node
+    }
+
+    fn member(&self) -> Option<Handle> {
+        self.0.member.borrow().clone()
+    }
+
+    /// How this node stands.
+    #[must_use]
+    pub fn view(&self) -> View {
+        View::of(self)
+    }
+
+    /// Whether this node can do its part: the leader decides, a follower has read all that it knows of.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let view = self.view();
+        let Some(role) = view.role else {
+            return Health::Failed(self.0.waits_for.lock().clone());
+        };
+        let bound = self.0.settings.max_read_age.get();
+        match (role, view.age) {
+            (Role::Leader, _) => {}
+            (_, Some(age)) if age <= bound => {}
+            (_, Some(age)) => {
+                return Health::Failed(format!("the replica is {age:?} behind, or more"));
+            }
+            (_, None) => return Health::Failed("the replica has not caught up yet".to_owned()),
+        }
+        match (&view.leader, self.0.clock.lock().clone()) {
+            (None, _) => Health::Failed("no node leads".to_owned()),
+            (_, Some(why)) => Health::Lagging(format!("this node cannot lead: {why}")),
+            (Some(_), None) => Health::Passed,
+        }
+    }
+
+    /// Why this node cannot do its part, or cannot lead; none: it can.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        match self.health() {
+            Health::Passed => None,
+            Health::Lagging(why) | Health::Failed(why) => Some(why),
+        }
+    }
+
+    /// Sets the metrics to how this node stands: to be called at each scrape.
+    pub fn set_metrics(&self) {
+        metrics::cluster(&self.view());
+    }
+
+    /// Makes the stream, and has the ledger begin in it behind what this node's ledger holds.
+    ///
+    /// # Errors
+    /// [`Error`]. After [`stream::Error::Server`] the same call goes on from where it came to.
+    pub async fn initialise(&self) -> Result<LedgerId, Error> {
+        let shared = &self.0;
+        if !matches!(shared.place.read(), Ok(None)) {
+            return Err(Error::WasReplica);
+        }
+        checks::servers(&shared.settings, true)
+            .await
+            .map_err(Error::Unfit)?;
+        let id = LedgerId::from_bytes(*Uuid::new_v4().as_bytes());
+        let begin = (&self.identity(), id, shared.ledger.durable());
+        let replicas = shared.settings.replicas;
+        stream::initialise(&shared.client, &shared.names, replicas, begin).await?;
+        tracing::info!(ledger = %id, stream = shared.names.stream, "the cluster is initialised");
+        Ok(id)
+    }
+
+    /// Gives the lead to another node. All that was decided is durable then, and nothing is refused that another node
+    /// could not decide instead.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn transfer(&self, to: &str) -> Result<(), Error> {
+        let unknown = || Error::UnknownNode(to.to_owned());
+        let to: NodeName = to.parse().map_err(|_| unknown())?;
+        if to == self.0.node || !self.0.settings.peers.contains_key(to.as_str()) {
+            return Err(unknown());
+        }
+        let _one = self.0.transfer.lock().await;
+        let member = self.member().ok_or(Error::NotLeader)?;
+        if member.status.borrow().role != Role::Leader {
+            return Err(Error::NotLeader);
+        }
+        match tokio::time::timeout(DRAIN, self.0.replica.shut()).await {
+            Ok(Shut::Durable) => {}
+            Ok(Shut::Void) => return Err(Error::NotLeader),
+            Err(_) => {
+                self.0.replica.stay();
+                return Err(Error::Busy);
+            }
+        }
+        member.hand_over(to.clone());
+        let mut status = member.status.clone();
+        let taken = status.wait_for(|status| {
+            let leader = status.leader.as_ref();
+            status.role != Role::Leader && leader.is_some_and(|leader| leader.node == to)
+        });
+        match tokio::time::timeout(TAKE_OVER, taken).await {
+            Ok(Ok(_)) => Ok(()),
+            _ => Err(Error::NotTaken(to)),
+        }
+    }
+
+    /// Before this node stops: gives the lead, if it has it, to one of the others.
+    pub async fn leave(&self) {
+        if self.view().role != Some(Role::Leader) {
+            return;
+        }
+        let others = self.0.settings.peers.keys();
+        for other in others.filter(|other| *other != self.0.node.as_str()) {
+            match self.transfer(other).await {
+                Ok(()) => return tracing::info!(to = other, "handed over before the stop"),
+                Err(Error::NotLeader) => return,
+                Err(error) => tracing::warn!(to = other, %error, "not handed over"),
+            }
+            // Whoever was quickest leads: this node again, or another.
+            let leads = self.0.ledger.wait_until_decides(true);
+            if tokio::time::timeout(TAKE_OVER, leads).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn identity(&self) -> Identity {
+        let (instance, _) = Uuid::new_v4().as_u64_pair();
+        Identity {
+            node: self.0.node.clone(),
+            instance,
+            partition: PARTITION,
+        }
+    }
+}
+
+/// There is one partition so far.
+const PARTITION: u32 = 0;

@@ -1,0 +1,203 @@
+//! Requests from one node to another: over connections that are kept, with the secret that all nodes know.
+
+mod credentials;
+
+use std::{collections::BTreeMap, future::Future, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use quota_replication::NodeName;
+use rustls::pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+pub(crate) use credentials::FromNode;
+pub(super) use credentials::{Actor, Credentials, Error, is_marked, mark};
+
+use crate::config;
+
+/// How long connecting to a node may take.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// Connections to a node that are kept for the next request.
+const IDLE_MAX: usize = 64;
+
+/// Most bytes of an answer.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Headers that are of one connection, or that are written anew.
+const NOT_PASSED: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+    header::HOST,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::AUTHORIZATION,
+];
+
+/// The other nodes.
+pub(super) struct Peers {
+    nodes: BTreeMap<NodeName, Peer>,
+    credentials: Credentials,
+    tls: Option<TlsConnector>,
+}
+
+struct Peer {
+    authority: String,
+    host: String,
+    idle: Mutex<Vec<Sender>>,
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// Why there is no answer of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// It did not get the request.
+    NotSent,
+    /// Whether it has carried the request out is not known.
+    Unknown,
+}
+
+impl Peers {
+    /// Reads the secret, and the certificates.
+    ///
+    /// # Errors
+    /// A file cannot be read or used.
+    pub(super) fn load(settings: &config::Cluster) -> Result<Self, Error> {
+        let mut nodes = BTreeMap::new();
+        for (name, url) in &settings.peers {
+            let url: Uri = url.parse().map_err(|_| Error::Address(url.clone()))?;
+            let address = || Error::Address(url.to_string());
+            let authority = url.authority().ok_or_else(address)?;
+            let name = name.parse().map_err(|_| Error::Address(name.clone()))?;
+            let default_port = match settings.tls_cert {
+                Some(_) => 443,
+                None => 80,
+            };
+            let port = authority.port_u16().unwrap_or(default_port);
+            let peer = Peer {
+                authority: format!("{}:{port}", authority.host()),
+                host: authority.host().trim_matches(['[', ']']).to_owned(),
+                idle: Mutex::default(),
+            };
+            nodes.insert(name, peer);
+        }
+        Ok(Self {
+            nodes,
+            credentials: Credentials::load(settings.token_file.as_deref())?,
+            tls: credentials::connector(settings)?,
+        })
+    }
+
+    pub(super) const fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    /// The names of all nodes.
+    pub(super) fn names(&self) -> impl Iterator<Item = &NodeName> {
+        self.nodes.keys()
+    }
+
+    /// Passes a request on to a node, in the name of whoever sent it.
+    pub(super) async fn send(
+        &self,
+        node: &NodeName,
+        (method, path): (&Method, &str),
+        headers: &HeaderMap,
+        actor: &Actor,
+        body: Bytes,
+    ) -> Result<Response<Bytes>, Failed> {
+        let peer = self.nodes.get(node).ok_or(Failed::NotSent)?;
+        let request = self.request(peer, (method, path), headers, actor, body);
+        let request = request.ok_or(Failed::NotSent)?;
+        let mut sender = match peer.kept() {
+            Some(sender) => sender,
+            None => self.connect(peer).await.ok_or(Failed::NotSent)?,
+        };
+        let answer = sender.send_request(request).await;
+        let (parts, body) = answer
+            .map_err(|error| match error.is_canceled() {
+                true => Failed::NotSent,
+                false => Failed::Unknown,
+            })?
+            .into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|_| Failed::Unknown)?.to_bytes();
+        peer.keep(sender);
+        Ok(Response::from_parts(parts, body))
+    }
+
+    fn request(
+        &self,
+        peer: &Peer,
+        (method, path): (&Method, &str),
+        headers: &HeaderMap,
+        actor: &Actor,
+        body: Bytes,
+    ) -> Option<Request<Full<Bytes>>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = path.parse().ok()?;
+        let passed = request.headers_mut();
+        for (name, value) in headers {
+            if !NOT_PASSED.contains(name) && !credentials::is_reserved(name) {
+                passed.append(name.clone(), value.clone());
+            }
+        }
+        let host = HeaderValue::from_str(&peer.authority).ok()?;
+        passed.insert(header::HOST, host);
+        self.credentials.sign(actor, passed)?;
+        Some(request)
+    }
+
+    async fn connect(&self, peer: &Peer) -> Option<Sender> {
+        let connecting = async {
+            let stream = TcpStream::connect(&peer.authority).await.ok()?;
+            stream.set_nodelay(true).ok()?;
+            let Some(tls) = &self.tls else {
+                return handshake(stream).await;
+            };
+            let host = ServerName::try_from(peer.host.clone()).ok()?;
+            handshake(tls.connect(host, stream).await.ok()?).await
+        };
+        within(CONNECT, connecting).await.flatten()
+    }
+}
+
+async fn handshake<S>(stream: S) -> Option<Sender>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
+    tokio::spawn(connection);
+    Some(sender)
+}
+
+async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(time, future).await.ok()
+}
+
+impl Peer {
+    fn kept(&self) -> Option<Sender> {
+        let mut idle = self.idle.lock();
+        std::iter::from_fn(|| idle.pop()).find(|sender| sender.is_ready() && !sender.is_closed())
+    }
+
+    fn keep(&self, sender: Sender) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
+            idle.push(sender);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! What nodes know each other by, and how one tells another whose request it passes on.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
+use http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::CertificateDer};
+use serde::{Deserialize, Serialize};
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    auth::{Pattern, Principal, Role},
+    config,
+    peer::Peer,
+};
+
+/// Whose request it is.
+const ACTOR: HeaderName = HeaderName::from_static("quotad-actor");
+
+/// Set on answers that say that nothing was decided.
+const NOT_LEADER: HeaderName = HeaderName::from_static("quotad-not-leader");
+
+/// A shorter secret is refused.
+const SECRET_BYTES_MIN: usize = 32;
+
+/// Why the other nodes cannot be reached, or not be known.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::cluster) enum Error {
+    #[error("cluster.peers: {0:?} is no address")]
+    Address(String),
+    #[error("cannot read {0}: {1}")]
+    Read(PathBuf, #[source] io::Error),
+    #[error(
+        "cluster.token_file: the secret has fewer than {SECRET_BYTES_MIN} bytes, or is no line of ASCII"
+    )]
+    Secret,
+    #[error("cluster.tls_ca cannot be used: {0}")]
+    Authority(String),
+}
+
+/// The secret of the cluster.
+pub(in crate::cluster) struct Credentials {
+    bearer: HeaderValue,
+    hash: blake3::Hash,
+}
+
+/// Who a request comes from, as the node found out that took it.
+#[derive(Default, Serialize, Deserialize)]
+pub(in crate::cluster) struct Actor {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    principal: Option<Caller>,
+    /// Names of the certificate, on a listener that asks for no token.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    names: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Caller {
+    name: String,
+    roles: Vec<Role>,
+    namespaces: Vec<Pattern>,
+}
+
+/// An extension of requests that another node has passed on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromNode;
+
+impl Actor {
+    pub(in crate::cluster) fn of(extensions: &Extensions) -> Self {
+        let principal = extensions.get::<Principal>();
+        let peer = extensions.get::<Peer>();
+        Self {
+            principal: principal.map(|principal| Caller {
+                name: principal.name().to_string(),
+                roles: principal.roles().collect(),
+                namespaces: principal.namespaces().to_vec(),
+            }),
+            names: peer.map_or_else(Vec::new, |peer| peer.names.to_vec()),
+        }
+    }
+}
+
+impl Credentials {
+    pub(super) fn load(file: Option<&Path>) -> Result<Self, Error> {
+        let file = file.ok_or(Error::Secret)?;
+        let text = fs::read_to_string(file).map_err(|error| Error::Read(file.to_owned(), error))?;
+        Self::new(text.trim())
+    }
+
+    fn new(secret: &str) -> Result<Self, Error> {
+        if secret.len() < SECRET_BYTES_MIN || !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::Secret);
+        }
+        let text = format!("Bearer {secret}");
+        let mut bearer = HeaderValue::from_str(&text).map_err(|_| Error::Secret)?;
+        bearer.set_sensitive(true);
+        Ok(Self {
+            bearer,
+            hash: blake3::hash(text.as_bytes()),
+        })
+    }
+
+    /// Says who this node is, and for whom it asks. None: it cannot be said in a header.
+    pub(super) fn sign(&self, actor: &Actor, headers: &mut HeaderMap) -> Option<()> {
+        let actor = BASE64.encode(serde_json::to_vec(actor).ok()?);
+        headers.insert(header::AUTHORIZATION, self.bearer.clone());
+        headers.insert(ACTOR, HeaderValue::from_str(&actor).ok()?);
+        Some(())
+    }
+
+    /// Whether another node sent the request; then whose it is becomes an extension of it. From then on nobody can log
+    /// the secret.
+    pub(in crate::cluster) fn admit(
+        &self,
+        headers: &mut HeaderMap,
+        extensions: &mut Extensions,
+    ) -> bool {
+        let shown = headers.remove(header::AUTHORIZATION);
+        let actor = headers.remove(ACTOR);
+        // Hashes compare in constant time.
+        let is_node = shown.is_some_and(|shown| blake3::hash(shown.as_bytes()) == self.hash);
+        let actor = actor.and_then(|actor| BASE64.decode(actor).ok());
+        let actor = actor.and_then(|actor| serde_json::from_slice::<Actor>(&actor).ok());
+        let (true, Some(actor)) = (is_node, actor) else {
+            return false;
+        };
+        extensions.insert(FromNode);
+        if let Some(Caller {
+            name,
+            roles,
+            namespaces,
+        }) = actor.principal
+        {
+            extensions.insert(Principal::new(&name, &roles, &namespaces));
+        }
+        if let Some(peer) = extensions.get_mut::<Peer>() {
+            peer.names = actor.names.into();
+        }
+        true
+    }
+}
+
+/// Says in an answer that nothing was decided.
+pub(in crate::cluster) fn mark(headers: &mut HeaderMap) {
+    headers.insert(NOT_LEADER, HeaderValue::from_static("true"));
+}
+
+/// Whether an answer says that nothing was decided.
+pub(in crate::cluster) fn is_marked(headers: &HeaderMap) -> bool {
+    headers.contains_key(NOT_LEADER)
+}
+
+/// Headers that nodes alone set.
+pub(super) fn is_reserved(name: &HeaderName) -> bool {
+    *name == ACTOR || *name == NOT_LEADER
+}
+
+/// What connects to the other nodes by TLS, if they serve it.
+pub(super) fn connector(settings: &config::Cluster) -> Result<Option<TlsConnector>, Error> {
+    let Some(file) = &settings.tls_ca else {
+        return Ok(None);
+    };
+    let pem = fs::read(file).map_err(|error| Error::Read(file.clone(), error))?;
+    let unusable = |error: &dyn std::fmt::Display| Error::Authority(error.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let certificate = certificate.map_err(|error| unusable(&error))?;
+        roots.add(certificate).map_err(|error| unusable(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(unusable(&"it holds no certificate"));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&error))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Some(TlsConnector::from(Arc::new(config))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+    fn signed(by: &Credentials, extensions: &Extensions) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        by.sign(&Actor::of(extensions), &mut headers).unwrap();
+        headers
+    }
+
+    #[test]
+    fn a_node_is_believed_whose_request_it_is_and_nobody_else() {
+        let nodes = Credentials::new(SECRET).unwrap();
+        let mut extensions = Extensions::new();
+        let team: Pattern = "team-*".parse().unwrap();
+        let caller = Principal::new("ci", &[Role::Reserve], &[team]);
+        extensions.insert(caller.clone());
+        let mut headers = signed(&nodes, &extensions);
+        let mut admitted = Extensions::new();
+        assert!(nodes.admit(&mut headers, &mut admitted));
+        assert_eq!(admitted.get(), Some(&caller));
+        assert!(admitted.get::<FromNode>().is_some());
+        assert!(headers.is_empty(), "{headers:?}");
+
+        let other = Credentials::new(&SECRET.replace('0', "1")).unwrap();
+        let mut forged = signed(&other, &extensions);
+        let mut admitted = Extensions::new();
+        assert!(!nodes.admit(&mut forged, &mut admitted));
+        assert!(admitted.get::<Principal>().is_none());
+        assert!(!nodes.admit(&mut HeaderMap::new(), &mut admitted));
+    }
+
+    #[test]
+    fn a_secret_that_can_be_guessed_is_refused() {
+        assert!(Credentials::new("short").is_err());
+        assert!(Credentials::new(&"ä".repeat(32)).is_err());
+    }
+}

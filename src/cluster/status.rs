@@ -1,0 +1,83 @@
+//! How all nodes of the cluster stand.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use http::{HeaderMap, Method};
+use quota_client::wire::{self, ClusterNode, ReplicaEnd};
+use quota_replication::NodeName;
+
+use super::{Cluster, peers::Actor};
+
+/// How long a node may take to say how it stands.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Where it says so.
+const PATH: &str = "/v1/cluster";
+
+impl Cluster {
+    /// How this node stands.
+    #[must_use]
+    pub fn own_status(&self) -> wire::Cluster {
+        let view = self.view();
+        wire::Cluster {
+            node: self.0.node.to_string(),
+            ledger: view.ledger.map(|ledger| ledger.to_string()),
+            nodes: vec![ClusterNode {
+                name: self.0.node.to_string(),
+                role: view.role_name().to_owned(),
+                term: view.epoch,
+                leader: view.leader.map(|leader| leader.to_string()),
+                stream_sequence: view.stream,
+                replica: Some(ReplicaEnd {
+                    sequence: view.end.sequence,
+                    time: view.end.time,
+                    hash: view.end.hash.to_string(),
+                    age_seconds: view.age.map(|age| age.as_secs_f64()),
+                }),
+                problem: self.problem(),
+            }],
+        }
+    }
+
+    /// How all nodes stand, as each says for itself.
+    pub async fn status(&self) -> wire::Cluster {
+        let own = self.own_status();
+        let nodes = self.0.peers.names().map(|node| async {
+            match *node == self.0.node {
+                true => own.nodes.clone(),
+                false => vec![self.ask(node).await],
+            }
+        });
+        let nodes = join_all(nodes).await.into_iter().flatten().collect();
+        wire::Cluster { nodes, ..own }
+    }
+
+    async fn ask(&self, node: &NodeName) -> ClusterNode {
+        let headers = HeaderMap::new();
+        let nobody = Actor::default();
+        let asked = (&Method::GET, PATH);
+        let sent = self
+            .0
+            .peers
+            .send(node, asked, &headers, &nobody, Bytes::new());
+        let unreachable = |why: String| ClusterNode {
+            name: node.to_string(),
+            role: "unreachable".to_owned(),
+            problem: Some(why),
+            ..ClusterNode::default()
+        };
+        let Ok(Ok(answer)) = tokio::time::timeout(WAIT, sent).await else {
+            return unreachable("it does not answer".to_owned());
+        };
+        match serde_json::from_slice::<wire::Cluster>(answer.body()) {
+            Ok(status) => status
+                .nodes
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| unreachable("it says nothing of itself".to_owned())),
+            Err(_) => unreachable(format!("it answers with {}", answer.status())),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What keeps this node a member: it waits for the stream, follows the log, and begins anew when it was deposed.
+
+use std::time::Duration;
+
+use anyhow::anyhow;
+use quota_cluster::{ApplyError, Driver, Ended, Handle, Host, skew, stream};
+use quota_journal::{Durable, FileJournal, StoredBatch};
+use quota_replication::Settings;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::Cluster;
+use crate::{
+    config::Period,
+    exit::{Exit, Failure},
+    fatal, history, metrics,
+    writer::{Replica, Shut},
+};
+
+/// How often is looked for the stream before there is one.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often clocks are compared.
+const COMPARE: Duration = Duration::from_secs(5);
+
+/// How often a follower looks for messages that no hint told it of.
+const POLL: u64 = 100;
+
+/// A member that runs.
+pub struct Running {
+    cluster: Cluster,
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Running {
+    /// Ends it. All that was decided is durable then, unless it could not become so within a few seconds.
+    ///
+    /// # Errors
+    /// The task has panicked.
+    pub async fn end(self) -> Result<(), Failure> {
+        let drained = tokio::time::timeout(super::DRAIN, self.cluster.0.replica.shut());
+        if drained.await.is_err() {
+            tracing::warn!("what was decided last is not in the log, and was not answered");
+        }
+        self.stop.cancel();
+        Ok(self.task.await.map_err(anyhow::Error::from)?)
+    }
+}
+
+impl Cluster {
+    /// Begins to take part.
+    ///
+    /// # Errors
+    /// Servers are not fit; the data directory is a replica whose stream is gone.
+    pub async fn start(&self) -> Result<Running, Failure> {
+        let refuse = |exit, why: String| Failure {
+            exit,
+            error: anyhow!(why).context("the cluster cannot be joined"),
+        };
+        super::checks::servers(&self.0.settings, false)
+            .await
+            .map_err(|why| refuse(Exit::Configuration, why))?;
+        if let Err(error) = self.0.place.read() {
+            return Err(refuse(Exit::Damaged, error.to_string()));
+        }
+        let stop = CancellationToken::new();
+        let (cluster, stopped) = (self.clone(), stop.clone());
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                failure = cluster.run() => fatal::cluster_ended(&failure),
+                () = stopped.cancelled() => {}
+            }
+        });
+        Ok(Running {
+            cluster: self.clone(),
+            task,
+            stop,
+        })
+    }
+
+    async fn run(&self) -> Failure {
+        if let Err(failure) = self.find_stream().await {
+            return failure;
+        }
+        loop {
+            let ended = match self.drive().await {
+                Ok(ended) => ended,
+                Err(error) => return failure(Exit::Failure, error),
+            };
+            self.0.member.send_replace(None);
+            match ended {
+                Ended::Deposed => {
+                    tracing::warn!("{ended}");
+                    metrics::cluster_deposed();
+                }
+                Ended::Apply(ApplyError::Replica(error)) => fatal::journal_stopped(&error),
+                Ended::Closed => return failure(Exit::Failure, ended),
+                ended => return failure(Exit::Damaged, ended),
+            }
+            if let Err(error) = self.forget().await {
+                return failure(Exit::Damaged, error);
+            }
+        }
+    }
+
+    /// Follows the log, and leads, until that ends.
+    async fn drive(&self) -> anyhow::Result<Ended> {
+        let shared = &self.0;
+        let position = shared.place.read()?;
+        let host = ReplicaHost(shared.replica.clone());
+        let (driver, member) = Driver::new(
+            shared.client.clone(),
+            shared.names.clone(),
+            (self.identity(), self.settings()),
+            (shared.place.clone(), position),
+            host,
+        )
+        .await?;
+        shared.replica.attach(member.clone());
+        shared.member.send_replace(Some(member.clone()));
+        Ok(tokio::select! {
+            ended = driver.run() => ended,
+            never = self.compare_clocks(&member) => never,
+        })
+    }
+
+    /// Throws away what was decided here and is not in the log.
+    async fn forget(&self) -> Result<(), history::Error> {
+        if self.0.replica.void().await == Shut::Void {
+            let reader = self.0.reader.clone();
+            let rebuilt = tokio::task::spawn_blocking(move || history::rebuild(reader)).await;
+            let rebuilt =
+                rebuilt.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+            self.0.replica.rebuild(rebuilt?);
+        }
+        Ok(())
+    }
+
+    fn settings(&self) -> Settings {
+        let settings = &self.0.settings;
+        let millis = |period: Period| u64::try_from(period.get().as_millis()).unwrap_or(u64::MAX);
+        Settings {
+            silence: millis(settings.silence),
+            heartbeat: millis(settings.heartbeat),
+            lease: millis(settings.lease),
+            ack_wait: millis(settings.ack_wait),
+            poll: POLL,
+        }
+    }
+
+    /// Waits until there is a stream that is fit. A replica whose stream is gone does not wait.
+    async fn find_stream(&self) -> Result<(), Failure> {
+        let shared = &self.0;
+        let was_replica = !matches!(shared.place.read(), Ok(None));
+        loop {
+            let replicas = shared.settings.replicas;
+            let why = match stream::check(&shared.client, &shared.names, replicas).await {
+                Ok(()) => return Ok(()),
+                Err(error @ stream::Error::Missing(_)) if was_replica => {
+                    let error = anyhow!(super::Error::WasReplica).context(error);
+                    return Err(failure(Exit::Damaged, error));
+                }
+                Err(stream::Error::Missing(stream)) => {
+                    format!("there is no stream {stream}: run `quotactl cluster init` once")
+                }
+                Err(error @ stream::Error::Unfit { .. }) if !shared.settings.is_unsafe => {
+                    return Err(failure(Exit::Configuration, error));
+                }
+                Err(stream::Error::Unfit { problems, .. }) => {
+                    tracing::warn!(?problems, "cluster.unsafe: the stream is not fit");
+                    return Ok(());
+                }
+                Err(error) => error.to_string(),
+            };
+            self.wait_for(why);
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    fn wait_for(&self, why: String) {
+        let mut waits_for = self.0.waits_for.lock();
+        if *waits_for != why {
+            tracing::info!("waiting: {why}");
+            *waits_for = why;
+        }
+    }
+
+    /// Keeps a node from leading whose clock is wrong: reservations would expire too early, or hardly ever.
+    async fn compare_clocks(&self, member: &Handle) -> Ended {
+        let shared = &self.0;
+        let most = shared.settings.max_clock_skew.get().as_millis();
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        loop {
+            let wait = match skew::measure(&shared.client, &shared.names).await {
+                Some(skew) => {
+                    let why = skew.is_beyond(most).then(|| {
+                        format!(
+                            "its clock is {} ms ahead of the servers' (at most {most} ms either way)",
+                            skew.ahead
+                        )
+                    });
+                    metrics::cluster_clock_skew(skew.ahead);
+                    self.judge_clock(member, why);
+                    COMPARE
+                }
+                // Also while the stream has no leader: what was found before holds.
+                None => LOOK,
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    fn judge_clock(&self, member: &Handle, why: Option<String>) {
+        let mut clock = self.0.clock.lock();
+        if let Some(why) = &why
+            && clock.as_ref() != Some(why)
+        {
+            tracing::warn!("this node cannot lead: {why}");
+        }
+        member.set_barred(why.is_some());
+        *clock = why;
+    }
+}
+
+fn failure(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
+    Failure {
+        exit,
+        error: error.into(),
+    }
+}
+
+/// The replica, as the member needs it.
+struct ReplicaHost(Replica<FileJournal>);
+
+impl Host for ReplicaHost {
+    fn end(&self) -> Durable {
+        self.0.end()
+    }
+
+    fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {
+        self.0.apply(batches)
+    }
+
+    fn lead(&mut self, _: u64) {
+        metrics::cluster_term_began();
+        self.0.lead();
+    }
+
+    /// Decisions have ended before the lead was given away.
+    fn follow(&mut self) {}
+}

@@ -1,0 +1,97 @@
+//! More than one node.
+
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+
+use quota_replication::NodeName;
+use serde::{Deserialize, Serialize};
+
+use quota_service::config::{Period, blank};
+
+/// `cluster.*`: several nodes that keep one ledger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cluster {
+    /// NATS servers that hold the log, separated by commas; none: this node is alone.
+    #[serde(with = "blank")]
+    pub servers: Option<String>,
+    /// Addresses of the servers' monitoring.
+    pub monitoring: Vec<String>,
+    /// Name of the replicated ledger: part of the names of its stream and subjects.
+    pub ledger: String,
+    /// Name of this node: one of `peers`.
+    #[serde(with = "blank")]
+    pub node: Option<String>,
+    /// All nodes: where each is reached by the others.
+    pub peers: BTreeMap<String, String>,
+    /// Address for the other nodes.
+    #[serde(with = "blank")]
+    pub listen: Option<SocketAddr>,
+    /// File with the secret that nodes know each other by.
+    #[serde(with = "blank")]
+    pub token_file: Option<PathBuf>,
+    /// Certificate chain (PEM) of `listen`.
+    #[serde(with = "blank")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its key (PEM).
+    #[serde(with = "blank")]
+    pub tls_key: Option<PathBuf>,
+    /// CA certificates (PEM) that other nodes' certificates are signed by.
+    #[serde(with = "blank")]
+    pub tls_ca: Option<PathBuf>,
+    /// Servers that hold the log.
+    pub replicas: usize,
+    /// After so long without a message of the leader another node takes over.
+    pub silence: Period,
+    /// A leader that had nothing to append for so long shows that it is there.
+    pub heartbeat: Period,
+    /// For so long a leader knows that nobody else leads.
+    pub lease: Period,
+    /// An append that nothing was heard of for so long is ambiguous.
+    pub ack_wait: Period,
+    /// A node whose clock differs by more from that of the servers does not lead.
+    pub max_clock_skew: Period,
+    /// A follower that may be further behind answers no reads.
+    pub max_read_age: Period,
+    /// Start with servers that may lose what they acknowledged.
+    #[serde(rename = "unsafe")]
+    pub is_unsafe: bool,
+}
+
+impl Cluster {
+    /// Whether there is more than this node.
+    #[must_use]
+    pub const fn is_on(&self) -> bool {
+        self.servers.is_some()
+    }
+
+    /// The name of this node, if it is one.
+    #[must_use]
+    pub fn node(&self) -> Option<NodeName> {
+        self.node.as_deref()?.parse().ok()
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            servers: None,
+            monitoring: Vec::new(),
+            ledger: "main".to_owned(),
+            node: None,
+            peers: BTreeMap::new(),
+            listen: None,
+            token_file: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_ca: None,
+            replicas: quota_cluster::stream::REPLICAS,
+            silence: Period::from_millis(1_500),
+            heartbeat: Period::from_millis(300),
+            lease: Period::from_millis(1_000),
+            ack_wait: Period::from_millis(1_000),
+            max_clock_skew: Period::from_millis(500),
+            max_read_age: Period::from_secs(10),
+            is_unsafe: false,
+        }
+    }
+}

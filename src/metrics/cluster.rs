@@ -1,0 +1,74 @@
+//! The metrics of a node of a cluster.
+
+use std::time::Duration;
+
+use ::metrics::{counter, gauge};
+use quota_replication::Role;
+
+use super::{
+    labels::{ClusterAppend, ClusterRole, Forwarded},
+    record::pair,
+    table,
+};
+use crate::cluster::View;
+
+/// How a node stands.
+pub fn cluster(view: &View) {
+    let role = match view.role {
+        Some(Role::Leader) => ClusterRole::Leader,
+        Some(Role::Candidate) => ClusterRole::Candidate,
+        Some(Role::Follower) => ClusterRole::Follower,
+        Some(Role::Over) | None => ClusterRole::Starting,
+    };
+    let roles = [
+        ClusterRole::Starting,
+        ClusterRole::Follower,
+        ClusterRole::Candidate,
+        ClusterRole::Leader,
+    ];
+    for each in roles {
+        let is_it = f64::from(u8::from(each == role));
+        gauge!(table::CLUSTER_ROLE.name, &[pair(each)]).set(is_it);
+    }
+    gauge!(table::CLUSTER_TERM.name).set(float(view.epoch));
+    if let Some(age) = view.age {
+        gauge!(table::CLUSTER_REPLICA_AGE.name).set(age);
+    }
+    gauge!(table::CLUSTER_IN_FLIGHT.name).set(view.in_flight.unwrap_or(Duration::ZERO));
+    let counts = &view.counts;
+    for (was, count) in [
+        (ClusterAppend::Ambiguous, counts.ambiguous),
+        (ClusterAppend::Resolved, counts.resolved),
+        (ClusterAppend::FalselyRefused, counts.false_refusals),
+        (ClusterAppend::Resent, counts.resent),
+    ] {
+        gauge!(table::CLUSTER_APPENDS.name, &[pair(was)]).set(float(count));
+    }
+}
+
+/// This node has begun to lead.
+pub fn cluster_term_began() {
+    counter!(table::CLUSTER_TERMS_BEGUN.name).increment(1);
+}
+
+/// Another node has taken the lead from this one.
+pub fn cluster_deposed() {
+    counter!(table::CLUSTER_DEPOSED.name).increment(1);
+}
+
+/// How many milliseconds this node's clock is ahead of the servers'.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+pub fn cluster_clock_skew(milliseconds: i64) {
+    gauge!(table::CLUSTER_CLOCK_SKEW.name).set(milliseconds as f64 / 1_000.0);
+}
+
+/// A request was passed on to the leader.
+pub fn cluster_forwarded(outcome: Forwarded) {
+    counter!(table::CLUSTER_FORWARDED.name, &[pair(outcome)]).increment(1);
+}
+
+/// A gauge holds a float; sequences and counts stay exact up to 2^53.
+#[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
+fn float(number: u64) -> f64 {
+    number as f64
+}

@@ -1,0 +1,146 @@
+//! The writer of a node that may follow another one: applies what others decided, and changes between following and
+//! deciding.
+
+use std::sync::{Arc, Weak, atomic::Ordering};
+
+use quota_cluster::{ApplyError, Handle, ReplicatedJournal};
+use quota_core::{codec, event::Entry, state::State};
+use quota_journal::{Durable, Journal, StoredBatch};
+
+use super::{Ledger, inbox::Gate, syncer::Syncer};
+use crate::metrics;
+
+/// The replica of a node. Cheap to clone.
+pub struct Replica<J> {
+    ledger: Ledger,
+    /// Gone once the ledger is closed.
+    syncer: Weak<Syncer<ReplicatedJournal<J>>>,
+}
+
+impl<J> Clone for Replica<J> {
+    fn clone(&self) -> Self {
+        Self {
+            ledger: self.ledger.clone(),
+            syncer: self.syncer.clone(),
+        }
+    }
+}
+
+/// What has become of the decisions when none are made any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shut {
+    /// All are durable.
+    Durable,
+    /// Another node leads, and some were dropped: [`Replica::rebuild`] has to follow.
+    Void,
+}
+
+impl<J: Journal + 'static> Replica<J> {
+    pub(super) fn new(ledger: &Ledger, syncer: &Arc<Syncer<ReplicatedJournal<J>>>) -> Self {
+        Self {
+            ledger: ledger.clone(),
+            syncer: Arc::downgrade(syncer),
+        }
+    }
+
+    /// Where it ends, durable.
+    #[must_use]
+    pub fn end(&self) -> Durable {
+        self.ledger.durable()
+    }
+
+    /// From now on batches are appended by this member of the cluster.
+    pub fn attach(&self, handle: Handle) {
+        if let Some(syncer) = self.syncer.upgrade() {
+            syncer.journal.lock().attach(handle);
+        }
+    }
+
+    /// Makes batches durable that others decided, then applies them. Blocks. Not while decisions are made here.
+    ///
+    /// # Errors
+    /// [`ApplyError`].
+    pub fn apply(&self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {
+        let mut decoded = Vec::with_capacity(batches.len());
+        for StoredBatch { batch, .. } in &batches {
+            decoded.push(Arc::new(entries(batch)?));
+        }
+        let syncer = self.syncer.upgrade().ok_or(quota_journal::Error::Closed)?;
+        let durable = {
+            let mut journal = syncer.journal.lock();
+            let replica = journal.replica();
+            for StoredBatch { batch, .. } in batches {
+                replica.append(batch)?;
+            }
+            replica.sync()?
+        };
+        {
+            let mut state = self.ledger.state.write();
+            decoded
+                .iter()
+                .flat_map(|entries| entries.iter())
+                .for_each(|entry| state.apply(entry));
+            self.ledger.watermark.follow(&state);
+            // Whoever holds the state's lock sees both or neither.
+            syncer.durable.send_replace(durable);
+        }
+        for entries in decoded {
+            metrics::recorded(&entries);
+            syncer.show(&entries);
+        }
+        Ok(())
+    }
+
+    /// From now on decisions are made here. Everything before is applied.
+    pub fn lead(&self) {
+        self.ledger.inbox.open();
+    }
+
+    /// Takes no more decisions, and waits until those that were taken are durable or void.
+    pub async fn shut(&self) -> Shut {
+        let mut gate = self.ledger.inbox.gate();
+        self.ledger.inbox.begin_to_shut();
+        let shut = gate.wait_for(|gate| matches!(gate, Gate::Shut | Gate::Void));
+        match shut.await.as_deref() {
+            Ok(Gate::Shut) => Shut::Durable,
+            _ => Shut::Void,
+        }
+    }
+
+    /// Takes decisions again, since the lead was not given away after all.
+    pub fn stay(&self) {
+        self.ledger.inbox.stay_open();
+    }
+
+    /// Another node leads: drops what was decided here and is not durable. Gives whether that can be anything: then
+    /// [`Replica::rebuild`] has to follow.
+    pub async fn void(&self) -> Shut {
+        let mut gate = self.ledger.inbox.gate();
+        let inbox = &self.ledger.inbox;
+        if *gate.borrow() == Gate::Shut {
+            return Shut::Durable;
+        }
+        inbox.void(inbox.term());
+        let _ = gate.wait_for(|gate| *gate == Gate::Void).await;
+        Shut::Void
+    }
+
+    /// Puts the fold of the durable entries in the place of a state that holds decisions which were dropped.
+    pub fn rebuild(&self, rebuilt: State) {
+        {
+            let mut state = self.ledger.state.write();
+            // Whoever has read the state before must not take its answer for durable.
+            self.ledger.rebuilt.fetch_add(1, Ordering::AcqRel);
+            *state = rebuilt;
+        }
+        self.ledger.inbox.is_rebuilt();
+    }
+}
+
+fn entries(batch: &quota_journal::Batch) -> Result<Vec<Entry>, ApplyError> {
+    let decoded = codec::decode_entries(batch.first_sequence, batch.count, &batch.payload);
+    decoded.map_err(|error| ApplyError::NotUnderstood {
+        first: batch.first_sequence,
+        why: error.to_string(),
+    })
+}

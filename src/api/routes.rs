@@ -73,9 +73,9 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("listGroups", &[(200, "GroupPage")]).query(&["limit", "continue"]).about("list of groups; members are counted, not named"),
         get("/v1/groups/{name}", Role(&[Read], Everywhere), groups::get)
             .operation("getGroup", &[(200, "Group"), (304, "")]).about("200, 304: the group"),
-        put("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::put)
+        put("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::put).idempotent()
             .operation("setGroup", &[(200, "Group"), (201, "Group")]).sends_as(JSON_OR_YAML, "GroupInput").about("201, 200: the group; typed fields, or a ClusterResourceQuota"),
-        delete("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::delete)
+        delete("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::delete).idempotent()
             .operation("deleteGroup", &[(204, "")]).about("204"),
         get("/v1/groups/{name}/usage", Role(&[Read], Everywhere), groups::usage)
             .operation("getGroupUsage", &[(200, "GroupUsage")]).query(&["at", "sequence"]).about("what counts in the group, and what each member takes; `at`, `sequence`"),

@@ -27,7 +27,7 @@ use std::{
 
 use programs::{Program, until};
 use quota_bridge::{discovery::Served, kind::Reader};
-use quota_semantics::{admission::Charging, object::GroupResource};
+use quota_semantics::{admission::Charging, object::GroupResource, quantity::Quantity};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use world::World;
@@ -216,7 +216,8 @@ impl Scene {
         let resources = usage["resources"].as_array();
         let pods = resources.and_then(|all| all.iter().find(|it| it["resource"] == "count/pods"));
         let used = pods.and_then(|pods| pods["used"].as_str());
-        used.map_or(0, |text| text.parse().unwrap())
+        // A quantity: 2000 is "2k".
+        used.map_or(0, |text| text.parse::<Quantity>().unwrap().to_f64() as u64)
     }
 
     fn until_used(&self, count: u64) {

@@ -45,6 +45,7 @@ const ASSETS: &[Asset] = assets! {
     "api.js": SCRIPT => "page/api.js",
     "entries.js": SCRIPT => "page/entries.js",
     "explain.js": SCRIPT => "page/explain.js",
+    "groups.js": SCRIPT => "page/groups.js",
     "history.js": SCRIPT => "page/history.js",
     "live.js": SCRIPT => "page/live.js",
     "namespace.js": SCRIPT => "page/namespace.js",

@@ -84,6 +84,41 @@ class OfARealCluster(unittest.TestCase):
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="demo", level=1)).to_be_visible()
 
+    def test_a_group_shows_what_its_namespaces_take_and_what_is_guaranteed_to_others(self):
+        daemon = Daemon()
+        self.addCleanup(daemon.close)
+        of = lambda names: {"labels": {"matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}]}}
+        daemon.call("PUT", "/v1/groups/company", {"selector": of(["shared"]), "hard": {"pods": "10"}})
+        daemon.call("PUT", "/v1/groups/red", {"selector": of(["a", "b"]), "hard": {"pods": "8"}, "parent": "company",
+                                              "guaranteed": {"pods": "5"}})
+        daemon.events([widget("a", "x", {"pods": "2"}), widget("b", "y", {"pods": "1"})])
+        before = daemon.call("GET", "/v1/status")["asOf"]["sequence"]
+        page = browser.page(daemon)
+        self.addCleanup(page.context.close)
+        groups = page.locator("section[aria-labelledby=groups] tbody tr")
+        expect(groups).to_have_count(2)
+        expect(groups.first).to_contain_text("company")
+        expect(groups.first.get_by_role(
+            "img", name="50% of pods: used 3, reserved 0, guaranteed to others 2, hard 10")).to_be_visible()
+        looked_at(page, "overview-groups")
+        groups.nth(1).get_by_role("link", name="red").click()
+        expect(page.get_by_role("heading", name="red", level=1)).to_be_visible()
+        members = page.locator("section[aria-labelledby=members] tbody tr")
+        expect(members).to_have_count(2)
+        expect(members.nth(0)).to_contain_text("2")
+        expect(page.locator("section[aria-labelledby=about]")).to_contain_text("kubernetes.io/metadata.name In a, b")
+        # A change is shown without asking for it, and a past moment as it was.
+        daemon.events([widget("a", "z", {"pods": "4"})])
+        limits = page.locator("section[aria-labelledby=limits] tbody tr")
+        expect(limits).to_contain_text("87%")
+        looked_at(page, "group")
+        page.goto(f"{daemon.url}/ui#/group/red?sequence={before}")
+        expect(limits).to_contain_text("37%")
+        page.goto(f"{daemon.url}/ui#/group/red")
+        page.locator("section[aria-labelledby=about]").get_by_role("link", name="company").click()
+        expect(limits).to_contain_text("70%")
+
     def test_a_namespace_shows_all_that_there_is_of_it(self):
         page = self.open("#/ns/demo?span=1h")
         cpu = page.locator("section[aria-labelledby=quotas] tr", has_text="requests.cpu").first

@@ -3,6 +3,7 @@
 import { html, render, useEffect, useState } from "./vendor/htm-preact.js";
 import { ask, of, token, useAnswer } from "./api.js";
 import { Entries } from "./entries.js";
+import { Group } from "./groups.js";
 import { useLive } from "./live.js";
 import { Namespace } from "./namespace.js";
 import { Overview } from "./overview.js";
@@ -11,7 +12,7 @@ import { Sources } from "./sources.js";
 import { SPANS, TimeBar } from "./timebar.js";
 import { Why } from "./why.js";
 
-const VIEWS = { overview: Overview, ns: Namespace, why: Why, entries: Entries, sources: Sources };
+const VIEWS = { overview: Overview, ns: Namespace, group: Group, why: Why, entries: Entries, sources: Sources };
 const LINKS = [["overview", "Namespaces"], ["entries", "Entries"], ["why", "Would it fit?"], ["sources", "Sources"]];
 
 function Token({ refused, done }) {

@@ -4,6 +4,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.
 import { ask, pages, useAnswer } from "./api.js";
 import { Changes } from "./entries.js";
 import { Explanation } from "./explain.js";
+import { Groups } from "./groups.js";
 import { Amount, Bar, NamespaceLink, Section, State, level } from "./parts.js";
 import { percent, share } from "./quantity.js";
 import { address, moment } from "./route.js";
@@ -123,6 +124,7 @@ export function Overview({ context }) {
           <button type="button" onClick=${() => setCount(count + STEP)}>Show ${STEP} more</button>`}</p>
       <//>`}
     <//>
+    ${!forbidden && html`<${Groups} context=${context} />`}
     ${!forbidden && html`<${Section} title="Last hour" id="changes"
         aside=${html`<a href=${address("entries", "", moment(route.query))}>all entries</a>`}>
       <${Changes} context=${context} hours=${1} />

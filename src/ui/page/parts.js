@@ -1,18 +1,20 @@
 // Small parts that several views are made of.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { number, percent, share, shown } from "./quantity.js";
+import { number, percent, share, shown, taken } from "./quantity.js";
 import { address, moment } from "./route.js";
 
-/** Used, reserved and what is left of a limit, as a bar. */
+/** Used, reserved, guaranteed to others and what is left of a limit, as a bar. */
 export function Bar({ figure }) {
   const hard = number(figure.hard);
-  const whole = Math.max(hard, number(figure.used ?? "0") + number(figure.reserved ?? "0")) || 1;
+  const whole = Math.max(hard, taken(figure)) || 1;
   const part = (text) => ({ width: `${Math.max(0, Math.min(100, (number(text ?? "0") / whole) * 100))}%` });
-  const taken = share(figure);
-  const label = `${percent(taken)} of ${figure.resource}: used ${figure.used ?? "0"}, reserved ${figure.reserved ?? "0"}, hard ${figure.hard}`;
-  return html`<span class="bar ${level(taken)}" role="img" aria-label=${label} title=${label}>
+  const ratio = share(figure);
+  const others = number(figure.guaranteedToOthers ?? "0") > 0 ? `, guaranteed to others ${figure.guaranteedToOthers}` : "";
+  const label = `${percent(ratio)} of ${figure.resource}: used ${figure.used ?? "0"}, reserved ${figure.reserved ?? "0"}${others}, hard ${figure.hard}`;
+  return html`<span class="bar ${level(ratio)}" role="img" aria-label=${label} title=${label}>
     <span class="used" style=${part(figure.used)}></span><span class="reserved" style=${part(figure.reserved)}></span>
+    ${others && html`<span class="others" style=${part(figure.guaranteedToOthers)}></span>`}
     ${hard > 0 && whole > hard && html`<span class="limit" style=${{ left: `${(hard / whole) * 100}%` }}></span>`}
   </span>`;
 }

@@ -38,11 +38,15 @@ export function show(value, resource) {
 /** A quantity of a resource, for people. */
 export const shown = (text, resource) => show(number(text), resource);
 
-/** Used and reserved as a share of the limit: infinite of none at all. */
+/** What counts as taken of a limit: used, reserved, and of a group what is guaranteed to others. */
+export const taken = ({ used, reserved, guaranteedToOthers }) =>
+  number(used ?? "0") + number(reserved ?? "0") + number(guaranteedToOthers ?? "0");
+
+/** What is taken as a share of the limit: infinite of none at all. */
 export function share(figure) {
-  const taken = Math.max(0, number(figure.used ?? "0") + number(figure.reserved ?? "0"));
+  const all = Math.max(0, taken(figure));
   const hard = number(figure.hard);
-  return hard > 0 ? taken / hard : taken > 0 ? Infinity : 0;
+  return hard > 0 ? all / hard : all > 0 ? Infinity : 0;
 }
 
 /** A share in percent. */

@@ -64,7 +64,7 @@ async fn what_is_charged_is_counted_anew_when_the_rule_changes() {
         daemon.caught_up().await;
         assert!(daemon.status.lag(), "pods are counted by the other rule");
         let kinds = |event: &Event| match event {
-            Event::ChargingChanged { kinds } => Some(kinds.len()),
+            Event::WorkloadsCharged { kinds } => Some(kinds.len()),
             _ => None,
         };
         assert_eq!(

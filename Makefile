@@ -29,6 +29,7 @@ soak:
 	QUOTAD_FAULTS=all cargo test --locked --test faults -- --nocapture
 	QUOTAD_LINEAR_OPERATIONS=20000 cargo test --locked --test linear -- --nocapture
 	QUOTAD_CLUSTER_FAULTS=2000 cargo test --locked -p quota-cluster --test faults
+	CLUSTER_ROUNDS=100 tests/cluster/run
 	QUOTAD_SOAK_HOURS=$(SOAK_HOURS) cargo test --locked --test torture nothing -- --nocapture
 
 # Everything behind a real kube-apiserver, which is killed like all the rest. Needs KUBEBUILDER_ASSETS, a directory with

@@ -326,6 +326,10 @@ impl<H: Host> Driver<H> {
 
     async fn look_around(&mut self) -> Result<(), Ended> {
         let now = self.clock.now();
+        if self.member.role() != Role::Leader {
+            // There will be no lease: whoever waits for one is told so.
+            self.confirmed.clear();
+        }
         if now < self.member.lease_until() {
             for confirmed in self.confirmed.drain(..) {
                 let _ = confirmed.send(());

@@ -10,11 +10,17 @@ pub(super) struct Leading(pub(super) Cluster);
 impl Lease for Leading {
     fn confirm(&self) -> Pin<Box<dyn Future<Output = Result<(), Unavailable>> + Send + '_>> {
         Box::pin(async {
-            if !self.0.0.ledger.decides() {
+            let ledger = &self.0.0.ledger;
+            if !ledger.decides() {
                 return Ok(());
             }
             let member = self.0.member().ok_or(Unavailable::NotLeader)?;
-            member.confirm().await.map_err(|_| Unavailable::NotLeader)
+            match member.confirm().await {
+                Ok(()) => Ok(()),
+                // What was read is durable: after a handover it is the read of a follower.
+                Err(_) if !ledger.decides() => Ok(()),
+                Err(_) => Err(Unavailable::NotLeader),
+            }
         })
     }
 }

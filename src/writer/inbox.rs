@@ -132,6 +132,11 @@ impl Inbox {
         self.gate.subscribe()
     }
 
+    /// Whether decisions are made.
+    pub(super) fn is_open(&self) -> bool {
+        *self.gate.borrow() == Gate::Open
+    }
+
     /// How often decisions began to be made.
     pub(super) fn term(&self) -> u64 {
         self.waiting.lock().term

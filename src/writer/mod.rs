@@ -460,7 +460,7 @@ impl Ledger {
     /// Whether decisions are made here. Always, but for a node that follows.
     #[must_use]
     pub fn decides(&self) -> bool {
-        *self.inbox.gate().borrow() == Gate::Open
+        self.inbox.is_open()
     }
 
     /// Waits until decisions are made here, or are not.

@@ -8,7 +8,10 @@ use bytes::Bytes;
 use quota_semantics::object::GroupResource;
 use serde::Deserialize;
 
-use crate::kubernetes::{Client, Failure};
+use crate::{
+    kubernetes::{Client, Failure},
+    needed::namespaces,
+};
 
 /// What has to be asked for, so that `/api` and `/apis` say all at once.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
@@ -57,7 +60,7 @@ impl Served {
 /// What discovery says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// Kinds with namespaces that can be listed and watched.
+    /// Kinds with namespaces that can be listed and watched, and the namespaces.
     pub kinds: BTreeMap<GroupResource, Served>,
     /// Groups of which it says nothing certain now.
     pub uncertain: BTreeSet<String>,
@@ -212,10 +215,11 @@ fn take(
     aggregated: bool,
 ) {
     let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
-    if resource.scope != "Namespaced" || !can("list") || !can("watch") {
+    let name = GroupResource::new(group, &resource.resource);
+    let is_counted = resource.scope == "Namespaced" || name == namespaces();
+    if !is_counted || !can("list") || !can("watch") {
         return;
     }
-    let name = GroupResource::new(group, &resource.resource);
     let served = Served {
         resource: name.clone(),
         version: version.to_owned(),
@@ -236,6 +240,7 @@ mod tests {
 
     const CORE: &str = r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{},"versions":[{"version":"v1","resources":[
         {"resource":"pods","responseKind":{"kind":"Pod"},"scope":"Namespaced","verbs":["list","watch"]},
+        {"resource":"namespaces","responseKind":{"kind":"Namespace"},"scope":"Cluster","verbs":["list","watch"]},
         {"resource":"nodes","responseKind":{"kind":"Node"},"scope":"Cluster","verbs":["list","watch"]},
         {"resource":"bindings","responseKind":{"kind":"Binding"},"scope":"Namespaced","verbs":["create"]}]}]}]}"#;
     const GROUPS: &str = r#"{"kind":"APIGroupDiscoveryList","items":[
@@ -252,7 +257,12 @@ mod tests {
         let services = Bytes::from(SERVICES);
         let discovered = read(groups, Some(&services)).unwrap();
         let kinds: Vec<_> = discovered.kinds.values().map(|it| it.path(None)).collect();
-        assert_eq!(kinds, ["/api/v1/pods", "/apis/apps/v1/deployments"]);
+        let expected = [
+            "/api/v1/namespaces",
+            "/api/v1/pods",
+            "/apis/apps/v1/deployments",
+        ];
+        assert_eq!(kinds, expected);
         let deployments = &discovered.kinds[&GroupResource::new("apps", "deployments")];
         assert_eq!(deployments.api_version(), "apps/v1");
         assert_eq!(

@@ -16,7 +16,7 @@ use crate::{
     kubernetes::JSON,
     line::{self, Begin, End, Scope},
     metrics,
-    needed::{Wanted, needed},
+    needed::{Wanted, namespaces, needed},
 };
 
 /// Whom to ask for relists. Clones share them.
@@ -104,7 +104,11 @@ impl Kinds {
     }
 
     async fn adjust(&mut self, discovered: &Discovered) {
-        let needed = needed(&self.wanted, &self.shared.limited.get());
+        let mut needed = needed(&self.wanted, &self.shared.limited.get());
+        if !self.namespaces.is_empty() {
+            // Who sees some namespaces only may not list all of them.
+            needed.remove(&namespaces());
+        }
         for kind in &needed {
             let served = discovered.kinds.get(kind);
             let running = self.running.get(kind).map(|running| &running.served);

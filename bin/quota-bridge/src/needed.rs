@@ -15,16 +15,24 @@ pub struct Wanted {
     pub charge: BTreeSet<GroupResource>,
 }
 
-/// Kinds that have more to say than how many there are, and the quotas themselves.
+/// Kinds that have more to say than how many there are, the quotas themselves, and the namespaces, which groups choose
+/// by their labels.
 #[must_use]
-pub fn always() -> [GroupResource; 5] {
+pub fn always() -> [GroupResource; 6] {
     [
+        namespaces(),
         GroupResource::new("", "pods"),
         GroupResource::new("", "services"),
         GroupResource::new("", "persistentvolumeclaims"),
         GroupResource::new("", "resourcequotas"),
         GroupResource::new("resource.k8s.io", "resourceclaims"),
     ]
+}
+
+/// The only kind without namespaces that is watched.
+#[must_use]
+pub fn namespaces() -> GroupResource {
+    GroupResource::new("", "namespaces")
 }
 
 /// All kinds that have to be watched, if they are served. `limited`: those that some quota limits.
@@ -54,6 +62,7 @@ mod tests {
         let needed = needed(&wanted, &BTreeSet::from([widgets, maps]));
         let names: Vec<_> = needed.iter().map(ToString::to_string).collect();
         let expected = [
+            "namespaces",
             "persistentvolumeclaims",
             "pods",
             "resourcequotas",

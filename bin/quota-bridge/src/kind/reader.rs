@@ -11,12 +11,13 @@ use quota_semantics::{
     object::{GroupResource, Metadata, NoContext, Object},
     uid::Uid,
 };
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
     discovery::Served,
     line::{self, Plain},
+    needed::namespaces,
 };
 
 /// What is read of the objects of a kind, and what is written.
@@ -26,6 +27,8 @@ enum Form {
     Whole,
     /// The metadata, and the spec.
     Quota,
+    /// The metadata that groups choose namespaces by.
+    Namespace,
     /// Namespace, name, uid and version.
     Plain,
 }
@@ -92,6 +95,27 @@ struct Quota<'a> {
     spec: Option<&'a RawValue>,
 }
 
+#[derive(Deserialize)]
+struct Namespace {
+    metadata: NamespaceMetadata,
+}
+
+/// What the ledger keeps of a namespace.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NamespaceMetadata {
+    name: Name,
+    uid: Name,
+    resource_version: Name,
+    #[serde(default)]
+    labels: Option<BTreeMap<Name, Name>>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<Name, String>>,
+}
+
+/// Longest annotation of a namespace that the ledger keeps, in bytes.
+const ANNOTATION_MAX_BYTES: usize = 256;
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Hard {
@@ -115,6 +139,7 @@ impl Reader {
         let is_whole = crate::needed::always().contains(&resource) || charging.charges(&resource);
         let form = match is_whole {
             _ if resource.is("", "resourcequotas") => Form::Quota,
+            _ if resource == namespaces() => Form::Namespace,
             true => Form::Whole,
             false => Form::Plain,
         };
@@ -132,14 +157,14 @@ impl Reader {
     /// Whether metadata are all that is needed of an object.
     #[must_use]
     pub fn needs_metadata_only(&self) -> bool {
-        self.form == Form::Plain
+        matches!(self.form, Form::Plain | Form::Namespace)
     }
 
     /// Whether a list of this kind is one of these objects.
     #[must_use]
     pub fn is_list(&self, kind: &str) -> bool {
         kind.strip_suffix("List") == Some(&self.kind)
-            || (self.form == Form::Plain && kind == "PartialObjectMetadataList")
+            || (self.needs_metadata_only() && kind == "PartialObjectMetadataList")
     }
 
     /// Reads an object that lives. `event`: `ADDED` or `MODIFIED`.
@@ -150,6 +175,7 @@ impl Reader {
         let alive = match self.form {
             Form::Whole => self.whole(event, json),
             Form::Quota => self.quota(event, json),
+            Form::Namespace => self.namespace(event, json),
             Form::Plain => self.plain(event, json),
         }?;
         match alive.line.len() > LINE_MAX_BYTES {
@@ -163,11 +189,12 @@ impl Reader {
     /// # Errors
     /// It is not what it has to be.
     pub fn deleted(&self, json: &str) -> Result<Deleted, String> {
-        if self.form == Form::Quota {
-            let quota = self.quota("DELETED", json)?;
-            return Ok(quota.into());
-        }
-        Ok(self.plain("DELETED", json)?.into())
+        let last = match self.form {
+            Form::Quota => self.quota("DELETED", json),
+            Form::Namespace => self.namespace("DELETED", json),
+            Form::Whole | Form::Plain => self.plain("DELETED", json),
+        };
+        Ok(last?.into())
     }
 
     fn whole(&self, event: &str, json: &str) -> Result<Alive, String> {
@@ -232,6 +259,24 @@ impl Reader {
             fingerprint: self.hasher.hash_one(text(&metadata)?),
             line: one_line(line),
             limits: limited.filter_map(|name| counted_kind(&name)).collect(),
+        })
+    }
+
+    fn namespace(&self, event: &str, json: &str) -> Result<Alive, String> {
+        let Namespace { mut metadata } = read(json)?;
+        if let Some(annotations) = &mut metadata.annotations {
+            annotations.retain(|_, value| value.len() <= ANNOTATION_MAX_BYTES);
+        }
+        let uid = Uid::new(&metadata.uid).map_err(|error| error.to_string())?;
+        let object = serde_json::json!({ "metadata": metadata }).to_string();
+        let chosen_by = (&metadata.labels, &metadata.annotations);
+        Ok(Alive {
+            uid,
+            version: metadata.resource_version.parse().unwrap_or(0),
+            fingerprint: self.hasher.hash_one(chosen_by),
+            line: line::whole(event, &self.api_version, &self.kind, object.as_bytes()),
+            shown: metadata.resource_version,
+            limits: Vec::new(),
         })
     }
 
@@ -377,6 +422,25 @@ mod tests {
         let again = quotas.alive("MODIFIED", &again).unwrap();
         assert_eq!(again.fingerprint, alive.fingerprint);
         assert!(text(&quotas.deleted(quota).unwrap().line).contains("\"object\""));
+    }
+
+    #[test]
+    fn of_a_namespace_is_kept_what_groups_choose_by() {
+        let namespaces = reader("", "namespaces", "Namespace");
+        let namespace = r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"7","labels":{"team":"red"},
+            "annotations":{"owner":"ann","long":"LONG"},"managedFields":[{}]},"status":{"phase":"Active"}}"#;
+        let namespace = namespace.replace("LONG", &"x".repeat(257));
+        let alive = namespaces.alive("ADDED", &namespace).unwrap();
+        assert_eq!(
+            text(&alive.line),
+            r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"owner":"ann"},"labels":{"team":"red"},"name":"a","resourceVersion":"7","uid":"u"}}}"#
+        );
+        let of = |json: &str| namespaces.alive("MODIFIED", json).unwrap().fingerprint;
+        assert_eq!(of(&namespace.replace("\"7\"", "\"8\"")), alive.fingerprint);
+        assert_ne!(of(&namespace.replace("red", "blue")), alive.fingerprint);
+        let deleted = namespaces.deleted(&namespace).unwrap();
+        assert!(text(&deleted.line).starts_with(r#"{"type":"DELETED","object":{"#));
+        assert!(namespaces.is_list("PartialObjectMetadataList"));
     }
 
     #[test]

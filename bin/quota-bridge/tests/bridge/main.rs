@@ -9,6 +9,7 @@ mod certificates;
 mod kinds;
 mod leaders;
 mod lists;
+mod namespaces;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../../tests/support/nats.rs"]
 mod nats;

@@ -59,7 +59,10 @@ pub(super) fn manifests(wanted: &Bridge) -> Value {
         }));
     }
     match namespaces.is_empty() {
-        true => of_cluster.extend(objects(wanted)),
+        true => {
+            of_cluster.push(json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"] }));
+            of_cluster.extend(objects(wanted));
+        }
         false => {
             for namespace in namespaces {
                 let metadata = json!({ "name": name, "namespace": namespace });

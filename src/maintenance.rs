@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use quota_core::state::State;
+use quota_core::state::{GroupView, MemberView, State};
 use quota_journal::{FileReader, Retention};
 use quota_ledger::replay;
 use quota_semantics::{Timestamp, quantity::Quantity};
@@ -265,7 +265,7 @@ fn seconds(time: Timestamp) -> u64 {
     u64::try_from(time.nanoseconds() / 1_000_000_000).unwrap_or(0)
 }
 
-/// Tells the scrape about quotas, a namespace at a time.
+/// Tells the scrape about quotas, a namespace at a time, and about groups, some at a time.
 pub struct Quotas(pub Ledger);
 
 impl QuotaSource for Quotas {
@@ -295,7 +295,37 @@ impl QuotaSource for Quotas {
             after = namespace.to_string();
         }
     }
+
+    fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView)) {
+        let page = |state: &State, after: &str| state.groups_page(after, GROUPS_AT_ONCE);
+        let mut after = String::new();
+        loop {
+            let (groups, more) = self.0.peek(|state| page(state, &after));
+            groups.iter().for_each(&mut *visitor);
+            match groups.last().filter(|_| more) {
+                Some(last) => after = last.record.name.to_string(),
+                None => return,
+            }
+        }
+    }
+
+    fn visit_members(&self, group: &str, visitor: &mut dyn FnMut(&MemberView)) {
+        let page = |state: &State, after: &str| state.group_members(group, after, MEMBERS_AT_ONCE);
+        let mut after = String::new();
+        // A group may be deleted between two pages.
+        while let Some((members, more)) = self.0.peek(|state| page(state, &after)) {
+            members.iter().for_each(&mut *visitor);
+            match members.last().filter(|_| more) {
+                Some(last) => after = last.namespace.to_string(),
+                None => return,
+            }
+        }
+    }
 }
+
+/// Groups, and members of one, that a scrape looks at in one hold of the state.
+const GROUPS_AT_ONCE: usize = 50;
+const MEMBERS_AT_ONCE: usize = 1000;
 
 fn next_namespace(state: &State, after: &str) -> Option<quota_semantics::Name> {
     state.namespaces(after).next().cloned()

@@ -558,3 +558,76 @@ fn limits_that_nothing_keeps_and_quotas_that_others_keep_too_are_shown() {
         "{metrics}"
     );
 }
+
+#[test]
+fn an_application_has_a_quota_of_its_own_by_the_labels_of_its_objects() {
+    let directory = TempDir::new().unwrap();
+    let labels = |keys: &str| [format!("--groups.object_labels={keys}")];
+    let daemon = Quotad::start(directory.path(), &labels("app"));
+    let send = |method: &str, path: &str, body: serde_json::Value| {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", daemon.api))
+            .header("Content-Type", "application/json")
+            .body(body.to_string());
+        let answer = agent(REQUEST).run(request.unwrap());
+        let mut answer = answer.unwrap();
+        (
+            answer.status().as_u16(),
+            answer.body_mut().read_to_string().unwrap(),
+        )
+    };
+    let group = |key: &str| {
+        serde_json::json!({
+            "selector": {"labels": {"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "Exists"}]}},
+            "hard": {"pods": "2"},
+            "objects": {"matchLabels": {key: "web"}},
+        })
+    };
+    let (status, refused) = send("PUT", "/v1/groups/web", group("tier"));
+    assert_eq!(status, 422, "{refused}");
+    assert!(refused.contains("groups.object_labels: [app]"), "{refused}");
+    assert_eq!(send("PUT", "/v1/groups/web", group("app")).0, 201);
+
+    let pod = |namespace: &str, name: &str, app: &str| {
+        serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": namespace, "name": name,
+            "uid": name, "resourceVersion": "7", "labels": {"app": app}},
+            "spec": {"containers": [{"name": "c"}]}})
+    };
+    let seen = serde_json::json!([{"type": "ADDED", "object": pod("a", "seen", "web")}]);
+    assert_eq!(send("POST", "/v1/events", seen).0, 200);
+    let reserve = |namespace: &str, name: &str, app: &str| {
+        let wish = serde_json::json!({"object": pod(namespace, name, app)});
+        let path = format!("/v1/namespaces/{namespace}/reservations");
+        send("POST", &path, wish)
+    };
+    assert_eq!(reserve("a", "other", "db").0, 201);
+    assert_eq!(reserve("b", "second", "web").0, 201);
+    let (status, denied) = reserve("c", "third", "web");
+    assert_eq!(status, 403, "{denied}");
+    assert!(denied.contains("exceeded quota: web"), "{denied}");
+    let (_, metrics) = daemon.ask_admin("/metrics");
+    for line in [
+        r#"openshift_clusterresourcequota_usage{name="web",resource="pods",type="used"} 1"#,
+        r#"openshift_clusterresourcequota_usage{name="web",resource="pods",type="reserved"} 1"#,
+        r#"openshift_clusterresourcequota_namespace_usage{name="web",resource="pods",type="used",namespace="a"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    assert_eq!(daemon.stop().code(), Some(0));
+
+    // A label that a group chooses by cannot go.
+    let refused = Quotad::try_start(directory.path(), command(directory.path()).args(labels("")));
+    let refused = refused.err().unwrap();
+    assert_eq!(refused.status.code(), Some(3), "{}", refused.said);
+    assert!(
+        refused.said.contains("group web chooses objects by app"),
+        "{}",
+        refused.said
+    );
+    let daemon = Quotad::start(directory.path(), &labels("app,tier"));
+    assert_eq!(
+        daemon.get("/v1/groups/web/usage")["resources"][0]["used"],
+        "1"
+    );
+}

@@ -11,7 +11,7 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    object::{Footprint, GroupResource, Traits},
+    object::{Footprint, GroupResource},
     quota::spec::Spec,
     resource::ResourceList,
     uid::Uid,
@@ -48,7 +48,7 @@ pub(crate) fn footprint(number: u64) -> Footprint {
             ("memory", "256Mi"),
             ("requests.memory", "256Mi"),
         ]),
-        traits: Traits::Plain,
+        ..Footprint::default()
     }
 }
 

@@ -32,9 +32,16 @@ const PUBLISHED: &str = include_str!("golden/published-v1.hex");
 /// Of workloads that are charged, in a batch of their own.
 const CHARGED: &str = include_str!("golden/charged-v1.hex");
 
-/// Of what holders commit and give back, in a batch of their own.
+/// Of replicas of charged workloads, in a batch of their own.
 const REPLICAS: &str = include_str!("golden/replicas-v1.hex");
+
+/// Of labels of objects, in a batch of their own.
+const LABELLED: &str = include_str!("golden/object-labels-v1.hex");
+
+/// Of the bound of what is remembered of ended reservations.
 const BOUNDED: &str = include_str!("golden/bounded-v1.hex");
+
+/// Of what holders commit and give back, in a batch of their own.
 const COMMITTED: &str = include_str!("golden/committed-v1.hex");
 
 /// Of names that are waited for, in a batch of their own.
@@ -77,6 +84,7 @@ fn pod() -> Footprint {
             priority_class: Name::from("high"),
             cross_namespace_affinity: false,
         }),
+        ..Footprint::default()
     }
 }
 
@@ -137,6 +145,7 @@ fn events() -> Vec<Event> {
                 traits: Traits::VolumeClaim {
                     attributes_classes: vec![Name::from("gold")],
                 },
+                ..Footprint::default()
             },
             lapse: None,
             ends_reservation: false,
@@ -592,6 +601,7 @@ fn replicas_of_charged_workloads_are_written_and_read_as_ever() {
                 priority_class: "high".into(),
                 ..PodTraits::default()
             }),
+            ..Footprint::default()
         },
         lapse: None,
         ends_reservation: true,
@@ -616,6 +626,27 @@ fn leaders_are_written_and_read_as_ever() {
     let expected = numbered(vec![led]);
     assert_eq!(hex(&codec::encode_entries(&expected)), LED);
     let read = codec::decode_entries(100, 1, &bytes(LED)).unwrap();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn labels_of_objects_are_written_and_read_as_ever() {
+    let labelled = Footprint {
+        labels: [("app".into(), "web".into()), ("tier".into(), "".into())].into(),
+        ..pod()
+    };
+    let expected = numbered(vec![
+        Event::ObjectLabelsChanged {
+            keys: vec!["app".into(), "tier".into()],
+        },
+        Event::ObjectLapsed {
+            uid: text(),
+            namespace: "team-a".into(),
+            footprint: labelled,
+        },
+    ]);
+    assert_eq!(hex(&codec::encode_entries(&expected)), LABELLED);
+    let read = codec::decode_entries(100, 2, &bytes(LABELLED)).unwrap();
     assert_eq!(read, expected);
 }
 

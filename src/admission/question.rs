@@ -243,6 +243,7 @@ impl Subject {
             .footprint
             .resources
             .names()
+            .chain(request.footprint.labels.values())
             .map(|name| name.len())
             .sum();
         if size > FOOTPRINT_BYTES_MAX {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use quota_core::decide::{Basis, FingerprintedRequest, Request};
 use quota_semantics::{
     Name, Timestamp,
-    object::{Footprint, GroupResource, NoContext, Object, Traits, TypeMeta, plural},
+    object::{Footprint, GroupResource, NoContext, Object, TypeMeta, plural},
     quantity::Quantity,
     quota::syntax,
     resource::ResourceList,
@@ -239,7 +239,7 @@ impl ReserveRequest<'_> {
             resource: resource_of(app, &holder.api_version, &holder.kind),
             footprint: Footprint {
                 resources: amounts.read("reserved", causes),
-                traits: Traits::Plain,
+                ..Footprint::default()
             },
             object: None,
         }

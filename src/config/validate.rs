@@ -360,7 +360,23 @@ fn webhook(config: &Config, findings: &mut Vec<Finding>) {
     );
 }
 
+/// Keys in `groups.object_labels`: each is recorded with every object that has it.
+const OBJECT_LABELS: usize = 16;
+
+fn object_labels(config: &Config, findings: &mut Vec<Finding>) {
+    let keys = &config.groups.object_labels;
+    let message = format!("has {} keys; at most {OBJECT_LABELS}", keys.len());
+    let fits = keys.len() <= OBJECT_LABELS;
+    check(findings, "groups.object_labels", fits, message);
+    for key in keys {
+        let wrong = syntax::qualified_name(key);
+        let message = format!("{key:?} is no key of a label: {}", wrong.join("; "));
+        check(findings, "groups.object_labels", wrong.is_empty(), message);
+    }
+}
+
 fn names(config: &Config, findings: &mut Vec<Finding>) {
+    object_labels(config, findings);
     for resource in &config.admission.charge {
         let message = format!("{resource:?} is no resource such as \"deployments.apps\"");
         check(findings, "admission.charge", is_dns_name(resource), message);

@@ -18,7 +18,10 @@ use crate::{
     admission::Rules,
     config::{ALL_KINDS, Config},
     exit::{Exit, Failure, OrExit as _},
-    intake::{nats, record::set_charging},
+    intake::{
+        nats,
+        record::{set_charging, set_object_labels},
+    },
     writer::Ledger,
 };
 
@@ -85,10 +88,12 @@ pub(super) fn coverage(config: &Config) -> Coverage {
 
 pub(super) fn charging(config: &Config) -> Result<Charging, Failure> {
     let kinds = config.admission.charge.iter().map(String::as_str);
-    Charging::new(kinds).or_exit(Exit::Configuration)
+    let charging = Charging::new(kinds).or_exit(Exit::Configuration)?;
+    let labels = config.groups.object_labels.iter().map(String::as_str);
+    Ok(charging.with_object_labels(labels))
 }
 
-/// Has it on record which workloads are charged: what counts depends on it.
+/// Has it on record which workloads are charged, and which labels of objects are recorded: what counts depends on it.
 pub(super) async fn record(
     config: &Config,
     charging: &Charging,
@@ -102,6 +107,15 @@ pub(super) async fn record(
     let recorded = set_charging(ledger, &actor, &kinds, source.as_ref()).await;
     if recorded.context("cannot record which workloads are charged")? {
         tracing::info!(?kinds, "the workloads that are charged were changed");
+    }
+    let labels = charging.object_labels();
+    let recorded = set_object_labels(ledger, &actor, labels, source.as_ref()).await;
+    let recorded = recorded.context("cannot record which labels of objects count")?;
+    if recorded.or_exit(Exit::Configuration)? {
+        tracing::info!(
+            ?labels,
+            "the labels of objects that groups may choose by were changed"
+        );
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration}
 
 use parking_lot::Mutex;
 use quota_core::{
-    decide,
+    decide::{self, Refusal},
     event::{Actor, Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter, Event},
     size,
     source::{self, Item},
@@ -240,6 +240,32 @@ pub async fn set_charging(
             let events = decide::set_charging(transaction.state(), &kinds, source.as_ref());
             transaction.record(&actor, events);
             true
+        })
+    })
+    .await
+}
+
+/// Has it on record which labels of objects are recorded, for groups to choose by. Waits as [`set_charging`] does. Answers
+/// whether that was news.
+///
+/// # Errors
+/// [`Unavailable::Stopped`]; within, what groups have against it.
+pub async fn set_object_labels(
+    ledger: &Ledger,
+    actor: &Arc<Actor>,
+    keys: &BTreeSet<Name>,
+    source: Option<&Name>,
+) -> Result<Result<bool, Refusal>, Unavailable> {
+    if ledger.peek(|state| state.object_labels() == keys) {
+        return Ok(Ok(false));
+    }
+    patiently(|| {
+        let (actor, keys, source) = (actor.clone(), keys.clone(), source.cloned());
+        ledger.decide(move |context| {
+            let transaction = &mut context.transaction;
+            let events = decide::set_object_labels(transaction.state(), &keys, source.as_ref())?;
+            transaction.record(&actor, events);
+            Ok(true)
         })
     })
     .await

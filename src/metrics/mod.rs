@@ -2,6 +2,7 @@
 
 mod cluster;
 mod domain;
+mod groups;
 mod labels;
 mod process;
 mod quotas;
@@ -126,7 +127,8 @@ impl Metrics {
         self.0.before_scrape.read().iter().for_each(|set| set());
         let mut text = self.0.handle.render();
         if let Some(source) = self.0.quotas.get() {
-            quotas::render(&mut text, source.as_ref(), self.0.series);
+            let left = quotas::render(&mut text, source.as_ref(), self.0.series);
+            groups::render(&mut text, source.as_ref(), left);
         }
         process::render(&mut text);
         text

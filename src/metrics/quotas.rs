@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use quota_core::state::{GroupView, MemberView};
+
 use super::{
     labels::Limit,
     record::limit_reached,
@@ -41,6 +43,12 @@ pub struct ResourceSample<'a> {
 pub trait QuotaSource: Send + Sync {
     /// Visits every quota, always in the same order.
     fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>));
+
+    /// Visits every group, always in the same order.
+    fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView));
+
+    /// Visits what each namespace uses of a group.
+    fn visit_members(&self, group: &str, visitor: &mut dyn FnMut(&MemberView));
 }
 
 impl QuotaSample<'_> {
@@ -70,26 +78,37 @@ impl QuotaSample<'_> {
 /// The values of the label `type`.
 const KINDS: [&str; 3] = ["hard", "used", "reserved"];
 
-/// Which quotas have series.
-enum Exported {
+/// Which quotas or groups have series.
+pub(super) enum Exported {
     All,
     /// By their place in the order of visits: sorted.
     Only(Vec<usize>),
 }
 
 impl Exported {
-    fn has(&self, place: usize) -> bool {
+    pub(super) fn has(&self, place: usize) -> bool {
         match self {
             Self::All => true,
             Self::Only(places) => places.binary_search(&place).is_ok(),
         }
     }
+
+    /// How many of `all` have none.
+    pub(super) fn left_out(&self, all: usize) -> usize {
+        match self {
+            Self::All => 0,
+            Self::Only(places) => all - places.len(),
+        }
+    }
 }
 
 /// Writes whole quotas, the fullest first, as long as they have at most `most` series together. Says how many are left
-/// out, in the metric and, when that begins, in the log.
-pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
-    let (exported, left_out) = choose(source, most);
+/// out, in the metric and, when that begins, in the log. Answers how many more series there may be.
+pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) -> usize {
+    let mut quotas = Vec::new();
+    source.visit(&mut |quota| quotas.push((quota.fullness(), quota.series())));
+    let (exported, left) = choose(&quotas, most);
+    let left_out = exported.left_out(quotas.len());
     report(left_out, most);
     let mut amounts = String::new();
     let mut created = String::new();
@@ -110,25 +129,22 @@ pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
     text.push_str(&open);
     head(text, &table::QUOTAS_LEFT_OUT);
     sample(text, &table::QUOTAS_LEFT_OUT, &[], left_out as f64);
+    left
 }
 
-/// The quotas to export, and how many are left out.
-fn choose(source: &dyn QuotaSource, most: usize) -> (Exported, usize) {
-    let mut total = 0;
-    let mut quotas = Vec::new();
-    source.visit(&mut |quota| {
-        total += quota.series();
-        quotas.push((quota.fullness(), quota.series()));
-    });
-    if total <= most {
-        return (Exported::All, 0);
+/// What to export of all, given how full each is and how many series it has: the fullest, as long as they have at most `most`
+/// series together. And how many more series there may be.
+pub(super) fn choose(all: &[(f64, usize)], most: usize) -> (Exported, usize) {
+    let total = all.iter().map(|(_, series)| series).sum();
+    if let Some(left) = most.checked_sub(total) {
+        return (Exported::All, left);
     }
-    let mut order: Vec<usize> = (0..quotas.len()).collect();
-    order.sort_by(|a, b| quotas[*b].0.total_cmp(&quotas[*a].0));
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by(|a, b| all[*b].0.total_cmp(&all[*a].0));
     let mut left = most;
     let mut places: Vec<usize> = order
         .into_iter()
-        .filter(|place| match left.checked_sub(quotas[*place].1) {
+        .filter(|place| match left.checked_sub(all[*place].1) {
             Some(rest) => {
                 left = rest;
                 true
@@ -137,8 +153,7 @@ fn choose(source: &dyn QuotaSource, most: usize) -> (Exported, usize) {
         })
         .collect();
     places.sort_unstable();
-    let left_out = quotas.len() - places.len();
-    (Exported::Only(places), left_out)
+    (Exported::Only(places), left)
 }
 
 fn report(left_out: usize, most: usize) {

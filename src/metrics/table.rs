@@ -220,6 +220,22 @@ table! {
         "1 for each limit that the API server does not ask about, since the webhook's rules do not list its kind (admission.count)."
     QUOTAS_LEFT_OUT Gauge "quota_ledger_quotas_left_out" []
         "Quotas without series in kube_resourcequota, since limits.metrics_series is reached; the fullest are exported."
+    GROUP_USAGE Gauge "openshift_clusterresourcequota_usage" [open("name"), open("resource"), open("type")]
+        "Limits, usage and reservations of a group, and what it guarantees to the groups below it and they do not use (type hard, used, reserved, guaranteed), as openshift-state-metrics names them."
+    GROUP_NAMESPACE_USAGE Gauge "openshift_clusterresourcequota_namespace_usage"
+        [open("name"), open("resource"), open("type"), open("namespace")]
+        "The limit of a group, and what each namespace uses and has reserved of it (type hard, used, reserved)."
+    GROUP_SELECTOR Gauge "openshift_clusterresourcequota_selector"
+        [open("name"), open("type"), open("key"), open("value"), open("operator"), open("values")]
+        "Always 1; the labels say which namespaces a group is for (type annotation, match-labels, match-expressions)."
+    GROUP_CREATED Gauge "openshift_clusterresourcequota_created" [open("name")]
+        "When a group was created, in seconds since 1970."
+    GROUP_LABELS Gauge "openshift_clusterresourcequota_labels" [open("name")]
+        "Always 1; the labels of a group, each as label_ and its key."
+    GROUPS_LEFT_OUT Gauge "quota_ledger_groups_left_out" []
+        "Groups without series in openshift_clusterresourcequota_usage, since limits.metrics_series is reached; the fullest are exported."
+    GROUP_NAMESPACES_LEFT_OUT Gauge "quota_ledger_group_namespaces_left_out" []
+        "Groups without series in openshift_clusterresourcequota_namespace_usage, since limits.metrics_series is reached."
     PROCESS_CPU Counter "process_cpu_seconds_total" []
         "User and system time spent."
     PROCESS_RESIDENT_MEMORY Gauge "process_resident_memory_bytes" []

@@ -5,6 +5,7 @@ use super::{
     *,
 };
 use crate::reason::Reason;
+use quota_core::state::{GroupView, MemberView};
 
 #[test]
 fn names_follow_the_conventions() {
@@ -17,7 +18,12 @@ fn names_follow_the_conventions() {
     } in ALL
     {
         assert!(names.insert(name), "{name} is there twice");
-        let known = ["quota_ledger_", "kube_resourcequota", "process_"];
+        let known = [
+            "quota_ledger_",
+            "kube_resourcequota",
+            "openshift_clusterresourcequota_",
+            "process_",
+        ];
         assert!(
             known.iter().any(|prefix| name.starts_with(prefix)),
             "{name}"
@@ -106,6 +112,10 @@ fn a_limit_is_called_by_its_key() {
 struct Quotas(usize);
 
 impl QuotaSource for Quotas {
+    fn visit_groups(&self, _: &mut dyn FnMut(&GroupView)) {}
+
+    fn visit_members(&self, _: &str, _: &mut dyn FnMut(&MemberView)) {}
+
     fn visit(&self, visitor: &mut dyn FnMut(QuotaSample<'_>)) {
         for number in 0..self.0 {
             let name = format!("quota \"{number}\"");

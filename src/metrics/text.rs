@@ -18,12 +18,23 @@ pub(super) fn head(text: &mut String, metric: &Metric) {
 /// One sample, its label values in the order of the metric's labels.
 pub(super) fn sample(text: &mut String, metric: &Metric, values: &[&str], number: f64) {
     debug_assert_eq!(metric.labels.len(), values.len());
+    let names = metric.labels.iter().map(|label| label.name);
+    labelled(text, metric, names.zip(values.iter().copied()), number);
+}
+
+/// One sample with these labels. An empty value is the same as no such label.
+pub(super) fn labelled<'l>(
+    text: &mut String,
+    metric: &Metric,
+    labels: impl Iterator<Item = (&'l str, &'l str)>,
+    number: f64,
+) {
     text.push_str(metric.name);
     let mut separator = '{';
-    for (label, value) in metric.labels.iter().zip(values) {
+    for (name, value) in labels.filter(|(_, value)| !value.is_empty()) {
         text.push(separator);
         separator = ',';
-        text.push_str(label.name);
+        text.push_str(name);
         text.push_str("=\"");
         for character in value.chars() {
             match character {

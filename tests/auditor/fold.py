@@ -147,7 +147,7 @@ class Ledger:
 
     def on_ChargingChanged(self, event):
         for known in self.objects.values():
-            traits = known["footprint"]["traits"]
+            traits = plain(known["footprint"]["traits"])
             if traits["one"] == "Template" and known["resource"] not in event["kinds"]:
                 kept = {name: amount for name, amount in known["footprint"]["resources"].items()
                         if name not in traits["replica"]}
@@ -183,7 +183,7 @@ class Ledger:
         pass
 
     on_MessageRejected = on_RelistBegan = on_ObjectsListed = on_RelistClosed = on_RelistEnded = nothing
-    on_EndedBounded = nothing
+    on_EndedBounded = on_ObjectLabelsChanged = nothing
     on_WatermarksAdvanced = on_ResourceListed = on_VersionsReset = on_EventRejected = nothing
     on_LeaderChanged = nothing
 
@@ -234,7 +234,7 @@ def total(resource, parts):
 
 def manner(footprint, resource):
     """How the amount of a resource counts."""
-    traits = footprint["traits"]
+    traits = plain(footprint["traits"])
     if traits["one"] == "Template" and resource in traits["replica"]:
         return "charged"
     if traits["one"] == "Replica" and not resource.startswith("count/"):
@@ -264,7 +264,13 @@ def counts(spec, footprint):
         return False
 
 
+def plain(traits):
+    """Traits without the labels that may stand before them."""
+    return traits["traits"] if traits["one"] == "Labelled" else traits
+
+
 def matches(scope, operator, values, traits):
+    traits = plain(traits)
     kind = traits["one"]
     if kind == "VolumeClaim":
         return scope == "VolumeAttributesClass" and present(operator, values, traits["attributes_classes"])

@@ -46,9 +46,9 @@ const AMOUNTS: [&str; 12] = [
 ];
 
 /// The tags of all events.
-const TAGS: [u64; 39] = [
+const TAGS: [u64; 40] = [
     1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26,
-    27, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 45,
+    27, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 45,
 ];
 
 const CLASSES: [&str; 3] = ["", "high", "low"];
@@ -211,6 +211,10 @@ impl Writer {
         Footprint {
             resources: self.resources(),
             traits,
+            labels: match self.random.below(4) {
+                0 => [("app".into(), self.pick(&["web", "db"]).into())].into(),
+                _ => Default::default(),
+            },
         }
     }
 
@@ -464,6 +468,9 @@ impl Writer {
             34 => Event::EventRejected {
                 resource: "pods".into(),
                 letter: Box::new(self.dead_letter()),
+            },
+            40 => Event::ObjectLabelsChanged {
+                keys: vec!["app".into()],
             },
             45 => Event::LeaderChanged {
                 epoch: self.sequence,

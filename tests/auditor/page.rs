@@ -186,7 +186,22 @@ fn coded() -> Layouts {
             layouts.ones.insert(name, variants.collect());
         }
     }
+    footprint(&mut layouts);
     layouts
+}
+
+/// Footprints are written by hand: labels stand before the traits, with a tag of their own among those.
+fn footprint(layouts: &mut Layouts) {
+    let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+    let fields = owned(["resources", "traits"]);
+    layouts.records.insert("Footprint".to_owned(), fields);
+    let labelled = Variant {
+        name: "Labelled".to_owned(),
+        is_value: false,
+        fields: owned(["labels", "traits"]),
+    };
+    let traits = layouts.ones.entry("Traits".to_owned()).or_default();
+    traits.insert(5, labelled);
 }
 
 fn coded_variant(text: &str) -> Variant {

@@ -13,11 +13,7 @@ use quota_core::{
 };
 use quota_journal::{Batch, FileJournal, Journal, Options, Reader, disk::RealDisk};
 use quota_semantics::{
-    Name, Timestamp,
-    object::{Footprint, Traits},
-    quota::Spec,
-    resource::ResourceList,
-    uid::Uid,
+    Name, Timestamp, object::Footprint, quota::Spec, resource::ResourceList, uid::Uid,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -34,7 +30,7 @@ fn list(amounts: &[(&str, &str)]) -> ResourceList {
 fn pod() -> Footprint {
     Footprint {
         resources: list(&[("pods", "1"), ("requests.cpu", "500m")]),
-        traits: Traits::Plain,
+        ..Footprint::default()
     }
 }
 

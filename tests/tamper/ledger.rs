@@ -17,11 +17,7 @@ use quota_journal::{
     disk::RealDisk,
 };
 use quota_semantics::{
-    Span, Timestamp,
-    object::{Footprint, Traits},
-    quota::Spec,
-    resource::ResourceList,
-    uid::Uid,
+    Span, Timestamp, object::Footprint, quota::Spec, resource::ResourceList, uid::Uid,
 };
 use tempfile::TempDir;
 
@@ -113,7 +109,7 @@ fn event(sequence: u64) -> Event {
             version: sequence,
             footprint: Footprint {
                 resources: amounts(sequence),
-                traits: Traits::Plain,
+                ..Footprint::default()
             },
             lapse: None,
             ends_reservation: false,

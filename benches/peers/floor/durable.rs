@@ -16,11 +16,7 @@ use quota_core::{
     codec::encode_entries,
     event::{Actor, Entry, Event, Reservation},
 };
-use quota_semantics::{
-    Name, Timestamp,
-    object::{Footprint, Traits},
-    uid::Uid,
-};
+use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 use tokio::sync::oneshot;
 
 /// Bytes of the file, which is written anew from its start when it is full.
@@ -146,7 +142,7 @@ fn granted() -> Event {
         kind: Name::from("Pod"),
         footprint: Footprint {
             resources,
-            traits: Traits::Plain,
+            ..Footprint::default()
         },
         created,
         expiration: created,

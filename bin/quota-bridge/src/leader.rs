@@ -185,7 +185,9 @@ impl Leader {
 
     fn charging(&self) -> Charging {
         let kinds = self.config.resources.charge.iter().map(String::as_str);
-        Charging::new(kinds).unwrap_or_default()
+        let labels = self.config.resources.object_labels.iter();
+        let charging = Charging::new(kinds).unwrap_or_default();
+        charging.with_object_labels(labels.map(String::as_str))
     }
 
     fn wanted(&self) -> Wanted {

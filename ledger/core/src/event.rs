@@ -244,6 +244,12 @@ pub enum Event {
         /// The kinds that are charged, as in `deployments.apps`, in order.
         kinds: Vec<Name>,
     },
+    /// Other labels of objects are recorded than before, for groups to choose by. What was recorded before stays as it was
+    /// until an object is seen again.
+    ObjectLabelsChanged {
+        /// Their keys, in order.
+        keys: Vec<Name>,
+    },
     /// In a cluster: from here on this node decides. Whatever an earlier leader had on its way is in the ledger before
     /// this entry, or nowhere. Changes no number.
     LeaderChanged {
@@ -362,6 +368,7 @@ impl Event {
             | Self::ResourceListed { .. }
             | Self::ChargingChanged { .. }
             | Self::WorkloadsCharged { .. }
+            | Self::ObjectLabelsChanged { .. }
             | Self::LeaderChanged { .. }
             | Self::EndedBounded { .. }
             | Self::EventRejected { .. }
@@ -406,6 +413,7 @@ impl Event {
             Self::ObjectReplaced(_) => "ObjectReplaced",
             Self::ChargingChanged { .. } => "ChargingChanged",
             Self::WorkloadsCharged { .. } => "WorkloadsCharged",
+            Self::ObjectLabelsChanged { .. } => "ObjectLabelsChanged",
             Self::EndedBounded { .. } => "EndedBounded",
             Self::EventRejected { .. } => "EventRejected",
             Self::LeaderChanged { .. } => "LeaderChanged",

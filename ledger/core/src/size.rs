@@ -27,6 +27,7 @@ pub fn of_event(event: &Event) -> usize {
             of_footprint(&object.footprint)
         }
         Event::ChargingChanged { kinds } | Event::WorkloadsCharged { kinds } => of_names(kinds),
+        Event::ObjectLabelsChanged { keys } => of_names(keys),
         Event::WatermarksAdvanced(watermarks) => {
             of_names(watermarks.resources.iter().map(|kind| &kind.resource))
         }
@@ -117,7 +118,9 @@ pub fn of_footprint(footprint: &Footprint) -> usize {
         Traits::VolumeClaim { attributes_classes } => of_names(attributes_classes),
         Traits::Template { pod, replica } => pod.priority_class.len() + of_amounts(replica),
     };
-    of_amounts(&footprint.resources) + traits
+    let labels = footprint.labels.iter();
+    let labels = labels.map(|(key, value)| of_names([key, value]));
+    of_amounts(&footprint.resources) + traits + labels.sum::<usize>()
 }
 
 /// An object's identity, in a list of them.
@@ -162,7 +165,7 @@ mod tests {
             .collect();
         let footprint = Footprint {
             resources: amounts.clone(),
-            traits: Traits::Plain,
+            ..Footprint::default()
         };
         let expression = ScopeExpression {
             values: (100..200).map(long).collect(),

@@ -1,6 +1,6 @@
 //! Groups of histories.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quota_core::decide::{self, GroupBounds, GroupChange};
 use quota_core::{
@@ -9,13 +9,13 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    group::{Extensions, Override, Selector, Spec},
+    group::{Extensions, LabelSelector, Override, Selector, Spec},
     quantity::Quantity,
     resource::ResourceList,
     uid::Uid,
 };
 
-use super::things::spec;
+use super::things::{OBJECT_LABEL, spec};
 
 /// What a step says of a group.
 pub(crate) struct Wanted {
@@ -53,7 +53,22 @@ fn selector(number: u8) -> Selector {
     serde_json::from_str(json).unwrap()
 }
 
+/// Of some groups, the objects that they choose by labels of their own.
+fn objects(wanted: &Wanted) -> Option<LabelSelector> {
+    let json = match wanted.scope {
+        1 => r#"{"matchLabels":{"app":"web"}}"#,
+        2 => r#"{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}"#,
+        _ => return None,
+    };
+    serde_json::from_str(json).ok()
+}
+
 pub(crate) fn set(state: &State, now: Timestamp, wanted: &Wanted) -> Vec<Event> {
+    let objects = objects(wanted);
+    let keys = BTreeSet::from([Name::from(OBJECT_LABEL)]);
+    if objects.is_some() && *state.object_labels() != keys {
+        return decide::set_object_labels(state, &keys, None).unwrap();
+    }
     let limits = wanted.limits.map(|(hard, seconds)| Override {
         hard: cpu(hard),
         until: now.plus(Span::from_seconds(seconds)),
@@ -71,6 +86,7 @@ pub(crate) fn set(state: &State, now: Timestamp, wanted: &Wanted) -> Vec<Event> 
                     some => cpu(some),
                 },
                 r#override: limits,
+                objects,
                 ..Extensions::default()
             },
             quota,

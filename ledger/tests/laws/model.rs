@@ -102,6 +102,7 @@ impl Model {
                         object.footprint = Footprint {
                             resources: resources.mask(|name| replica.get(name).is_none()),
                             traits: Traits::Plain,
+                            labels: object.footprint.labels.clone(),
                         };
                     }
                 }

@@ -8,11 +8,15 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
+    group::selector::Labels,
     object::{Footprint, GroupResource, PodTraits, Traits},
     quantity::Quantity,
     quota::spec::Spec,
     uid::Uid,
 };
+
+/// The label of objects that groups choose by.
+pub(crate) const OBJECT_LABEL: &str = "app";
 
 pub(crate) fn namespace(number: u8) -> Name {
     Name::from(format!("team-{number}"))
@@ -43,6 +47,17 @@ pub(crate) fn footprint(amount: u64, pod: bool, terminating: bool) -> Footprint 
                 ..PodTraits::default()
             }),
         },
+        labels: labels(amount),
+    }
+}
+
+/// Of objects with an even amount.
+fn labels(amount: u64) -> Labels {
+    let label = |app: &str| Labels::from([(Name::from(OBJECT_LABEL), Name::from(app))]);
+    match amount % 4 {
+        0 => label("web"),
+        2 => label("db"),
+        _ => Labels::new(),
     }
 }
 
@@ -75,6 +90,7 @@ pub(crate) fn workload(amount: u64, replicas: u64) -> Footprint {
             pod: PodTraits::default(),
             replica: [(Name::from("requests.cpu"), units)].into_iter().collect(),
         },
+        labels: labels(amount),
     };
     itself.scaled(replicas).unwrap()
 }

@@ -50,6 +50,8 @@ pub struct Groups {
     pub max_depth: NonZeroUsize,
     /// Groups that count objects of one namespace.
     pub max_per_namespace: NonZeroUsize,
+    /// The labels of objects that are recorded, so that groups may choose objects by them.
+    pub object_labels: Vec<String>,
 }
 
 impl Default for Groups {
@@ -58,6 +60,7 @@ impl Default for Groups {
             max: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
             max_depth: NonZeroUsize::new(8).expect("8 is not zero"),
             max_per_namespace: NonZeroUsize::new(64).expect("64 is not zero"),
+            object_labels: Vec::new(),
         }
     }
 }

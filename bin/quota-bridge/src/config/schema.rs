@@ -173,6 +173,8 @@ pub struct Resources {
     pub exclude: Vec<String>,
     /// Workloads that the ledger charges for their pods.
     pub charge: Vec<String>,
+    /// Labels of objects that groups of the ledger choose by: its `groups.object_labels`.
+    pub object_labels: Vec<String>,
 }
 
 /// `list.*`: how lists are read.

@@ -29,6 +29,8 @@ enum Form {
     Quota,
     /// The metadata that groups choose namespaces by.
     Namespace,
+    /// The metadata, with labels that groups choose by.
+    Labelled,
     /// Namespace, name, uid and version.
     Plain,
 }
@@ -141,6 +143,7 @@ impl Reader {
             _ if resource.is("", "resourcequotas") => Form::Quota,
             _ if resource == namespaces() => Form::Namespace,
             true => Form::Whole,
+            false if !charging.object_labels().is_empty() => Form::Labelled,
             false => Form::Plain,
         };
         Self {
@@ -157,7 +160,7 @@ impl Reader {
     /// Whether metadata are all that is needed of an object.
     #[must_use]
     pub fn needs_metadata_only(&self) -> bool {
-        matches!(self.form, Form::Plain | Form::Namespace)
+        matches!(self.form, Form::Labelled | Form::Plain | Form::Namespace)
     }
 
     /// Whether a list of this kind is one of these objects.
@@ -173,7 +176,7 @@ impl Reader {
     /// It is not what it has to be.
     pub fn alive(&self, event: &'static str, json: &str) -> Result<Alive, String> {
         let alive = match self.form {
-            Form::Whole => self.whole(event, json),
+            Form::Whole | Form::Labelled => self.whole(event, json),
             Form::Quota => self.quota(event, json),
             Form::Namespace => self.namespace(event, json),
             Form::Plain => self.plain(event, json),
@@ -192,14 +195,20 @@ impl Reader {
         let last = match self.form {
             Form::Quota => self.quota("DELETED", json),
             Form::Namespace => self.namespace("DELETED", json),
-            Form::Whole | Form::Plain => self.plain("DELETED", json),
+            Form::Whole | Form::Labelled | Form::Plain => self.plain("DELETED", json),
         };
         Ok(last?.into())
     }
 
     fn whole(&self, event: &str, json: &str) -> Result<Alive, String> {
-        let object = self.charging.read(&self.resource, json.as_bytes());
-        let object = object.map_err(|error| error.to_string())?;
+        let mut object = match self.form {
+            Form::Labelled => Object::Other(Box::new(read::<OnlyMetadata>(json)?.metadata)),
+            _ => {
+                let object = self.charging.read(&self.resource, json.as_bytes());
+                object.map_err(|error| error.to_string())?
+            }
+        };
+        self.charging.prune(&mut object);
         let metadata = object.metadata();
         let (uid, version) = identity(metadata)?;
         let text = serde_json::to_vec(&object).map_err(|error| error.to_string())?;
@@ -217,7 +226,10 @@ impl Reader {
     fn fingerprint(&self, object: &Object) -> u64 {
         let mut hasher = self.hasher.build_hasher();
         // Nothing has lapsed at the epoch: when it does is looked at by itself.
-        let footprint = object.footprint(&self.resource, Timestamp::EPOCH, &NoContext);
+        let now = Timestamp::EPOCH;
+        let footprint = self
+            .charging
+            .in_full(&self.resource, object, now, &NoContext);
         footprint.hash(&mut hasher);
         object.lapse().hash(&mut hasher);
         let metadata = object.metadata();
@@ -225,7 +237,7 @@ impl Reader {
         controller
             .map(|owner| (&owner.api_version, &owner.kind, &owner.name, &owner.uid))
             .hash(&mut hasher);
-        metadata.labels.pod_template_hash.hash(&mut hasher);
+        metadata.labels.pod_template_hash().hash(&mut hasher);
         metadata.made_for_pod().hash(&mut hasher);
         if let Object::Pod(pod) = object {
             pod.extended_resource_claim().hash(&mut hasher);
@@ -345,13 +357,17 @@ mod tests {
     use super::*;
 
     fn reader(group: &str, resource: &str, kind: &str) -> Reader {
+        reader_by(group, resource, kind, Charging::default())
+    }
+
+    fn reader_by(group: &str, resource: &str, kind: &str, charging: Charging) -> Reader {
         let served = Served {
             resource: GroupResource::new(group, resource),
             version: "v1".to_owned(),
             kind: kind.to_owned(),
             aggregated: false,
         };
-        Reader::new(&served, Charging::default())
+        Reader::new(&served, charging)
     }
 
     fn text(line: &[u8]) -> &str {
@@ -456,6 +472,26 @@ mod tests {
         assert!(text(&deleted.line).starts_with(r#"{"type":"DELETED","namespace":"a""#));
         assert!(widgets.is_list("WidgetList") && widgets.is_list("PartialObjectMetadataList"));
         assert!(!widgets.is_list("PodList") && !reader("", "pods", "Pod").is_list("Status"));
+    }
+
+    #[test]
+    fn labels_that_groups_choose_by_are_shown() {
+        let labels = || Charging::default().with_object_labels(["x"]);
+        let widgets = reader_by("x.y", "widgets", "Widget", labels());
+        let widget = r#"{"metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y","z":"z"}},"spec":{}}"#;
+        let alive = widgets.alive("ADDED", widget).unwrap();
+        assert_eq!(
+            text(&alive.line),
+            r#"{"type":"ADDED","object":{"apiVersion":"x.y/v1","kind":"Widget","metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"}}}}"#
+        );
+        assert!(widgets.needs_metadata_only());
+        let pods = reader_by("", "pods", "Pod", labels());
+        let of = |json: &str| pods.alive("ADDED", json).unwrap();
+        assert!(text(&of(POD).line).contains(r#""labels":{"x":"y"}"#));
+        assert_ne!(
+            of(&POD.replace("\"y\"", "\"z\"")).fingerprint,
+            of(POD).fingerprint
+        );
     }
 
     #[test]

@@ -271,6 +271,7 @@ impl Naive {
                     .retain(|other, known| other != name || known.uid != *uid);
             }
             Event::LeaderChanged { .. }
+            | Event::ObjectLabelsChanged { .. }
             | Event::GroupSet(_)
             | Event::GroupDeleted { .. }
             | Event::OverrideEnded { .. }
@@ -320,10 +321,7 @@ impl Naive {
         let Some(Claim { reservation, .. }) = self.pending.remove(&key) else {
             return;
         };
-        let footprint = Footprint {
-            resources: resources.clone(),
-            traits: reservation.footprint.traits,
-        };
+        let footprint = reservation.footprint.with_resources(resources.clone());
         if let Some(object) = self.objects.get_mut(&key) {
             object.footprint = footprint;
             return;

@@ -155,7 +155,6 @@ record!(Watermark {
     version,
     is_absent
 });
-record!(Footprint { resources, traits });
 record!(PodTraits {
     best_effort,
     terminating,
@@ -181,6 +180,33 @@ variants!(Traits {
     3 => Template { pod, replica },
     4 => Replica(pod),
 });
+
+/// Its amounts, then its traits. Labels, if it has any, stand before the traits, under a tag of theirs.
+impl Wire for Footprint {
+    fn put(&self, writer: &mut Writer) {
+        self.resources.put(writer);
+        if !self.labels.is_empty() {
+            LABELLED.put(writer);
+            self.labels.put(writer);
+        }
+        self.traits.put(writer);
+    }
+    fn take(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let resources = Wire::take(reader)?;
+        let labels = reader.attempt(|reader| {
+            let is_labelled = u8::take(reader)? == LABELLED;
+            is_labelled.then(|| Wire::take(reader)).transpose()
+        })?;
+        Ok(Self {
+            resources,
+            labels: labels.unwrap_or_default(),
+            traits: Wire::take(reader)?,
+        })
+    }
+}
+
+/// The tag of labels among those of traits.
+const LABELLED: u8 = 5;
 
 variants!(Event {
     1 => QuotaSet(quota),
@@ -222,6 +248,7 @@ variants!(Event {
     37 => GroupSet(group),
     38 => GroupDeleted { name },
     39 => OverrideEnded { namespace, quota },
+    40 => ObjectLabelsChanged { keys },
     45 => LeaderChanged { epoch, node, instance },
 });
 

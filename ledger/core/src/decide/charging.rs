@@ -1,13 +1,18 @@
-//! Which workloads are charged for their pods: a rule of what counts, so a change of it is on record.
+//! Which workloads are charged for their pods, and which labels of objects are recorded: rules of what counts, so a change of
+//! them is on record.
 
 use std::collections::BTreeSet;
 
-use super::relist::RELISTS_MAX;
+use super::{Refusal, relist::RELISTS_MAX};
 use crate::{
     event::{Event, RelistScope},
     state::State,
 };
-use quota_semantics::Name;
+use quota_semantics::{
+    Name,
+    group::{LabelSelector, extension},
+    quota::FieldError,
+};
 
 /// Whether workloads of these kinds, and no others, are charged by the present rule. The first ledgers believed pods that
 /// a workload pays for them, and recorded only `count/pods` of such.
@@ -28,19 +33,75 @@ pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>
     let changed = Event::WorkloadsCharged {
         kinds: kinds.iter().cloned().collect(),
     };
-    let source = source.filter(|_| state.object_count() > 0);
     let pods = Name::from("pods");
-    let scopes = source.into_iter().flat_map(|source| {
-        let counted = kinds.iter().chain([&pods]);
-        counted.map(|kind| RelistScope {
-            resource: kind.clone(),
+    let counted = kinds.iter().chain([&pods]).cloned();
+    let resets = listed_anew(state, counted, source);
+    [changed].into_iter().chain(resets).collect()
+}
+
+/// Labels with these keys are recorded of every object from now on. Nothing, if they were before.
+///
+/// Of what is there, no label is recorded whose key is new: what `source` lists replaces it, whatever its version, until it
+/// has listed all.
+///
+/// # Errors
+/// `Invalid` if a group chooses objects by a key that is gone: its members would leave it one by one.
+pub fn set_object_labels(
+    state: &State,
+    keys: &BTreeSet<Name>,
+    source: Option<&Name>,
+) -> Result<Vec<Event>, Refusal> {
+    if state.object_labels() == keys {
+        return Ok(Vec::new());
+    }
+    if let Some((group, key)) = state.group_choosing_otherwise(keys) {
+        let detail = format!("group {group} chooses objects by {key}");
+        let error = FieldError::forbidden("groups.object_labels", detail);
+        return Err(Refusal::Invalid(vec![error]));
+    }
+    let changed = Event::ObjectLabelsChanged {
+        keys: keys.iter().cloned().collect(),
+    };
+    let is_more = !keys.is_subset(state.object_labels());
+    let source = source.filter(|_| is_more);
+    let resets = listed_anew(state, state.resources_of_objects(), source);
+    Ok([changed].into_iter().chain(resets).collect())
+}
+
+/// What is wrong with a selector of objects, if only labels with these keys are recorded.
+pub(super) fn check_object_labels(
+    selector: Option<&LabelSelector>,
+    keys: &BTreeSet<Name>,
+) -> Option<FieldError> {
+    let mut wanted = selector.into_iter().flat_map(LabelSelector::keys);
+    let other = wanted.find(|key| !keys.contains(*key))?;
+    let field = extension::field_of(extension::OBJECTS);
+    let recorded: Vec<&str> = keys.iter().map(Name::as_str).collect();
+    let detail = format!(
+        "{other} is not among the labels of objects that are recorded (groups.object_labels: [{}])",
+        recorded.join(", ")
+    );
+    Some(FieldError::forbidden(field, detail))
+}
+
+/// Has what a source lists of these kinds replace what is there, whatever its version.
+fn listed_anew<'a>(
+    state: &'a State,
+    kinds: impl Iterator<Item = Name> + 'a,
+    source: Option<&'a Name>,
+) -> impl Iterator<Item = Event> + 'a {
+    let source = source.filter(|_| state.object_count() > 0);
+    let kinds = source.map(|source| kinds.map(move |kind| (kind, source)));
+    let scopes = kinds
+        .into_iter()
+        .flatten()
+        .map(|(resource, source)| RelistScope {
+            resource,
             namespace: None,
             source: source.clone(),
-        })
-    });
+        });
     let resets = state.version_resets();
     let room = RELISTS_MAX.saturating_sub(resets.len());
     let news = scopes.filter(|scope| !resets.contains(scope)).take(room);
-    let news = news.map(|scope| Event::VersionsReset(Box::new(scope)));
-    [changed].into_iter().chain(news).collect()
+    news.map(|scope| Event::VersionsReset(Box::new(scope)))
 }

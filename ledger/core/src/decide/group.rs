@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Precondition, Refusal};
+use super::{Precondition, Refusal, charging::check_object_labels};
 use crate::{
     event::{Event, GroupRecord},
     state::State,
@@ -77,7 +77,9 @@ pub fn set_group(
     if current.is_some_and(|(current, _)| same(current, &record)) {
         return Ok(Vec::new());
     }
-    let errors = tree::validate(state.forest(), &change.name, &change.spec, bounds.max_depth);
+    let mut errors = tree::validate(state.forest(), &change.name, &change.spec, bounds.max_depth);
+    let objects = change.spec.extensions.objects.as_ref();
+    errors.extend(check_object_labels(objects, state.object_labels()));
     if !errors.is_empty() {
         return Err(Refusal::Invalid(errors));
     }

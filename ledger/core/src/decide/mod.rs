@@ -26,7 +26,7 @@ mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
 pub use bounds::Bounds;
-pub use charging::{is_charging, set_charging};
+pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{Comparison, Repair, Repaired, Seen, compare, repair};
 pub use due::{bound_ended, due};
 pub use group::{GroupBounds, GroupChange, delete_group, set_group};

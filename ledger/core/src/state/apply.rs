@@ -134,6 +134,9 @@ impl State {
                 self.has_replicas = true;
                 self.set_charging(entry, kinds);
             }
+            Event::ObjectLabelsChanged { keys } => {
+                self.object_labels = keys.iter().cloned().collect();
+            }
             // Who decides changes nothing of what was decided.
             Event::LeaderChanged { .. } => {}
             Event::EndedBounded { bytes } => self.reservations.bound_ended(*bytes),
@@ -424,10 +427,10 @@ impl State {
         let Some((place, tracked)) = self.reservations.find_pending(key.0, key.1) else {
             return;
         };
-        let footprint = Footprint {
-            resources: resources.clone(),
-            traits: tracked.reservation.footprint.traits.clone(),
-        };
+        let footprint = tracked
+            .reservation
+            .footprint
+            .with_resources(resources.clone());
         self.change_claim(place, Change::Remove);
         // Removed before, since of each object one commit counts.
         self.forget_commit(key);
@@ -459,10 +462,7 @@ impl State {
             return;
         };
         let reservation = tracked.reservation.clone();
-        let footprint = Footprint {
-            resources: resources.clone(),
-            traits: reservation.footprint.traits.clone(),
-        };
+        let footprint = reservation.footprint.with_resources(resources.clone());
         if let Some(place) = self.find_object(key) {
             self.recount_object(entry, place, &footprint);
             self.end(entry, key, End::Committed);
@@ -600,8 +600,5 @@ impl State {
 pub fn lapsed_footprint(footprint: &Footprint) -> Footprint {
     let mut resources = footprint.resources.clone();
     resources.retain(|name, _| name.starts_with("count/"));
-    Footprint {
-        resources,
-        traits: footprint.traits.clone(),
-    }
+    footprint.with_resources(resources)
 }

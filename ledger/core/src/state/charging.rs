@@ -1,4 +1,4 @@
-//! Which workloads are charged for their pods.
+//! Which workloads are charged for their pods, and which labels of objects are recorded.
 
 use std::collections::BTreeSet;
 
@@ -62,6 +62,17 @@ impl State {
     #[must_use]
     pub const fn has_replicas(&self) -> bool {
         self.has_replicas
+    }
+
+    /// The labels of objects that are recorded, for groups to choose by.
+    #[must_use]
+    pub const fn object_labels(&self) -> &BTreeSet<Name> {
+        &self.object_labels
+    }
+
+    /// The kinds that objects are of, or were.
+    pub(crate) fn resources_of_objects(&self) -> impl Iterator<Item = Name> {
+        self.resources.values().cloned()
     }
 
     /// Other workloads are charged than before. Those that are not any more count for themselves alone. What is being

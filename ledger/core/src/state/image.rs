@@ -28,7 +28,8 @@ use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
 /// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources show, groups, or overrides that are over;
-/// of one with a bound of what is remembered of ended reservations; of one with replicas of charged workloads.
+/// of one with a bound of what is remembered of ended reservations; of one with replicas of charged workloads; of one with labels of
+/// objects that groups choose by.
 const VERSION: u32 = 1;
 const VERSION_WITH_RELISTS: u32 = 2;
 const VERSION_WITH_MORE: u32 = 3;
@@ -38,6 +39,7 @@ const VERSION_WITH_TENANCY: u32 = 6;
 const VERSION_WITH_GROUPS: u32 = 7;
 const VERSION_WITH_BOUNDS: u32 = 8;
 const VERSION_WITH_REPLICAS: u32 = 9;
+const VERSION_WITH_OBJECT_LABELS: u32 = 10;
 
 /// A piece is closed when it is this long, in bytes; bounds what is held while writing.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -80,6 +82,7 @@ pub struct Image {
     bearers: BTreeMap<u32, Uid>,
     charging: BTreeSet<Name>,
     has_replicas: bool,
+    object_labels: BTreeSet<Name>,
     tenancy: Ownership,
     groups: Slab<Group, { groups::CHUNK }>,
 }
@@ -181,6 +184,7 @@ impl State {
             bearers: self.bearers.by_place().clone(),
             charging: self.charging.clone(),
             has_replicas: self.has_replicas,
+            object_labels: self.object_labels.clone(),
             tenancy: Ownership::All,
             groups: self.groups.slab.clone(),
         }
@@ -194,8 +198,8 @@ impl State {
         let bytes = read_piece(input)?;
         let mut reader = Reader::new(&bytes)?;
         let version = u32::take(&mut reader)?;
-        if !(VERSION..=VERSION_WITH_REPLICAS).contains(&version) {
-            let versions = format!("{VERSION} to {VERSION_WITH_REPLICAS}");
+        if !(VERSION..=VERSION_WITH_OBJECT_LABELS).contains(&version) {
+            let versions = format!("{VERSION} to {VERSION_WITH_OBJECT_LABELS}");
             return Err(DecodeError(format!("image version {version}, not {versions}")).into());
         }
         let head = Head::take(&mut reader)?;
@@ -234,6 +238,10 @@ impl State {
             VERSION_WITH_BOUNDS => Some(read_record(input)?),
             _ => None,
         };
+        let (has_replicas, object_labels) = match version {
+            VERSION_WITH_OBJECT_LABELS.. => (read_record(input)?, read_record(input)?),
+            _ => (version >= VERSION_WITH_REPLICAS, BTreeSet::new()),
+        };
         let mut namespaces = Namespaces::from_slab(read_slab(input)?);
         with_groups.fill(&mut namespaces)?;
         let resources = Pool::from_slab(read_slab(input)?);
@@ -250,7 +258,8 @@ impl State {
             relists: Relists { open, resets },
             bearers: Bearers::from_places(bearers),
             charging,
-            has_replicas: version >= VERSION_WITH_REPLICAS,
+            has_replicas,
+            object_labels,
             progress,
             sources,
             dead_letters,
@@ -334,6 +343,7 @@ impl Image {
         // What is not there is written as before there was any, so that its digest is the same.
         let with_groups = self.with_groups();
         let version = match (self.more.is_empty(), self.relists.is_empty()) {
+            _ if !self.object_labels.is_empty() => VERSION_WITH_OBJECT_LABELS,
             _ if self.has_replicas => VERSION_WITH_REPLICAS,
             _ if self.ended_bytes.is_some() => VERSION_WITH_BOUNDS,
             _ if !with_groups.is_empty() => VERSION_WITH_GROUPS,
@@ -373,6 +383,10 @@ impl Image {
             write_record(output, &self.ended_bytes)?;
         } else if let Some(bytes) = self.ended_bytes {
             write_record(output, &bytes)?;
+        }
+        if version >= VERSION_WITH_OBJECT_LABELS {
+            write_record(output, &self.has_replicas)?;
+            write_record(output, &self.object_labels)?;
         }
         write_slab(output, &self.namespaces)?;
         write_slab(output, &self.resources)?;

@@ -83,6 +83,8 @@ pub struct State {
     progress: Progress,
     charging: BTreeSet<Name>,
     has_replicas: bool,
+    /// The labels of objects that are recorded, for groups to choose by.
+    object_labels: BTreeSet<Name>,
     namespace_uids: NamespaceUids,
     groups: Groups,
     deadlines: Deadlines,

@@ -72,6 +72,11 @@ impl<T: Eq + Hash + Clone> Pool<T> {
         pool
     }
 
+    /// All that anybody holds.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
+        self.slab.iter().map(|(_, pooled)| &*pooled.value)
+    }
+
     pub(crate) fn get(&self, place: u32) -> &Arc<T> {
         &self
             .slab

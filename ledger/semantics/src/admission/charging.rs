@@ -19,13 +19,18 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Timestamp,
+    Name, Timestamp,
     object::{self, Context, Footprint, GroupResource, Metadata, Object, OwnerReference, Traits},
 };
 
-/// The kinds of workloads that are charged.
+/// What an operator says of how objects are counted: the kinds of workloads that are charged, and the labels of objects that
+/// groups may choose by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Charging(BTreeSet<GroupResource>);
+pub struct Charging {
+    kinds: BTreeSet<GroupResource>,
+    /// The labels of objects that groups may choose by.
+    object_labels: BTreeSet<Name>,
+}
 
 /// A kind that cannot be charged as a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -51,18 +56,44 @@ impl Charging {
                 None => Ok(kind),
             }
         });
-        kinds.collect::<Result<_, _>>().map(Self)
+        Ok(Self {
+            kinds: kinds.collect::<Result<_, _>>()?,
+            object_labels: BTreeSet::new(),
+        })
+    }
+
+    /// Records these labels of every object, for groups to choose by.
+    #[must_use]
+    pub fn with_object_labels<'k>(self, keys: impl IntoIterator<Item = &'k str>) -> Self {
+        Self {
+            object_labels: keys.into_iter().map(Name::from).collect(),
+            ..self
+        }
+    }
+
+    /// The labels of objects that groups may choose by.
+    #[must_use]
+    pub const fn object_labels(&self) -> &BTreeSet<Name> {
+        &self.object_labels
+    }
+
+    /// Drops the labels that nothing is decided by.
+    pub fn prune(&self, object: &mut Object) {
+        let is_needed = |key: &str| {
+            key == object::Labels::POD_TEMPLATE_HASH || self.object_labels.contains(key)
+        };
+        object.metadata_mut().labels.retain(is_needed);
     }
 
     /// The kinds, in order.
     pub fn kinds(&self) -> impl Iterator<Item = &GroupResource> {
-        self.0.iter()
+        self.kinds.iter()
     }
 
     /// Whether workloads of this kind are charged.
     #[must_use]
     pub fn charges(&self, kind: &GroupResource) -> bool {
-        self.0.contains(kind)
+        self.kinds.contains(kind)
     }
 
     /// Reads an object, a charged workload with its template.
@@ -85,7 +116,7 @@ impl Charging {
         now: Timestamp,
         context: &dyn Context,
     ) -> Footprint {
-        let footprint = object.footprint(kind, now, context);
+        let footprint = self.in_full(kind, object, now, context);
         if !self.is_of_a_workload(object) {
             return footprint;
         }
@@ -99,9 +130,24 @@ impl Charging {
         }
     }
 
+    /// What an object counts for at `now` by itself, whoever is charged for it.
+    #[must_use]
+    pub fn in_full(
+        &self,
+        kind: &GroupResource,
+        object: &Object,
+        now: Timestamp,
+        context: &dyn Context,
+    ) -> Footprint {
+        Footprint {
+            labels: object.metadata().labels.of_keys(&self.object_labels),
+            ..object.footprint(kind, now, context)
+        }
+    }
+
     /// Whether the object says that it belongs to a charged workload.
     fn is_of_a_workload(&self, object: &Object) -> bool {
-        if self.0.is_empty() || !matches!(object, Object::Pod(_) | Object::Workload(_)) {
+        if self.kinds.is_empty() || !matches!(object, Object::Pod(_) | Object::Workload(_)) {
             return false;
         }
         let metadata = object.metadata();
@@ -122,6 +168,7 @@ fn itself(kind: &GroupResource, footprint: &Footprint) -> Footprint {
     Footprint {
         resources: footprint.resources.mask(is_own),
         traits: Traits::Plain,
+        labels: footprint.labels.clone(),
     }
 }
 
@@ -151,7 +198,7 @@ fn kind_of(owner: &OwnerReference) -> GroupResource {
 /// Whether the controller is the replica set of a deployment: it is called `<deployment>-<hash>`.
 fn is_of_a_deployment(metadata: &Metadata, controller: &OwnerReference) -> bool {
     let is_replica_set = kind_of(controller).is("apps", "replicasets");
-    let hash = metadata.labels.pod_template_hash.as_deref();
+    let hash = metadata.labels.pod_template_hash().map(Name::as_str);
     let Some(hash) = hash.filter(|hash| is_replica_set && !hash.is_empty()) else {
         return false;
     };
@@ -219,6 +266,31 @@ mod tests {
             counted(&Charging::default(), "deployments.apps", "{}").0,
             "count/deployments.apps=1"
         );
+    }
+
+    #[test]
+    fn the_labels_that_groups_choose_by_are_recorded_and_no_others() {
+        let charging = Charging::new(["deployments.apps"]).unwrap();
+        let charging = charging.with_object_labels(["app", "tier"]);
+        let long = "x".repeat(64);
+        let json = format!(
+            r#"{{"metadata":{{"labels":{{"app":"web","tier":"{long}","other":"x","pod-template-hash":"5d4f8"}}}}}}"#
+        );
+        for kind in ["pods", "configmaps", "deployments.apps"] {
+            let kind: GroupResource = kind.parse().unwrap();
+            let mut object = charging.read(&kind, json.as_bytes()).unwrap();
+            let of =
+                |object: &Object| charging.footprint(&kind, object, Timestamp::EPOCH, &NoContext);
+            let footprint = of(&object);
+            assert_eq!(footprint.labels, [("app".into(), "web".into())].into());
+            charging.prune(&mut object);
+            assert_eq!(of(&object), footprint);
+            let pruned = serde_json::to_string(&object).unwrap();
+            assert!(
+                pruned.contains("5d4f8") && !pruned.contains("other"),
+                "{pruned}"
+            );
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::{EveryClass, Traits};
+use crate::object::EveryClass;
 
 struct Quota {
     name: Name,
@@ -50,7 +50,7 @@ fn service(node_ports: i64) -> Footprint {
     let resources = list(&[("services", 1), ("services.nodeports", node_ports)]);
     Footprint {
         resources,
-        traits: Traits::Plain,
+        ..Footprint::default()
     }
 }
 

@@ -1,10 +1,13 @@
 //! What one object counts for.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Name, resource::ResourceList};
 
-/// What one object counts for: amounts by resource name, and the traits that scopes ask about.
+/// What one object counts for: amounts by resource name, the traits that scopes ask about, and the labels that groups
+/// choose by.
 ///
 /// The amounts are all that Kubernetes measures; a quota takes from them the names it limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -13,6 +16,21 @@ pub struct Footprint {
     pub resources: ResourceList,
     /// What quota scopes can ask about the object.
     pub traits: Traits,
+    /// Its own labels, of the keys that the operator lets groups choose by and no others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<Name, Name>,
+}
+
+impl Footprint {
+    /// The same object with other amounts.
+    #[must_use]
+    pub fn with_resources(&self, resources: ResourceList) -> Self {
+        Self {
+            resources,
+            traits: self.traits.clone(),
+            labels: self.labels.clone(),
+        }
+    }
 }
 
 /// What quota scopes can ask about an object. Only pods, volume claims and charged workloads have

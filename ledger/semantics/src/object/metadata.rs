@@ -1,5 +1,7 @@
 //! What every Kubernetes object says about itself, as far as it is of use here.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 
 use crate::{Name, Timestamp};
@@ -110,7 +112,7 @@ pub struct Metadata {
         skip_serializing_if = "is_default"
     )]
     pub annotations: Annotations,
-    /// The labels that charging looks at.
+    /// The labels.
     #[serde(
         default,
         deserialize_with = "nullable",
@@ -194,16 +196,50 @@ pub struct Annotations {
     pub initial_events_end: Option<Name>,
 }
 
-/// The labels that charging looks at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Labels {
+/// The labels of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Labels(BTreeMap<Name, Name>);
+
+impl Labels {
     /// On pods and replica sets of a deployment: which template they were made from.
-    #[serde(
-        default,
-        rename = "pod-template-hash",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub pod_template_hash: Option<Name>,
+    pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+
+    /// Longest value of a label in Kubernetes, in bytes.
+    const VALUE_MAX_BYTES: usize = 63;
+
+    /// The value of [`Self::POD_TEMPLATE_HASH`].
+    #[must_use]
+    pub fn pod_template_hash(&self) -> Option<&Name> {
+        self.0.get(Self::POD_TEMPLATE_HASH)
+    }
+
+    /// Those with one of these keys. What is longer than a label can be is not one.
+    #[must_use]
+    pub fn of_keys(&self, keys: &BTreeSet<Name>) -> BTreeMap<Name, Name> {
+        let of_key = |key: &Name| {
+            let value = self.0.get(key)?;
+            (value.len() <= Self::VALUE_MAX_BYTES).then(|| (key.clone(), value.clone()))
+        };
+        keys.iter().filter_map(of_key).collect()
+    }
+
+    /// Drops the others.
+    pub fn retain(&mut self, is_needed: impl Fn(&str) -> bool) {
+        self.0.retain(|key, _| is_needed(key));
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let labels = BTreeMap::<Name, Option<Name>>::deserialize(deserializer)?;
+        let labels = labels.into_iter();
+        Ok(Self(
+            labels
+                .map(|(key, value)| (key, value.unwrap_or_default()))
+                .collect(),
+        ))
+    }
 }
 
 /// Reads `null` as the empty value, as Kubernetes does everywhere.

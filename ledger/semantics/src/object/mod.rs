@@ -175,6 +175,18 @@ impl Object {
         }
     }
 
+    /// The same, to be changed.
+    pub fn metadata_mut(&mut self) -> &mut Metadata {
+        match self {
+            Self::Pod(pod) => &mut pod.metadata,
+            Self::Service(service) => &mut service.metadata,
+            Self::VolumeClaim(claim) => &mut claim.metadata,
+            Self::ResourceClaim(claim) => &mut claim.metadata,
+            Self::Workload(workload) => &mut workload.metadata,
+            Self::Other(metadata) => metadata,
+        }
+    }
+
     /// What the object counts for at `now`, and what scopes can ask about it. `kind` is the kind
     /// that it was read as.
     #[must_use]
@@ -195,6 +207,7 @@ impl Object {
         Footprint {
             resources,
             traits: self.traits(),
+            ..Footprint::default()
         }
     }
 

@@ -86,6 +86,7 @@ impl Workload {
         let itself = Footprint {
             resources: count::resources(kind),
             traits: self.traits(),
+            ..Footprint::default()
         };
         itself.scaled(self.replicas(kind)).unwrap_or(itself)
     }
@@ -165,6 +166,7 @@ impl Footprint {
         Some(Self {
             resources: self.resources.mask(|name| replica.get(name).is_none()),
             traits: Traits::Plain,
+            labels: self.labels.clone(),
         })
     }
 
@@ -179,10 +181,7 @@ impl Footprint {
             (name.clone(), amount.times(replicas))
         };
         resources.add(&replica.iter().map(times).collect());
-        Some(Self {
-            resources,
-            traits: self.traits.clone(),
-        })
+        Some(self.with_resources(resources))
     }
 }
 

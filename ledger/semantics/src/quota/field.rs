@@ -64,7 +64,9 @@ impl FieldError {
         }
     }
 
-    pub(crate) fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+    /// Something that may not be there; the detail says why.
+    #[must_use]
+    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self {
             kind: ErrorKind::Forbidden,
             field: field.into(),

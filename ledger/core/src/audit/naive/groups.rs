@@ -143,7 +143,9 @@ impl Groups {
         let objects = spec.extensions.objects.as_ref();
         let own = self.selects(group, namespace, known)
             && scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
-            && objects.is_none_or(|objects| objects.matches(|_| Label::Absent) == Some(true));
+            && objects.is_none_or(|objects| {
+                objects.matches(|key| Label::from(footprint.labels.get(key))) == Some(true)
+            });
         own || self
             .children(group)
             .any(|child| self.counts(child, namespace, known, footprint))

@@ -95,7 +95,9 @@ impl Group {
         let spec = &self.record.spec;
         let objects = spec.extensions.objects.as_ref();
         scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
-            && objects.is_none_or(|objects| objects.matches(|_| Label::Absent) == Some(true))
+            && objects.is_none_or(|objects| {
+                objects.matches(|key| Label::from(footprint.labels.get(key))) == Some(true)
+            })
     }
 }
 

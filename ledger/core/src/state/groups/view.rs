@@ -1,5 +1,6 @@
 //! What readers ask about groups.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -58,6 +59,18 @@ impl State {
     #[must_use]
     pub fn group_count(&self) -> usize {
         self.groups.by_name.len()
+    }
+
+    /// A group that chooses objects by a label that is not among these, and the label.
+    #[must_use]
+    pub(crate) fn group_choosing_otherwise(&self, keys: &BTreeSet<Name>) -> Option<(&Name, &Name)> {
+        let mut groups = self.groups.slab.iter();
+        groups.find_map(|(_, group)| {
+            let record = &group.record;
+            let objects = record.spec.extensions.objects.as_ref()?;
+            let key = objects.keys().find(|key| !keys.contains(*key))?;
+            Some((&record.name, key))
+        })
     }
 
     /// A group as it was set, and the entry that set it.

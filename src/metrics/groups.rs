@@ -1,0 +1,197 @@
+//! `openshift_clusterresourcequota_…`: groups, by the names of openshift-state-metrics, written at scrape time from the state with
+//! a bounded number of series.
+
+use std::collections::BTreeMap;
+
+use quota_core::state::{Figure, GroupView, MemberView};
+use quota_semantics::{Name, quantity::Quantity};
+use serde::Deserialize;
+
+use super::{
+    labels::Limit,
+    quotas::{QuotaSource, choose},
+    record::limit_reached,
+    table,
+    text::{head, labelled, sample},
+};
+
+/// The values of the label `type` of a namespace's series.
+const KINDS: [&str; 3] = ["hard", "used", "reserved"];
+
+/// What a group has beside those: what is guaranteed to others.
+const GUARANTEED: &str = "guaranteed";
+
+/// Writes groups, the fullest first, then what each namespace uses of those, as long as they have at most `most` series
+/// together. Says how many are left out.
+pub(super) fn render(text: &mut String, source: &dyn QuotaSource, most: usize) {
+    let mut totals = Vec::new();
+    let mut members = Vec::new();
+    source.visit_groups(&mut |view| {
+        totals.push((fullness(view), series(view)));
+        members.push((
+            view.record.name.clone(),
+            view.members * view.figures.len() * KINDS.len(),
+        ));
+    });
+    let (exported, mut left) = choose(&totals, most);
+    let mut pages = Pages::default();
+    let mut place = 0;
+    source.visit_groups(&mut |view| {
+        if exported.has(place) {
+            pages.write(view);
+        }
+        place += 1;
+    });
+    let mut without_namespaces = 0;
+    for (place, (group, series)) in members.iter().enumerate() {
+        match left.checked_sub(*series).filter(|_| exported.has(place)) {
+            Some(rest) => {
+                left = rest;
+                source.visit_members(group, &mut |member| pages.write_member(group, member));
+            }
+            None => without_namespaces += 1,
+        }
+    }
+    if without_namespaces > 0 {
+        limit_reached(Limit::MetricsSeries);
+    }
+    pages.finish(text);
+    for (metric, left_out) in [
+        (&table::GROUPS_LEFT_OUT, exported.left_out(totals.len())),
+        (&table::GROUP_NAMESPACES_LEFT_OUT, without_namespaces),
+    ] {
+        head(text, metric);
+        sample(text, metric, &[], left_out as f64);
+    }
+}
+
+/// Series that a group has without its namespaces: what it limits, its selector, its labels, and when it was created.
+fn series(view: &GroupView) -> usize {
+    let selector = &view.record.spec.selector;
+    let labels = selector.labels.as_ref();
+    let labels = labels.map_or(0, |it| it.match_labels.len() + it.match_expressions.len());
+    2 + view.figures.len() * (KINDS.len() + 1) + labels + selector.annotations.len()
+}
+
+/// The largest share of a limit that is not to be had. A limit of 0 is full.
+fn fullness(view: &GroupView) -> f64 {
+    let shares = view.figures.iter().map(|it| {
+        let [hard, used, reserved] = numbers(&it.figure);
+        match hard > 0.0 {
+            true => (used + reserved + it.guaranteed_to_others.to_f64()) / hard,
+            false => 1.0,
+        }
+    });
+    shares.fold(0.0, f64::max)
+}
+
+/// In base units (cores, bytes, objects), as [`KINDS`] has them.
+fn numbers(figure: &Figure) -> [f64; 3] {
+    let used = figure.used.as_ref().map_or(0.0, Quantity::to_f64);
+    [figure.hard.to_f64(), used, figure.reserved.to_f64()]
+}
+
+/// What is written of each metric.
+#[derive(Default)]
+struct Pages {
+    usage: String,
+    namespaces: String,
+    selector: String,
+    created: String,
+    labels: String,
+}
+
+impl Pages {
+    fn write(&mut self, view: &GroupView) {
+        let record = &view.record;
+        let name: &str = &record.name;
+        for it in &view.figures {
+            let guaranteed = (GUARANTEED, it.guaranteed_to_others.to_f64());
+            let amounts = KINDS.into_iter().zip(numbers(&it.figure));
+            for (kind, number) in amounts.chain([guaranteed]) {
+                let labels = [name, &it.figure.resource, kind];
+                sample(&mut self.usage, &table::GROUP_USAGE, &labels, number);
+            }
+        }
+        self.write_selector(view);
+        let created = record.created.nanoseconds() as f64 / 1e9;
+        sample(&mut self.created, &table::GROUP_CREATED, &[name], created);
+        let of_group = labels_of(&record.metadata);
+        let of_group = of_group.iter().map(|(key, value)| (&**key, &**value));
+        let labels = std::iter::once(("name", name)).chain(of_group);
+        labelled(&mut self.labels, &table::GROUP_LABELS, labels, 1.0);
+    }
+
+    fn write_selector(&mut self, view: &GroupView) {
+        let selector = &view.record.spec.selector;
+        let mut write = |kind: &str, key: &str, value: &str, operator: &str, values: &str| {
+            let labels = [&view.record.name, kind, key, value, operator, values];
+            sample(&mut self.selector, &table::GROUP_SELECTOR, &labels, 1.0);
+        };
+        for (key, value) in &selector.annotations {
+            write("annotation", key, value, "", "");
+        }
+        if let Some(labels) = &selector.labels {
+            for (key, value) in &labels.match_labels {
+                write("match-labels", key, value, "", "");
+            }
+            for it in &labels.match_expressions {
+                let values: Vec<&str> = it.values.iter().map(Name::as_str).collect();
+                write(
+                    "match-expressions",
+                    &it.key,
+                    "",
+                    &it.operator,
+                    &values.join(","),
+                );
+            }
+        }
+    }
+
+    fn write_member(&mut self, group: &str, member: &MemberView) {
+        for figure in &member.figures {
+            for (kind, number) in KINDS.into_iter().zip(numbers(figure)) {
+                let labels = [group, &figure.resource, kind, &member.namespace];
+                let metric = &table::GROUP_NAMESPACE_USAGE;
+                sample(&mut self.namespaces, metric, &labels, number);
+            }
+        }
+    }
+
+    fn finish(self, text: &mut String) {
+        for (metric, page) in [
+            (&table::GROUP_USAGE, self.usage),
+            (&table::GROUP_NAMESPACE_USAGE, self.namespaces),
+            (&table::GROUP_SELECTOR, self.selector),
+            (&table::GROUP_CREATED, self.created),
+            (&table::GROUP_LABELS, self.labels),
+        ] {
+            head(text, metric);
+            text.push_str(&page);
+        }
+    }
+}
+
+/// A group's labels with the names that Prometheus allows, as kube-state-metrics makes them. Of two that become one name the
+/// first stays: a repeated label would spoil the whole scrape.
+fn labels_of(metadata: &str) -> BTreeMap<String, String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let metadata: Metadata = serde_json::from_str(metadata).unwrap_or_default();
+    let mut labels = BTreeMap::new();
+    for (key, value) in metadata.labels.unwrap_or_default() {
+        let allowed = |character: char| match character.is_ascii_alphanumeric() {
+            true => character,
+            false => '_',
+        };
+        let name: String = key.chars().map(allowed).collect();
+        labels.entry(format!("label_{name}")).or_insert(value);
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests;

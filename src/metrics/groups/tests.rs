@@ -1,0 +1,117 @@
+use std::sync::Arc;
+
+use quota_core::event::GroupRecord;
+use quota_core::state::GroupFigure;
+use quota_semantics::{Timestamp, group::Spec, resource::ResourceList, uid::Uid};
+
+use super::*;
+use crate::metrics::QuotaSample;
+
+/// Groups `g0`, `g1`, … of two namespaces each, the later the fuller.
+struct Groups(i64);
+
+fn figure(used: i64) -> Figure {
+    let quantity = Quantity::from_units;
+    Figure {
+        resource: "pods".into(),
+        hard: quantity(100),
+        used: Some(quantity(used)),
+        reserved: quantity(1),
+    }
+}
+
+fn group(number: i64) -> GroupView {
+    let selector = serde_json::json!({
+        "labels": {
+            "matchLabels": {"team": "a"},
+            "matchExpressions": [{"key": "tier", "operator": "In", "values": ["x", "y"]}],
+        },
+        "annotations": {"owner": "some \"body\""},
+    });
+    GroupView {
+        record: Arc::new(GroupRecord {
+            name: format!("g{number}").into(),
+            uid: Uid::new("u").unwrap(),
+            created: Timestamp::from_nanoseconds(1_700_000_000_000_000_000),
+            spec: Spec {
+                selector: serde_json::from_value(selector).unwrap(),
+                ..Spec::default()
+            },
+            metadata: r#"{"labels":{"a-b":"1","a.b":"2","x":"y"}}"#.into(),
+        }),
+        entry: 1,
+        hard: ResourceList::new(),
+        override_until: None,
+        has_parent: false,
+        children: Vec::new(),
+        figures: vec![GroupFigure {
+            figure: figure(number),
+            guaranteed_to_others: Quantity::from_units(7),
+        }],
+        members: 2,
+    }
+}
+
+impl QuotaSource for Groups {
+    fn visit(&self, _: &mut dyn FnMut(QuotaSample<'_>)) {}
+
+    fn visit_groups(&self, visitor: &mut dyn FnMut(&GroupView)) {
+        (0..self.0).for_each(|number| visitor(&group(number)));
+    }
+
+    fn visit_members(&self, _: &str, visitor: &mut dyn FnMut(&MemberView)) {
+        for namespace in ["team-a", "team-b"] {
+            visitor(&MemberView {
+                namespace: namespace.into(),
+                figures: vec![figure(1)],
+            });
+        }
+    }
+}
+
+fn rendered(groups: i64, most: usize) -> String {
+    let mut text = String::new();
+    render(&mut text, &Groups(groups), most);
+    text
+}
+
+#[test]
+fn groups_are_told_as_openshift_state_metrics_tells_them() {
+    let text = rendered(1, 100);
+    let prefix = "openshift_clusterresourcequota";
+    for line in [
+        r#"_usage{name="g0",resource="pods",type="hard"} 100"#,
+        r#"_usage{name="g0",resource="pods",type="used"} 0"#,
+        r#"_usage{name="g0",resource="pods",type="reserved"} 1"#,
+        r#"_usage{name="g0",resource="pods",type="guaranteed"} 7"#,
+        r#"_namespace_usage{name="g0",resource="pods",type="used",namespace="team-b"} 1"#,
+        r#"_selector{name="g0",type="annotation",key="owner",value="some \"body\""} 1"#,
+        r#"_selector{name="g0",type="match-labels",key="team",value="a"} 1"#,
+        r#"_selector{name="g0",type="match-expressions",key="tier",operator="In",values="x,y"} 1"#,
+        r#"_created{name="g0"} 1700000000"#,
+        // Two labels that become one would spoil the whole scrape.
+        r#"_labels{name="g0",label_a_b="1",label_x="y"} 1"#,
+    ] {
+        assert!(
+            text.contains(&format!("{prefix}{line}\n")),
+            "{line}\n{text}"
+        );
+    }
+    assert!(text.contains("quota_ledger_groups_left_out 0\n"), "{text}");
+}
+
+#[test]
+fn groups_come_before_their_namespaces_and_the_fullest_first() {
+    let series = |text: &str| {
+        let of_groups = |line: &&str| line.starts_with("openshift_");
+        text.lines().filter(of_groups).count()
+    };
+    // Nine series each, and six of its namespaces.
+    assert_eq!(series(&rendered(2, 30)), 30);
+    let text = rendered(3, 9 + 9 + 6 + 2);
+    assert!(!text.contains("g0") && text.contains("g1") && text.contains("g2"));
+    assert_eq!(series(&text), 9 + 9 + 6);
+    assert!(text.contains("quota_ledger_groups_left_out 1\n"), "{text}");
+    let left_out = "quota_ledger_group_namespaces_left_out 2\n";
+    assert!(text.contains(left_out), "{text}");
+}

@@ -131,7 +131,7 @@ impl Ended {
     fn of(view: &ReservationView) -> Option<Self> {
         let (end, ended_time) = view.end?;
         Some(Self {
-            state: end.state(),
+            state: end.state().as_str(),
             ended_time,
             cause: end.as_str(),
         })

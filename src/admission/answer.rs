@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::header;
-use quota_core::decide::{Admitted, Audience, CheckedLimit, CheckedQuota, Denied, Refusal};
+use quota_core::decide::{self, Admitted, Audience, CheckedLimit, CheckedQuota, Denied, Refusal};
 use quota_semantics::{admission::wrap_forbidden, object::GroupResource};
 
 use super::{
@@ -104,6 +104,8 @@ pub(super) fn decided(
             }
             annotate(&mut annotations, &admitted.charged);
             warnings.extend(about_admitted(admitted, rules.warn_ratio));
+            let unlimited = decide::warning_of_unlimited(&request.namespace, &admitted.unlimited);
+            warnings.extend(unlimited.as_deref().map(warning));
             for notice in &admitted.notices {
                 match notice.audience {
                     Audience::Caller => warnings.push(warning(&notice.message)),

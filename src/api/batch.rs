@@ -20,7 +20,9 @@ use super::{
     caller,
     measure::{Operation, decided, log_denied, measured},
     problem::{Cause, Problem, Reason},
-    reservations::{Granted, LAGGING, Shown, grant, remembered, warnings, write_head},
+    reservations::{
+        Granted, LAGGING, grant, remembered, warnings, whole, write_fields, write_head,
+    },
     reserve_request::{ReserveRequest, SharedNames},
 };
 use crate::{
@@ -224,19 +226,20 @@ fn all_or_none(
     })?;
     let mut outcomes = Vec::with_capacity(all.len());
     for reserved in all {
-        outcomes.push((reserved.replayed, warnings(&reserved.notices)));
+        outcomes.push((reserved.replayed, reserved.notices, reserved.unlimited));
         transaction.record(actor, reserved.events);
     }
-    let granted =
-        |(request, (replayed, warnings)): (&FingerprintedRequest, (bool, Vec<String>))| {
-            let promise = remembered(transaction.state(), request)?;
-            Ok(Granted {
+    let mut results = Vec::with_capacity(requests.len());
+    for (request, (replayed, notices, unlimited)) in requests.iter().zip(outcomes) {
+        results.push(
+            remembered(transaction.state(), request).map(|promise| Granted {
                 promise,
                 replayed,
-                warnings,
-            })
-        };
-    Ok(requests.iter().zip(outcomes).map(granted).collect())
+                warnings: warnings(&request.namespace, &notices, &unlimited),
+            }),
+        );
+    }
+    Ok(results)
 }
 
 fn shown(app: &App, results: &Results, head: Head) -> Response {
@@ -270,11 +273,7 @@ fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::
                     true => "{\"status\":200,\"replayed\":true,",
                     false => "{\"status\":201,",
                 });
-                Shown::from(promise).write_fields(&mut out)?;
-                if !warnings.is_empty() {
-                    out.push_str(",\"warnings\":");
-                    out.push_str(&serde_json::to_string(warnings).map_err(|_| fmt::Error)?);
-                }
+                write_fields(&whole(promise, warnings), &mut out)?;
                 out.push('}');
             }
             Err(problem) => {
@@ -318,7 +317,11 @@ mod tests {
         };
         let reservation = Arc::new(reservation);
         Granted {
-            promise: ReservationStatus { reservation, end },
+            promise: ReservationStatus {
+                reservation,
+                end,
+                holding: None,
+            },
             replayed,
             warnings: Vec::new(),
         }

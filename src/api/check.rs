@@ -5,10 +5,10 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use quota_core::{
-    decide::{self, CheckedQuota, Refusal},
+    decide::{self, Checked, CheckedQuota, Refusal},
     state::Head,
 };
-use quota_semantics::{Timestamp, uid::Uid};
+use quota_semantics::{Name, Timestamp, uid::Uid};
 use serde::Serialize;
 
 use super::{
@@ -18,9 +18,10 @@ use super::{
     measure::{Operation, measured},
     page::Target,
     problem::Problem,
+    reservations::warnings,
     reserve_request::ReserveRequest,
 };
-use crate::{auth::Principal, writer};
+use crate::{auth::Principal, server::warn, writer};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,6 +32,10 @@ struct Verdict<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
     quotas: &'a [CheckedQuota],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    unlimited: &'a [Name],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
     as_of: Head,
@@ -60,7 +65,12 @@ pub(super) async fn check(
                 state.head(),
             )
         });
-        Ok(question.await?)
+        let (checked, head) = question.await?;
+        let checked = checked.map(|checked| {
+            let warnings = warnings(&namespace, &checked.notices, &checked.warn_of);
+            (checked, warnings)
+        });
+        Ok((checked, head))
     });
     match checked.await {
         Ok((checked, head)) => shown(&app, checked, head),
@@ -68,18 +78,24 @@ pub(super) async fn check(
     }
 }
 
-fn shown(app: &App, checked: Result<Vec<CheckedQuota>, Refusal>, head: Head) -> Response {
+fn shown(app: &App, checked: Result<(Checked, Vec<String>), Refusal>, head: Head) -> Response {
     let lagging = app.lags();
     match checked {
-        Ok(quotas) => answer::ok(&Verdict {
-            fits: true,
-            reason: None,
-            detail: None,
-            quotas: &quotas,
-            retry_after: None,
-            as_of: head,
-            lagging,
-        }),
+        Ok((checked, warnings)) => {
+            let mut response = answer::ok(&Verdict {
+                fits: true,
+                reason: None,
+                detail: None,
+                quotas: &checked.quotas,
+                unlimited: &checked.unlimited,
+                warnings: &warnings,
+                retry_after: None,
+                as_of: head,
+                lagging,
+            });
+            warn(response.headers_mut(), &warnings);
+            response
+        }
         Err(refusal) => {
             let problem = Problem::from(refusal);
             let Some(quotas) = problem.quotas() else {
@@ -90,6 +106,8 @@ fn shown(app: &App, checked: Result<Vec<CheckedQuota>, Refusal>, head: Head) -> 
                 reason: Some(problem.reason().as_str()),
                 detail: Some(problem.detail()),
                 quotas,
+                unlimited: &[],
+                warnings: &[],
                 retry_after: problem.retry_after(),
                 as_of: head,
                 lagging,

@@ -1,6 +1,7 @@
 //! A quota as a v1 ResourceQuota: as it is shown, and as it is stored.
 
 use http::HeaderValue;
+use quota_client::wire::Holder;
 use quota_core::{
     event::{QuotaRecord, Sequence},
     state::{Figure, Head, QuotaView},
@@ -17,7 +18,7 @@ use quota_semantics::{
 };
 use serde::Serialize;
 
-use super::{precondition, reservations::HolderView};
+use super::{precondition, reservations::holder};
 
 /// A ResourceQuota with its numbers, ready to be serialized.
 #[derive(Debug, Serialize)]
@@ -78,7 +79,7 @@ const fn is_zero(number: &usize) -> bool {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Hold<'a> {
-    reserved_by: HolderView<'a>,
+    reserved_by: Holder<'a>,
     reserved: &'a ResourceList,
     expiration_time: Timestamp,
 }
@@ -88,7 +89,7 @@ impl<'a> ResourceQuota<'a> {
     #[must_use]
     pub fn of(view: &'a QuotaView, coverage: &Coverage) -> Self {
         let holds = view.holds.iter().map(|(reservation, reserved)| Hold {
-            reserved_by: HolderView::from(&**reservation),
+            reserved_by: holder(reservation),
             reserved,
             expiration_time: reservation.expiration,
         });

@@ -9,13 +9,14 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderValue, StatusCode, header};
+use quota_client::wire::{AsOf, Reservation};
 use quota_core::{
     decide::{self, Audience, By, Notice, Policy},
     event::{Actor, Sequence},
-    state::{self, Head, ReservationStatus},
+    state::{self, Head, ReservationPlace, ReservationState, ReservationStatus},
     transaction::WriteTransaction,
 };
-use quota_semantics::{Timestamp, uid::Uid};
+use quota_semantics::{Name, Timestamp, uid::Uid};
 use serde::Deserialize;
 
 use super::{
@@ -30,7 +31,8 @@ use super::{
 };
 use crate::{auth::Principal, denials::Denials, server::warn, writer};
 
-pub(super) use shown::{HolderView, LAGGING, Shown, write_head};
+pub(super) use shown::{LAGGING, holder, whole, write_fields, write_head};
+use shown::{item, write};
 
 /// The answer that shows one reservation.
 pub(super) fn show(
@@ -39,9 +41,23 @@ pub(super) fn show(
     promise: &ReservationStatus,
     head: Head,
 ) -> Response {
-    let shown = Shown::from(promise).at(head, app.lags());
+    show_with(app, status, promise, &[], head)
+}
+
+fn show_with(
+    app: &App,
+    status: StatusCode,
+    promise: &ReservationStatus,
+    warnings: &[String],
+    Head { sequence, time }: Head,
+) -> Response {
+    let reservation = Reservation {
+        as_of: Some(AsOf { sequence, time }),
+        lagging: app.lags(),
+        ..whole(promise, warnings)
+    };
     let mut text = String::with_capacity(answer::ANSWER_BYTES);
-    match shown.write(&mut text) {
+    match write(&reservation, &mut text) {
         Ok(()) => answer::written(status, text.into()),
         Err(error) => Problem::internal(&error).into_response(),
     }
@@ -74,13 +90,13 @@ pub(super) fn grant(
     Ok(Granted {
         promise: remembered(transaction.state(), request)?,
         replayed: reserved.replayed,
-        warnings: warnings(&reserved.notices),
+        warnings: warnings(&request.namespace, &reserved.notices, &reserved.unlimited),
     })
 }
 
 /// What the caller is to learn of; what is not for him is logged.
-pub(super) fn warnings(notices: &[Notice]) -> Vec<String> {
-    let mut warnings = Vec::new();
+pub(super) fn warnings(namespace: &str, notices: &[Notice], unlimited: &[Name]) -> Vec<String> {
+    let mut warnings = Vec::from_iter(decide::warning_of_unlimited(namespace, unlimited));
     for notice in notices {
         match notice.audience {
             Audience::Caller => warnings.push(notice.message.clone()),
@@ -160,7 +176,10 @@ fn created(app: &App, granted: &Granted, head: Head) -> Response {
             .insert("idempotency-replayed", HeaderValue::from_static("true"));
         return response;
     }
-    let mut response = show(app, StatusCode::CREATED, &granted.promise, head);
+    let Granted {
+        promise, warnings, ..
+    } = granted;
+    let mut response = show_with(app, StatusCode::CREATED, promise, warnings, head);
     let reservation = &granted.promise.reservation;
     let uid = reservation.uid.to_string();
     let location = answer::location(&[
@@ -191,7 +210,9 @@ pub(super) async fn get(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PendingQuery {
+pub(super) struct ListQuery {
+    #[serde(default)]
+    state: ReservationState,
     at: Option<Timestamp>,
     sequence: Option<Sequence>,
     limit: Option<usize>,
@@ -199,38 +220,32 @@ pub(super) struct PendingQuery {
     after: Option<String>,
 }
 
-/// `GET /v1/namespaces/{namespace}/reservations`: the pending ones, in the order in which they were granted; of now, or
-/// `?at=TIME`, or `?sequence=N`.
+/// `GET /v1/namespaces/{namespace}/reservations`: the pending ones, or those in another `state`; of now, or `?at=TIME`,
+/// or `?sequence=N`.
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
-    Params(query): Params<PendingQuery>,
+    Params(query): Params<ListQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after = query.after.as_deref().filter(|token| !token.is_empty());
-    let after: Sequence = after.map(page::read_token).transpose()?.unwrap_or(0);
+    // An entry that granted or ended one stays the same, whatever happens between two pages.
+    let after: ReservationPlace = after.map(page::read_token).transpose()?.unwrap_or_default();
     let when = When {
         at: query.at,
         sequence: query.sequence,
     };
-    // The entry that granted it stays the same, whatever is extended or ends between two pages.
-    let pending = |state: &state::State| {
-        let pending = state.pending_after(&namespace, after, limit);
-        (pending, state.head())
+    let found = |state: &state::State| {
+        let found = state.reservations_in(&namespace, query.state, after, limit);
+        (found, state.head())
     };
-    let (((pending, more), head), lagging) = past::ask(&app, &when, pending).await?;
-    let last = pending
-        .last()
-        .filter(|_| more)
-        .map(|view| token(&view.entry))
-        .transpose()?;
-    let items = pending
-        .iter()
-        .map(|view| Shown::of(&view.reservation, view.end))
-        .collect();
+    let (((views, next), head), lagging) = past::ask(&app, &when, found).await?;
     Ok(answer::ok(&Page {
-        items,
-        next: last,
+        items: views
+            .iter()
+            .map(|view| item(&view.reservation, view.end))
+            .collect(),
+        next: next.as_ref().map(token).transpose()?,
         as_of: head,
         lagging,
     }))

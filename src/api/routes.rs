@@ -80,7 +80,7 @@ pub fn routes() -> Vec<Route<App>> {
         get("/v1/groups/{name}/usage", Role(&[Read], Everywhere), groups::usage)
             .operation("getGroupUsage", &[(200, "GroupUsage")]).query(&["at", "sequence"]).about("what counts in the group, and what each member takes; `at`, `sequence`"),
         get("/v1/namespaces/{namespace}/reservations", Role(&[Read, Reserve], Path), reservations::list)
-            .operation("listReservations", &[(200, "ReservationPage")]).query(&["at", "sequence", "limit", "continue"]).about("list of the pending ones; `at`, `sequence`"),
+            .operation("listReservations", &[(200, "ReservationPage")]).query(&["state", "at", "sequence", "limit", "continue"]).about("list of the pending ones, or of those in another `state`; `at`, `sequence`"),
         post("/v1/namespaces/{namespace}/reservations", Role(&[Reserve], Path), reservations::create).idempotent()
             .operation("reserve", &[(200, "Reservation"), (201, "Reservation")]).sends("ReserveRequest").about("201 granted, 200 granted before, 403 denied"),
         get("/v1/namespaces/{namespace}/reservations/{uid}", Role(&[Read, Reserve], Path), reservations::get)

@@ -37,6 +37,7 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
         bounds: bounds(config),
         search_max: Policy::default().search_max,
         limited: limited(config.admission.limited_resources_file.as_deref())?,
+        unlimited: reservations.unlimited,
         adopts_quotas: config.quotas.adopt,
         groups: GroupBounds {
             max: config.groups.max.get(),

@@ -296,6 +296,8 @@ async fn what_comes_close_to_a_limit_is_warned_about() {
                 ("pods", "10"),
                 ("requests.cpu", "1"),
                 ("requests.memory", "1Gi"),
+                ("requests.ephemeral-storage", "10Gi"),
+                ("requests.example.com/gpu", "10"),
             ],
         )
         .await;
@@ -303,6 +305,19 @@ async fn what_comes_close_to_a_limit_is_warned_about() {
     assert_eq!(
         world.send(&pod("b")).await.warnings(),
         ["quota q: requests.cpu is at 100% of its limit (1 of 1)"]
+    );
+}
+
+#[tokio::test]
+async fn what_nothing_limits_is_warned_about_where_something_else_of_the_object_is() {
+    let world = World::new();
+    world.set_quota("q", &[("pods", "10")]).await;
+    assert_eq!(
+        world.send(&pod("a")).await.warnings(),
+        [
+            "no quota of namespace \"team-a\" limits requests.cpu, requests.ephemeral-storage, \
+             requests.example.com/gpu, requests.memory"
+        ]
     );
 }
 

@@ -20,5 +20,6 @@ mod reading;
 mod relists;
 mod reservations;
 mod tenants;
+mod unlimited;
 mod watching;
 mod world;

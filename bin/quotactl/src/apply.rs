@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use http::{Method, StatusCode, header};
+use http::{HeaderMap, Method, StatusCode, header};
 use serde_json::Value;
 
 use super::{
@@ -52,12 +52,7 @@ fn apply_one(session: &Session, document: &Document) -> Outcome {
         Some(before) if before == version(&reply.body) => "unchanged",
         _ => "configured",
     };
-    for warning in reply.headers.get_all(header::WARNING) {
-        note(format!(
-            "warning: {}",
-            warning_text(warning.to_str().unwrap_or_default())
-        ));
-    }
+    note_warnings(&reply.headers);
     if session.output.is_structured() {
         return session.output.value(&reply.body);
     }
@@ -244,7 +239,42 @@ fn version(object: &Value) -> &str {
     }
 }
 
+/// Says what an answer warns of.
+pub(crate) fn note_warnings(headers: &HeaderMap) {
+    for warning in headers.get_all(header::WARNING) {
+        let text = warning_text(warning.to_str().unwrap_or_default());
+        note(format!("warning: {text}"));
+    }
+}
+
 /// The text of a `Warning` header, which stands in quotes behind a code and an agent.
-fn warning_text(header: &str) -> &str {
-    header.split('"').nth(1).unwrap_or(header)
+fn warning_text(header: &str) -> String {
+    let Some((_, quoted)) = header.split_once('"') else {
+        return header.to_owned();
+    };
+    let mut text = String::with_capacity(quoted.len());
+    let mut characters = quoted.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => break,
+            '\\' => text.extend(characters.next()),
+            plain => text.push(plain),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_is_read_out_of_its_quotes() {
+        assert_eq!(warning_text(r#"299 - "plain""#), "plain");
+        assert_eq!(
+            warning_text(r#"299 - "of \"a\" \\ b" "date""#),
+            r#"of "a" \ b"#
+        );
+        assert_eq!(warning_text("odd"), "odd");
+    }
 }

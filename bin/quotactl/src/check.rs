@@ -5,6 +5,7 @@ use quota_client::wire::Verdict;
 
 use super::{
     address::Address,
+    apply::note_warnings,
     client::read,
     failure::{Exit, Failure, Outcome},
     figures,
@@ -25,10 +26,11 @@ pub(crate) fn run(session: &Session, files: &[PathBuf]) -> Outcome {
 fn check(session: &Session, document: Document) -> Outcome {
     let (namespace, body) = body_of(session, document, None)?;
     let address = Address::in_namespace(&namespace, ["check"]);
-    let answer = session
+    let reply = session
         .client
-        .send_json(Method::POST, &address, Some(&body))?
-        .body;
+        .send_json(Method::POST, &address, Some(&body))?;
+    note_warnings(&reply.headers);
+    let answer = reply.body;
     let verdict: Verdict = read(&answer)?;
     session.note_lag(&answer);
     if session.output.is_structured() {

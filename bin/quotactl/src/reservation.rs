@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     address::Address,
+    apply::note_warnings,
     args::{Amounts, Reserve},
     failure::{Failure, Outcome},
     get::plain,
@@ -114,6 +115,7 @@ fn ask(session: &Session, namespace: &str, body: &Value) -> Outcome {
     let reply = session
         .client
         .send_json(Method::POST, &address, Some(body))?;
+    note_warnings(&reply.headers);
     let repeated = reply
         .headers
         .get("idempotency-replayed")

@@ -107,6 +107,12 @@ pub struct Verdict {
     pub detail: Option<String>,
     /// The quotas that were looked at.
     pub quotas: Vec<QuotaCheck>,
+    /// Resources that no quota and no group limits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unlimited: Vec<Name>,
+    /// What would be said of a grant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     /// When there will be room, if the expiry of reservations alone makes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,

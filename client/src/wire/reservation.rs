@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
+use quota_semantics::{Name, Timestamp, resource::ResourceList, uid::Uid};
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, is_false};
@@ -29,6 +29,18 @@ pub struct Reservation<'a> {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_time: Option<Timestamp>,
+    /// The quotas that hold what it claims; none in a list, and once it has ended and claims nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quotas: Option<Cow<'a, [Name]>>,
+    /// The groups that hold what it claims, nearest first.
+    #[serde(default, skip_serializing_if = "no_items")]
+    pub groups: Cow<'a, [Name]>,
+    /// Resources that it claims and that no quota and no group limits; none where `quotas` is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlimited: Option<Cow<'a, [Name]>>,
+    /// What the caller should know of the grant.
+    #[serde(default, skip_serializing_if = "no_items")]
+    pub warnings: Cow<'a, [String]>,
     /// How far the ledger was; none in a list, which says it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
@@ -52,4 +64,12 @@ pub struct Holder<'a> {
     pub name: Cow<'a, str>,
     /// Its uid.
     pub uid: Cow<'a, Uid>,
+}
+
+/// For lists that are written only when there is something in them.
+const fn no_items<T: Clone>(items: &Cow<'_, [T]>) -> bool {
+    match items {
+        Cow::Borrowed(items) => items.is_empty(),
+        Cow::Owned(items) => items.is_empty(),
+    }
 }

@@ -110,6 +110,14 @@ impl<K: Copy + Ord> Shares<K> {
         }
     }
 
+    /// What a namespace keeps behind a key, oldest first.
+    pub fn of(&self, namespace: &str, after: K) -> impl Iterator<Item = K> {
+        use std::ops::Bound;
+        let behind = (Bound::Excluded(after), Bound::Unbounded);
+        let share = self.namespaces.get(namespace).into_iter();
+        share.flat_map(move |share| share.items.range(behind).map(|(key, _)| *key))
+    }
+
     /// What has to go first, if there is too much: the oldest of the namespace with the most bytes.
     #[must_use]
     pub fn first_to_go(&self) -> Option<(Name, K)> {

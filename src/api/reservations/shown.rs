@@ -1,149 +1,138 @@
-//! A reservation as it is shown.
+//! A reservation on the wire.
 
-use std::fmt::{self, Write as _};
-
-use quota_core::{
-    event::Reservation,
-    state::{End, Head, ReservationStatus},
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
 };
-use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
-use serde::Serialize;
+
+use quota_client::wire::{AsOf, Holder, Reservation};
+use quota_core::{
+    event,
+    state::{End, Head, ReservationState, ReservationStatus},
+};
+use quota_semantics::Timestamp;
 
 /// The object that a reservation is for.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::api) struct HolderView<'a> {
-    #[serde(skip_serializing_if = "str::is_empty")]
-    api_version: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    kind: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    uid: &'a Uid,
-}
-
-impl<'a> From<&'a Reservation> for HolderView<'a> {
-    fn from(reservation: &'a Reservation) -> Self {
-        Self {
-            api_version: &reservation.api_version,
-            kind: &reservation.kind,
-            name: &reservation.name,
-            uid: &reservation.uid,
-        }
+pub(in crate::api) fn holder(reservation: &event::Reservation) -> Holder<'_> {
+    Holder {
+        api_version: Cow::Borrowed(&reservation.api_version),
+        kind: Cow::Borrowed(&reservation.kind),
+        name: Cow::Borrowed(&reservation.name),
+        uid: Cow::Borrowed(&reservation.uid),
     }
 }
 
-/// A reservation, as it is shown.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(in crate::api) struct Shown<'a> {
-    namespace: &'a str,
-    reserved_by: HolderView<'a>,
-    reserved: &'a ResourceList,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'static str>,
-    created_time: Timestamp,
-    expiration_time: Timestamp,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended_time: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    as_of: Option<Head>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
-
-impl<'a> From<&'a ReservationStatus> for Shown<'a> {
-    fn from(promise: &'a ReservationStatus) -> Self {
-        Self::of(&promise.reservation, promise.end)
+/// A reservation as an item of a list.
+pub(super) fn item(
+    reservation: &event::Reservation,
+    end: Option<(End, Timestamp)>,
+) -> Reservation<'_> {
+    let detail = match end {
+        Some((End::Superseded, _)) => {
+            Some("a newer reservation, or an object, of the same name took its place")
+        }
+        Some((End::Returned, _)) => Some("its holder gave back what it had committed"),
+        _ => None,
+    };
+    let state = end.map_or(ReservationState::Pending, |(end, _)| end.state());
+    Reservation {
+        namespace: Cow::Borrowed(&reservation.namespace),
+        reserved_by: holder(reservation),
+        reserved: Cow::Borrowed(&reservation.footprint.resources),
+        state: Cow::Borrowed(state.as_str()),
+        detail: detail.map(Cow::Borrowed),
+        created_time: reservation.created,
+        expiration_time: reservation.expiration,
+        ended_time: end.map(|(_, time)| time),
+        quotas: None,
+        groups: Cow::Borrowed(&[]),
+        unlimited: None,
+        warnings: Cow::Borrowed(&[]),
+        as_of: None,
+        lagging: false,
     }
 }
 
-impl<'a> Shown<'a> {
-    pub(super) fn of(reservation: &'a Reservation, end: Option<(End, Timestamp)>) -> Self {
-        let detail = match end {
-            Some((End::Superseded, _)) => {
-                Some("a newer reservation, or an object, of the same name took its place")
-            }
-            Some((End::Returned, _)) => Some("its holder gave back what it had committed"),
-            _ => None,
-        };
-        Self {
-            namespace: &reservation.namespace,
-            reserved_by: reservation.into(),
-            reserved: &reservation.footprint.resources,
-            state: end.map_or("pending", |(end, _)| end.state()),
-            detail,
-            created_time: reservation.created,
-            expiration_time: reservation.expiration,
-            ended_time: end.map(|(_, time)| time),
-            as_of: None,
-            lagging: false,
-        }
-    }
-
-    /// As it was when the ledger stood there.
-    pub(super) fn at(self, head: Head, lagging: bool) -> Self {
-        Self {
-            as_of: Some(head),
-            lagging,
-            ..self
-        }
+/// A reservation with what holds it.
+pub(in crate::api) fn whole<'a>(
+    status: &'a ReservationStatus,
+    warnings: &'a [String],
+) -> Reservation<'a> {
+    let item = item(&status.reservation, status.end);
+    let Some(holding) = &status.holding else {
+        return item;
+    };
+    Reservation {
+        quotas: Some(Cow::Borrowed(&holding.quotas)),
+        groups: Cow::Borrowed(&holding.groups),
+        unlimited: Some(Cow::Borrowed(&holding.unlimited)),
+        warnings: Cow::Borrowed(warnings),
+        ..item
     }
 }
 
-impl Shown<'_> {
-    /// The same text that serde makes of it, in a fraction of the time: this is the answer that most callers wait for.
-    pub(super) fn write(&self, out: &mut String) -> fmt::Result {
-        out.push('{');
-        self.write_fields(out)?;
-        out.push('}');
-        Ok(())
-    }
+/// The same text that serde makes of it, in a fraction of the time: this is the answer that most callers wait for.
+pub(super) fn write(reservation: &Reservation<'_>, out: &mut String) -> fmt::Result {
+    out.push('{');
+    write_fields(reservation, out)?;
+    out.push('}');
+    Ok(())
+}
 
-    /// The fields alone, for an object that has others before them.
-    pub(in crate::api) fn write_fields(&self, out: &mut String) -> fmt::Result {
-        let HolderView {
-            api_version,
-            kind,
-            name,
-            uid,
-        } = &self.reserved_by;
-        field(out, "\"namespace\":", self.namespace);
-        out.push_str(",\"reservedBy\":{");
-        for (key, text) in [
-            ("\"apiVersion\":", api_version),
-            ("\"kind\":", kind),
-            ("\"name\":", name),
-        ] {
-            if !text.is_empty() {
-                field(out, key, text);
-                out.push(',');
-            }
+/// The fields alone, for an object that has others before them.
+pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut String) -> fmt::Result {
+    let Holder {
+        api_version,
+        kind,
+        name,
+        uid,
+    } = &this.reserved_by;
+    field(out, "\"namespace\":", &this.namespace);
+    out.push_str(",\"reservedBy\":{");
+    for (key, text) in [
+        ("\"apiVersion\":", api_version),
+        ("\"kind\":", kind),
+        ("\"name\":", name),
+    ] {
+        if !text.is_empty() {
+            field(out, key, text);
+            out.push(',');
         }
-        field(out, "\"uid\":", &uid.to_string());
-        out.push_str("},\"reserved\":{");
-        for (index, (name, quantity)) in self.reserved.iter().enumerate() {
-            field(out, if index > 0 { "," } else { "" }, name);
-            quoted(out, ":", &quantity.exact())?;
-        }
-        field(out, "},\"state\":", self.state);
-        if let Some(detail) = self.detail {
-            field(out, ",\"detail\":", detail);
-        }
-        timed(out, ",\"createdTime\":", self.created_time)?;
-        timed(out, ",\"expirationTime\":", self.expiration_time)?;
-        if let Some(ended) = self.ended_time {
-            timed(out, ",\"endedTime\":", ended)?;
-        }
-        if let Some(head) = &self.as_of {
-            write_head(out, head)?;
-        }
-        if self.lagging {
-            out.push_str(LAGGING);
-        }
-        Ok(())
     }
+    field(out, "\"uid\":", &uid.to_string());
+    out.push_str("},\"reserved\":{");
+    for (index, (name, quantity)) in this.reserved.iter().enumerate() {
+        field(out, if index > 0 { "," } else { "" }, name);
+        quoted(out, ":", &quantity.exact())?;
+    }
+    field(out, "},\"state\":", &this.state);
+    if let Some(detail) = &this.detail {
+        field(out, ",\"detail\":", detail);
+    }
+    timed(out, ",\"createdTime\":", this.created_time)?;
+    timed(out, ",\"expirationTime\":", this.expiration_time)?;
+    if let Some(ended) = this.ended_time {
+        timed(out, ",\"endedTime\":", ended)?;
+    }
+    if let Some(quotas) = &this.quotas {
+        listed(out, ",\"quotas\":", quotas);
+    }
+    if !this.groups.is_empty() {
+        listed(out, ",\"groups\":", &this.groups);
+    }
+    if let Some(unlimited) = &this.unlimited {
+        listed(out, ",\"unlimited\":", unlimited);
+    }
+    if !this.warnings.is_empty() {
+        listed(out, ",\"warnings\":", &this.warnings);
+    }
+    if let Some(AsOf { sequence, time }) = this.as_of {
+        write_head(out, &Head { sequence, time })?;
+    }
+    if this.lagging {
+        out.push_str(LAGGING);
+    }
+    Ok(())
 }
 
 /// The field that tells that a source is behind, behind other fields.
@@ -171,6 +160,16 @@ fn quoted(out: &mut String, key: &str, value: &impl fmt::Display) -> fmt::Result
     Ok(())
 }
 
+/// Appends a field with a list of texts.
+fn listed(out: &mut String, key: &str, texts: &[impl AsRef<str>]) {
+    out.push_str(key);
+    out.push('[');
+    for (index, text) in texts.iter().enumerate() {
+        field(out, if index > 0 { "," } else { "" }, text.as_ref());
+    }
+    out.push(']');
+}
+
 /// Appends a field that may hold any text.
 fn field(out: &mut String, key: &str, text: &str) {
     out.push_str(key);
@@ -188,7 +187,9 @@ fn field(out: &mut String, key: &str, text: &str) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use quota_semantics::{Span, in_microseconds, quantity::Quantity};
+    use quota_semantics::{
+        Name, Span, in_microseconds, quantity::Quantity, resource::ResourceList, uid::Uid,
+    };
 
     use super::*;
 
@@ -200,6 +201,7 @@ mod tests {
             reserved in prop::collection::btree_map("[a-z./\"]{1,12}", "([1-9][0-9]{0,20}|[1-9]0{0,30})(m|k|Mi|e3|E|)", 0..4),
             times in prop::array::uniform4(any::<i64>()),
             options in prop::array::uniform4(any::<bool>()),
+            names in prop::option::of(prop::collection::vec(".{0,6}", 0..3)),
             sequence: u64,
         ) {
             let uid = Uid::new(&uid).unwrap();
@@ -210,25 +212,31 @@ mod tests {
             let [created_time, expiration_time, ended, time] =
                 times.map(Timestamp::from_nanoseconds);
             let [detailed, over, known, lagging] = options;
-            let shown = Shown {
-                namespace: &texts[0],
-                reserved_by: HolderView {
-                    api_version: &texts[1],
-                    kind: &texts[2],
-                    name: &texts[3],
-                    uid: &uid,
+            let listed: Vec<Name> = names.iter().flatten().map(|name| name.as_str().into()).collect();
+            let warnings = names.clone().unwrap_or_default();
+            let shown = Reservation {
+                namespace: Cow::Borrowed(&texts[0]),
+                reserved_by: Holder {
+                    api_version: Cow::Borrowed(&texts[1]),
+                    kind: Cow::Borrowed(&texts[2]),
+                    name: Cow::Borrowed(&texts[3]),
+                    uid: Cow::Owned(uid),
                 },
-                reserved: &reserved,
-                state: "pending",
-                detail: detailed.then_some("a \"newer\" one"),
+                reserved: Cow::Owned(reserved),
+                state: Cow::Borrowed("pending"),
+                detail: detailed.then_some(Cow::Borrowed("a \"newer\" one")),
                 created_time,
                 expiration_time: expiration_time.plus(Span::ZERO),
                 ended_time: over.then_some(ended),
-                as_of: known.then_some(Head { sequence, time }),
+                quotas: names.is_some().then_some(Cow::Borrowed(&listed)),
+                groups: Cow::Borrowed(&listed),
+                unlimited: names.is_some().then_some(Cow::Borrowed(&listed)),
+                warnings: Cow::Borrowed(&warnings),
+                as_of: known.then_some(AsOf { sequence, time }),
                 lagging,
             };
             let mut text = String::new();
-            shown.write(&mut text).unwrap();
+            write(&shown, &mut text).unwrap();
             let plain = in_microseconds(|| serde_json::to_string(&shown));
             prop_assert_eq!(text, plain.unwrap());
         }

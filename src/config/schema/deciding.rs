@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
+use quota_core::decide::Unlimited;
 use serde::{Deserialize, Serialize};
 
 use quota_service::config::{Period, Size, blank};
@@ -24,6 +25,8 @@ pub struct Reservations {
     pub max_pending_per_namespace: NonZeroUsize,
     /// Pending reservations that one principal has asked for.
     pub max_pending_per_principal: NonZeroUsize,
+    /// What to do with a request that needs something that nothing limits.
+    pub unlimited: Unlimited,
 }
 
 impl Default for Reservations {
@@ -36,6 +39,7 @@ impl Default for Reservations {
             max_pending: NonZeroUsize::new(100_000).expect("100,000 is not zero"),
             max_pending_per_namespace: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
             max_pending_per_principal: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
+            unlimited: Unlimited::Warn,
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct Admitted {
     pub unmeasured: bool,
     /// What is said of it besides.
     pub notices: Vec<Notice>,
+    /// Resources to warn of, since nothing limits them.
+    pub unlimited: Vec<Name>,
 }
 
 /// Decides whether an object may be stored, and holds what it needs until it is seen.
@@ -182,6 +184,11 @@ fn settle(
 ) -> Result<Admitted, Refusal> {
     let charges = case.evaluate(state, now, policy)?;
     let charged = charged(&case.limits(state), &charges);
+    // Of an object of which nothing is limited, an API server's user learns nothing: most namespaces limit little.
+    let unlimited = match charged.is_empty() {
+        true => Vec::new(),
+        false => case.unlimited_to_warn_of(&case.limits(state), policy),
+    };
     let counts = !charged.is_empty() || case.is_new_workload() || needs_later(state, &case);
     let events = if holds && counts {
         case.grant(state, now, policy.default_ttl, policy)?
@@ -192,6 +199,7 @@ fn settle(
         events,
         charged,
         notices: case.notices(state, &charges),
+        unlimited,
         ..Admitted::default()
     })
 }

@@ -22,6 +22,7 @@ mod relist;
 mod request;
 mod reserve;
 mod room;
+mod unlimited;
 mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
@@ -41,7 +42,8 @@ pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
 };
 pub use request::{Basis, FingerprintedRequest, Request};
-pub use reserve::{Reserved, check, reserve, reserve_all};
+pub use reserve::{Checked, Reserved, check, reserve, reserve_all};
+pub use unlimited::{Unlimited, warning_of_unlimited};
 pub use watermark::{Bookmark, advance_watermarks};
 
 use quota_semantics::{Span, quota::LimitedResource};
@@ -67,6 +69,8 @@ pub struct Policy {
     pub search_max: usize,
     /// Resources that may be used only where a quota covers them.
     pub limited: Vec<LimitedResource>,
+    /// How requests are decided that need something that nothing limits.
+    pub unlimited: Unlimited,
     /// Quotas that sources show are theirs: they are changed there.
     pub adopts_quotas: bool,
     /// What groups are bounded by.
@@ -85,6 +89,7 @@ impl Default for Policy {
             bounds: Bounds::default(),
             search_max: 1 << 15,
             limited: Vec::new(),
+            unlimited: Unlimited::default(),
             adopts_quotas: false,
             groups: GroupBounds::default(),
         }

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::{
     event::{Event, Reservation},
-    state::{Counted, Overlay, State, Tracked},
+    state::{self, Counted, Overlay, State, Tracked},
 };
 use quota_semantics::{
-    Span, Timestamp,
+    Name, Span, Timestamp,
     admission::{self, Attempt, Charge, Denial, Limit, Operation},
     object::{EveryClass, Footprint, Traits},
     quota::LimitedResource,
@@ -31,6 +31,21 @@ pub struct Reserved {
     pub replayed: bool,
     /// What is said of it besides.
     pub notices: Vec<Notice>,
+    /// Resources to warn of, since nothing limits them.
+    pub unlimited: Vec<Name>,
+}
+
+/// What fits.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Every quota looked at.
+    pub quotas: Vec<CheckedQuota>,
+    /// What is said of it besides.
+    pub notices: Vec<Notice>,
+    /// Resources that nothing limits.
+    pub unlimited: Vec<Name>,
+    /// Those of them to warn of.
+    pub warn_of: Vec<Name>,
 }
 
 /// Grants a wish, or says why not.
@@ -94,11 +109,17 @@ pub fn check(
     by: &By,
     request: &FingerprintedRequest,
     policy: &Policy,
-) -> Result<Vec<CheckedQuota>, Refusal> {
+) -> Result<Checked, Refusal> {
     policy.bounds.check_request(state, request)?;
     let case = Case::of(state, by, request, Overlay::default());
-    case.evaluate(state, now, policy)?;
-    Ok(looked_at(&case.limits(state), &case.wanted()))
+    let charges = case.evaluate(state, now, policy)?;
+    let limits = case.limits(state);
+    Ok(Checked {
+        quotas: looked_at(&limits, &case.wanted()),
+        notices: case.notices(state, &charges),
+        unlimited: state::unlimited(&limits, &case.target),
+        warn_of: case.unlimited_to_warn_of(&limits, policy),
+    })
 }
 
 /// Decides given the overlay, and gives it back; what was decided is not in it.
@@ -119,6 +140,7 @@ fn decide(
             events: Vec::new(),
             replayed: true,
             notices: Vec::new(),
+            unlimited: Vec::new(),
         };
         return Ok((before, overlay));
     }
@@ -137,6 +159,7 @@ fn decide(
     case.check_share(state, by, policy)?;
     let reserved = Reserved {
         notices: case.notices(state, &charges),
+        unlimited: case.unlimited_to_warn_of(&case.limits(state), policy),
         events: case.grant(state, now, ttl, policy)?,
         replayed: false,
     };
@@ -374,6 +397,7 @@ impl<'a> Case<'a> {
         if self.pending.is_some() && self.request.subresource != "status" {
             self.refuse_excess(limits)?;
         }
+        self.refuse_unlimited(limits, policy)?;
         Ok(charges)
     }
 

@@ -32,6 +32,7 @@ impl Case<'_> {
         let limits = self.limits(state);
         let empty: Vec<Empty<'_>> = limits.iter().map(Empty).collect();
         admission::evaluate(&empty, &attempt, &policy.limited).is_ok()
+            && self.refuse_unlimited(&limits, policy).is_ok()
     }
 
     /// When enough pending reservations have expired, if that alone makes room.

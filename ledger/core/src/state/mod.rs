@@ -28,6 +28,7 @@ mod ring;
 mod slab;
 mod sums;
 mod tenancy;
+mod unlimited;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,14 +41,15 @@ pub use image::{Image, ImageError};
 pub use known::KnownNamespace;
 pub use progress::WatermarkView;
 pub use relisting::RelistView;
-pub use reservations::End;
+pub use reservations::{End, ReservationPlace, ReservationState};
 pub use view::{
-    Figure, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,
+    Figure, Holding, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,
 };
 
 pub(crate) use counted::Counted;
 pub(crate) use overlay::Overlay;
 pub(crate) use reservations::Tracked;
+pub(crate) use unlimited::{REQUESTS, are_of_the_same, is_count, unlimited};
 
 use crate::event::{Cursor, Sequence};
 use bearers::Bearers;

@@ -1,13 +1,13 @@
 //! What readers ask the state.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{
     Head, State,
     namespaces::{Namespace, QuotaState, growth},
-    reservations::{Target, Tracked},
+    reservations::{ReservationPlace, ReservationState, Target, Tracked},
     sums::Sums,
     view::{Figure, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals},
 };
@@ -295,37 +295,79 @@ impl State {
         pending
     }
 
-    /// The `limit` first pending reservations of a namespace that were granted after an entry, in that order, and
-    /// whether there are more.
+    /// The `limit` first reservations of a namespace in a state, behind the place where the last page ended; and where
+    /// this page ended, if there are more.
+    ///
+    /// Pending and committed ones come in the order in which they were granted, the others in the order in which they
+    /// ended, as long as they are remembered. Of these a bounded number is looked at, so a page may be short, and even
+    /// empty, while there are more.
     #[must_use]
-    pub fn pending_after(
+    pub fn reservations_in(
         &self,
         namespace: &str,
-        after: Sequence,
+        state: ReservationState,
+        after: ReservationPlace,
         limit: usize,
-    ) -> (Vec<ReservationView>, bool) {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return (Vec::new(), false);
+    ) -> (Vec<ReservationView>, Option<ReservationPlace>) {
+        let (places, next) = match (state, self.namespaces.find(namespace)) {
+            (ReservationState::Pending, Some(namespace)) => {
+                self.granted_after(&namespace.pending, after, limit)
+            }
+            (ReservationState::Committed, Some(namespace)) => {
+                self.granted_after(&namespace.committed, after, limit)
+            }
+            (ReservationState::Pending | ReservationState::Committed, None) => (Vec::new(), None),
+            (ended, _) => self.ended_after(namespace, ended, after, limit),
         };
-        let mut first = BTreeMap::new();
-        for &place in &namespace.pending {
-            let entry = self.reservations.get(place).entry;
-            let is_late = first.len() > limit
-                && first
-                    .last_key_value()
-                    .is_some_and(|(last, _)| entry > *last);
-            if entry <= after || is_late {
+        let view = |place| self.reservation_view(self.reservations.get(place));
+        (places.into_iter().map(view).collect(), next)
+    }
+
+    fn granted_after(
+        &self,
+        places: &BTreeSet<u32>,
+        after: ReservationPlace,
+        limit: usize,
+    ) -> (Vec<u32>, Option<ReservationPlace>) {
+        let mut first = BTreeSet::new();
+        for &place in places {
+            let key = (self.reservations.get(place).entry, place);
+            let is_late = first.len() > limit && first.last().is_some_and(|last| key > *last);
+            if key <= after || is_late {
                 continue;
             }
-            first.insert(entry, place);
+            first.insert(key);
             if first.len() > limit + 1 {
                 first.pop_last();
             }
         }
         let more = first.len() > limit;
-        let places = first.into_values().take(limit);
-        let views = places.map(|place| self.reservation_view(self.reservations.get(place)));
-        (views.collect(), more)
+        let page: Vec<_> = first.into_iter().take(limit).collect();
+        let next = page.last().copied().filter(|_| more);
+        (page.into_iter().map(|(_, place)| place).collect(), next)
+    }
+
+    fn ended_after(
+        &self,
+        namespace: &str,
+        state: ReservationState,
+        after: ReservationPlace,
+        limit: usize,
+    ) -> (Vec<u32>, Option<ReservationPlace>) {
+        let (mut found, mut last) = (Vec::new(), after);
+        let ended = self.reservations.ended_in(namespace, after);
+        for (looked_at, key) in ended.enumerate() {
+            let end = self.reservations.get(key.1).end();
+            let is_wanted = end.is_some_and(|(end, _)| end.state() == state);
+            if looked_at == PAGE_WORK || (is_wanted && found.len() == limit) {
+                return (found, Some(last));
+            }
+            if is_wanted {
+                found.push(key.1);
+            }
+            last = key;
+        }
+        (found, None)
     }
 
     /// A reservation in any state, as long as it is remembered.
@@ -343,6 +385,7 @@ impl State {
         Some(ReservationStatus {
             reservation: tracked.reservation.clone(),
             end: tracked.end(),
+            holding: self.holding(tracked),
         })
     }
 

@@ -25,6 +25,40 @@ const ENDED_MAX: u32 = 1 << 18;
 /// given to another since.
 pub(crate) type Ends = Ring<(u32, Sequence), ENDED_MAX>;
 
+/// The state of a reservation, as the API names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReservationState {
+    /// It holds what was reserved.
+    #[default]
+    Pending,
+    /// Its object counts instead.
+    Observed,
+    /// Its holder said that the object exists.
+    Committed,
+    /// Its holder gave it back, or a newer one took its place.
+    Released,
+    /// Its time ran out.
+    Expired,
+}
+
+impl ReservationState {
+    /// Its name on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Observed => "observed",
+            Self::Committed => "committed",
+            Self::Released => "released",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+/// Where a page of reservations ended: the entry that granted the last one, or ended it, and its place in the state.
+pub type ReservationPlace = (Sequence, u32);
+
 /// How a reservation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -44,14 +78,14 @@ pub enum End {
 }
 
 impl End {
-    /// The state of a reservation that ended so, as the API names it.
+    /// The state of a reservation that ended so.
     #[must_use]
-    pub const fn state(self) -> &'static str {
+    pub const fn state(self) -> ReservationState {
         match self {
-            Self::Observed => "observed",
-            Self::Committed => "committed",
-            Self::Released | Self::Superseded | Self::Returned => "released",
-            Self::Expired => "expired",
+            Self::Observed => ReservationState::Observed,
+            Self::Committed => ReservationState::Committed,
+            Self::Released | Self::Superseded | Self::Returned => ReservationState::Released,
+            Self::Expired => ReservationState::Expired,
         }
     }
 
@@ -412,6 +446,16 @@ impl Reservations {
         self.ended_bytes = Some(bytes);
         self.ended = Ends::default();
         self.make_room();
+    }
+
+    /// Those of a namespace that ended and are remembered for the sake of repeated requests, behind a place, in the order
+    /// of the entries that ended them.
+    pub(crate) fn ended_in(
+        &self,
+        namespace: &str,
+        after: ReservationPlace,
+    ) -> impl Iterator<Item = ReservationPlace> {
+        self.shares.of(namespace, after)
     }
 
     /// How many bytes of those that ended are remembered.

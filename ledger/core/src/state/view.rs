@@ -96,6 +96,19 @@ pub struct ReservationStatus {
     pub reservation: Arc<Reservation>,
     /// How and when it ended; none: it is pending.
     pub end: Option<(End, Timestamp)>,
+    /// What holds what it claims; none: it claims nothing any more.
+    pub holding: Option<Holding>,
+}
+
+/// The limits that hold what a reservation claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// Quotas of its namespace, by name.
+    pub quotas: Vec<Name>,
+    /// Groups, nearest first.
+    pub groups: Vec<Name>,
+    /// Resources that it claims and that none of them limits, by name.
+    pub unlimited: Vec<Name>,
 }
 
 /// Where a page of objects ended: resource, name, uid.

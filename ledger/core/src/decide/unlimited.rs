@@ -1,0 +1,97 @@
+//! What no quota and no group limits: most often a typing error in the name of a resource or of a namespace.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Policy, reserve::Case};
+use crate::state::{self, Counted};
+use quota_semantics::{Name, admission::Denial, quantity::Quantity};
+
+/// Names that a warning lists; of more it says how many.
+const NAMES_MAX: usize = 8;
+
+/// How requests are decided that need something that nothing limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unlimited {
+    /// They are granted.
+    Allow,
+    /// They are granted with a warning.
+    #[default]
+    Warn,
+    /// They are denied, in the words of Kubernetes for limited resources that no quota covers.
+    Deny,
+}
+
+impl Case<'_> {
+    /// What to warn of.
+    pub(super) fn unlimited_to_warn_of(
+        &self,
+        limits: &[Counted<'_>],
+        policy: &Policy,
+    ) -> Vec<Name> {
+        match policy.unlimited {
+            Unlimited::Warn => self.unlimited(limits),
+            Unlimited::Allow | Unlimited::Deny => Vec::new(),
+        }
+    }
+
+    /// Denies what nothing limits, if that is the policy.
+    pub(super) fn refuse_unlimited(
+        &self,
+        limits: &[Counted<'_>],
+        policy: &Policy,
+    ) -> Result<(), Denial> {
+        if policy.unlimited != Unlimited::Deny {
+            return Ok(());
+        }
+        let names = self.unlimited(limits);
+        match names.is_empty() {
+            true => Ok(()),
+            false => Err(Denial::InsufficientQuota { names }),
+        }
+    }
+
+    /// The names that nothing limits, of what is wanted beside what is counted or held already.
+    ///
+    /// Of an object, whose names were not written by the caller, one name for each thing: `requests.cpu` stands for `cpu`
+    /// and `limits.cpu` as well. The number of its kind is among them only if nothing else of the object is limited.
+    fn unlimited(&self, limits: &[Counted<'_>]) -> Vec<Name> {
+        let mut names = state::unlimited(limits, &self.target);
+        if names.is_empty() {
+            return names;
+        }
+        let wanted = self.wanted();
+        names.retain(|name| wanted.get(name).is_some_and(Quantity::is_positive));
+        if self.request.object.is_none() {
+            return names;
+        }
+        let is_limited = |name: &Name| limits.iter().any(|limit| limit.limits(name, &self.target));
+        if self.target.resources.names().any(is_limited) {
+            names.retain(|name| !state::is_count(name));
+        }
+        let requests: Vec<Name> = names
+            .iter()
+            .filter(|name| name.starts_with(state::REQUESTS))
+            .cloned()
+            .collect();
+        names.retain(|name| {
+            let stands_for = |other: &Name| other == name || !state::are_of_the_same(other, name);
+            requests.iter().all(stands_for)
+        });
+        names
+    }
+}
+
+/// A warning of what nothing limits in a namespace; none if there is nothing.
+#[must_use]
+pub fn warning_of_unlimited(namespace: &str, names: &[Name]) -> Option<String> {
+    let (first, rest) = names.split_at(names.len().min(NAMES_MAX));
+    let listed: Vec<&str> = first.iter().map(Name::as_str).collect();
+    let more = match rest.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let listed = listed.join(", ");
+    (!listed.is_empty())
+        .then(|| format!("no quota of namespace {namespace:?} limits {listed}{more}"))
+}

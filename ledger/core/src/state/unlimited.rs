@@ -1,0 +1,106 @@
+//! Which limits hold a reservation, and which of its resources none of them limits.
+
+use super::{Counted, LimitKind, Overlay, State, reservations::Tracked, view::Holding};
+use quota_semantics::{Name, admission::Limit as _, object::Footprint, quantity::Quantity};
+
+const COUNT: &str = "count/";
+/// What the name of a request of containers begins with.
+pub(crate) const REQUESTS: &str = "requests.";
+const LIMITS: &str = "limits.";
+
+/// Counts with a name of their own, besides `count/…`.
+const PLAIN_COUNTS: [&str; 9] = [
+    "configmaps",
+    "persistentvolumeclaims",
+    "pods",
+    "replicationcontrollers",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+];
+
+/// Whether a name is that of a number of objects.
+pub(crate) fn is_count(name: &str) -> bool {
+    name.starts_with(COUNT) || PLAIN_COUNTS.contains(&name)
+}
+
+/// Names of the same thing: `cpu`, `requests.cpu` and `limits.cpu`; `pods` and `count/pods`.
+pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
+    fn bare(name: &str) -> &str {
+        let prefixes = [COUNT, REQUESTS, LIMITS];
+        let bare = prefixes.iter().find_map(|prefix| name.strip_prefix(prefix));
+        bare.unwrap_or(name)
+    }
+    bare(name) == bare(other)
+}
+
+/// The resources of a footprint that no limit counts, by name. A name is none of them if another name of the footprint
+/// for the same thing is limited: of a pod, `memory` where `requests.memory` is limited.
+pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Name> {
+    let resources = &footprint.resources;
+    let is_limited = |name: &Name| limits.iter().any(|limit| limit.limits(name, footprint));
+    let positive = resources.iter().filter(|(_, amount)| amount.is_positive());
+    let open = positive.map(|(name, _)| name).filter(|name| {
+        !is_limited(name)
+            && !resources
+                .names()
+                .any(|other| are_of_the_same(name, other) && is_limited(other))
+    });
+    open.cloned().collect()
+}
+
+impl Counted<'_> {
+    /// Whether it limits a resource of objects with this footprint.
+    pub(crate) fn limits(&self, name: &str, footprint: &Footprint) -> bool {
+        self.hard().get(name).is_some() && self.counts(footprint)
+    }
+}
+
+impl State {
+    /// The limits that hold what a reservation claims, and what of it none of them limits; none, once it has ended and
+    /// claims nothing.
+    pub(super) fn holding(&self, tracked: &Tracked) -> Option<Holding> {
+        let (_, footprint) = tracked.claim()?;
+        let reservation = &tracked.reservation;
+        let overlay = Overlay::default();
+        let limits = self.counted(&reservation.namespace, footprint, &overlay);
+        let mut holding = Holding {
+            unlimited: unlimited(&limits, footprint),
+            ..Holding::default()
+        };
+        let observed = self.observed_footprint(reservation);
+        for limit in &limits {
+            let holds = limit.hold(footprint, observed).is_some_and(|amounts| {
+                let held = |name: &Name| amounts.get(name).is_some_and(Quantity::is_positive);
+                limit.hard().names().any(held)
+            });
+            let names = match limit.kind() {
+                LimitKind::ResourceQuota => &mut holding.quotas,
+                LimitKind::ClusterResourceQuota => &mut holding.groups,
+            };
+            names.extend(holds.then(|| limit.name().clone()));
+        }
+        Some(holding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_same_thing_are_known() {
+        for (name, other) in [
+            ("cpu", "requests.cpu"),
+            ("limits.cpu", "requests.cpu"),
+            ("nvidia.com/gpu", "requests.nvidia.com/gpu"),
+            ("pods", "count/pods"),
+        ] {
+            assert!(are_of_the_same(name, other) && are_of_the_same(other, name));
+        }
+        assert!(!are_of_the_same("requests.cpu", "requests.memory"));
+        assert!(is_count("pods") && is_count("count/jobs.batch") && !is_count("requests.storage"));
+    }
+}

@@ -338,6 +338,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
             &given.policy
         )
         .unwrap()
+        .quotas
         .len(),
         1
     );

@@ -67,9 +67,6 @@ pub struct Holder<'a> {
 }
 
 /// For lists that are written only when there is something in them.
-const fn no_items<T: Clone>(items: &Cow<'_, [T]>) -> bool {
-    match items {
-        Cow::Borrowed(items) => items.is_empty(),
-        Cow::Owned(items) => items.is_empty(),
-    }
+const fn no_items<T>(items: &[T]) -> bool {
+    items.is_empty()
 }

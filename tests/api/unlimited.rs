@@ -29,19 +29,22 @@ async fn a_grant_names_the_quotas_that_hold_it_and_what_nothing_limits() {
     assert!(granted.body.get("warnings").is_none());
     assert!(!granted.headers.contains_key("warning"));
 
-    let typo = json!({"pods": "1", "requests.cpu": "1", "memory": "1Gi", "gpus": "1", "zero": "0"});
+    let typo = json!({"pods": "1", "requests.cpu": "1", "memory": "1Gi", "requests.example.com/gpu": "1", "zero": "0"});
     let granted = world.post(ALL, &wanting("u2", typo.clone())).await;
     granted.is(201);
     assert_eq!(granted.body["quotas"], json!(["other", "q"]));
-    assert_eq!(granted.body["unlimited"], json!(["gpus", "memory"]));
-    let warning = "no quota of namespace \"a\" limits gpus, memory";
+    assert_eq!(
+        granted.body["unlimited"],
+        json!(["memory", "requests.example.com/gpu"])
+    );
+    let warning = "no quota of namespace \"a\" limits memory, requests.example.com/gpu";
     assert_eq!(granted.body["warnings"], json!([warning]));
     assert_eq!(
         granted.header("warning"),
-        "299 - \"no quota of namespace \\\"a\\\" limits gpus, memory\""
+        "299 - \"no quota of namespace \\\"a\\\" limits memory, requests.example.com/gpu\""
     );
     // Later it is told what is so then.
-    let later = json!({"spec": {"hard": {"gpus": "4"}}});
+    let later = json!({"spec": {"hard": {"requests.example.com/gpu": "4"}}});
     world
         .put("/v1/namespaces/a/quotas/third", &later)
         .await

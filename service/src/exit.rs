@@ -1,37 +1,6 @@
 //! How the daemon ends, as supervisors and scripts see it.
 
-use std::process::{ExitCode, Termination};
-
-/// The exit codes of `quotad`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Stopped cleanly.
-    Clean = 0,
-    /// Could not go on: an address taken, a directory not writable.
-    Failure = 1,
-    /// Called wrongly.
-    Usage = 2,
-    /// The configuration is wrong.
-    Configuration = 3,
-    /// The ledger on disk is damaged; starting again does not help.
-    Damaged = 4,
-    /// A write or fsync failed; what is durable is unknown until the ledger is recovered.
-    Poisoned = 5,
-}
-
-impl Exit {
-    /// The number that the process ends with.
-    #[must_use]
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-}
-
-impl Termination for Exit {
-    fn report(self) -> ExitCode {
-        ExitCode::from(self.code())
-    }
-}
+pub use quota_exit::Exit;
 
 /// Why the daemon cannot go on, and the code that says so.
 #[derive(Debug, thiserror::Error)]

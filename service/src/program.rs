@@ -21,7 +21,7 @@ pub fn main<S: Schema>(
             let asked_for = !error.use_stderr();
             let printed = error.print().is_ok();
             return if asked_for && printed {
-                Exit::Clean
+                Exit::Done
             } else {
                 Exit::Usage
             };
@@ -45,12 +45,12 @@ pub fn main<S: Schema>(
                 let _ = writeln!(std::io::stderr(), "warning: {key}: {message}");
             }
             match write!(std::io::stdout(), "{}", effective.to_toml()) {
-                Ok(()) => Exit::Clean,
+                Ok(()) => Exit::Done,
                 Err(_) => Exit::Failure,
             }
         }
         Task::Run => match start(telemetry, run, effective) {
-            Ok(()) => Exit::Clean,
+            Ok(()) => Exit::Done,
             Err(failure) => {
                 tracing::error!(exit_code = failure.exit.code(), "stopped: {failure}");
                 failure.exit

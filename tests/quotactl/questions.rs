@@ -153,7 +153,8 @@ fn denials_say_what_was_short_and_where_to_look() {
     // What is used does not expire: the hint is another one.
     daemon.done("commit u1 -n team-a", "");
     let denied = daemon.run("reserve -f -", &pod("api", "u2", "1").to_string());
-    let hint = "hint: quotactl explain requests.cpu --quota compute shows what takes the room";
+    let hint = "hint: quotactl explain requests.cpu --quota compute -n team-a shows what takes the room, \
+                quotactl denials -n team-a what was denied lately";
     assert!(denied.err.contains(hint), "{}", denied.err);
     let never = daemon.run("reserve -f -", &pod("big", "u3", "5").to_string());
     assert!(

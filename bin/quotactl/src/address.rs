@@ -7,6 +7,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 pub(crate) struct Address {
     text: String,
     has_query: bool,
+    namespace: Option<String>,
 }
 
 impl Address {
@@ -20,6 +21,7 @@ impl Address {
         Self {
             text,
             has_query: false,
+            namespace: None,
         }
     }
 
@@ -28,7 +30,10 @@ impl Address {
         namespace: &'a str,
         segments: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        Self::of(["v1", "namespaces", namespace].into_iter().chain(segments))
+        Self {
+            namespace: Some(namespace.to_owned()),
+            ..Self::of(["v1", "namespaces", namespace].into_iter().chain(segments))
+        }
     }
 
     /// The same with a further query parameter.
@@ -47,6 +52,11 @@ impl Address {
             Some(value) => self.with(name, value),
             None => self,
         }
+    }
+
+    /// The namespace that it is below.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
     }
 
     /// Path and query.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod checkpoint;
+mod config;
 mod drift;
 mod generate;
 mod ledger;
@@ -10,11 +11,12 @@ mod token;
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
-use clap_complete::Shell;
+use clap_complete::{ArgValueCandidates, Shell};
 use quota_semantics::{Period, Timestamp, quantity::Quantity};
 
 pub(crate) use bench::Bench;
 pub(crate) use checkpoint::Checkpoint;
+pub(crate) use config::{Config, SetContext};
 pub(crate) use drift::Drift;
 pub(crate) use generate::{
     Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
@@ -22,6 +24,7 @@ pub(crate) use generate::{
 pub(crate) use ledger::{Jobs, Ledger, Place, Signed};
 pub(crate) use token::{CreateToken, Token};
 
+use super::complete;
 use super::output::{Color, FORMS, Format, Path};
 
 /// Quotas and reservations of a Quota Ledger, from the command line.
@@ -56,22 +59,29 @@ impl Command {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The daemon's API.
+    /// The daemon's API [default: http://127.0.0.1:8480].
+    #[arg(long, global = true, value_name = "URL", env = "QUOTACTL_SERVER")]
+    pub(crate) server: Option<String>,
+    /// The context that says how to speak to which daemon: see `quotactl config`.
     #[arg(
         long,
         global = true,
-        value_name = "URL",
-        env = "QUOTACTL_SERVER",
-        default_value = "http://127.0.0.1:8480"
+        value_name = "NAME",
+        env = "QUOTACTL_CONTEXT",
+        add = ArgValueCandidates::new(complete::contexts)
     )]
-    pub(crate) server: String,
+    pub(crate) context: Option<String>,
+    /// The file of contexts [default: ~/.config/quotactl/config.yaml].
+    #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
     /// The namespace [default: default].
     #[arg(
         short,
         long,
         global = true,
         value_name = "NAME",
-        env = "QUOTACTL_NAMESPACE"
+        env = "QUOTACTL_NAMESPACE",
+        add = ArgValueCandidates::new(complete::namespaces)
     )]
     pub(crate) namespace: Option<String>,
     /// All namespaces.
@@ -84,6 +94,7 @@ pub(crate) struct Global {
         value_name = "FORM",
         default_value = "table",
         value_parser = Format::parse,
+        add = ArgValueCandidates::new(complete::forms),
         help = format!("How data is printed: {FORMS}")
     )]
     pub(crate) output: Format,
@@ -141,6 +152,9 @@ pub(crate) enum Command {
     /// Read a ledger without a daemon: check it, replay it, print it.
     #[command(subcommand)]
     Ledger(Ledger),
+    /// Say which daemons there are, and how to speak to each.
+    #[command(subcommand)]
+    Config(Config),
     /// Check what was signed of a ledger.
     #[command(subcommand)]
     Checkpoint(Checkpoint),
@@ -214,6 +228,7 @@ pub(crate) enum Online {
     /// Give a pending reservation more time.
     Extend {
         /// The object's uid.
+        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
         /// The time from now on.
         #[arg(long, value_name = "TIME")]
@@ -222,6 +237,7 @@ pub(crate) enum Online {
     /// Say that a reservation's object exists: it counts as used from now on.
     Commit {
         /// The object's uid.
+        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
         /// What the object counts for, if it is less than was reserved.
         #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts)]
@@ -230,6 +246,7 @@ pub(crate) enum Online {
     /// Give a reservation back.
     Release {
         /// The object's uid.
+        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
     },
     /// Send object events: a file with one JSON event per line, or a JSON array.
@@ -296,6 +313,7 @@ pub(crate) enum Get {
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
         /// Only this one.
+        #[arg(add = ArgValueCandidates::new(complete::quotas))]
         name: Option<String>,
         /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
         #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
@@ -311,6 +329,7 @@ pub(crate) enum Get {
     #[command(visible_alias = "reservation")]
     Reservations {
         /// Only that of the object with this uid.
+        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: Option<String>,
     },
     /// What is used, reserved and available.
@@ -350,9 +369,10 @@ pub(crate) enum Get {
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
     /// The resource, as a quota names it: `requests.cpu`, `pods`.
+    #[arg(add = ArgValueCandidates::new(complete::resources))]
     pub(crate) resource: String,
     /// Only what this quota counts.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::quotas))]
     pub(crate) quota: Option<String>,
     /// As it was at this time.
     #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
@@ -399,6 +419,7 @@ pub(crate) enum Describe {
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
         /// Only this one.
+        #[arg(add = ArgValueCandidates::new(complete::quotas))]
         name: Option<String>,
     },
     /// A group: which namespaces, and what each of them takes of its limits.
@@ -411,12 +432,14 @@ pub(crate) enum Describe {
     #[command(visible_alias = "reservations")]
     Reservation {
         /// The object's uid.
+        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
     },
     /// A namespace: its limits, pending reservations, what was denied lately.
     #[command(visible_alias = "ns", alias = "namespaces")]
     Namespace {
         /// Its name [default: that of `--namespace`].
+        #[arg(add = ArgValueCandidates::new(complete::namespaces))]
         name: Option<String>,
     },
 }
@@ -453,7 +476,7 @@ pub(crate) enum DeleteWhat {
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
         /// Their names.
-        #[arg(required_unless_present = "files")]
+        #[arg(required_unless_present = "files", add = ArgValueCandidates::new(complete::quotas))]
         names: Vec<String>,
         /// Delete the quotas that are named in these manifests.
         #[arg(short = 'f', long = "filename", value_name = "FILE")]

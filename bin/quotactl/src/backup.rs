@@ -10,13 +10,16 @@ use super::{
     failure::{Failure, Outcome},
     ledger::{Building, unread},
     output::Output,
+    progress::Progress,
     session::Session,
 };
 
 /// Takes the copy. The directory appears when everything is in it, checked and durable.
 pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
     let building = Building::begin(directory)?;
-    let mut input = session.client.download(&Address::of(["v1", "backup"]))?;
+    let input = session.client.download(&Address::of(["v1", "backup"]))?;
+    let progress = Progress::counting_bytes("backing up");
+    let mut input = progress.read(input);
     let name = Path::new("the backup that the daemon sends");
     let made = quota_journal::read_backup(&mut input, name, Arc::new(RealDisk), building.path());
     let made = made.map_err(|error| match error {
@@ -26,6 +29,7 @@ pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
         error => unread(error),
     })?;
     building.finish()?;
+    drop(progress);
     tell(directory, &made, &session.output)
 }
 

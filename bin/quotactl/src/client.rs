@@ -3,7 +3,6 @@
 use std::{
     fs,
     io::{BufReader, Read},
-    path::Path,
     time::Duration,
 };
 
@@ -15,6 +14,7 @@ use ureq::{Agent, Body, Proxy};
 use super::{
     address::Address,
     args::Global,
+    config::{Connection, Token},
     failure::{Failure, Outcome, Transient},
     problem,
     session::items,
@@ -50,14 +50,12 @@ pub(crate) struct Reply {
 }
 
 impl Client {
-    /// A client for the server that the command line names.
-    pub(crate) fn new(global: &Global) -> Outcome<Self> {
-        let server = global.server.trim_end_matches('/').to_owned();
+    /// A client for a server.
+    pub(crate) fn new(connection: &Connection, global: &Global) -> Outcome<Self> {
+        let server = connection.server.trim_end_matches('/').to_owned();
         let (uri, secure) = check_server(&server)?;
-        let authorization = match &global.token_file {
-            Some(file) => Some(bearer(file, &uri, secure)?),
-            None => None,
-        };
+        let token = connection.token.as_ref();
+        let authorization = token.map(|token| bearer(token, &uri, secure)).transpose()?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -71,7 +69,7 @@ impl Client {
             config = config.proxy(Proxy::try_from_env());
         }
         if secure {
-            config = config.tls_config(tls::configuration(global)?);
+            config = config.tls_config(tls::configuration(connection)?);
         }
         Ok(Self {
             agent: config.build().new_agent(),
@@ -178,7 +176,10 @@ impl Client {
             Some(_) => self.agent.run(build(request, body)?),
             None => self.agent.run(build(request, ())?),
         };
-        self.reply(result.map_err(|error| self.unreachable(&error))?)
+        self.reply(
+            result.map_err(|error| self.unreachable(&error))?,
+            address.namespace(),
+        )
     }
 
     /// Opens a stream of server-sent events, which may last for ever.
@@ -193,15 +194,19 @@ impl Client {
         if let Some(id) = last_event_id {
             request = request.header("last-event-id", id);
         }
-        self.open(request)
+        self.open(request, address.namespace())
     }
 
     /// Downloads bytes, however many there are.
     pub(crate) fn download(&self, address: &Address) -> Outcome<BufReader<impl Read + use<>>> {
-        self.open(self.request(Method::GET, address))
+        self.open(self.request(Method::GET, address), address.namespace())
     }
 
-    fn open(&self, request: http::request::Builder) -> Outcome<BufReader<impl Read + use<>>> {
+    fn open(
+        &self,
+        request: http::request::Builder,
+        namespace: Option<&str>,
+    ) -> Outcome<BufReader<impl Read + use<>>> {
         let timeout = self.agent.config().timeouts().global;
         let request = self
             .agent
@@ -219,7 +224,7 @@ impl Client {
             let body = response.into_body().into_with_config().limit(u64::MAX);
             return Ok(BufReader::new(body.reader()));
         }
-        Err(match self.reply(response) {
+        Err(match self.reply(response, namespace) {
             Err(failure) => failure,
             Ok(reply) => {
                 Failure::general(format!("{}: no stream but {}", self.server, reply.status))
@@ -249,7 +254,7 @@ impl Client {
         }
     }
 
-    fn reply(&self, response: http::Response<Body>) -> Outcome<Reply> {
+    fn reply(&self, response: http::Response<Body>, namespace: Option<&str>) -> Outcome<Reply> {
         let (head, body) = response.into_parts();
         let bytes = body
             .into_with_config()
@@ -262,6 +267,7 @@ impl Client {
                 head.status,
                 &head.headers,
                 &bytes,
+                namespace,
             ));
         }
         let body = match bytes.as_slice() {
@@ -285,8 +291,9 @@ impl Client {
         };
         Failure {
             transient: Some(Transient::Unreachable),
-            ..Failure::general(format!("{}: {why}", self.server))
-                .hint("is quotad running there? --server or QUOTACTL_SERVER say where it is")
+            ..Failure::general(format!("{}: {why}", self.server)).hint(
+                "is quotad running there? --server, QUOTACTL_SERVER or a context say where it is",
+            )
         }
     }
 }
@@ -330,20 +337,26 @@ fn is_this_machine(uri: &Uri) -> bool {
 }
 
 /// A token is read by everybody on the way of an http request, so it only goes out encrypted.
-fn bearer(file: &Path, uri: &Uri, secure: bool) -> Outcome<String> {
+fn bearer(token: &Token, uri: &Uri, secure: bool) -> Outcome<String> {
     if !secure && !is_this_machine(uri) {
         return Err(
             Failure::usage("a token is not sent over http to another machine")
                 .hint("use an https:// server"),
         );
     }
-    let token =
-        fs::read_to_string(file).map_err(|error| Failure::from(error).about(file.display()))?;
-    let token = token.trim();
-    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::general("no token in it").about(file.display()));
+    let (text, place) = match token {
+        Token::Text(text) => (text.clone(), "the context".to_owned()),
+        Token::File(file) => {
+            let about = |error| Failure::from(error).about(file.display());
+            let text = fs::read_to_string(file).map_err(about)?;
+            (text, file.display().to_string())
+        }
+    };
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Failure::general("no token in it").about(place));
     }
-    Ok(format!("Bearer {token}"))
+    Ok(format!("Bearer {text}"))
 }
 
 #[cfg(test)]
@@ -371,12 +384,13 @@ mod tests {
     fn tokens_go_out_encrypted_or_not_at_all() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "secret\n").unwrap();
+        let token = Token::File(file.path().to_path_buf());
         let near: Uri = "http://[::1]:8480".parse().unwrap();
         let far: Uri = "http://quota.example.com".parse().unwrap();
-        assert_eq!(bearer(file.path(), &near, false).unwrap(), "Bearer secret");
-        assert_eq!(bearer(file.path(), &far, true).unwrap(), "Bearer secret");
-        assert!(bearer(file.path(), &far, false).is_err());
+        assert_eq!(bearer(&token, &near, false).unwrap(), "Bearer secret");
+        assert_eq!(bearer(&token, &far, true).unwrap(), "Bearer secret");
+        assert!(bearer(&token, &far, false).is_err());
         fs::write(file.path(), "two\nlines").unwrap();
-        assert!(bearer(file.path(), &near, false).is_err());
+        assert!(bearer(&token, &near, false).is_err());
     }
 }

@@ -2,24 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-/// How `quotactl` ends. Scripts rely on these numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exit {
-    /// Done, granted, fits.
-    Done = 0,
-    /// It did not work: the daemon cannot be reached, refuses the request, or there is a file that cannot be read.
-    Failure = 1,
-    /// The command line asks for nothing that there is.
-    Usage = 2,
-    /// The ledger is damaged.
-    Damaged = 4,
-    /// A quota stands against it.
-    Denied = 10,
-    /// There is no such thing.
-    NotFound = 11,
-    /// It contradicts what is there.
-    Conflict = 12,
-}
+pub(crate) use quota_exit::Exit;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
@@ -28,8 +11,8 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// One line.
     pub(crate) message: String,
-    /// What could be done about it, in one line.
-    pub(crate) hint: Option<String>,
+    /// What could be done about it: each is one line.
+    pub(crate) hints: Vec<String>,
     /// Lines to be shown below: the figures of a denial.
     pub(crate) figures: Option<String>,
     /// Whether the same request may succeed later.
@@ -54,7 +37,7 @@ impl Failure {
         Self {
             exit,
             message: message.into(),
-            hint: None,
+            hints: Vec::new(),
             figures: None,
             transient: None,
         }
@@ -80,9 +63,9 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// The same with a hint.
+    /// The same with a further hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.hints.push(hint.into());
         self
     }
 
@@ -98,7 +81,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", one_line(&self.message))?;
-        if let Some(hint) = &self.hint {
+        for hint in &self.hints {
             write!(f, "\nhint: {}", one_line(hint))?;
         }
         if let Some(figures) = &self.figures {

@@ -12,6 +12,8 @@ mod check;
 mod checkpoint;
 mod client;
 mod cluster;
+mod complete;
+mod config;
 mod denials;
 mod describe;
 mod diff;
@@ -29,6 +31,7 @@ mod manifest;
 mod namespaces;
 mod output;
 mod problem;
+mod progress;
 mod push;
 mod relist;
 mod reservation;
@@ -45,7 +48,7 @@ mod watch;
 pub use drift::objects_of;
 pub use ledger::import_from;
 
-use std::{ffi::OsString, io, process::ExitCode};
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, parser::ValueSource};
 use rustix::fs::Mode;
@@ -53,6 +56,7 @@ use rustix::fs::Mode;
 use self::{
     args::{Arguments, Command, Describe, Global, Online},
     client::Client,
+    config::{Connection, Pod},
     failure::{Exit, Outcome},
     output::{Output, note},
     session::{Scope, Session},
@@ -60,6 +64,15 @@ use self::{
 
 /// Runs `quotactl` with these arguments, the program's name first.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    match complete::answered(&arguments) {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(Exit::Usage.code());
+        }
+    }
     let exit = match parse(arguments) {
         Ok((arguments, matches)) => match act(&arguments, &matches) {
             Ok(()) => Exit::Done,
@@ -81,7 +94,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             exit
         }
     };
-    ExitCode::from(exit as u8)
+    ExitCode::from(exit.code())
 }
 
 fn parse(
@@ -100,14 +113,19 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
     }
     match &arguments.command {
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Arguments::command(), "quotactl", &mut script);
-            output::written(io::Write::write_all(&mut io::stdout(), &script))
-        }
+        Command::Completions { shell } => complete::script(*shell),
         Command::Bench(bench) => {
-            let scope = scope(global, matches);
-            bench::run(bench, global, &output, &scope)
+            let session = session(global, matches, output)?;
+            bench::run(
+                bench,
+                global,
+                &session.client,
+                &session.output,
+                &session.scope,
+            )
+        }
+        Command::Config(command) => {
+            config::run(command, global, &output, |name| is_flag(matches, name))
         }
         Command::Checkpoint(command) => checkpoint::run(command, &output),
         Command::Generate(command) => generate::run(command, &output),
@@ -118,10 +136,14 @@ fn act(arguments: &Arguments, matches: &ArgMatches) -> Outcome {
 }
 
 fn session(global: &Global, matches: &ArgMatches, output: Output) -> Outcome<Session> {
+    let connection = Connection::resolve(global, &config::read(global)?, Pod::find())?;
     Ok(Session {
-        client: Client::new(global)?,
+        client: Client::new(&connection, global)?,
         output,
-        scope: scope(global, matches),
+        scope: Scope {
+            given: connection.namespace,
+            ..scope(global, matches)
+        },
         reason: global.reason.clone(),
     })
 }

@@ -11,12 +11,13 @@ use super::{
     figures,
 };
 
-/// The failure that an answer with an error status means.
+/// The failure that an answer with an error status means. `namespace` is the one that was asked about.
 pub(crate) fn failure(
     server: &str,
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
+    namespace: Option<&str>,
 ) -> Failure {
     if let Some(message) = kubernetes_message(body) {
         return Failure::new(exit(status, ""), message);
@@ -50,7 +51,7 @@ pub(crate) fn failure(
                 .join("\n"),
         );
     }
-    failure.hint = hint(status, headers, &problem);
+    failure.hints = hints(status, headers, &problem, namespace);
     failure.transient = busy(status, headers);
     failure
 }
@@ -67,7 +68,7 @@ fn kubernetes_message(body: &[u8]) -> Option<String> {
 }
 
 /// Reasons of a 403 that have nothing to do with quotas.
-const NOT_ALLOWED: [&str; 3] = ["Forbidden", "Unauthorized", "CrossOrigin"];
+const NOT_ALLOWED: [&str; 4] = ["Forbidden", "Unauthorized", "CrossOrigin", "NotOwner"];
 
 /// The daemon answers 422 to a uid that was used for something else, and 410 to a reservation that has ended by
 /// itself: both contradict what the ledger holds.
@@ -84,27 +85,52 @@ fn exit(status: StatusCode, reason: &str) -> Exit {
     }
 }
 
-fn hint(status: StatusCode, headers: &HeaderMap, problem: &Problem) -> Option<String> {
+/// What could be done about it.
+fn hints(
+    status: StatusCode,
+    headers: &HeaderMap,
+    problem: &Problem,
+    namespace: Option<&str>,
+) -> Vec<String> {
+    let mut hints = Vec::new();
     if let Some(time) = &problem.retry_after {
         let wait = age::left(*time, age::now());
-        return Some(format!(
+        hints.push(format!(
             "pending reservations expire and make room in {wait}, at {time}"
         ));
     }
-    if let Some(hint) = short_of(problem) {
-        return Some(hint);
+    hints.extend(short_of(problem, namespace));
+    if !hints.is_empty() {
+        return hints;
     }
-    match (status, retry_after(headers)) {
+    let of = namespace
+        .map(|name| format!(" -n {name}"))
+        .unwrap_or_default();
+    let reason = problem.reason.as_str();
+    hints.extend(match (status, retry_after(headers)) {
         (_, Some(seconds)) => Some(format!("try again in {seconds}s")),
         (StatusCode::UNAUTHORIZED, None) => {
             Some("--token-file or --cert and --key say who you are".to_owned())
         }
+        (StatusCode::FORBIDDEN, None) if NOT_ALLOWED.contains(&reason) => Some(
+            "quotactl status shows who the daemon takes you for, and what you may do".to_owned(),
+        ),
+        (StatusCode::NOT_FOUND, None) if problem.detail.starts_with("quota ") => {
+            Some(format!("quotactl get quota{of} lists those that there are"))
+        }
+        (StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED, None) if reason == "Conflict" => {
+            Some("it has changed in between: read it again, and repeat the change".to_owned())
+        }
+        (StatusCode::SERVICE_UNAVAILABLE, None) => {
+            Some("quotactl status shows what the daemon waits for".to_owned())
+        }
         _ => None,
-    }
+    });
+    hints
 }
 
 /// Where to look for what takes the room.
-fn short_of(problem: &Problem) -> Option<String> {
+fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
     let mut limits = problem.quotas.iter().flatten().flat_map(|quota| {
         let resources = quota.resources.iter();
         resources.map(|limit| (&quota.name, limit))
@@ -114,9 +140,15 @@ fn short_of(problem: &Problem) -> Option<String> {
         !limit.requested.is_zero() && left < limit.requested
     })?;
     let resource = &limit.resource;
+    let of = namespace
+        .map(|name| format!(" -n {name}"))
+        .unwrap_or_default();
     Some(match problem.fits_when_empty {
         Some(false) => format!("{quota} would not allow it even if nothing else were there"),
-        _ => format!("quotactl explain {resource} --quota {quota} shows what takes the room"),
+        _ => format!(
+            "quotactl explain {resource} --quota {quota}{of} shows what takes the room, \
+             quotactl denials{of} what was denied lately"
+        ),
     })
 }
 
@@ -144,7 +176,13 @@ mod tests {
 
     fn from(status: u16, body: &str) -> Failure {
         let status = StatusCode::from_u16(status).unwrap();
-        failure("http://x", status, &HeaderMap::new(), body.as_bytes())
+        failure(
+            "http://x",
+            status,
+            &HeaderMap::new(),
+            body.as_bytes(),
+            Some("a"),
+        )
     }
 
     #[test]
@@ -153,6 +191,7 @@ mod tests {
             (403, "ExceedsHard", Exit::Denied),
             (403, "MustSpecify", Exit::Denied),
             (403, "Forbidden", Exit::Failure),
+            (403, "NotOwner", Exit::Failure),
             (404, "NotFound", Exit::NotFound),
             (409, "AlreadyObserved", Exit::Conflict),
             (410, "ReservationExpired", Exit::Conflict),
@@ -186,6 +225,7 @@ mod tests {
             failure.to_string(),
             "error: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2\n\
              hint: pending reservations expire and make room in 0s, at 2020-01-01T00:00:00Z\n\
+             hint: quotactl explain pods --quota q -n a shows what takes the room, quotactl denials -n a what was denied lately\n\
              QUOTA   RESOURCE   REQUESTED   USED   RESERVED   HARD   AVAILABLE\n\
              q       pods               1      1          1      2           0"
         );

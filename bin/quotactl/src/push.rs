@@ -17,7 +17,7 @@ use self::feed::{Feed, Next};
 use super::{
     address::Address,
     failure::{Exit, Failure, Outcome},
-    output::note,
+    progress::Progress,
     session::{Session, patiently},
 };
 
@@ -61,6 +61,8 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
         let about = |error| Failure::from(error).about(file.display());
         Box::new(File::open(file).map_err(about)?)
     };
+    let progress = Progress::over_file("pushing", file);
+    let input = progress.read(input);
     let mut total = Answer::default();
     let mut rejected = 0_u64;
     let sent = pieces(input, |first_line, piece| {
@@ -75,13 +77,14 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
             one.line = first_line.saturating_add(one.line).saturating_sub(1);
             rejected += 1;
             if !session.output.is_structured() {
-                note(format!("line {}: {}", one.line, one.reason));
+                progress.note(format!("line {}: {}", one.line, one.reason));
             } else if total.rejected.len() < MAX_REJECTED {
                 total.rejected.push(one);
             }
         }
         Ok(())
     });
+    drop(progress);
     if session.output.is_structured() {
         session.output.value(&total)?;
     } else {

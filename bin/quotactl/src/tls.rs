@@ -5,17 +5,17 @@ use std::{fs, path::Path, sync::Arc};
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use super::{
-    args::Global,
+    config::Connection,
     failure::{Failure, Outcome},
 };
 
 /// How connections to an https server are made.
-pub(crate) fn configuration(global: &Global) -> Outcome<TlsConfig> {
-    let roots = match &global.ca {
+pub(crate) fn configuration(connection: &Connection) -> Outcome<TlsConfig> {
+    let roots = match &connection.ca {
         Some(file) => certificates(file)?,
         None => system_roots(),
     };
-    let client = match (&global.cert, &global.key) {
+    let client = match (&connection.cert, &connection.key) {
         (Some(cert), Some(key)) => Some(ClientCert::new_with_certs(
             &certificates(cert)?,
             private_key(key)?,

@@ -27,21 +27,26 @@ use quota_load::{Events, Plan, Reservations, Tally};
 const NAMESPACE: &str = "quotactl-bench";
 
 /// Measures, and says what was found.
-pub(super) fn run(bench: &Bench, global: &Global, output: &Output, scope: &Scope) -> Outcome {
+pub(super) fn run(
+    bench: &Bench,
+    global: &Global,
+    client: &Client,
+    output: &Output,
+    scope: &Scope,
+) -> Outcome {
     if bench.batch > 1 && bench.release.is_some() {
         return Err(Failure::usage(
             "--release is for single reservations: there is no batch of releases",
         ));
     }
-    let client = Client::new(global)?;
-    let target = Target::of(&client)?;
+    let target = Target::of(client)?;
     let prefix = scope.given.as_deref().unwrap_or(NAMESPACE);
     let namespaces: Vec<_> = (0..bench.namespaces)
         .map(|number| format!("{prefix}-{number}"))
         .collect();
     let plan = plan(bench, global, target.address);
     let stop = stop_on_interrupt()?;
-    let quotas = Quotas::set(&client, &namespaces, &bench.resources)?;
+    let quotas = Quotas::set(client, &namespaces, &bench.resources)?;
     let measured = measure(bench, &plan, &target, namespaces.clone(), &stop);
     if !bench.keep {
         quotas.remove()?;

@@ -26,6 +26,7 @@ use super::{
     args::Drift,
     failure::{Exit, Failure, Outcome},
     output::note,
+    progress::Progress,
     session::Session,
 };
 
@@ -76,11 +77,13 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let place = place(&args.listing);
     // What comes into the ledger from now on may not be in the listing yet.
     let head = head(session)?;
-    let input = open(&args.listing)?;
+    let progress = Progress::over_file("comparing", &args.listing);
+    let input = progress.read(open(&args.listing)?);
     let mut comparing = Comparing::new(session, &asked, args.correct);
     let listed_as_of = listing::read(BufReader::new(input), |item| comparing.take(item))
         .and_then(|version| comparing.finish().map(|compared| (version, compared)))
         .map_err(|failure| failure.about(&place));
+    drop(progress);
     let (version, mut compared) = listed_as_of?;
     let version = args.resource_version.or(version);
     let listed = std::mem::take(&mut compared.listed);

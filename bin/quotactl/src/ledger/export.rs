@@ -21,8 +21,11 @@ use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{entries, progress::Progress, unread};
-use crate::failure::{Failure, Outcome};
+use super::{entries, unread};
+use crate::{
+    failure::{Failure, Outcome},
+    progress::Progress,
+};
 
 /// What the first line of an exported ledger says.
 pub(super) const FORMAT: &str = "quota-ledger-export";

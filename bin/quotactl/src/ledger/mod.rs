@@ -5,7 +5,6 @@ mod checkpoints;
 mod dump;
 mod export;
 mod import;
-mod progress;
 mod repair;
 mod replay;
 mod restore;

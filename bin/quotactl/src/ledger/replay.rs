@@ -4,10 +4,11 @@ use quota_core::{event::Entry, state::State};
 use quota_journal::Offline;
 use quota_ledger::replay::{self, Error, Until};
 
-use super::{REPAIR, is_repairable, progress::Progress, unfolded, unread, view};
+use super::{REPAIR, is_repairable, unfolded, unread, view};
 use crate::{
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
+    progress::Progress,
 };
 
 /// Folds the entries up to `until`, and prints the state.

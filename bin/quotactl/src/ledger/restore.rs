@@ -15,6 +15,7 @@ use crate::{
     backup::tell,
     failure::{Exit, Failure, Outcome},
     output::Output,
+    progress::Progress,
 };
 
 /// Checks everything in the backup, and then copies it, each batch checked once more.
@@ -48,7 +49,8 @@ fn copy(from: &Place, to: &Path) -> Outcome<BackedUp> {
             let mut output = BufWriter::new(output);
             quota_journal::write_backup(data.reader(), &mut output)
         });
-        let mut input = BufReader::new(input);
+        let progress = Progress::counting_bytes("restoring");
+        let mut input = BufReader::new(progress.read(input));
         let read = quota_journal::read_backup(&mut input, &from.data_dir, Arc::new(RealDisk), to);
         drop(input);
         (writing.join(), read)

@@ -7,10 +7,11 @@ use quota_journal::{Hash, Offline, SnapshotInfo};
 use quota_semantics::Timestamp;
 use serde::Serialize;
 
-use super::{each_batch, entries, progress::Progress, unread};
+use super::{each_batch, entries, unread};
 use crate::{
     failure::Outcome,
     output::{Output, note},
+    progress::Progress,
     table::Table,
 };
 

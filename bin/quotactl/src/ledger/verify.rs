@@ -12,13 +12,13 @@ use quota_ledger::replay::{self as fold, Until};
 use serde_json::{Value, json};
 
 use super::{
-    REPAIR, checkpoints::Claims, damage_as_json, is_repairable, progress::Progress, replay,
-    unfolded, unopened, unread,
+    REPAIR, checkpoints::Claims, damage_as_json, is_repairable, replay, unfolded, unopened, unread,
 };
 use crate::{
     args::{Jobs, Place},
     failure::{Exit, Failure, Outcome},
     output::{Output, note},
+    progress::Progress,
 };
 
 /// Checks a ledger; fails with [`Exit::Damaged`] if something is wrong with it.

@@ -1,0 +1,46 @@
+//! The command line of `config`.
+
+use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
+
+use crate::complete;
+
+/// What can be done with contexts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Config {
+    /// Show the contexts.
+    GetContexts,
+    /// Use another context from now on.
+    UseContext {
+        /// Its name.
+        #[arg(add = ArgValueCandidates::new(complete::contexts))]
+        name: String,
+    },
+    /// Make or change a context: what --server, --namespace, --ca, --cert, --key and --token-file say.
+    SetContext(SetContext),
+    /// Delete a context.
+    DeleteContext {
+        /// Its name.
+        #[arg(add = ArgValueCandidates::new(complete::contexts))]
+        name: String,
+    },
+    /// Show the whole file.
+    View {
+        /// With the tokens that it holds.
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Show which context is used.
+    CurrentContext,
+}
+
+/// A context to be made or changed.
+#[derive(Args, Debug)]
+pub(crate) struct SetContext {
+    /// Its name.
+    #[arg(add = ArgValueCandidates::new(complete::contexts))]
+    pub(crate) name: String,
+    /// Keep the token from standard input in the file. --token-file is better: it names a file that can be renewed.
+    #[arg(long, conflicts_with = "token_file")]
+    pub(crate) token_stdin: bool,
+}

@@ -1,0 +1,92 @@
+//! How far long work has come, for those who watch: on standard error, if that is a terminal.
+
+use std::{fs, io::Read, path::Path};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::output::note;
+
+/// How often a figure without an end is drawn, in milliseconds.
+const TICK_MILLISECONDS: u64 = 200;
+
+/// A bar, or a count if nobody knows how much there is.
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    before: u64,
+}
+
+impl Progress {
+    /// A bar over the entries `first..=last`.
+    pub(crate) fn over(what: &'static str, first: u64, last: u64) -> Self {
+        let before = first.saturating_sub(1);
+        let template = "{msg} {wide_bar} {human_pos}/{human_len} entries, {per_sec}, {eta} left";
+        let bar = bar(what, template);
+        bar.set_length(last.saturating_sub(before));
+        Self { bar, before }
+    }
+
+    /// A bar over bytes; how many there are comes with [`Progress::of`].
+    pub(crate) fn of_bytes(what: &'static str) -> Self {
+        let template = "{msg} {wide_bar} {bytes}/{total_bytes}, {bytes_per_sec}, {eta} left";
+        Self {
+            bar: bar(what, template),
+            before: 0,
+        }
+    }
+
+    /// A bar over the bytes of a file; of anything else (a pipe), a count.
+    pub(crate) fn over_file(what: &'static str, file: &Path) -> Self {
+        let metadata = fs::metadata(file).ok().filter(fs::Metadata::is_file);
+        match metadata {
+            Some(metadata) => {
+                let progress = Self::of_bytes(what);
+                progress.bar.set_length(metadata.len());
+                progress
+            }
+            None => Self::counting_bytes(what),
+        }
+    }
+
+    /// A count of bytes, of which nobody knows how many there will be.
+    pub(crate) fn counting_bytes(what: &'static str) -> Self {
+        let bar = bar(what, "{msg} {spinner} {bytes}, {bytes_per_sec}");
+        bar.enable_steady_tick(std::time::Duration::from_millis(TICK_MILLISECONDS));
+        Self { bar, before: 0 }
+    }
+
+    /// The same input; what is read from it counts.
+    pub(crate) fn read<R: Read>(&self, input: R) -> impl Read + use<R> {
+        self.bar.wrap_read(input)
+    }
+
+    /// So much of `total` is done.
+    pub(crate) fn of(&self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    /// Everything up to this entry has been read.
+    pub(crate) fn at(&self, sequence: u64) {
+        self.bar.set_position(sequence.saturating_sub(self.before));
+    }
+
+    /// Says something that is not data, above the bar.
+    pub(crate) fn note(&self, text: impl AsRef<str>) {
+        self.bar.suspend(|| note(text));
+    }
+}
+
+fn bar(what: &'static str, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(what);
+    bar
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

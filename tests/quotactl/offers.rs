@@ -90,7 +90,7 @@ fn a_denial_ends_with_10_and_shows_its_figures() {
     assert_eq!(
         run.err,
         "error: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2\n\
-         hint: quotactl explain pods --quota q shows what takes the room\n\
+         hint: quotactl explain pods --quota q -n default shows what takes the room, quotactl denials -n default what was denied lately\n\
          QUOTA   RESOURCE   REQUESTED   USED   RESERVED   HARD   AVAILABLE\n\
          q       pods               1      1          1      2           0\n"
     );

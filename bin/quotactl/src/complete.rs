@@ -1,6 +1,6 @@
 //! Completion in shells: of commands and options, and of names that the daemon knows.
 
-use std::{ffi::OsString, io};
+use std::{collections::BTreeSet, ffi::OsString, io};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use clap_complete::{CompleteEnv, CompletionCandidate, Shell, env::Shells};
@@ -72,12 +72,16 @@ pub(crate) fn reservations() -> Vec<CompletionCandidate> {
     })
 }
 
-/// What is counted in the namespace.
+/// What is limited or counted in the namespace.
 pub(crate) fn resources() -> Vec<CompletionCandidate> {
     names(|client, namespace| {
         let usage = client.get(&Address::in_namespace(namespace, ["usage"]))?;
-        let sums = usage["resources"].as_array().into_iter().flatten();
-        Ok(sums.map(|sum| text(sum, "/resource").to_owned()).collect())
+        let quotas = usage["quotas"].as_array().into_iter().flatten();
+        let limits = quotas.filter_map(|quota| quota["resources"].as_array());
+        let sums = usage["resources"].as_array();
+        let all = limits.chain(sums).flatten();
+        let names: BTreeSet<_> = all.map(|of| text(of, "/resource").to_owned()).collect();
+        Ok(names.into_iter().take(NAMES_MAX).collect())
     })
 }
 

@@ -11,6 +11,7 @@ mod refusals;
 mod reviews;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenancy;
 mod tenants;
 mod tls;
 mod workloads;

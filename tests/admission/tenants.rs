@@ -13,14 +13,17 @@ use super::{
     },
 };
 
-const NAMESPACE: &str = "/v1/namespaces/team-a";
-const HELD: &str = "/v1/namespaces/team-a/reservations";
+pub(crate) const NAMESPACE: &str = "/v1/namespaces/team-a";
+pub(crate) const HELD: &str = "/v1/namespaces/team-a/reservations";
 
 /// A daemon, and those who call it.
 pub(crate) struct World {
     daemon: Quotad,
     hook: String,
-    tenant: String,
+    pub(crate) tenant: String,
+    reader: String,
+    /// Another one of the same namespace.
+    other: String,
     /// Of another namespace.
     stranger: String,
     bridge: String,
@@ -48,10 +51,12 @@ impl World {
     pub(crate) fn charging(kinds: &str, hard: Value) -> Self {
         let directory = TempDir::new().unwrap();
         let make = |arguments| token(directory.path(), arguments);
-        let [hook, tenant, stranger, bridge, admin] = [
+        let [hook, tenant, reader, other, stranger, bridge, admin] = [
             "--principal hook --role reserve -A",
             "--principal tenant --role reserve -n team-a",
-            "--principal stranger --role reserve -n team-b",
+            "--principal reader --role read -n team-a",
+            "--principal other --role reserve -n team-a",
+            "--principal stranger --role reserve,read -n team-b",
             "--principal bridge --role ingest -A",
             "--principal root --role admin,reserve,read -A",
         ]
@@ -65,6 +70,8 @@ impl World {
             daemon,
             hook,
             tenant,
+            reader,
+            other,
             stranger,
             bridge,
             admin,
@@ -78,17 +85,42 @@ impl World {
     }
 
     pub(crate) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let request = http::Request::builder()
+        let mut request = http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.daemon.api))
-            .header("authorization", format!("Bearer {token}"))
             .header("content-type", "application/json")
             .body(body.to_string())
             .unwrap();
+        if !token.is_empty() {
+            let value = format!("Bearer {token}").parse().unwrap();
+            request.headers_mut().insert("authorization", value);
+        }
         let mut answer = agent(REQUEST).run(request).unwrap();
         let text = answer.body_mut().read_to_string().unwrap();
         let body = serde_json::from_str(&text).unwrap_or_default();
         (answer.status().as_u16(), body)
+    }
+
+    /// As a caller of the table in docs/security.md.
+    pub(crate) fn call_as(
+        &self,
+        caller: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> (u16, Value) {
+        let token = match caller {
+            "no token" => "",
+            "`read`" => &self.reader,
+            "holder" => &self.tenant,
+            "other" => &self.other,
+            "stranger" => &self.stranger,
+            "webhook" => &self.hook,
+            "`ingest`" => &self.bridge,
+            "`admin`" => &self.admin,
+            _ => panic!("who is {caller}?"),
+        };
+        self.call(token, method, path, body)
     }
 
     fn is_refused(&self, token: &str, method: &str, path: &str, body: &Value) {
@@ -135,7 +167,7 @@ fn named(name: &str, uid: &str) -> Value {
     review
 }
 
-fn wish(name: &str, uid: &str, reserved: Value) -> Value {
+pub(crate) fn wish(name: &str, uid: &str, reserved: Value) -> Value {
     json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}, "reserved": reserved})
 }
 

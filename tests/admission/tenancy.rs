@@ -44,9 +44,11 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
         }
         "delete a quota" => ("DELETE", under("quotas/other"), none),
         "send events" => ("POST", "/v1/events".into(), json!([])),
-        "correct what is known of objects" => {
-            ("POST", "/v1/corrections".into(), json!({"corrections": []}))
-        }
+        "correct what is known of objects" => (
+            "POST",
+            "/v1/corrections".into(),
+            json!({"reason": "a test", "items": [{"uid": "nobody", "known": {"sequence": 1}}]}),
+        ),
         "ask as the webhook" => ("POST", "/admit".into(), pod(&new)),
         _ => return None,
     };

@@ -104,7 +104,7 @@ pub fn routes() -> Vec<Route<Kube>> {
             .about("an empty list, for `kubectl cluster-info`"),
         get(
             "/api/v1/namespaces/{namespace}/services",
-            Known,
+            Role(&[Read], Path),
             services::list,
         )
         .about("the same"),

@@ -196,7 +196,7 @@ fn denials_are_told_with_their_numbers_also_after_a_kill() {
     );
     assert_eq!(
         big["quotas"],
-        json!([{"name": "compute", "resources": [{
+        json!([{"kind": "ResourceQuota", "name": "compute", "resources": [{
             "resource": "requests.example.com/units",
             "hard": "10", "used": "4", "reserved": "0", "requested": "7",
         }]}])

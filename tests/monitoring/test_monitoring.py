@@ -1,5 +1,6 @@
 """What deploy/monitoring holds, against the real programs: promtool, Prometheus, quotad, quota-bridge, nats-server."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -33,10 +34,13 @@ def until(what, ask):
         time.sleep(0.1)
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def free_ports(count):
+    """So many ports that nothing listens on. All are bound at the same time, so that none comes twice."""
+    with contextlib.ExitStack() as bound:
+        listeners = [bound.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in listeners]
 
 
 def fetch(url, data=None, headers=None, method=None):
@@ -119,7 +123,7 @@ class Dashboard(unittest.TestCase):
 
     @classmethod
     def start_all(cls):
-        nats, api, admin, kubernetes, bridge, prometheus = (free_port() for _ in range(6))
+        nats, api, admin, kubernetes, bridge, prometheus = free_ports(6)
         cls.api = f"http://127.0.0.1:{api}"
         cls.admin = f"http://127.0.0.1:{admin}"
         kubernetes = f"http://127.0.0.1:{kubernetes}"

@@ -1,7 +1,7 @@
 //! What size does: starts, memory, grants beside millions of objects, upkeep while serving, bytes on disk, and intake
 //! from a real JetStream. Each figure stands beside its baseline, measured in the same run.
 //!
-//! `BENCH_ONLY=replay,start,grants,upkeep,disk,intake` chooses; `BENCH_SCALE` (default 1) multiplies the sizes;
+//! `BENCH_ONLY=replay,start,grants,upkeep,disk,intake,tenants` chooses; `BENCH_SCALE` (default 1) multiplies the sizes;
 //! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say. Needs nats-server.
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
@@ -13,6 +13,7 @@ mod serving;
 mod subject;
 #[path = "../support/mod.rs"]
 mod support;
+mod tenants;
 
 use std::env;
 
@@ -26,13 +27,14 @@ fn main() {
         return;
     }
     let bench = Bench::new();
-    let subjects: [(&str, Measure); 6] = [
+    let subjects: [(&str, Measure); 7] = [
         ("replay", ledgers::replay),
         ("start", ledgers::start),
         ("grants", serving::grants),
         ("upkeep", serving::upkeep),
         ("disk", serving::disk),
         ("intake", intake::all),
+        ("tenants", tenants::all),
     ];
     let only = env::var("BENCH_ONLY").unwrap_or_default();
     let is_chosen = |name: &str| only.is_empty() || only.split(',').any(|one| one == name);

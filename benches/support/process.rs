@@ -159,6 +159,18 @@ impl Quotad {
         text.lines().filter_map(value).sum()
     }
 
+    /// How many samples of a histogram, over all its series, are at most this.
+    pub fn bucket(&self, name: &str, at_most: &str) -> f64 {
+        let url = format!("{}/metrics", self.admin);
+        let mut response = ureq::get(&url).call().expect("the daemon answers");
+        let text = response.body_mut().read_to_string().expect("text");
+        let begin = format!("{name}_bucket{{");
+        let is_meant =
+            |line: &&str| line.starts_with(&begin) && line.contains(&format!("le=\"{at_most}\""));
+        let value = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
+        text.lines().filter(is_meant).filter_map(value).sum()
+    }
+
     /// Asks it to stop, and waits for the end.
     pub fn stop(self) {
         self.process.stop();

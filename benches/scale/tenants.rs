@@ -1,0 +1,373 @@
+//! One tenant at full speed, with the worst that it can ask for, beside others' grants and the webhook.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpStream,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    subject::{Bench, Bound, Target},
+    support::{
+        document::{ms, whole},
+        measured::quotactl_bench,
+        process::Quotad,
+    },
+};
+
+/// The namespace of the tenant that floods.
+const FLOOD: &str = "/v1/namespaces/flood";
+
+/// Resources of each of its quotas, and quotas: as many as it may have.
+const LIMITS: usize = 256;
+const QUOTAS: usize = 100;
+
+/// Resources of a reservation: as many as it may have.
+const RESOURCES: usize = 64;
+
+/// Items of a batch: as many as it may have.
+const BATCH: usize = 1000;
+
+/// How long an API server waits for the webhook.
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Who calls: principal, roles, namespaces.
+const CALLERS: [(&str, &str, &str); 4] = [
+    ("others", r#""reserve", "read", "admin""#, "team*"),
+    ("flood", r#""reserve", "read", "admin""#, "flood"),
+    ("webhook", r#""reserve""#, "*"),
+    ("source", r#""ingest""#, "*"),
+];
+
+fn token(principal: &str) -> String {
+    format!(
+        "qlt_{}_{}",
+        &blake3::hash(principal.as_bytes()).to_hex()[..12],
+        "s".repeat(43)
+    )
+}
+
+fn write_tokens(directory: &Path) {
+    let record = |(principal, roles, namespaces): (&str, &str, &str)| {
+        let token = token(principal);
+        let id = token.split('_').nth(1).unwrap_or_default();
+        let hash = blake3::hash(token.as_bytes());
+        format!(
+            "[[tokens]]\nid = \"{id}\"\nhash = \"{hash}\"\nprincipal = \"{principal}\"\nroles = [{roles}]\nnamespaces = [\"{namespaces}\"]\n"
+        )
+    };
+    let records: String = CALLERS.into_iter().map(record).collect();
+    fs::write(directory.join("tokens.toml"), records).expect("there is room");
+    fs::write(directory.join("others.token"), token("others")).expect("there is room");
+}
+
+/// A caller over one connection.
+struct Caller {
+    agent: ureq::Agent,
+    api: String,
+    authorization: String,
+}
+
+impl Caller {
+    fn new(api: &str, principal: &str) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        let config = config.timeout_global(Some(Duration::from_secs(60)));
+        Self {
+            agent: config.build().new_agent(),
+            api: api.to_owned(),
+            authorization: format!("Bearer {}", token(principal)),
+        }
+    }
+
+    /// The status of an answer, which is read to its end; none: there was none.
+    fn ask(&self, method: &str, path: &str, body: &str) -> Option<u16> {
+        let url = format!("{}{path}", self.api);
+        let bearer = ("authorization", &*self.authorization);
+        let asked = match method {
+            "GET" => self.agent.get(&url).header(bearer.0, bearer.1).call(),
+            "DELETE" => self.agent.delete(&url).header(bearer.0, bearer.1).call(),
+            _ => {
+                let request = match method {
+                    "PUT" => self.agent.put(&url),
+                    _ => self.agent.post(&url),
+                };
+                let json = request.header("content-type", "application/json");
+                json.header(bearer.0, bearer.1).send(body)
+            }
+        };
+        let mut response = asked.ok()?;
+        response
+            .body_mut()
+            .with_config()
+            .limit(1 << 30)
+            .read_to_vec()
+            .ok()?;
+        Some(response.status().as_u16())
+    }
+
+    fn must(&self, method: &str, path: &str, body: &str) {
+        let status = self.ask(method, path, body);
+        assert!(
+            status.is_some_and(|status| status < 300),
+            "{method} {path}: {status:?}"
+        );
+    }
+}
+
+fn wish(uid: &str, reserved: &Value) -> Value {
+    json!({"namespace": "flood", "reservedBy": {"uid": uid}, "reserved": reserved, "ttl": "10m"})
+}
+
+fn batch(items: impl Iterator<Item = Value>) -> String {
+    json!({"atomic": false, "items": items.collect::<Vec<_>>()}).to_string()
+}
+
+/// So many resources.
+fn wide(resources: usize, amount: &str) -> Map<String, Value> {
+    let one = |number| (format!("example.com/r{number}"), json!(amount));
+    (0..resources).map(one).collect()
+}
+
+/// All that the tenant may have: wide quotas, pending reservations, and objects.
+fn furnish(bench: &Bench, api: &str) -> u64 {
+    let tenant = Caller::new(api, "flood");
+    let mut hard = wide(LIMITS - 1, "1000000");
+    hard.insert("pods".to_owned(), json!("20000"));
+    for number in 0..QUOTAS {
+        let body = json!({"spec": {"hard": hard}}).to_string();
+        tenant.must("PUT", &format!("{FLOOD}/quotas/q{number}"), &body);
+    }
+    for round in 0..bench.sized(19) {
+        let uid = |number| format!("held-{round}-{number}");
+        let items = (0..BATCH).map(|number| wish(&uid(number), &json!({"pods": "1"})));
+        tenant.must("POST", "/v1/reservations:batch", &batch(items));
+    }
+    let source = Caller::new(api, "source");
+    let objects = bench.sized(100_000);
+    let event = |number: u64| {
+        json!({"type": "ADDED", "namespace": "flood", "resource": "widgets.example.com",
+               "name": format!("w{number}"), "uid": format!("w{number}"), "resourceVersion": "1",
+               "usage": {"example.com/r1": "1"}})
+    };
+    let lines: Vec<String> = (0..objects)
+        .map(|number| event(number).to_string())
+        .collect();
+    for part in lines.chunks(20_000) {
+        source.must("POST", "/v1/events", &part.join("\n"));
+    }
+    objects
+}
+
+/// Requests that go on until they are stopped.
+struct Flood {
+    stop: Arc<AtomicBool>,
+    asked: Arc<AtomicU64>,
+    threads: Vec<JoinHandle<()>>,
+    _watches: Vec<TcpStream>,
+}
+
+impl Flood {
+    fn start(api: &str) -> Self {
+        let denied = json!({"pods": "30000"});
+        let batch = batch((0..BATCH).map(|number| wish(&format!("d{number}"), &denied)));
+        let check = wish("c", &denied).to_string();
+        let reserved = wide(RESOURCES, "1");
+        let churn = wish("churn", &Value::Object(reserved)).to_string();
+        let requests = [
+            vec![("POST", "/v1/reservations:batch".to_owned(), batch)],
+            vec![("POST", format!("{FLOOD}/check"), check)],
+            vec![
+                ("POST", format!("{FLOOD}/reservations"), churn),
+                (
+                    "DELETE",
+                    format!("{FLOOD}/reservations/churn"),
+                    String::new(),
+                ),
+            ],
+            [
+                format!("{FLOOD}/quotas"),
+                format!("{FLOOD}/objects"),
+                format!("{FLOOD}/reservations"),
+                format!("{FLOOD}/usage"),
+                "/api/v1/namespaces/flood/resourcequotas".to_owned(),
+                format!("{FLOOD}/explain?resource=example.com/r1"),
+                format!("{FLOOD}/explain?resource=pods&quota=q1"),
+            ]
+            .map(|path| ("GET", path, String::new()))
+            .to_vec(),
+        ];
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Arc::new(AtomicU64::new(0));
+        let threads = requests
+            .into_iter()
+            .flat_map(|requests| [requests.clone(), requests]);
+        let threads = threads.map(|requests| {
+            let (stop, asked) = (stop.clone(), asked.clone());
+            let caller = Caller::new(api, "flood");
+            thread::spawn(move || {
+                for (method, path, body) in requests.iter().cycle() {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    caller.ask(method, path, body);
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        let threads = threads.collect();
+        let host = api.trim_start_matches("http://");
+        let watch = |number: usize| {
+            let path = match number % 2 {
+                0 => "/v1/watch?namespace=flood&from=1",
+                _ => "/api/v1/namespaces/flood/resourcequotas?watch=1",
+            };
+            let token = token("flood");
+            let mut stream = TcpStream::connect(host).expect("it listens");
+            let head = format!(
+                "GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).expect("it listens");
+            stream
+        };
+        Self {
+            stop,
+            asked,
+            threads,
+            _watches: (0..64).map(watch).collect(),
+        }
+    }
+
+    /// Gives how many requests there were.
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            assert!(thread.join().is_ok(), "a thread of the flood ended early");
+        }
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// Reviews at an even pace, as an API server sends them.
+struct Reviews {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(u64, u64)>,
+}
+
+impl Reviews {
+    fn start(api: &str) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, caller) = (stop.clone(), Caller::new(api, "webhook"));
+        let path = format!("/admit?timeout={}s", DEADLINE.as_secs());
+        let thread = thread::spawn(move || {
+            let (mut reviews, mut late) = (0, 0);
+            while !stopped.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                let status = caller.ask("POST", &path, &review(reviews));
+                reviews += 1;
+                late += u64::from(status != Some(200) || began.elapsed() > DEADLINE);
+                thread::sleep(Duration::from_millis(20).saturating_sub(began.elapsed()));
+            }
+            (reviews, late)
+        });
+        Self { stop, thread }
+    }
+
+    /// Gives how many there were, and how many were not answered in time.
+    fn end(self) -> (u64, u64) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it asks until it is stopped")
+    }
+}
+
+fn review(number: u64) -> String {
+    let name = format!("web-{number}");
+    json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": name, "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "name": name, "namespace": "team", "operation": "CREATE",
+            "object": {
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": name, "namespace": "team", "uid": name},
+                "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}]},
+            },
+        },
+    })
+    .to_string()
+}
+
+/// p99 of the others' grants with and without the flood in one run, and the webhook's answers that came too late.
+pub fn all(bench: &Bench) -> Vec<Target> {
+    let directory = bench.new_directory();
+    write_tokens(directory.path());
+    let daemon = Quotad::start(directory.path(), &["--auth.tokens-file=tokens.toml"]);
+    let objects = furnish(bench, &daemon.api);
+    let token_file = directory.path().join("others.token");
+    let load = || {
+        let arguments = [
+            format!("--token-file={}", token_file.display()),
+            "--connections=8".to_owned(),
+            format!("--duration={:.0}ms", bench.seconds * 1000.0),
+            format!("--warmup={:.0}ms", bench.seconds * 250.0),
+            "--namespace=team".to_owned(),
+            "--threads=1".to_owned(),
+        ];
+        quotactl_bench(&daemon.api, &arguments).p99
+    };
+    let (mut asked, mut reviews, mut late) = (0, 0, 0);
+    let [without, with] = bench.rounds(|| {
+        let without = load();
+        let (flood, webhook) = (Flood::start(&daemon.api), Reviews::start(&daemon.api));
+        let with = load();
+        let (more, more_late) = webhook.end();
+        asked += flood.end();
+        reviews += more;
+        late += more_late;
+        [without, with]
+    });
+    let held = daemon.metric("quota_ledger_state_lock_seconds_count");
+    let short = daemon.bucket("quota_ledger_state_lock_seconds", "0.005");
+    vec![
+        Target {
+            what: "p99 of grants beside a tenant at full speed / without",
+            value: with / without,
+            bound: Bound::AtMost(5.0),
+            unit: "",
+            detail: format!(
+                "{} and {} ms; 8 connections that ask for batches of {BATCH} denied items, checks, reservations, lists and explanations ({} requests), and 64 watches; {QUOTAS} quotas of {LIMITS} limits, {} objects",
+                ms(with),
+                ms(without),
+                whole(asked as f64),
+                whole(objects as f64)
+            ),
+        },
+        Target {
+            what: "answers of the webhook past their deadline",
+            value: late as f64,
+            bound: Bound::AtMost(0.0),
+            unit: "",
+            detail: format!(
+                "of {}, each within {} s",
+                whole(reviews as f64),
+                DEADLINE.as_secs()
+            ),
+        },
+        Target {
+            what: "holds of the state beyond 5 ms",
+            value: held - short,
+            bound: Bound::AtMost(0.0),
+            unit: "",
+            detail: format!("of {}, the furnishing included", whole(held)),
+        },
+    ]
+}

@@ -85,17 +85,35 @@ impl World {
     }
 
     pub(crate) fn call(&self, token: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        self.call_with(&[], token, method, path, body)
+    }
+
+    /// With further headers.
+    pub(crate) fn call_with(
+        &self,
+        headers: &[(&str, &str)],
+        token: &str,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> (u16, Value) {
         let mut request = http::Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.daemon.api))
-            .header("content-type", "application/json")
-            .body(body.to_string())
-            .unwrap();
+            .header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(body.to_string()).unwrap();
         if !token.is_empty() {
             let value = format!("Bearer {token}").parse().unwrap();
             request.headers_mut().insert("authorization", value);
         }
         let mut answer = agent(REQUEST).run(request).unwrap();
+        // Watches and backups: that they begin is all that is asked.
+        if answer.status().is_success() && answer.headers().get("content-length").is_none() {
+            return (answer.status().as_u16(), Value::Null);
+        }
         let text = answer.body_mut().read_to_string().unwrap();
         let body = serde_json::from_str(&text).unwrap_or_default();
         (answer.status().as_u16(), body)

@@ -41,7 +41,7 @@ use rules::{charging, policy, rules};
 pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failure> {
     let config = Arc::new(within_descriptors(config));
     let signals = shutdown::listen().context("cannot listen for signals")?;
-    // Asked to stop, it goes on as before for a while, so that callers learn of it first.
+    // After a stop signal it goes on as before for a while, so that callers learn of it first.
     let stop = CancellationToken::new();
     let readiness = Readiness::default();
     let recovering = readiness.register("ledger", "not recovered yet");
@@ -53,9 +53,10 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let opened = open(&config, signals.stop.clone()).await?;
     metrics.set_quotas(Quotas(opened.ledger.clone()));
     recovering.pass();
-    let upkeep = Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
-    let kept = tokio::spawn(upkeep.clone().run(stop.clone()));
-    tokio::spawn(lookout(&config, &opened.ledger, &readiness)?.run(stop.clone()));
+    let maintenance =
+        Maintenance::new(opened.ledger.clone(), opened.reader.clone(), config.clone());
+    let kept = tokio::spawn(maintenance.clone().run(stop.clone()));
+    tokio::spawn(disk_space_guard(&config, &opened.ledger, &readiness)?.run(stop.clone()));
     let signed = sign(&config, &opened, &stop).await?;
     let charging = charging(&config)?;
     let (cluster, member) = join(&config, &opened, &readiness, &metrics).await?.unzip();
@@ -138,14 +139,14 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         reviewed.await.context("the webhook's listener failed")?;
     }
     intake.ended().await?;
-    kept.await.context("the upkeep failed")?;
+    kept.await.context("the maintenance failed")?;
     if let Some(signed) = signed {
         signed.await.context("signing checkpoints failed")?;
     }
     if let Some(member) = member {
         member.end().await?;
     }
-    close(opened, &upkeep).await?;
+    close(opened, &maintenance).await?;
     closing.cancel();
     admin.await.context("the admin listener failed")?;
     tracing::info!("stopped");
@@ -215,14 +216,14 @@ fn start_admin(
 ) -> Result<(SocketAddr, JoinHandle<()>), Failure> {
     let bound = bind("admin.listen", config.admin.listen)?;
     let address = bound.address();
-    let told = bound.serve(
+    let served = bound.serve(
         Router::new(routes::of_admin(shown(metrics), readiness.clone())),
         Options::new(Listener::Admin, config),
         None,
         closing,
     );
     tokio::spawn(run_metrics(metrics.clone()));
-    Ok((address, tokio::spawn(told)))
+    Ok((address, tokio::spawn(served)))
 }
 
 /// What writes the metrics for the listener.
@@ -231,15 +232,15 @@ fn shown(metrics: &Metrics) -> health::Render {
     Arc::new(move || metrics.render())
 }
 
-fn lookout(
+fn disk_space_guard(
     config: &Config,
     ledger: &Ledger,
     readiness: &Readiness,
 ) -> Result<DiskSpaceGuard, Failure> {
-    let room = readiness.register("disk", "not looked at yet");
+    let health = readiness.register("disk", "not looked at yet");
     let directory = config.data_dir.clone();
-    let lookout = DiskSpaceGuard::new(directory, config.disk.min_free, ledger.clone(), room);
-    lookout
+    let guard = DiskSpaceGuard::new(directory, config.disk.min_free, ledger.clone(), health);
+    guard
         .context("cannot find the ledger")
         .or_exit(Exit::Damaged)
 }

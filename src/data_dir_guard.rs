@@ -30,7 +30,7 @@ impl DataDirGuard {
     /// Whether the ledger that was opened is still what is found there.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// It cannot be determined.
     pub(crate) fn is_held(&self) -> io::Result<bool> {
         match identity(&self.lock) {
             Ok(found) => Ok(found == self.identity),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::{self, Config},
     fatal, intake,
-    metrics::{self, Part, QuotaSample, QuotaSource, ResourceSample, Standing},
+    metrics::{self, Part, QuotaSample, QuotaSource, ReservationState, ResourceSample},
     writer::{self, Ledger, Unavailable},
 };
 
@@ -42,7 +42,7 @@ pub enum SnapshotError {
     Write(#[from] std::io::Error),
 }
 
-/// The upkeep of an open ledger. Cheap to clone.
+/// Maintenance of an open ledger. Cheap to clone.
 #[derive(Clone)]
 pub struct Maintenance {
     ledger: Ledger,
@@ -61,7 +61,7 @@ impl Maintenance {
         }
     }
 
-    /// Runs until `stop`: stores snapshots, compacts, and tells figures.
+    /// Runs until `stop`: stores snapshots, compacts, and records figures.
     pub async fn run(self, stop: CancellationToken) {
         let mut last = Snapshotted {
             sequence: self.newest_snapshot(),
@@ -108,7 +108,7 @@ impl Maintenance {
             if self.ledger.decides() {
                 self.finish_relists().await;
             }
-            self.tell_figures().await;
+            self.record_figures().await;
             self.stop_if_poisoned();
         }
     }
@@ -197,14 +197,14 @@ impl Maintenance {
         }
     }
 
-    async fn tell_figures(&self) {
+    async fn record_figures(&self) {
         metrics::ledger_last_sequence(self.ledger.durable().sequence);
         let oldest = self.ledger.peek(|state| {
             metrics::relists_open(state.relist_count() as u64);
             metrics::uid_collisions(state.uid_collisions() as u64);
             metrics::ended_reservations_bytes(state.ended_bytes() as u64);
-            metrics::reservations(Standing::Pending, state.pending_count() as u64);
-            metrics::reservations(Standing::Committed, state.committed_count() as u64);
+            metrics::reservations(ReservationState::Pending, state.pending_count() as u64);
+            metrics::reservations(ReservationState::Committed, state.committed_count() as u64);
             state.oldest_pending()
         });
         let age = oldest.map_or(0, |oldest| writer::now().since(oldest).nanoseconds());
@@ -250,7 +250,7 @@ async fn behind_requests<T: Send + 'static>(
 ) -> std::io::Result<T> {
     let (done, result) = tokio::sync::oneshot::channel();
     std::thread::Builder::new()
-        .name("upkeep".to_owned())
+        .name("maintenance".to_owned())
         .spawn(move || {
             // Elsewhere it would be the whole process that steps back.
             if cfg!(target_os = "linux") {
@@ -265,7 +265,7 @@ fn seconds(time: Timestamp) -> u64 {
     u64::try_from(time.nanoseconds() / 1_000_000_000).unwrap_or(0)
 }
 
-/// Tells the scrape about quotas, a namespace at a time, and about groups, some at a time.
+/// Reports quotas to the scrape, a namespace at a time, and about groups, some at a time.
 pub struct Quotas(pub Ledger);
 
 impl QuotaSource for Quotas {

@@ -6,7 +6,7 @@ use quota_semantics::admission::Denial;
 
 macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
-        /// Why a request was not carried out: a closed set, for programs to tell cases apart.
+        /// Why a request was not carried out: a closed set, for programs to distinguish cases.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason { $($(#[$about])* $name,)* }
 

@@ -80,7 +80,7 @@ fn open(
             Arc::new(RealDisk),
             directory,
             options.clone(),
-            tell_progress,
+            report_progress,
         )
     };
     match open() {
@@ -97,10 +97,10 @@ fn open(
     }
 }
 
-/// Tells systemd of one entry in so many that are replayed: a few times per second.
+/// Reports the replay to systemd: one entry in so many, a few times per second.
 const TOLD: Sequence = 1 << 18;
 
-fn tell_progress(sequence: Sequence, last: Sequence) {
+fn report_progress(sequence: Sequence, last: Sequence) {
     if sequence == last || sequence.is_multiple_of(TOLD) {
         systemd::status(&format!("replaying the ledger: entry {sequence} of {last}"));
     }

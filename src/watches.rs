@@ -14,7 +14,7 @@ use crate::{auth::Principal, metrics};
 pub struct WatchLimits {
     /// In all.
     pub all: usize,
-    /// Of one principal; callers that are not told apart share all.
+    /// Of one principal; callers that are not distinguished share all.
     pub of_principal: usize,
 }
 

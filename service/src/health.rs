@@ -69,14 +69,14 @@ impl Readiness {
 
     /// Adds a check whose health is asked for each time.
     pub fn ask(&self, name: &'static str, health: impl Fn() -> Health + Send + Sync + 'static) {
-        let asked = HealthSource::Ask(Box::new(health));
-        self.0.write().insert(name, asked);
+        let source = HealthSource::Ask(Box::new(health));
+        self.0.write().insert(name, source);
     }
 
     fn checks(&self) -> Checks {
         let all = self.0.read();
         all.iter()
-            .map(|(name, asked)| (*name, asked.health()))
+            .map(|(name, source)| (*name, source.health()))
             .collect()
     }
 }
@@ -86,15 +86,15 @@ type Checks = BTreeMap<&'static str, Health>;
 impl Check {
     /// It holds.
     pub fn pass(&self) {
-        self.tell(Health::Passed);
+        self.set(Health::Passed);
     }
 
     /// It does not hold, for this reason.
     pub fn fail(&self, reason: &str) {
-        self.tell(Health::Failed(reason.to_owned()));
+        self.set(Health::Failed(reason.to_owned()));
     }
 
-    fn tell(&self, health: Health) {
+    fn set(&self, health: Health) {
         let mut checks = self.readiness.0.write();
         checks.insert(self.name, HealthSource::Fixed(health));
     }
@@ -171,7 +171,7 @@ async fn show_metrics(State(metrics): State<Render>, headers: HeaderMap) -> Resp
     }
 }
 
-/// In the form of Kubernetes' own health endpoints, but 503 on failure, as load balancers expect. What lags is told
+/// In the form of Kubernetes' own health endpoints, but 503 on failure, as load balancers expect. What lags is listed
 /// without being asked for.
 fn report(endpoint: &str, checks: &Checks, only: Option<&str>, query: Option<&str>) -> Response {
     let parameters = query

@@ -18,9 +18,9 @@ pub fn main<S: Schema>(
     let invocation = match config::parse::<S>(std::env::args_os()) {
         Ok(invocation) => invocation,
         Err(error) => {
-            let asked_for = !error.use_stderr();
+            let is_help = !error.use_stderr();
             let printed = error.print().is_ok();
-            return if asked_for && printed {
+            return if is_help && printed {
                 Exit::Done
             } else {
                 Exit::Usage

@@ -28,9 +28,9 @@ pub fn listen() -> io::Result<Signals> {
     let interrupt = signal(SignalKind::interrupt())?;
     let hang_up = signal(SignalKind::hangup())?;
     let stop = CancellationToken::new();
-    let (asked, reload) = watch::channel(0);
+    let (requests, reload) = watch::channel(0);
     tokio::spawn(stop_on(terminate, interrupt, stop.clone()));
-    tokio::spawn(reload_on(hang_up, asked));
+    tokio::spawn(reload_on(hang_up, requests));
     Ok(Signals { stop, reload })
 }
 
@@ -55,9 +55,9 @@ async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> i32 {
     }
 }
 
-async fn reload_on(mut hang_up: Signal, asked: watch::Sender<u64>) {
+async fn reload_on(mut hang_up: Signal, requests: watch::Sender<u64>) {
     while hang_up.recv().await.is_some() {
         tracing::info!("reading certificates and tokens again");
-        asked.send_modify(|times| *times += 1);
+        requests.send_modify(|times| *times += 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What systemd is told (`Type=notify`), where it has started the program. Elsewhere nothing happens.
+//! Notifications to systemd (`Type=notify`), where it has started the program. Elsewhere nothing happens.
 
 use std::{
     ffi::OsStr,
@@ -14,20 +14,20 @@ use std::{
 
 /// The program serves.
 pub fn ready() {
-    tell("READY=1\nSTATUS=ready");
+    notify("READY=1\nSTATUS=ready");
 }
 
 /// What the program is doing, for `systemctl status`: one line.
 pub fn status(text: &str) {
-    tell(&format!("STATUS={text}"));
+    notify(&format!("STATUS={text}"));
 }
 
 /// The program is about to stop.
 pub fn stopping() {
-    tell("STOPPING=1\nSTATUS=stopping");
+    notify("STOPPING=1\nSTATUS=stopping");
 }
 
-fn tell(message: &str) {
+fn notify(message: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
     };

@@ -83,13 +83,13 @@ pub(super) fn undecidable(request: &Request<'_>, fault: &Fault) -> Response {
 pub(super) fn decided(
     request: &Request<'_>,
     decided: &Decided,
-    standing: &AnswerContext,
+    context: &AnswerContext,
     rules: &Rules,
     seal: &Seal,
 ) -> Response {
     let mut annotations = BTreeMap::from([("sequence", decided.sequence.to_string())]);
     let mut warnings = Vec::new();
-    if standing.behind {
+    if context.behind {
         warnings.push("quotas were checked against usage that is not complete yet".to_owned());
         annotations.insert("behind", "true".to_owned());
     }
@@ -128,10 +128,10 @@ pub(super) fn decided(
                 annotate(&mut annotations, &denied.quotas);
                 warnings.extend(about_reservations(denied));
             }
-            Some(status(request, &standing.name, refusal))
+            Some(status(request, &context.name, refusal))
         }
     };
-    log(request, standing, decided);
+    log(request, context, decided);
     send(&Answer {
         uid: &request.uid,
         allowed: status.is_none(),
@@ -254,9 +254,9 @@ fn details<'a>(request: &'a Request<'_>, name: &'a str) -> Details<'a> {
     }
 }
 
-fn log(request: &Request<'_>, standing: &AnswerContext, decided: &Decided) {
+fn log(request: &Request<'_>, context: &AnswerContext, decided: &Decided) {
     let (namespace, resource) = (&*request.namespace, &*request.resource.resource);
-    let (name, sequence) = (&*standing.name, decided.sequence);
+    let (name, sequence) = (&*context.name, decided.sequence);
     match &decided.outcome {
         Ok(admitted) => {
             let entries = admitted.events.len();

@@ -39,7 +39,7 @@ use serde::Deserialize;
 use self::{
     answer::AnswerContext,
     audit::{Hold, Plugin, Seal},
-    question::{Asked, Fault, Question},
+    question::{DecisionRequest, Fault, Question},
     skeleton::Skeleton,
 };
 use crate::{
@@ -218,10 +218,10 @@ struct Decided {
 }
 
 impl Hook {
-    fn time_for(&self, asked: Option<&str>) -> Duration {
+    fn time_for(&self, requested: Option<&str>) -> Duration {
         let most = self.0.rules.request_timeout;
-        let asked = asked.and_then(|text| text.parse::<Period>().ok());
-        let time = asked.map_or(most, |asked| asked.get().min(most));
+        let requested = requested.and_then(|text| text.parse::<Period>().ok());
+        let time = requested.map_or(most, |requested| requested.get().min(most));
         time - MARGIN.min(time / 2)
     }
 
@@ -235,18 +235,21 @@ impl Hook {
             true => self.understand(&body),
             false => Err(Fault::too_large("the review", BODY_BYTES_MAX)),
         };
-        let (review, asked) = match understood {
+        let (review, question) = match understood {
             Ok((review, Question::None)) => return Ok(answer::pass(&review)),
-            Ok((review, Question::Asked(asked))) => (review, asked),
+            Ok((review, Question::Decide(asked))) => (review, asked),
             Err(fault) => return self.undecidable(&body, fault).await,
         };
         let behind = self.is_behind()?;
         let actor = actor(&parts, review.user())?;
-        let Asked { review: wish, name } = *asked;
-        let standing = AnswerContext { behind, name };
-        let decided = self.decide(&actor, wish, deadline).await?;
+        let DecisionRequest {
+            review: admission,
+            name,
+        } = *question;
+        let context = AnswerContext { behind, name };
+        let decided = self.decide(&actor, admission, deadline).await?;
         let Shared { rules, seal, .. } = &*self.0;
-        Ok(answer::decided(&review, &decided, &standing, rules, seal))
+        Ok(answer::decided(&review, &decided, &context, rules, seal))
     }
 
     fn understand<'a>(&self, body: &'a [u8]) -> Result<(wire::Request<'a>, Question), Fault> {

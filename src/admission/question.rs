@@ -1,4 +1,4 @@
-//! From a review to what the ledger is asked.
+//! From a review to a request of the ledger.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ const NAME_BYTES_MAX: usize = 253;
 /// What an object may count for, in bytes of names: it becomes an entry.
 const FOOTPRINT_BYTES_MAX: usize = 256 * 1024;
 
-/// What a review asks of the ledger.
+/// The decision that a review needs.
 pub(super) enum Question {
     /// Nothing: it is allowed.
     None,
     /// Whether this may be stored.
-    Asked(Box<Asked>),
+    Decide(Box<DecisionRequest>),
 }
 
-pub(super) struct Asked {
+pub(super) struct DecisionRequest {
     pub(super) review: Review,
     /// What messages call the object.
     pub(super) name: String,
@@ -117,11 +117,11 @@ pub(super) fn of(
     let before = stored.map(|old| charging.footprint(&kind, &old, now, &NoContext));
     let name = name_in_messages(&request.name, Some(object.metadata())).to_owned();
     let subject = Subject::of(request, kind, object.metadata(), basis)?;
-    subject.ask(name, Measure::Given, |wish| Request {
+    subject.ask(name, Measure::Given, |request| Request {
         footprint,
         before,
         object: Some(Arc::new(object)),
-        ..wish
+        ..request
     })
 }
 
@@ -174,12 +174,12 @@ fn scale(request: &wire::Request<'_>, kind: GroupResource) -> Result<Question, F
     let replicas = u64::try_from(new.spec.replicas).unwrap_or(0);
     let name = name_in_messages(&request.name, Some(&new.metadata)).to_owned();
     let subject = Subject::of(request, kind, &new.metadata, updates(&old.metadata))?;
-    subject.ask(name, Measure::Scaled { replicas }, |wish| wish)
+    subject.ask(name, Measure::Scaled { replicas }, |request| request)
 }
 
-/// What a wish is about, but for what it counts for.
+/// The request, but for what it counts for.
 struct Subject {
-    wish: Request,
+    request: Request,
     holds: bool,
 }
 
@@ -212,7 +212,7 @@ impl Subject {
             true => Name::from(&**version),
             false => Name::from(format!("{group}/{version}")),
         };
-        let wish = Request {
+        let subject = Request {
             uid: Uid::new(uid).map_err(|error| format!("uid {uid:?}: {error}"))?,
             namespace: Name::from(&*request.namespace),
             resource: kind,
@@ -227,7 +227,7 @@ impl Subject {
             ttl: None,
         };
         Ok(Self {
-            wish,
+            request: subject,
             holds: has_uid && request.dry_run != Some(true),
         })
     }
@@ -238,7 +238,7 @@ impl Subject {
         measure: Measure,
         complete: impl FnOnce(Request) -> Request,
     ) -> Result<Question, Fault> {
-        let request = complete(self.wish);
+        let request = complete(self.request);
         let size: usize = request
             .footprint
             .resources
@@ -255,7 +255,7 @@ impl Subject {
             measure,
             holds: self.holds,
         };
-        Ok(Question::Asked(Box::new(Asked { review, name })))
+        Ok(Question::Decide(Box::new(DecisionRequest { review, name })))
     }
 }
 

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     auth::{
-        Access::{Known, Role},
+        Access::{Authenticated, Role},
         Role::{Admin, Ingest, Read, Reserve},
         Scope::{Everywhere, Items, Path, Query},
     },
@@ -42,13 +42,13 @@ const JSON_OR_YAML: &[&str] = &["application/json", "application/yaml"];
 #[must_use]
 pub fn routes() -> Vec<Route<App>> {
     vec![
-        get("/", Known, index).operation("index", &[(200, "Index")]).about("the paths"),
-        get("/openapi.json", Known, openapi::answer)
+        get("/", Authenticated, index).operation("index", &[(200, "Index")]).about("the paths"),
+        get("/openapi.json", Authenticated, openapi::answer)
             .operation("getDescription", &[(200, "Description")])
             .about("the description of this API (OpenAPI 3.1)"),
-        get("/v1/status", Known, status::status)
+        get("/v1/status", Authenticated, status::status)
             .operation("getStatus", &[(200, "Status")]).about("how the ledger and its sources stand, and who asks"),
-        get("/v1/cluster", Known, cluster::status)
+        get("/v1/cluster", Authenticated, cluster::status)
             .operation("getCluster", &[(200, "Cluster")]).about("how this node stands in its cluster ([cluster](cluster.md)); 404 without one"),
         // A ledger is begun.
         post("/v1/cluster/init", Role(&[Admin], Everywhere), cluster::initialise).of_node()

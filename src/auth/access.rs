@@ -7,8 +7,8 @@ use super::Role;
 pub enum Access {
     /// Everybody who reaches the listener: no token is looked at.
     Public,
-    /// Every known caller: the answer reveals nothing about a namespace.
-    Known,
+    /// Every authenticated caller: the answer reveals nothing about a namespace.
+    Authenticated,
     /// Callers with any of these roles, there.
     Role(&'static [Role], Scope),
 }

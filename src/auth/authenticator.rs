@@ -109,7 +109,7 @@ impl Authenticator {
 pub struct Follower {
     authenticator: Authenticator,
     path: PathBuf,
-    /// What was read last, usable or not, so that one bad file is told about once.
+    /// What was read last, usable or not, so that one bad file is logged once.
     seen: blake3::Hash,
 }
 
@@ -137,7 +137,7 @@ impl Followed for Follower {
             // Who writes it in place begins so. Who wants nobody to have a token can say that in a comment.
             Ok(text) if text.is_empty() => None,
             Ok(text) => (blake3::hash(text.as_bytes()) != self.seen).then_some(text),
-            // While the file is being replaced it may be missing; the next look will tell.
+            // While the file is being replaced it may be missing; the next look will show.
             Err(error) => {
                 tracing::warn!(%error, "the tokens file cannot be read, the old one stays");
                 metrics::tokens_reload_failed();

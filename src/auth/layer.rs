@@ -124,7 +124,7 @@ struct Denied {
 
 fn authorize(principal: &Principal, request: &Request<'_>, parts: &Parts) -> Result<(), Denied> {
     let (roles, scope) = match request.needed {
-        Needed::Nothing | Needed::Role(Access::Public | Access::Known) => return Ok(()),
+        Needed::Nothing | Needed::Role(Access::Public | Access::Authenticated) => return Ok(()),
         Needed::Role(Access::Role(roles, scope)) => (roles, scope),
         Needed::Unlisted => {
             return Err(Denied {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use http::{HeaderMap, header};
 use quota_semantics::Timestamp;
-use quota_tokens::Shown;
+use quota_tokens::PresentedToken;
 
 use super::{Certificate, File, Principal, Token};
 use crate::metrics::AuthRefusal;
@@ -83,7 +83,11 @@ impl Register {
                 None => Err(AuthRefusal::Unknown),
             };
         };
-        let token = value.to_str().ok().and_then(bearer).and_then(Shown::parse);
+        let token = value
+            .to_str()
+            .ok()
+            .and_then(bearer)
+            .and_then(PresentedToken::parse);
         let Some(token) = token.filter(|_| values.next().is_none()) else {
             return Err(AuthRefusal::Malformed);
         };

@@ -54,7 +54,7 @@ fn whose(spec: &Spec) -> For {
     match (&spec.access, &spec.method) {
         _ if spec.is_of_node => For::ThisNode,
         // What everybody may know is nothing of the ledger.
-        (Access::Public | Access::Known, _) => For::ThisNode,
+        (Access::Public | Access::Authenticated, _) => For::ThisNode,
         (Access::Role(..), &Method::GET) => For::Replica,
         (Access::Role(..), _) => For::Leader,
     }
@@ -96,7 +96,7 @@ impl Cluster {
             };
             let reached = self.0.ledger.wait_durable(least);
             if !matches!(
-                tokio::time::timeout(self.0.patience, reached).await,
+                tokio::time::timeout(self.0.forward_timeout, reached).await,
                 Ok(Ok(()))
             ) {
                 let end = self.0.ledger.durable().sequence;
@@ -140,7 +140,7 @@ impl Cluster {
             }
             return response;
         }
-        let until = Instant::now() + self.0.patience;
+        let until = Instant::now() + self.0.forward_timeout;
         let mut is_unknown = false;
         loop {
             if self.0.ledger.decides() {
@@ -290,7 +290,7 @@ fn take_min_sequence(parts: &mut Parts) -> Option<String> {
 }
 
 /// So long a write waits for a leader: some less than a request may take.
-pub(super) fn patience(request_timeout: Duration) -> Duration {
+pub(super) fn timeout(request_timeout: Duration) -> Duration {
     request_timeout.mul_f64(OVER)
 }
 

@@ -64,7 +64,7 @@ struct Shared {
     clock: Mutex<Option<String>>,
     peers: Peers,
     /// How long a write waits for a leader.
-    patience: Duration,
+    forward_timeout: Duration,
     /// One change of the lead at a time.
     transfer: tokio::sync::Mutex<()>,
 }
@@ -132,7 +132,7 @@ impl Cluster {
             waits_for: Mutex::new("starting".to_owned()),
             clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
             peers,
-            patience: forward::patience(config.limits.request_timeout.get()),
+            forward_timeout: forward::timeout(config.limits.request_timeout.get()),
             transfer: tokio::sync::Mutex::default(),
         }));
         cluster

@@ -102,7 +102,7 @@ pub(super) async fn open(config: &Arc<Config>, stop: CancellationToken) -> Resul
     Ok(Opened {
         ledger: ledger
             .keeping_denials(denials)
-            .asked_about(super::rules::coverage(config)),
+            .with_coverage(super::rules::coverage(config)),
         reader,
         writer,
         replica,
@@ -130,10 +130,10 @@ fn watermark(config: &Config) -> Watermark {
 }
 
 /// The last snapshot makes the next start quick; without it nothing is lost.
-pub(super) async fn close(opened: Opened, upkeep: &Maintenance) -> Result<(), Failure> {
-    if upkeep.has_news()
+pub(super) async fn close(opened: Opened, maintenance: &Maintenance) -> Result<(), Failure> {
+    if maintenance.has_news()
         && !opened.ledger.is_disk_low()
-        && let Err(error) = upkeep.snapshot().await
+        && let Err(error) = maintenance.snapshot().await
     {
         tracing::warn!(%error, "no snapshot at the end");
     }

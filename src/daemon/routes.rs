@@ -10,7 +10,7 @@ use tower::ServiceExt as _;
 use crate::{
     admission::{self, Hook},
     api::{self, App},
-    auth::Access::{self, Known, Public},
+    auth::Access::{self, Authenticated, Public},
     kube::{self, Kube},
     routes::{Route, get, with_state},
     ui,
@@ -21,7 +21,7 @@ pub(crate) fn of_api(app: App, hook: Hook, kube: Kube, readiness: Readiness) -> 
     let mut routes = with_state(api::routes(), &app);
     routes.extend(by_router(
         &health::probes(readiness),
-        Known,
+        Authenticated,
         &health::PROBES,
     ));
     routes.extend(of_webhook(hook));
@@ -75,6 +75,10 @@ pub(crate) fn specs() -> Vec<crate::routes::Spec> {
     specs.extend(of(&admission::routes()));
     specs.extend(of(&kube::routes()));
     specs.extend(of(&ui::routes()));
-    specs.extend(of(&by_router(&axum::Router::new(), Known, &health::PROBES)));
+    specs.extend(of(&by_router(
+        &axum::Router::new(),
+        Authenticated,
+        &health::PROBES,
+    )));
     specs
 }

@@ -36,7 +36,7 @@ const LINE_BYTES: usize = 1024 * 1024;
 /// What has to be known of a line.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Known {
+struct StoredLine {
     id: u64,
     time: Timestamp,
     namespace: String,
@@ -83,7 +83,7 @@ impl DenialLog {
         })
     }
 
-    /// Runs until it is told to end, or nobody is left to tell.
+    /// Runs until it receives `End`, or every sender is gone.
     pub(super) fn run(mut self, inbox: &Receiver<Message>) {
         loop {
             match inbox.recv_timeout(TICK) {
@@ -124,7 +124,7 @@ impl DenialLog {
         let written = self.file.write_all(line.as_bytes());
         self.lines += 1;
         self.bytes += line.len();
-        self.tell(written);
+        self.report(written);
         self.tidy();
     }
 
@@ -136,11 +136,11 @@ impl DenialLog {
         }
         (self.lines, self.bytes) = (self.store.len(), self.store.bytes());
         let written = write_anew(&self.path, &self.store).map(|file| self.file = file);
-        self.tell(written);
+        self.report(written);
     }
 
-    /// Denials are told by memory all the same: the log says it once.
-    fn tell(&mut self, written: io::Result<()>) {
+    /// A failure is logged once: denials are answered from memory all the same.
+    fn report(&mut self, written: io::Result<()>) {
         match written {
             Ok(()) => self.failing = false,
             Err(error) if !self.failing => {
@@ -167,18 +167,18 @@ fn read(file: File, bounds: &Bounds, store: &mut Store) -> io::Result<()> {
         let Ok(text) = String::from_utf8(line) else {
             continue;
         };
-        let Ok(known) = serde_json::from_str::<Known>(&text) else {
+        let Ok(line) = serde_json::from_str::<StoredLine>(&text) else {
             continue;
         };
         let Ok(json) = RawValue::from_string(text) else {
             continue;
         };
         let record = Remembered {
-            namespace: Name::from(known.namespace),
-            time: known.time,
+            namespace: Name::from(line.namespace),
+            time: line.time,
             kept: StoredDenial {
-                id: known.id,
-                sequence: known.as_of.sequence,
+                id: line.id,
+                sequence: line.as_of.sequence,
                 json: json.into(),
             },
         };

@@ -35,7 +35,7 @@ use crate::{
 use log::DenialLog;
 use record::NewDenial;
 
-/// Denials that wait to be kept; of more, only the metrics tell.
+/// Denials that wait to be kept; more are only counted.
 const WAITING: usize = 4096;
 
 /// How many denials are kept, and for how long.
@@ -75,7 +75,7 @@ pub struct Query {
     pub limit: usize,
 }
 
-/// A denial, as the log tells it.
+/// A denial, as the log has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Denied<'a> {
     pub(crate) namespace: &'a str,
@@ -117,10 +117,10 @@ enum Message {
 /// If the file cannot be read or written.
 pub fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
     let (messages, inbox) = crossbeam_channel::bounded(WAITING);
-    let keeper = DenialLog::open(file, bounds, crate::writer::now())?;
+    let log = DenialLog::open(file, bounds, crate::writer::now())?;
     let thread = std::thread::Builder::new()
         .name("denials".into())
-        .spawn(move || keeper.run(&inbox))?;
+        .spawn(move || log.run(&inbox))?;
     Ok((Denials(messages), thread))
 }
 
@@ -135,13 +135,12 @@ impl Denials {
         }
     }
 
-    /// The denials asked for, the latest first; those noted before are among them.
+    /// The denials that match, the latest first; those noted before are among them.
     pub async fn list(&self, query: Query) -> Vec<StoredDenial> {
         let (answer, answered) = oneshot::channel();
         let messages = self.0.clone();
-        let asked =
-            tokio::task::spawn_blocking(move || messages.send(Message::List(query, answer)));
-        if !matches!(asked.await, Ok(Ok(()))) {
+        let sent = tokio::task::spawn_blocking(move || messages.send(Message::List(query, answer)));
+        if !matches!(sent.await, Ok(Ok(()))) {
             return Vec::new();
         }
         answered.await.unwrap_or_default()

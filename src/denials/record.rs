@@ -73,7 +73,7 @@ struct Record<'a> {
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     fits_when_empty: Option<bool>,
-    /// There was more to tell than is kept.
+    /// The denial had more than is kept.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     shortened: bool,
     as_of: Head,

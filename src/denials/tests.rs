@@ -90,15 +90,14 @@ const BOUNDS: Bounds = Bounds {
     age: Duration::from_secs(100),
 };
 
-fn ids(keeper: &DenialLog, namespace: Option<&str>, before: Option<u64>) -> Vec<u64> {
+fn ids(log: &DenialLog, namespace: Option<&str>, before: Option<u64>) -> Vec<u64> {
     let namespace = namespace.map(Into::into);
     let query = Query {
         namespace,
         before,
         limit: 2,
     };
-    keeper
-        .store
+    log.store
         .list(&query)
         .into_iter()
         .map(|kept| kept.id)
@@ -108,9 +107,9 @@ fn ids(keeper: &DenialLog, namespace: Option<&str>, before: Option<u64>) -> Vec<
 #[test]
 fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
     let directory = tempfile::tempdir().unwrap();
-    let mut keeper = DenialLog::open(&directory.path().join("denials"), BOUNDS, at(0)).unwrap();
-    keeper.keep(&noted("team-a", "u1"), at(5));
-    let kept = keeper
+    let mut log = DenialLog::open(&directory.path().join("denials"), BOUNDS, at(0)).unwrap();
+    log.keep(&noted("team-a", "u1"), at(5));
+    let kept = log
         .store
         .list(&Query {
             limit: 9,
@@ -139,41 +138,40 @@ fn a_record_says_who_asked_what_and_the_numbers_that_stood_against_it() {
 fn the_latest_are_kept_as_long_as_they_are_young() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("kept").join("denials.ndjson");
-    let mut keeper = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
+    let mut log = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
     for (second, namespace) in [(1, "a"), (2, "b"), (50, "a"), (60, "b")] {
-        keeper.keep(&noted(namespace, "u"), at(second));
+        log.keep(&noted(namespace, "u"), at(second));
     }
-    assert_eq!(ids(&keeper, None, None), [4, 3]);
-    assert_eq!(ids(&keeper, None, Some(3)), [2]);
-    assert_eq!(ids(&keeper, Some("a"), None), [3]);
-    drop(keeper);
-    let mut keeper = DenialLog::open(&path, BOUNDS, at(155)).unwrap();
+    assert_eq!(ids(&log, None, None), [4, 3]);
+    assert_eq!(ids(&log, None, Some(3)), [2]);
+    assert_eq!(ids(&log, Some("a"), None), [3]);
+    drop(log);
+    let mut log = DenialLog::open(&path, BOUNDS, at(155)).unwrap();
     assert_eq!(
-        ids(&keeper, None, None),
+        ids(&log, None, None),
         [4],
         "a restart forgets what has become too old"
     );
-    keeper.keep(&noted("a", "u"), at(156));
-    assert_eq!(ids(&keeper, None, None), [5, 4], "numbers go on");
+    log.keep(&noted("a", "u"), at(156));
+    assert_eq!(ids(&log, None, None), [5, 4], "numbers go on");
 }
 
 #[test]
 fn a_line_cut_by_a_kill_is_left_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("denials");
-    let mut keeper = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
-    keeper.keep(&noted("a", "u"), at(1));
-    keeper.keep(&noted("a", "u"), at(2));
-    drop(keeper);
+    let mut log = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
+    log.keep(&noted("a", "u"), at(1));
+    log.keep(&noted("a", "u"), at(2));
+    drop(log);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::write(&path, &bytes[..bytes.len() - 9]).unwrap();
-    let mut keeper = DenialLog::open(&path, BOUNDS, at(3)).unwrap();
-    keeper.keep(&noted("a", "u"), at(3));
-    drop(keeper);
-    let keeper = DenialLog::open(&path, BOUNDS, at(3)).unwrap();
+    let mut log = DenialLog::open(&path, BOUNDS, at(3)).unwrap();
+    log.keep(&noted("a", "u"), at(3));
+    drop(log);
+    let log = DenialLog::open(&path, BOUNDS, at(3)).unwrap();
     assert_eq!(
-        keeper
-            .store
+        log.store
             .list(&Query {
                 limit: 9,
                 ..Query::default()
@@ -187,15 +185,15 @@ fn a_line_cut_by_a_kill_is_left_out() {
 fn the_file_does_not_grow_without_end() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("denials");
-    let mut keeper = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
+    let mut log = DenialLog::open(&path, BOUNDS, at(0)).unwrap();
     let mut most = 0;
     for second in 0..2000 {
-        keeper.keep(&noted("a", "u"), at(second));
-        most = most.max(keeper.line_count());
+        log.keep(&noted("a", "u"), at(second));
+        most = most.max(log.line_count());
     }
     assert!(most <= 2 * 3 + 256, "{most} lines");
     let lines = std::fs::read_to_string(&path).unwrap().lines().count();
-    assert_eq!(lines, keeper.line_count());
+    assert_eq!(lines, log.line_count());
 }
 
 #[test]
@@ -251,18 +249,18 @@ fn a_flood_of_one_namespace_leaves_those_of_others() {
         bytes: 20_000,
         ..BOUNDS
     };
-    let mut keeper = DenialLog::open(&path, bounds, at(0)).unwrap();
-    keeper.keep(&noted("quiet", "u"), at(1));
+    let mut log = DenialLog::open(&path, bounds, at(0)).unwrap();
+    log.keep(&noted("quiet", "u"), at(1));
     for number in 0..500 {
-        keeper.keep(&noted("flood", &format!("u{number}")), at(2));
+        log.keep(&noted("flood", &format!("u{number}")), at(2));
     }
-    let bytes = keeper.store.bytes();
+    let bytes = log.store.bytes();
     assert!((15_000..=20_000).contains(&bytes), "{bytes}");
-    assert_eq!(ids(&keeper, Some("quiet"), None), [1]);
-    assert_eq!(ids(&keeper, Some("flood"), None), [501, 500]);
-    drop(keeper);
-    let keeper = DenialLog::open(&path, bounds, at(3)).unwrap();
-    assert_eq!(ids(&keeper, Some("quiet"), None), [1], "a restart as well");
+    assert_eq!(ids(&log, Some("quiet"), None), [1]);
+    assert_eq!(ids(&log, Some("flood"), None), [501, 500]);
+    drop(log);
+    let log = DenialLog::open(&path, bounds, at(3)).unwrap();
+    assert_eq!(ids(&log, Some("quiet"), None), [1], "a restart as well");
 }
 
 #[test]

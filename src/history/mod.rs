@@ -199,7 +199,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Tells the thread that nobody waits any more, when dropped.
+/// Signals the thread on drop that nobody waits any more.
 struct GiveUp(Arc<AtomicBool>);
 
 impl Drop for GiveUp {

@@ -22,7 +22,7 @@ const PLACES: u32 = 16_384;
 /// How many objects are ended by one decision.
 const ENDED: usize = 500;
 
-/// Tells what became of relists, and finishes those that were closed. Answers the kinds of those that ended without
+/// Reports the outcome of relists, and finishes those that were closed. Answers the kinds of those that ended without
 /// consequence, since something was lost or not understood meanwhile.
 pub(super) async fn follow(
     ledger: &Ledger,
@@ -42,7 +42,7 @@ pub(super) async fn follow(
             metrics::relists(Relisted::Outdated);
         }
     }
-    relisted.decided.iter().for_each(tell);
+    relisted.decided.iter().for_each(report);
     let is_closed = |event: &Event| matches!(event, Event::RelistClosed(_));
     if relisted.decided.iter().any(is_closed) {
         finish(ledger).await?;
@@ -108,12 +108,12 @@ async fn decide_on(
         })
     })
     .await?;
-    events.iter().for_each(tell);
+    events.iter().for_each(report);
     Ok(())
 }
 
-/// Tells metrics and the log what became of a relist.
-fn tell(event: &Event) {
+/// Reports the outcome of a relist to metrics and log.
+fn report(event: &Event) {
     match event {
         Event::ObjectEnded(_) | Event::NamespaceDeleted { .. } => {
             metrics::drift_corrected(Correction::Ended, CorrectionCause::Relist, 1);

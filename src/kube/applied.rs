@@ -112,7 +112,7 @@ fn to_json(object: &Object, namespace: &str) -> Result<Value> {
     let mut json = object.to_json()?;
     json["kind"] = KIND.into();
     json["metadata"]["namespace"] = namespace.into();
-    // It would tell how many members there are that the caller may not read.
+    // It would reveal how many members there are that the caller may not read.
     if let Some(status) = json["status"].as_object_mut() {
         status.remove("namespacesOmitted");
     }

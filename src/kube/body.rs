@@ -184,13 +184,13 @@ fn unreadable(why: &dyn fmt::Display) -> Failure {
     Failure::bad_request(format!("the body cannot be read: {why}"))
 }
 
-/// What is to be said to the caller of a request that succeeds.
+/// Warnings to the caller of a request that succeeds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warnings(pub(super) Vec<String>);
 
 impl Warnings {
     /// Adds the warnings to an answer.
-    pub(super) fn tell(&self, headers: &mut HeaderMap) {
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
         warn(headers, &self.0);
     }
 }
@@ -298,10 +298,10 @@ mod tests {
         let (json, warnings) = sent().check(Kind::Quota, FieldValidation::Warn).unwrap();
         assert_eq!(json["spec"]["hard"]["pods"], "2");
         let mut headers = HeaderMap::new();
-        warnings.tell(&mut headers);
-        let told: Vec<_> = headers.get_all(header::WARNING).iter().collect();
+        warnings.add_to(&mut headers);
+        let values: Vec<_> = headers.get_all(header::WARNING).iter().collect();
         assert_eq!(
-            told,
+            values,
             [
                 "299 - \"duplicate field \\\"spec.hard.pods\\\"\"",
                 "299 - \"unknown field \\\"spec.hrd\\\"\""

@@ -1,9 +1,9 @@
 //! What has changed lately, and so what a version means.
 //!
-//! A quota changes when it is set, and when a figure of its status does. The ledger tells the first by the entry that
+//! A quota changes when it is set, and when a figure of its status does. The ledger shows the first by the entry that
 //! set it. For the second, this keeps in which namespaces which entry last changed a figure, and which quotas and groups
 //! came and went, for as far back as there is room, of which each namespace has a fair share; like the watch cache of Kubernetes'
-//! API server it begins empty, and who asks for changes since before its beginning is told to list again.
+//! API server it begins empty, and who asks for changes since before its beginning has to list again.
 //!
 //! The figures of a group change with those of its members; and all groups may have changed with an entry that changes
 //! which namespaces they count.
@@ -49,7 +49,7 @@ pub(super) struct Life {
 /// What has changed since a version.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delta {
-    /// The version up to which this tells everything.
+    /// The version up to which the changes are complete.
     pub(super) upto: Sequence,
     /// Where quotas or figures have changed.
     pub(super) namespaces: Vec<Name>,
@@ -77,7 +77,7 @@ struct Touched {
 
 #[derive(Default)]
 struct Window {
-    /// What happened up to here is not told apart.
+    /// Changes up to here are merged.
     floor: Sequence,
     head: Sequence,
     touched: HashMap<Name, Touched>,
@@ -120,7 +120,7 @@ impl Changes {
                 };
                 match batch {
                     Ok(batch) => followed.take(&batch),
-                    // What was missed cannot be told apart any more.
+                    // Changes that were missed cannot be separated any more.
                     Err(RecvError::Lagged(_)) => {
                         batches = ledger.watch();
                         followed.begin_anew(Window::of(&ledger, most));
@@ -267,15 +267,15 @@ fn figures_of(entry: &Entry) -> Option<&Name> {
     }
 }
 
-/// Whether what changes with an entry is told by the next one: figures of the same namespace.
-fn tells_as_much(next: &Entry, entry: &Entry) -> bool {
+/// Whether the change of an entry is covered by the next one: figures of the same namespace.
+fn covers(next: &Entry, entry: &Entry) -> bool {
     let here = figures_of(entry);
     here.is_some() && figures_of(next) == here
 }
 
 impl Window {
     /// The quotas and groups as they are. The state is read a few namespaces at a time, so that nobody waits for it; what
-    /// happens meanwhile is taken once more, and told to nobody.
+    /// happens meanwhile is taken once more, and sent to nobody.
     fn of(ledger: &Ledger, most: usize) -> Self {
         let mut window = Self::default();
         window.lives.most = most;
@@ -327,7 +327,7 @@ impl Window {
                 continue;
             }
             match entries.get(index + 1) {
-                Some(next) if tells_as_much(next, entry) => self.head = entry.sequence,
+                Some(next) if covers(next, entry) => self.head = entry.sequence,
                 _ => self.take(entry),
             }
         }
@@ -494,7 +494,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entries_taken_together_tell_the_same_as_one_by_one(
+        fn entries_taken_together_change_the_same_as_one_by_one(
             events in prop::collection::vec((0..8_u8, "[ab]"), 0..20),
             head in 0..4_u64,
         ) {

@@ -5,10 +5,10 @@
 //! * That of a list is how far the ledger was when the list was read.
 //! * That of a quota is the last entry that changed it: its spec, its metadata, or something in its namespace that its
 //!   figures may depend on. So it moves with `used` and `reserved`, and a watch can show them. That of a group moves with
-//!   the figures of any namespace; a watch tells of a group at most once a second, and only if it looks different.
+//!   the figures of any namespace; a watch sends a group at most once a second, and only if it looks different.
 //! * A write that names a version is carried out unless spec or metadata were changed after it (409 `Conflict`).
 //!   Figures that have changed since do not stand in the way: nobody writes them.
-//! * A watch from a version tells everything after it, merged: only the newest of several changes of a quota is told.
+//! * A watch from a version sends everything after it, merged: of several changes of a quota only the newest.
 //!   What was before the daemon's start, or too many changes ago, is `410 Gone`, and the client lists again.
 //!
 //! # Where it differs from Kubernetes

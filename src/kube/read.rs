@@ -18,7 +18,7 @@ use super::{
     accept::Shape,
     object::Object,
     params::Params,
-    resource::{Key, Kind, Place, View},
+    resource::{Key, Kind, ObjectPath, View},
     selector::{FieldSelector, LabelSelector},
     status::{Failure, Result},
     table::{self, Attachment},
@@ -29,7 +29,7 @@ use crate::{api::groups, writer::now};
 /// Objects of one list; more are left for `continue`, whatever `limit` says.
 const LIST_MAX: usize = 10_000;
 
-/// Amounts that one list tells, limits and what reservations hold of them; more are left for `continue` as well.
+/// Amounts in one list, limits and what reservations hold of them; more are left for `continue` as well.
 const LIST_WORK: usize = 200_000;
 
 /// Amounts of groups and their members that are read from the state at once.
@@ -46,17 +46,17 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    pub(super) fn new(place: &Place, params: &Params) -> Result<Self> {
+    pub(super) fn new(path: &ObjectPath, params: &Params) -> Result<Self> {
         let (fields, labels) = (params.fields()?, params.labels()?);
-        let namespace = match place.kind {
-            Kind::Quota => place
+        let namespace = match path.kind {
+            Kind::Quota => path
                 .namespace
                 .clone()
                 .or_else(|| fields.namespace().cloned()),
             Kind::Group => None,
         };
         Ok(Self {
-            kind: place.kind,
+            kind: path.kind,
             namespace,
             fields,
             labels,
@@ -78,13 +78,13 @@ impl Scope {
 
 pub(super) async fn get(
     State(kube): State<Kube>,
-    place: Place,
+    path: ObjectPath,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let (object, head) = kube.find(&place.key()).await?;
+    let (object, head) = kube.find(&path.key()).await?;
     params.check_version(head)?;
-    let object = object.ok_or_else(|| Failure::not_found(place.kind, &place.name))?;
+    let object = object.ok_or_else(|| Failure::not_found(path.kind, &path.name))?;
     one(&object, shape, &params)
 }
 
@@ -106,12 +106,12 @@ pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Resp
 /// A list, or a watch if the query says so.
 pub(super) async fn list(
     State(kube): State<Kube>,
-    place: Place,
+    path: ObjectPath,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
-    let scope = Scope::new(&place, &params)?;
+    let scope = Scope::new(&path, &params)?;
     if params.watch {
         let actor: &Actor = &actor;
         return watch::watch(kube, actor, scope, shape, params).await;
@@ -124,7 +124,7 @@ pub(super) async fn list(
     let page = kube
         .page(&scope, after, limit, |head| params.check_version(head))
         .await?;
-    Ok(Json(page_json(place.kind, &page, shape, &params)?).into_response())
+    Ok(Json(page_json(path.kind, &page, shape, &params)?).into_response())
 }
 
 /// Some objects of a list.
@@ -267,7 +267,7 @@ impl Kube {
     }
 }
 
-/// Objects of a scope, at most `limit` and as many as can be told with little work, and where the rest begins.
+/// Objects of a scope, at most `limit` and as many as take little work, and where the rest begins.
 pub(super) fn some_of(
     state: &state::State,
     scope: &Scope,
@@ -289,7 +289,7 @@ pub(super) fn some_of(
     (about.collect(), next)
 }
 
-/// The groups after a name, at most `limit` and as many as can be told with little work, and whether there are more.
+/// The groups after a name, at most `limit` and as many as take little work, and whether there are more.
 fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<View>, bool) {
     let (groups, mut more) = state.groups_page(after, limit);
     let (mut views, mut work) = (Vec::new(), 0);

@@ -24,34 +24,34 @@ use super::{
     protobuf,
     read::{self, Scope},
     request::ATTEMPTS,
-    resource::{Change, Key, Place},
+    resource::{Change, Key, ObjectPath},
     status::{Failure, Result},
 };
 use crate::writer::now;
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
-    place: Place,
+    path: ObjectPath,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
     let removal = Removal::new(kube, actor, &params, &body)?;
-    let object = removal.remove(&place.key()).await?;
+    let object = removal.remove(&path.key()).await?;
     read::one(&object, shape, &params)
 }
 
 pub(super) async fn delete_collection(
     State(kube): State<Kube>,
-    place: Place,
+    path: ObjectPath,
     Caller(actor): Caller,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
-    let scope = Scope::new(&place, &params)?;
+    let scope = Scope::new(&path, &params)?;
     let mut page = kube
         .page(&scope, read::Position::default(), usize::MAX, |_| Ok(()))
         .await?;
@@ -63,7 +63,7 @@ pub(super) async fn delete_collection(
             Err(failure) => return Err(failure),
         }
     }
-    Ok(Json(read::page_json(place.kind, &page, shape, &params)?).into_response())
+    Ok(Json(read::page_json(path.kind, &page, shape, &params)?).into_response())
 }
 
 /// A deletion that is asked for.

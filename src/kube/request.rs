@@ -17,7 +17,7 @@ use super::{
     fields,
     object::Object,
     params::Params,
-    resource::{Key, Manifest, Place},
+    resource::{Key, Manifest, ObjectPath},
     status::{Failure, Result},
 };
 use crate::writer::now;
@@ -52,13 +52,13 @@ impl Request {
     pub(super) fn new(
         kube: Kube,
         Caller(actor): Caller,
-        place: &Place,
+        path: &ObjectPath,
         headers: &HeaderMap,
         params: &Params,
     ) -> Result<Self> {
         Ok(Self {
             kube,
-            key: place.key(),
+            key: path.key(),
             actor,
             manager: params.manager(headers)?,
             dry_run: params.dry_run()?,

@@ -94,9 +94,9 @@ impl Kind {
     }
 }
 
-/// What a request is about, as its path says.
+/// The object or collection that the path of a request names.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct ObjectPath {
     pub(super) kind: Kind,
     /// The namespace; none: all, or the kind has none.
     pub(super) namespace: Option<Name>,
@@ -104,7 +104,7 @@ pub(super) struct Place {
     pub(super) name: Name,
 }
 
-impl Place {
+impl ObjectPath {
     /// The object, by namespace (empty if its kind has none) and name.
     pub(super) fn key(&self) -> Key {
         Key {
@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Place {
+impl<S: Send + Sync> FromRequestParts<S> for ObjectPath {
     type Rejection = Problem;
 
     async fn from_request_parts(
@@ -339,7 +339,7 @@ impl View {
         }
     }
 
-    /// How many amounts it tells.
+    /// How many amounts it has.
     pub(super) fn work(&self) -> usize {
         match self {
             Self::Quota(view) => view.figures.len() + view.holds.len(),

@@ -21,7 +21,7 @@ use super::{
     status::{Failure, Result},
 };
 use crate::auth::{
-    Access::{self, Known, Public},
+    Access::{self, Authenticated, Public},
     Principal, Scope,
 };
 
@@ -88,7 +88,7 @@ impl Rule {
     /// Whether this caller may, in a namespace, or in all of them if it is empty.
     fn allows(&self, principal: &Principal, namespace: &str) -> bool {
         match self.access {
-            Public | Known => true,
+            Public | Authenticated => true,
             Access::Role(roles, scope) => roles.iter().any(|role| match (namespace, scope) {
                 ("", _) | (_, Scope::Everywhere) => principal.may_everywhere(*role),
                 (namespace, _) => principal.may(*role, namespace),
@@ -209,7 +209,8 @@ fn paths() -> impl Iterator<Item = &'static str> {
     let health = health.filter(|path| !path.contains('{'));
     let discovery = routes().into_iter().filter_map(|route| {
         let spec = route.spec();
-        (spec.method == Method::GET && matches!(spec.access, Public | Known)).then_some(spec.path)
+        (spec.method == Method::GET && matches!(spec.access, Public | Authenticated))
+            .then_some(spec.path)
     });
     discovery.chain(health)
 }

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     auth::{
-        Access::{Known, Role},
+        Access::{Authenticated, Role},
         Role::{Admin, Read},
         Scope::{Everywhere, Path},
         is_of_kubernetes,
@@ -33,54 +33,54 @@ const APPLIED_GROUP: &str =
 #[must_use]
 pub fn routes() -> Vec<Route<Kube>> {
     vec![
-        get("/version", Known, discovery::version)
+        get("/version", Authenticated, discovery::version)
             .about("the release of Kubernetes that this is like"),
-        get("/api", Known, discovery::versions).about("the versions of the core group"),
-        get("/apis", Known, discovery::groups).about("the other API groups"),
+        get("/api", Authenticated, discovery::versions).about("the versions of the core group"),
+        get("/apis", Authenticated, discovery::groups).about("the other API groups"),
         get(
             "/apis/quota.openshift.io/v1",
-            Known,
+            Authenticated,
             discovery::quota_resources,
         )
         .about("the kinds of groups of namespaces"),
         get(
             "/apis/authorization.k8s.io/v1",
-            Known,
+            Authenticated,
             reviews::authorization,
         )
         .about("the kinds of that group"),
         get(
             "/apis/authentication.k8s.io/v1",
-            Known,
+            Authenticated,
             reviews::authentication,
         )
         .about("the kinds of that group"),
         post(
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            Known,
+            Authenticated,
             reviews::access,
         )
         .about("201: whether the caller may do something, for `kubectl auth can-i`"),
         post(
             "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
-            Known,
+            Authenticated,
             reviews::rules,
         )
         .about("201: what the caller may do, for `kubectl auth can-i --list`"),
         post(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
-            Known,
+            Authenticated,
             reviews::subject,
         )
         .about("201: who the caller is, for `kubectl auth whoami`"),
-        get("/api/v1", Known, discovery::resources).about("the kinds of the core group"),
-        get("/openapi/v2", Known, openapi::v2).about("what the kinds look like, for kubectl"),
-        get("/openapi/v3", Known, openapi::index).about("where the next one is"),
-        get("/openapi/v3/api/v1", Known, openapi::v3)
+        get("/api/v1", Authenticated, discovery::resources).about("the kinds of the core group"),
+        get("/openapi/v2", Authenticated, openapi::v2).about("what the kinds look like, for kubectl"),
+        get("/openapi/v3", Authenticated, openapi::index).about("where the next one is"),
+        get("/openapi/v3/api/v1", Authenticated, openapi::v3)
             .about("what the kinds look like, for kubectl"),
         get(
             "/openapi/v3/apis/quota.openshift.io/v1",
-            Known,
+            Authenticated,
             openapi::v3_groups,
         )
         .about("what the kinds look like, for kubectl"),
@@ -100,7 +100,7 @@ pub fn routes() -> Vec<Route<Kube>> {
             .about("the quota; JSON, merge and strategic merge patches, server-side apply"),
         delete(QUOTA, Role(&[Admin], Path), remove::delete).about("the deleted quota"),
         get(QUOTA_STATUS, Role(&[Read], Path), read::get).about("the quota"),
-        get("/api/v1/services", Known, services::list)
+        get("/api/v1/services", Authenticated, services::list)
             .about("an empty list, for `kubectl cluster-info`"),
         get(
             "/api/v1/namespaces/{namespace}/services",

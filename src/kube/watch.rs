@@ -45,11 +45,11 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Events that wait for a slow client; the watch waits with them, and catches up by what is the newest then.
 const WAITING: usize = 64;
 
-/// Between two looks at what has changed of groups: each is told at most once in that time.
+/// Between two looks at what has changed of groups: each is sent at most once in that time.
 const GROUPS: Duration = Duration::from_secs(1);
 
-/// Objects of which is kept what the client was told. Of others it may be told again what it knows.
-const KNOWN_MAX: usize = 1 << 14;
+/// Objects of which the version that the client was sent is kept. Others may be sent again unchanged.
+const SENT_MAX: usize = 1 << 14;
 
 /// The annotation of the bookmark behind what there was at the beginning.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
@@ -79,8 +79,8 @@ pub(super) async fn watch(
         let namespace = scope.namespace.as_ref();
         kube.0.changes.since(scope.kind, version, namespace)?;
     }
-    let asked = params.timeout_seconds.filter(|seconds| *seconds > 0);
-    let lasts = asked
+    let requested = params.timeout_seconds.filter(|seconds| *seconds > 0);
+    let lasts = requested
         .map_or(DURATION, Duration::from_secs)
         .min(DURATION_MAX);
     let (lines, events) = mpsc::channel(WAITING);
@@ -93,7 +93,7 @@ pub(super) async fn watch(
         marks_beginning: params.send_initial_events && params.allow_watch_bookmarks,
         lines,
         has_columns: false,
-        known: HashMap::new(),
+        sent: HashMap::new(),
         seen: from.unwrap_or(head),
     };
     tokio::spawn(watch.run(from.is_none(), Instant::now() + lasts, slot));
@@ -126,7 +126,7 @@ impl Stream for Lines {
 /// The client is gone.
 struct Gone;
 
-/// What a client was told of an object.
+/// The version of an object that a client was sent.
 struct SentObject {
     uid: String,
     /// Of the object without its version.
@@ -143,8 +143,8 @@ struct Watch {
     lines: mpsc::Sender<Bytes>,
     /// The columns of a table are in its first event only.
     has_columns: bool,
-    known: HashMap<Key, SentObject>,
-    /// The version up to which the client has been told everything.
+    sent: HashMap<Key, SentObject>,
+    /// The version up to which the client was sent everything.
     seen: Sequence,
 }
 
@@ -155,15 +155,15 @@ impl Watch {
             () = stop.cancelled() => {}
             () = closed.closed() => {}
             () = tokio::time::sleep_until(end) => {}
-            told = self.tell(from_the_beginning) => if let Err(Failed::Watch(failure)) = told {
+            ended = self.follow(from_the_beginning) => if let Err(Failed::Watch(failure)) = ended {
                 let _ = closed.send(line("ERROR", &failure.to_json())).await;
             },
         }
     }
 
-    async fn tell(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
+    async fn follow(&mut self, from_the_beginning: bool) -> std::result::Result<(), Failed> {
         if from_the_beginning {
-            self.tell_all().await?;
+            self.send_all().await?;
         } else if self.scope.kind == Kind::Group
             || self.scope.namespace.is_some()
             || !self.scope.labels.is_empty()
@@ -176,7 +176,7 @@ impl Watch {
             let (kube, seen) = (self.kube.clone(), self.seen);
             tokio::select! {
                 () = kube.0.changes.beyond(seen) => {
-                    self.tell_changes().await?;
+                    self.send_changes().await?;
                     if self.scope.kind == Kind::Group {
                         tokio::time::sleep(GROUPS).await;
                     }
@@ -187,12 +187,12 @@ impl Watch {
     }
 
     /// Everything that there is.
-    async fn tell_all(&mut self) -> std::result::Result<(), Failed> {
+    async fn send_all(&mut self) -> std::result::Result<(), Failed> {
         let (mut after, mut version) = (Some(Position::default()), None);
         while let Some(position) = after {
             let page = self.page(position).await?;
             for object in &page.objects {
-                self.tell_one(object, |_| "ADDED").await?;
+                self.send_state(object, |_| "ADDED").await?;
             }
             version.get_or_insert(page.version);
             after = page.next;
@@ -204,7 +204,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What the client knows already. With a selector, a change may be the end of an object for it; a group looks the
+    /// Objects that the client has already. With a selector, a change may be the end of an object for it; a group looks the
     /// same after many an entry that may have changed it.
     async fn learn(&mut self) -> std::result::Result<(), Failed> {
         let mut after = Some(Position::default());
@@ -228,13 +228,13 @@ impl Watch {
 
     fn remember(&mut self, object: &Object, digest: blake3::Hash) {
         let key = object.key();
-        if self.known.len() < KNOWN_MAX || self.known.contains_key(&key) {
+        if self.sent.len() < SENT_MAX || self.sent.contains_key(&key) {
             let uid = object.uid().to_owned();
-            self.known.insert(key, SentObject { uid, digest });
+            self.sent.insert(key, SentObject { uid, digest });
         }
     }
 
-    async fn tell_changes(&mut self) -> std::result::Result<(), Failed> {
+    async fn send_changes(&mut self) -> std::result::Result<(), Failed> {
         let Delta {
             upto,
             namespaces,
@@ -250,10 +250,10 @@ impl Watch {
             .map(|life| life.record.uid().to_string())
             .collect();
         for life in lives.iter().filter(|life| !life.began) {
-            self.tell_end(life, &began).await?;
+            self.send_end(life, &began).await?;
         }
         if self.scope.kind == Kind::Group {
-            self.tell_groups(&namespaces, any_group, &began).await?;
+            self.send_groups(&namespaces, any_group, &began).await?;
             self.seen = upto;
             return Ok(());
         }
@@ -268,7 +268,7 @@ impl Watch {
                 let last = views.last().filter(|_| more);
                 after = last.map(|view| view.record.name.clone());
                 for view in views {
-                    self.tell_change(View::Quota(view), head, &began).await?;
+                    self.send_change(View::Quota(view), head, &began).await?;
                 }
             }
         }
@@ -277,7 +277,7 @@ impl Watch {
     }
 
     /// The groups that count these namespaces, or all of them, as they are now.
-    async fn tell_groups(
+    async fn send_groups(
         &mut self,
         namespaces: &[Name],
         all: bool,
@@ -290,7 +290,7 @@ impl Watch {
                     |state: &State| read::some_of(state, &self.scope, &position, self.kube.chunk());
                 let ((views, next), head) = self.kube.read(some).await?;
                 for view in views {
-                    self.tell_change(view, head, began).await?;
+                    self.send_change(view, head, began).await?;
                 }
                 after = next;
             }
@@ -312,14 +312,14 @@ impl Watch {
             };
             let (view, head) = self.kube.read(|state| key.view(state)).await?;
             if let Some(view) = view {
-                self.tell_change(view, head, began).await?;
+                self.send_change(view, head, began).await?;
             }
         }
         Ok(())
     }
 
-    /// An object as it is now, if it has changed since the client was told of it.
-    async fn tell_change(
+    /// An object as it is now, if it has changed since the client was sent it.
+    async fn send_change(
         &mut self,
         view: View,
         head: Sequence,
@@ -337,23 +337,23 @@ impl Watch {
                 true => "MODIFIED",
                 false => "ADDED",
             };
-            return self.tell_one(&object, event).await;
+            return self.send_state(&object, event).await;
         }
-        if self.known.remove(&object.key()).is_some() || set_since {
+        if self.sent.remove(&object.key()).is_some() || set_since {
             self.send("DELETED", &object).await?;
         }
         Ok(())
     }
 
-    /// An object is gone. One that came and went meanwhile, the client never knew.
-    async fn tell_end(&mut self, life: &Life, began: &[String]) -> std::result::Result<(), Failed> {
+    /// An object is gone. One that came and went meanwhile, was never sent.
+    async fn send_end(&mut self, life: &Life, began: &[String]) -> std::result::Result<(), Failed> {
         let record = &life.record;
         let object = Object::deleted(record, life.sequence);
         let uid = record.uid().to_string();
         let key = object.key();
-        let known = self.known.get(&key).is_some_and(|known| known.uid == uid);
+        let known = self.sent.get(&key).is_some_and(|known| known.uid == uid);
         if known {
-            self.known.remove(&key);
+            self.sent.remove(&key);
         }
         if known || (!began.contains(&uid) && self.scope.holds(&object)) {
             self.send("DELETED", &object).await?;
@@ -361,15 +361,15 @@ impl Watch {
         Ok(())
     }
 
-    /// An object as it is now, unless the client knows it so; what to call the event depends on whether it knows it at all.
-    async fn tell_one(
+    /// An object as it is now, unless the client was sent it so; the type of the event depends on whether it was sent before.
+    async fn send_state(
         &mut self,
         object: &Object,
         event: impl Fn(bool) -> &'static str,
     ) -> std::result::Result<(), Failed> {
         let digest = digest(object)?;
         let known = self
-            .known
+            .sent
             .get(&object.key())
             .filter(|known| known.uid == object.uid());
         if known.is_some_and(|known| known.digest == digest) {

@@ -14,23 +14,23 @@ use super::{
     patch::{self, Patch},
     read,
     request::{ATTEMPTS, Managing, Request, generated},
-    resource::Place,
+    resource::ObjectPath,
     status::{Failure, Result},
 };
 use crate::writer::now;
 
 pub(super) async fn create(
     State(kube): State<Kube>,
-    place: Place,
+    path: ObjectPath,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
-    let request = Request::new(kube, caller, &place, &headers, &params)?;
+    let request = Request::new(kube, caller, &path, &headers, &params)?;
     let (json, mut warnings) =
-        Sent::object(place.kind, &body)?.check(place.kind, params.field_validation()?)?;
+        Sent::object(path.kind, &body)?.check(path.kind, params.field_validation()?)?;
     let mut manifest = request.decode(&json)?;
     let metadata = manifest.metadata_mut();
     if !metadata.resource_version.is_empty() {
@@ -50,16 +50,16 @@ pub(super) async fn create(
 
 pub(super) async fn replace(
     State(kube): State<Kube>,
-    place: Place,
+    path: ObjectPath,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
-    let request = Request::new(kube, caller, &place, &headers, &params)?;
+    let request = Request::new(kube, caller, &path, &headers, &params)?;
     let (json, warnings) =
-        Sent::object(place.kind, &body)?.check(place.kind, params.field_validation()?)?;
+        Sent::object(path.kind, &body)?.check(path.kind, params.field_validation()?)?;
     let object = request
         .update(|_| Ok((json.clone(), Managing::Update)))
         .await?;
@@ -68,14 +68,14 @@ pub(super) async fn replace(
 
 pub(super) async fn patch(
     State(kube): State<Kube>,
-    place: Place,
+    path: ObjectPath,
     caller: Caller,
     headers: HeaderMap,
     shape: Shape,
     params: Params,
     body: Body,
 ) -> Result<Response> {
-    let request = Request::new(kube, caller, &place, &headers, &params)?;
+    let request = Request::new(kube, caller, &path, &headers, &params)?;
     let validation = params.field_validation()?;
     let patched: Box<dyn Fn(Value) -> Result<Value> + Send + Sync> = match Patch::read(&body)? {
         Patch::Apply(config) => return apply(&request, config, validation, shape, &params).await,
@@ -87,7 +87,7 @@ pub(super) async fn patch(
     let warnings = parking_lot::Mutex::new(Warnings::default());
     let change = |live: &Object| {
         let patched = Sent::of(patched(live.to_json()?)?);
-        let (json, odd) = patched.check(place.kind, validation)?;
+        let (json, odd) = patched.check(path.kind, validation)?;
         *warnings.lock() = odd;
         Ok((json, Managing::Update))
     };
@@ -181,6 +181,6 @@ fn answer(
     *response.status_mut() = status;
     let mut warnings = warnings.clone();
     warnings.0.extend(object.not_enforced());
-    warnings.tell(response.headers_mut());
+    warnings.add_to(response.headers_mut());
     Ok(response)
 }

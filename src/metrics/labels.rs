@@ -132,15 +132,15 @@ labels! {
     }
 
     /// What became of asking publishers for a relist.
-    RelistAsked "outcome" {
+    RelistRequest "outcome" {
         /// Somebody listens.
         Heard = "heard",
         /// Nobody listens; they are asked again.
         Unheard = "unheard",
     }
 
-    /// Reservations that stand.
-    Standing "state" {
+    /// State of a reservation that has not ended.
+    ReservationState "state" {
         /// Not yet observed, committed, released or expired.
         Pending = "pending",
         /// Past its expiration time, held since the sources lag.

@@ -27,7 +27,7 @@ pub use domain::{recorded, refused};
 pub use labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
     CorrectionCause, Decision, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
-    Rejection, RelistAsked, Relisted, Source, Standing, StateLock,
+    Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
@@ -81,8 +81,8 @@ fn initialise() {
             table::Kind::Gauge => ::metrics::describe_gauge!(metric.name, metric.help),
             table::Kind::Histogram(_) => ::metrics::describe_histogram!(metric.name, metric.help),
         }
-        let is_told_at_scrape = metric.name.starts_with("process_");
-        if matches!(metric.kind, table::Kind::Counter) && !is_told_at_scrape {
+        let is_read_at_scrape = metric.name.starts_with("process_");
+        if matches!(metric.kind, table::Kind::Counter) && !is_read_at_scrape {
             for labels in combinations(metric.labels) {
                 counter!(metric.name, &labels).absolute(0);
             }

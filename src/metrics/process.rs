@@ -7,7 +7,7 @@ use super::{
     text::{head, sample},
 };
 
-/// Linux tells times in hundredths of a second on every architecture (`USER_HZ`).
+/// Linux reports times in hundredths of a second on every architecture (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Writes what can be read; what cannot is left out.

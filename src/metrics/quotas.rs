@@ -11,7 +11,7 @@ use super::{
     text::{head, sample},
 };
 
-/// What is told about one quota.
+/// Figures of one quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaSample<'a> {
     /// Its namespace.
@@ -24,7 +24,7 @@ pub struct QuotaSample<'a> {
     pub resources: Vec<ResourceSample<'a>>,
 }
 
-/// What is told about one resource of a quota, in base units (cores, bytes, objects).
+/// Figures of one resource of a quota, in base units (cores, bytes, objects).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResourceSample<'a> {
     /// Its name.

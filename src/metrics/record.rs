@@ -7,7 +7,7 @@ use ::metrics::{counter, gauge, histogram};
 use super::{
     labels::{
         AuditEvent, AuthRefusal, CheckpointPlace, Correction, CorrectionCause, Label, Limit,
-        Listener, Outcome, Part, Rejection, RelistAsked, Relisted, Source, Standing,
+        Listener, Outcome, Part, Rejection, RelistRequest, Relisted, ReservationState, Source,
     },
     table,
 };
@@ -27,9 +27,9 @@ pub fn denials_dropped() {
     counter!(table::DENIALS_DROPPED.name).increment(1);
 }
 
-/// How many reservations stand.
-pub fn reservations(standing: Standing, count: u64) {
-    gauge!(table::RESERVATIONS.name, &[pair(standing)]).set(float(count));
+/// How many reservations are in a state.
+pub fn reservations(state: ReservationState, count: u64) {
+    gauge!(table::RESERVATIONS.name, &[pair(state)]).set(float(count));
 }
 
 /// How old the oldest pending reservation is; zero if there is none.
@@ -47,7 +47,7 @@ pub fn audit_events(became: AuditEvent, count: usize) {
     counter!(table::AUDIT_EVENTS.name, &[pair(became)]).increment(count as u64);
 }
 
-/// Tells how many quotas the API server's own quota plugin enforces as well.
+/// Reports how many quotas the API server's own quota plugin enforces as well.
 pub fn quotas_enforced_twice(quotas: usize) {
     gauge!(table::QUOTAS_ENFORCED_TWICE.name).set(float(quotas as u64));
 }
@@ -85,9 +85,9 @@ pub fn relists(relisted: Relisted) {
     counter!(table::DRIFT_RELISTS.name, &[pair(relisted)]).increment(1);
 }
 
-/// Counts that a publisher was asked for a relist.
-pub fn relists_asked(asked: RelistAsked) {
-    counter!(table::RELISTS_ASKED.name, &[pair(asked)]).increment(1);
+/// Counts a relist request to publishers.
+pub fn relist_requested(request: RelistRequest) {
+    counter!(table::RELISTS_ASKED.name, &[pair(request)]).increment(1);
 }
 
 /// How many bytes of ended reservations are remembered.

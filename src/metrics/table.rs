@@ -3,7 +3,7 @@
 use super::labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
     CorrectionCause, Decision, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
-    Rejection, RelistAsked, Relisted, Source, Standing, StateLock,
+    Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
 use crate::reason::Reason;
 
@@ -85,8 +85,8 @@ table! {
         "From the arrival of a command to its answer, durability included."
     DENIALS_DROPPED Counter "quota_ledger_denials_dropped_total" []
         "Denials that are not listed, since too many came at once."
-    RESERVATIONS Gauge "quota_ledger_reservations" [closed::<Standing>()]
-        "Reservations that stand."
+    RESERVATIONS Gauge "quota_ledger_reservations" [closed::<ReservationState>()]
+        "State of a reservation that has not ended."
     OLDEST_RESERVATION_AGE Gauge "quota_ledger_oldest_reservation_age_seconds" []
         "Age of the oldest pending reservation; 0 if there is none."
     RESERVATION_OUTCOMES Counter "quota_ledger_reservation_outcomes_total" [closed::<Outcome>()]
@@ -142,7 +142,7 @@ table! {
         "Relists, by what became of them."
     DRIFT_RELISTS_OPEN Gauge "quota_ledger_drift_relists_open" []
         "Relists that have begun and are not over; one that stays open was cut off."
-    RELISTS_ASKED Counter "quota_ledger_relists_asked_total" [closed::<RelistAsked>()]
+    RELISTS_ASKED Counter "quota_ledger_relists_asked_total" [closed::<RelistRequest>()]
         "Times that publishers were asked to list again what may have been lost."
     UID_COLLISIONS Gauge "quota_ledger_uid_collisions" []
         "Objects that bear the uid of an object of another namespace; it harms neither, but somebody makes up uids."

@@ -1,4 +1,4 @@
-//! The Prometheus text format, for what is told at scrape time.
+//! The Prometheus text format, for values that are read at scrape time.
 
 use std::fmt::Write as _;
 

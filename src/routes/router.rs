@@ -11,7 +11,7 @@ use http::{HeaderValue, Method, header};
 
 use super::{Answering, BodyLimit, Route, Spec, target::Places};
 use crate::{
-    auth::{Access, Admitted, Authenticator, Needed, Request as Asked},
+    auth::{Access, Admitted, Authenticator, Needed, Request as AccessRequest},
     cluster::Cluster,
     peer::Peer,
     problem::{Problem, Reason},
@@ -68,7 +68,7 @@ impl Router {
     /// The routes, served to everybody.
     ///
     /// # Panics
-    /// Two routes are the same, or a path cannot be told from another: the table is part of the program, and tested.
+    /// Two routes are the same, or a path is ambiguous: the table is part of the program, and tested.
     #[must_use]
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
         let mut paths: Vec<Path> = Vec::new();
@@ -266,12 +266,12 @@ impl Found<'_> {
                     true => self.namespace(uri.path()),
                     false => None,
                 };
-                let asked = Asked {
+                let request = AccessRequest {
                     needed,
                     namespace: namespace.as_deref(),
                     peer,
                 };
-                let caller = authenticator.admit(&asked, &mut parts)?;
+                let caller = authenticator.admit(&request, &mut parts)?;
                 parts.extensions.insert(caller.principal.clone());
                 admitted = Some(caller);
             }

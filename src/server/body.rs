@@ -1,4 +1,4 @@
-//! Bodies: a request's is bounded in size and in time, an answer's tells when it is complete.
+//! Bodies: a request's is bounded in size and in time, an answer's reports when it is complete.
 
 use std::{
     future::Future,
@@ -21,7 +21,7 @@ use super::{
     timed::Phase,
 };
 
-/// How far a request's body has got. What has arrived of it has its room as long as this is held.
+/// How far a request's body has got. What has arrived of it counts against the budget as long as this is held.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Arc<Arriving>);
 
@@ -59,14 +59,14 @@ impl Progress {
     }
 }
 
-/// How many bytes of a request's body are read, and of those how many are kept: these take room.
+/// How many bytes of a request's body are read, and of those how many are kept: these count against the budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     pub(super) most: u64,
     pub(super) kept: u64,
 }
 
-/// A request's body that fails when it is too large, pauses for too long, or finds no room.
+/// A request's body that fails when it is too large, pauses for too long, or exceeds the budget.
 pub(super) struct Bounded<B> {
     body: B,
     left: Lengths,
@@ -81,7 +81,7 @@ impl<B: HttpBody> Bounded<B> {
         body: B,
         lengths: Lengths,
         pause: Duration,
-        room: &BodyBudget,
+        budget: &BodyBudget,
     ) -> (Self, Progress) {
         let state = if body.is_end_stream() {
             COMPLETE
@@ -90,7 +90,7 @@ impl<B: HttpBody> Bounded<B> {
         };
         let progress = Progress(Arc::new(Arriving {
             state: AtomicU8::new(state),
-            share: Share::of(room),
+            share: Share::of(budget),
         }));
         let bounded = Self {
             body,
@@ -113,7 +113,7 @@ struct Stalled;
 #[error("the body is too large")]
 struct TooLarge;
 
-/// Other bodies take all the room.
+/// Other bodies use the whole budget.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no room for the body")]
 struct OutOfBodyBudget;

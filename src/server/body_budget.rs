@@ -13,11 +13,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 
-/// Bytes of each body that take no room, so that large bodies leave small ones alone. The number of connections
+/// Bytes of each body that are outside the budget, so that large bodies leave small ones alone. The number of connections
 /// bounds them.
 pub(super) const FREE_BYTES: u64 = 16 * 1024;
 
-/// The room of a listener. Clones are the same room.
+/// The memory budget of a listener for bodies. Clones share it.
 #[derive(Clone, Debug)]
 pub struct BodyBudget(Arc<AtomicU64>);
 
@@ -41,24 +41,24 @@ impl BodyBudget {
 /// What one body takes; given back when dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    room: BodyBudget,
+    budget: BodyBudget,
     bytes: AtomicU64,
 }
 
 impl Share {
-    pub(super) fn of(room: &BodyBudget) -> Self {
+    pub(super) fn of(budget: &BodyBudget) -> Self {
         Self {
-            room: room.clone(),
+            budget: budget.clone(),
             bytes: AtomicU64::new(0),
         }
     }
 
-    /// Takes room for the next bytes of a body; false: there is none. Called by one body at a time.
+    /// Takes the next bytes of a body from the budget; false: too little is left. Called by one body at a time.
     pub(super) fn grow(&self, bytes: u64) -> bool {
         let before = self.bytes.load(Ordering::Relaxed);
         let after = before.saturating_add(bytes);
         let more = after.saturating_sub(FREE_BYTES) - before.saturating_sub(FREE_BYTES);
-        let fits = self.room.take(more);
+        let fits = self.budget.take(more);
         if fits {
             self.bytes.store(after, Ordering::Relaxed);
         }
@@ -70,18 +70,18 @@ impl Drop for Share {
     fn drop(&mut self) {
         let taken = self.bytes.load(Ordering::Relaxed);
         let taken = taken.saturating_sub(FREE_BYTES);
-        self.room.0.fetch_add(taken, Ordering::Relaxed);
+        self.budget.0.fetch_add(taken, Ordering::Relaxed);
     }
 }
 
-/// A body of known length that has its room until it is sent. The connection takes all its bytes at once and then
+/// A body of known length that keeps its share of the budget until it is sent. The connection takes all its bytes at once and then
 /// lets go of it, long before a slow peer has them.
 struct BudgetedBody {
     body: Body,
     share: Arc<Share>,
 }
 
-/// Bytes on their way: they take room as long as somebody has them.
+/// Bytes on their way: they count against the budget until they are dropped.
 struct BudgetedBytes {
     bytes: Bytes,
     _share: Arc<Share>,
@@ -93,14 +93,14 @@ impl AsRef<[u8]> for BudgetedBytes {
     }
 }
 
-/// Finds room for the body of an answer; none: there is too little. One whose length is not known makes its bytes as
-/// they are taken, and needs none.
-pub(super) fn house(body: Body, room: &BodyBudget) -> Option<Body> {
+/// Takes the body of an answer from the budget; none: too little is left. A body of unknown length makes its bytes as
+/// they are taken, and needs no budget.
+pub(super) fn budgeted(body: Body, budget: &BodyBudget) -> Option<Body> {
     let bytes = body.size_hint().exact().unwrap_or(0);
     if bytes <= FREE_BYTES {
         return Some(body);
     }
-    let share = Share::of(room);
+    let share = Share::of(budget);
     share.grow(bytes).then(|| {
         let share = Arc::new(share);
         Body::new(BudgetedBody { body, share })
@@ -137,35 +137,35 @@ impl HttpBody for BudgetedBody {
 mod tests {
     use super::*;
 
-    fn left(room: &BodyBudget) -> u64 {
-        room.0.load(Ordering::Relaxed)
+    fn left(budget: &BodyBudget) -> u64 {
+        budget.0.load(Ordering::Relaxed)
     }
 
     #[test]
     fn what_is_taken_is_given_back() {
-        let room = BodyBudget::new(100);
-        let share = Share::of(&room);
+        let budget = BodyBudget::new(100);
+        let share = Share::of(&budget);
         assert!(share.grow(FREE_BYTES - 1) && share.grow(31));
-        assert_eq!(left(&room), 70);
-        let other = Share::of(&room);
+        assert_eq!(left(&budget), 70);
+        let other = Share::of(&budget);
         assert!(other.grow(FREE_BYTES) && !other.grow(71) && other.grow(70));
-        assert_eq!(left(&room), 0);
+        assert_eq!(left(&budget), 0);
         assert!(!share.grow(1));
         drop(share);
-        assert_eq!(left(&room), 30);
+        assert_eq!(left(&budget), 30);
         drop(other);
-        assert_eq!(left(&room), 100);
+        assert_eq!(left(&budget), 100);
     }
 
     #[test]
-    fn an_answer_has_its_room_until_it_is_dropped() {
-        let room = BodyBudget::new(100);
+    fn an_answer_keeps_its_budget_until_it_is_dropped() {
+        let budget = BodyBudget::new(100);
         let long = || Body::from(vec![b'x'; usize::try_from(FREE_BYTES).unwrap() + 60]);
-        let first = house(long(), &room).unwrap();
+        let first = budgeted(long(), &budget).unwrap();
         assert_eq!(first.size_hint().exact(), Some(FREE_BYTES + 60));
-        assert!(house(long(), &room).is_none());
-        assert!(house(Body::from("short"), &room).is_some());
+        assert!(budgeted(long(), &budget).is_none());
+        assert!(budgeted(Body::from("short"), &budget).is_some());
         drop(first);
-        assert!(house(long(), &room).is_some());
+        assert!(budgeted(long(), &budget).is_some());
     }
 }

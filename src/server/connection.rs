@@ -107,7 +107,7 @@ fn is_gone(stream: &TcpStream) -> bool {
     }
 }
 
-/// Serves the requests of a stream, once it is known who sends them; `is_gone` tells whether the peer has ended it,
+/// Serves the requests of a stream, once it is known who sends them; `is_gone` says whether the peer has ended it,
 /// though not all that it sent is read.
 pub(super) async fn requests<S, F>(
     stream: S,
@@ -122,12 +122,12 @@ pub(super) async fn requests<S, F>(
 {
     let address = peer.address;
     let phase = Phase::new();
-    let patience = Timeouts {
+    let timeouts = Timeouts {
         head: options.header_timeout,
         idle: options.keep_alive,
         answer: options.request_timeout,
     };
-    let stream = Timed::new(stream, is_gone, phase.clone(), patience);
+    let stream = Timed::new(stream, is_gone, phase.clone(), timeouts);
     let (keep_alive, head) = (options.keep_alive, options.header_timeout);
     let bounds = Arc::new(Bounds {
         options: options.clone(),
@@ -141,7 +141,7 @@ pub(super) async fn requests<S, F>(
         async move {
             let response = answered.await;
             phase.answer(response.body().size_hint().exact().is_none());
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, patience.shorter())))
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, timeouts.shorter())))
         }
     });
     let connection = http1::Builder::new()

@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::{
     Options,
     body::{Bounded, Lengths, Progress},
-    body_budget::{BodyBudget, house},
+    body_budget::{BodyBudget, budgeted},
     gzip,
     problem::last_problem,
     timed::Clock,
@@ -154,7 +154,10 @@ pub(super) async fn carry_out<F: Future<Output = Response>>(
     if gzip::is_worthwhile(&response) {
         if accepts_gzip {
             // Boxed, since few answers are.
-            response = housed(Box::pin(gzip::zipped(response)).await, &bounds.options.room);
+            response = within_budget(
+                Box::pin(gzip::zipped(response)).await,
+                &bounds.options.budget,
+            );
         }
         let vary = HeaderValue::from_static("accept-encoding");
         response.headers_mut().append(header::VARY, vary);
@@ -170,10 +173,10 @@ pub(super) async fn carry_out<F: Future<Output = Response>>(
         response.headers_mut().remove(header::RETRY_AFTER);
     }
     let took = at.elapsed();
-    // An overload is counted, not told line by line.
+    // An overload is counted, not logged line by line.
     if status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE {
         let (request_id, status) = (id.to_str().unwrap_or_default(), status.as_u16());
-        tracing::warn!(request_id, %method, route = route.label, status, "not answered as asked");
+        tracing::warn!(request_id, %method, route = route.label, status, "request failed");
     }
     span.record("http.response.status_code", i64::from(status.as_u16()));
     if status.is_server_error() {
@@ -217,7 +220,7 @@ where
         return Err(Box::new(encoded(coding)));
     }
     let (parts, body) = request.into_parts();
-    let (body, progress) = Bounded::new(body, route.lengths, options.body_timeout, &options.room);
+    let (body, progress) = Bounded::new(body, route.lengths, options.body_timeout, &options.budget);
     let request = Request::from_parts(parts, Body::new(body));
     let answered = catch_unwind(AssertUnwindSafe(|| answer(request)));
     let answered = answered.map_err(|_| Box::new(panicked()))?;
@@ -242,7 +245,7 @@ async fn bounded<F: Future<Output = Response>>(
             metrics::limit_reached(Limit::BodiesBytes);
             last_problem(Reason::Overloaded, "other bodies take all the room")
         }
-        Some(Ok(response)) => housed(response, &options.room),
+        Some(Ok(response)) => within_budget(response, &options.budget),
         Some(Err(_)) => panicked(),
         None => timed_out(&progress),
     }
@@ -255,10 +258,10 @@ fn panicked() -> Response {
     )
 }
 
-/// The answer, if there is room for its body.
-fn housed(response: Response, room: &BodyBudget) -> Response {
+/// The answer, if the budget allows for its body.
+fn within_budget(response: Response, budget: &BodyBudget) -> Response {
     let (parts, body) = response.into_parts();
-    match house(body, room) {
+    match budgeted(body, budget) {
         Some(body) => Response::from_parts(parts, body),
         None => {
             metrics::limit_reached(Limit::BodiesBytes);

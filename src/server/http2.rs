@@ -81,7 +81,7 @@ pub(super) async fn serve<S, F>(
         .keep_alive_timeout(PONG);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let patience = options.request_timeout + options.keep_alive;
+    let timeout = options.request_timeout + options.keep_alive;
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = ends.stop.cancelled() => {
@@ -91,7 +91,7 @@ pub(super) async fn serve<S, F>(
         () = ends.invalid => {
             tracing::debug!(%address, "the caller's certificate does not count any more");
             connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(patience, connection).await.unwrap_or(Ok(()))
+            tokio::time::timeout(timeout, connection).await.unwrap_or(Ok(()))
         }
         why = open.given_up() => {
             tracing::debug!(%address, why, "connection given up");

@@ -71,7 +71,7 @@ pub struct Options {
     /// The hosts that requests may be for; none: that is not looked at.
     pub hosts: Option<Hosts>,
     /// For the bodies of all requests and answers at once.
-    pub room: BodyBudget,
+    pub budget: BodyBudget,
     /// Whether 503 may bear `Retry-After`. The API server repeats a webhook call that bears it up to
     /// ten times, which multiplies an overload.
     pub retry_after: bool,
@@ -94,7 +94,7 @@ impl Options {
             body_bytes: limits.request_body_bytes.bytes(),
             events_body_bytes: limits.events_body_bytes.bytes(),
             hosts: None,
-            room: BodyBudget::new(limits.bodies_bytes.bytes()),
+            budget: BodyBudget::new(limits.bodies_bytes.bytes()),
             retry_after: !matches!(listener, Listener::Admission),
         }
     }

@@ -5,7 +5,7 @@ use http::{HeaderValue, header};
 
 use crate::problem::{CONTENT_TYPE, Problem, Reason};
 
-/// What a connection is told that is one too many: a whole answer, as it is sent.
+/// What a connection over the limit gets: a whole answer, as it is sent.
 pub(super) fn turned_away(retry_after: bool) -> String {
     let body = Problem::new(Reason::Overloaded, "too many connections are open").to_text();
     let retry_after = if retry_after {

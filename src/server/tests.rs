@@ -37,7 +37,7 @@ pub(super) fn options() -> Options {
         body_bytes: 1000,
         events_body_bytes: 3000,
         hosts: None,
-        room: BodyBudget::new(1 << 20),
+        budget: BodyBudget::new(1 << 20),
         retry_after: true,
     }
 }
@@ -292,14 +292,14 @@ async fn connections_are_bounded() {
     .await;
 }
 
-/// Far more than a body may have without taking room.
+/// Far more than a body may have outside the budget.
 const LARGE: usize = 100_000;
 
 #[tokio::test]
-async fn the_bodies_of_requests_share_a_room() {
+async fn the_bodies_of_requests_share_a_budget() {
     let bounds = Options {
         body_bytes: 1 << 20,
-        room: BodyBudget::new(LARGE as u64),
+        budget: BodyBudget::new(LARGE as u64),
         ..options()
     };
     let server = Server::start(length_of(), bounds, None);
@@ -309,7 +309,7 @@ async fn the_bodies_of_requests_share_a_room() {
     let mut first = server.connect().await;
     first.write_all(head(LARGE).as_bytes()).await.unwrap();
     first.write_all(&vec![b'x'; LARGE - 1]).await.unwrap();
-    // The rest of the room is too small, once the first has arrived.
+    // The rest of the budget is too small, once the first has arrived.
     let last = format!("{}{}", head(LARGE), "x".repeat(LARGE));
     let last = last.replace("host: x", "host: x\r\nconnection: close");
     let crowded_out = within(async {
@@ -328,7 +328,7 @@ async fn the_bodies_of_requests_share_a_room() {
     let mut third = server.connect().await;
     third.write_all(small.as_bytes()).await.unwrap();
     assert!(one_answer(&mut third).await.ends_with("1000"));
-    // Nobody is held up for long: the first one's end makes room.
+    // Nobody is held up for long: the first one's end gives budget back.
     first.write_all(b"x").await.unwrap();
     assert!(one_answer(&mut first).await.ends_with(&LARGE.to_string()));
     let mut fourth = server.connect().await;
@@ -338,7 +338,7 @@ async fn the_bodies_of_requests_share_a_room() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_takes_share_the_room() {
+async fn answers_that_nobody_takes_share_the_budget() {
     const HUGE: usize = 32 << 20;
     let router = Router::new([
         get("/", || async { vec![b'x'; HUGE] }),
@@ -346,7 +346,7 @@ async fn answers_that_nobody_takes_share_the_room() {
         get("/small", || async { "hello" }),
     ]);
     let bounds = Options {
-        room: BodyBudget::new(HUGE as u64 + 1000),
+        budget: BodyBudget::new(HUGE as u64 + 1000),
         ..options()
     };
     let server = Server::start(router, bounds, None);

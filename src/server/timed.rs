@@ -1,7 +1,7 @@
 //! A stream that gives up on a peer that keeps it waiting.
 //!
 //! hyper has one timer for the head of a request, and it also runs while a connection idles between
-//! two requests. Here the two are told apart, and a peer that takes no bytes is given up as well.
+//! two requests. Here the two are distinguished, and a peer that takes no bytes is given up as well.
 //! (The begin of a head that was sent along with the request before it is not seen here; what follows
 //! is then waited for as long as for a next request.)
 //!
@@ -160,7 +160,7 @@ pub(super) struct Timed<S> {
     /// Whether the peer has ended the connection, though not all that it sent is read.
     is_gone: fn(&S) -> bool,
     phase: Phase,
-    patience: Timeouts,
+    timeouts: Timeouts,
     /// The phase that `deadline` is of.
     seen: u8,
     /// Until when the peer may keep us waiting; none as long as it does not.
@@ -177,14 +177,14 @@ impl<S> Timed<S> {
         stream: S,
         is_gone: fn(&S) -> bool,
         phase: Phase,
-        patience: Timeouts,
+        timeouts: Timeouts,
     ) -> Self {
-        let reading = CoarseTimer::new(patience.shorter());
+        let reading = CoarseTimer::new(timeouts.shorter());
         Self {
             stream,
             is_gone,
             phase,
-            patience,
+            timeouts,
             seen: HEAD,
             deadline: None,
             reading,
@@ -200,13 +200,13 @@ impl<S> Timed<S> {
 
     /// Whether the peer has kept us waiting for too long in this phase.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let patience = match self.seen {
-            HEAD => self.patience.head,
-            _ => self.patience.idle,
+        let timeouts = match self.seen {
+            HEAD => self.timeouts.head,
+            _ => self.timeouts.idle,
         };
         let deadline = *self
             .deadline
-            .get_or_insert_with(|| Instant::now() + patience);
+            .get_or_insert_with(|| Instant::now() + timeouts);
         self.reading.poll(cx, deadline)
     }
 
@@ -229,7 +229,7 @@ impl<S> Timed<S> {
             self.writing = None;
             return result;
         }
-        let Timeouts { idle, answer, .. } = self.patience;
+        let Timeouts { idle, answer, .. } = self.timeouts;
         let writing = self.writing.get_or_insert_with(|| Box::pin(sleep(idle)));
         let mut is_over = writing.as_mut().poll(cx).is_ready();
         if !self.phase.0.lasts.load(Ordering::Relaxed) {

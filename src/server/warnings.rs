@@ -12,14 +12,14 @@ const TEXT_BYTES_MAX: usize = 256;
 
 /// Adds warnings to an answer, as many as clients take; the last says how many more there were.
 pub fn warn(headers: &mut HeaderMap, warnings: &[String]) {
-    let told = match warnings.len() {
+    let sent = match warnings.len() {
         0..=WARNINGS_MAX => warnings.len(),
         _ => WARNINGS_MAX - 1,
     };
-    for text in &warnings[..told] {
+    for text in &warnings[..sent] {
         append(headers, text);
     }
-    let more = warnings.len() - told;
+    let more = warnings.len() - sent;
     if more > 0 {
         append(headers, &format!("{more} more warnings were left out"));
     }
@@ -38,7 +38,7 @@ fn append(headers: &mut HeaderMap, text: &str) {
 mod tests {
     use super::*;
 
-    fn told(warnings: &[String]) -> Vec<String> {
+    fn sent(warnings: &[String]) -> Vec<String> {
         let mut headers = HeaderMap::new();
         warn(&mut headers, warnings);
         let values = headers.get_all(header::WARNING).iter();
@@ -48,10 +48,10 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_told_as_clients_take() {
+    fn as_many_are_sent_as_clients_take() {
         let many: Vec<_> = (0..40_000).map(|number| format!("w{number}")).collect();
-        assert_eq!(told(&many[..16]).len(), 16);
-        let few = told(&many);
+        assert_eq!(sent(&many[..16]).len(), 16);
+        let few = sent(&many);
         assert_eq!(few.len(), 16);
         assert_eq!(few[14], "299 - \"w14\"");
         assert_eq!(few[15], "299 - \"39985 more warnings were left out\"");
@@ -60,8 +60,8 @@ mod tests {
     #[test]
     fn each_is_short_and_quoted() {
         let long = "ä".repeat(1000);
-        assert_eq!(told(&[long])[0].len(), "299 - \"\"".len() + TEXT_BYTES_MAX);
-        let odd = told(&["a \"b\" \\ \r\n\u{1b}[1m".to_owned()]);
+        assert_eq!(sent(&[long])[0].len(), "299 - \"\"".len() + TEXT_BYTES_MAX);
+        let odd = sent(&["a \"b\" \\ \r\n\u{1b}[1m".to_owned()]);
         assert_eq!(odd, ["299 - \"a \\\"b\\\" \\\\ ???[1m\""]);
     }
 }

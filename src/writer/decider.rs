@@ -118,7 +118,7 @@ impl<J: Journal> Decider<J> {
         }
     }
 
-    /// Another node leads: what was decided and is not durable was decided for nothing. Those who wait for it are told
+    /// Another node leads: what was decided and is not durable was decided for nothing. Those who wait for it are refused
     /// so, since their answers are dropped.
     fn drop_decided(&mut self) {
         self.taken.clear();

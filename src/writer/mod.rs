@@ -280,7 +280,7 @@ impl Ledger {
 
     /// The same, with what the API server asks the webhook about.
     #[must_use]
-    pub fn asked_about(mut self, coverage: Coverage) -> Self {
+    pub fn with_coverage(mut self, coverage: Coverage) -> Self {
         self.coverage = Arc::new(coverage);
         self
     }

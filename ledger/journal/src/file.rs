@@ -24,7 +24,7 @@ pub struct FileJournal {
     _lock: Box<dyn Lock>,
 }
 
-/// The reading side of an open journal, and its upkeep: snapshots, compaction, figures. Cheap to clone;
+/// The reading side of an open journal, and its maintenance: snapshots, compaction, figures. Cheap to clone;
 /// usable from any thread.
 #[derive(Clone)]
 pub struct FileReader {

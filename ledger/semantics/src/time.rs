@@ -11,7 +11,7 @@ pub struct Timestamp(i64);
 impl Timestamp {
     /// 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// The latest time that can be told, in the year 2262.
+    /// The latest time that can be written, in the year 2262.
     pub const MAX: Self = Self(i64::MAX);
 
     /// The time `nanoseconds` after the epoch.
@@ -32,7 +32,7 @@ impl Timestamp {
         Self(self.0.saturating_add(span.0))
     }
 
-    /// This time minus a span, held at the earliest time that can be told.
+    /// This time minus a span, held at the earliest time that can be written.
     #[must_use]
     pub const fn minus(self, span: Span) -> Self {
         Self(self.0.saturating_sub(span.0))
@@ -81,7 +81,7 @@ struct Printed {
     length: usize,
 }
 
-/// Every time that can be told lies in a year of four digits.
+/// Every time that can be written lies in a year of four digits.
 fn print(time: Timestamp) -> Printed {
     let second = time.0.div_euclid(1_000_000_000);
     let fraction = time.0.rem_euclid(1_000_000_000).unsigned_abs();
@@ -99,7 +99,7 @@ fn print(time: Timestamp) -> Printed {
     if fraction == 0 {
         length = 20;
     } else {
-        // As short as it can be told.
+        // In its shortest form.
         while text[length - 2] == b'0' {
             length -= 1;
         }
@@ -110,7 +110,7 @@ fn print(time: Timestamp) -> Printed {
 
 /// Year, month and day of a day since 1970-01-01, in the Gregorian calendar: Howard Hinnant's `civil_from_days`.
 fn civil(day: i64) -> (u64, u64, u64) {
-    // From 0000-03-01 on, which lies before all times that can be told.
+    // From 0000-03-01 on, which lies before all times that can be written.
     let day = day.saturating_add(719_468).unsigned_abs();
     let (era, day) = (day / 146_097, day % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -191,7 +191,7 @@ impl Span {
         Self(nanoseconds)
     }
 
-    /// A span of so many seconds, held at the longest span that can be told (292 years).
+    /// A span of so many seconds, held at the longest span that can be written (292 years).
     #[must_use]
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds.saturating_mul(1_000_000_000))

@@ -26,7 +26,7 @@ pub trait Schema: Clone + Default + Serialize + DeserializeOwned {
     /// What the type of a value cannot say: ranges, and keys that need or exclude each other.
     fn validate(&self) -> Vec<Finding>;
 
-    /// Keys whose values are allowed, and let in others than one may think. Told at the start and by `check-config`.
+    /// Keys whose values are allowed, and let in others than one may think. Reported at the start and by `check-config`.
     fn warnings(&self) -> Vec<Finding> {
         Vec::new()
     }

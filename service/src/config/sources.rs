@@ -18,7 +18,7 @@ use super::{Origin, Problem, Schema, flags::flag_name, schema::file_variable};
 /// Where values may come from, besides the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The file that was asked for; none: [`Schema::DEFAULT_FILE`], if there is one.
+    /// The file that was named; none: [`Schema::DEFAULT_FILE`], if there is one.
     pub file: Option<PathBuf>,
     /// All environment variables; only those that begin with [`Schema::PREFIX`] are looked at.
     pub environment: Vec<(OsString, OsString)>,
@@ -65,11 +65,11 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    fn file<S: Schema>(&mut self, asked_for: Option<&Path>) {
-        let path = asked_for.unwrap_or(Path::new(S::DEFAULT_FILE));
+    fn file<S: Schema>(&mut self, explicit: Option<&Path>) {
+        let path = explicit.unwrap_or(Path::new(S::DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) if asked_for.is_none() && error.kind() == ErrorKind::NotFound => return,
+            Err(error) if explicit.is_none() && error.kind() == ErrorKind::NotFound => return,
             Err(error) => {
                 let origin = Origin::File(path.into(), 1);
                 self.problems.push(Problem::of_file(

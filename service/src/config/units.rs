@@ -42,7 +42,7 @@ impl Size {
         self.0
     }
 
-    /// In bytes, as lengths in memory are told; held at the longest one.
+    /// In bytes, as `usize`; held at the longest one.
     #[must_use]
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)

@@ -11,7 +11,7 @@ pub use file::{Certificate, File, FileError, Token};
 pub use pattern::{ParsePatternError, Pattern};
 pub use role::{ParseRoleError, Role};
 pub use secret::Secret;
-pub use token::{Issued, NoRandomness, Shown, issue};
+pub use token::{Issued, NoRandomness, PresentedToken, issue};
 
 /// The name of whoever calls while nobody needs a token.
 pub const ANONYMOUS: &str = "anonymous";

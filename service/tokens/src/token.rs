@@ -17,15 +17,15 @@ const SECRET_BYTES: usize = 32;
 /// Longer texts are no tokens.
 const TOKEN_BYTES_MAX: usize = 128;
 
-/// A token that somebody shows.
+/// A token as a caller presents it.
 #[derive(Clone, Copy)]
-pub struct Shown<'a> {
+pub struct PresentedToken<'a> {
     /// The part that finds its record.
     pub id: &'a str,
     whole: &'a str,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> PresentedToken<'a> {
     /// Takes a text for a token; none if it cannot be one.
     #[must_use]
     pub fn parse(whole: &'a str) -> Option<Self> {
@@ -77,7 +77,7 @@ pub fn issue(
     let secret = random_hex::<SECRET_BYTES>()?;
     let whole = format!("{PREFIX}{id}_{secret}");
     let record = file::Token {
-        hash: Shown {
+        hash: PresentedToken {
             id: &id,
             whole: &whole,
         }
@@ -109,9 +109,9 @@ mod tests {
     fn a_token_is_read_as_it_was_made() {
         let issued = issue("ci", vec![Role::Read], vec![Pattern::all()], None).unwrap();
         let text = issued.token.reveal();
-        let shown = Shown::parse(text).unwrap();
-        assert_eq!(shown.id, issued.record.id);
-        assert_eq!(shown.hash(), issued.record.hash);
+        let presented = PresentedToken::parse(text).unwrap();
+        assert_eq!(presented.id, issued.record.id);
+        assert_eq!(presented.hash(), issued.record.hash);
         assert_eq!(text.len(), 4 + 12 + 1 + 64);
         let other = issue("ci", vec![Role::Read], vec![Pattern::all()], None).unwrap();
         assert_ne!(other.record.id, issued.record.id);
@@ -124,7 +124,7 @@ mod tests {
         for text in [
             "", "qlt_", "qlt_a", "qlt_a_", "qlt__b", "qlt_A_b", "QLT_a_b", "a_b", &long,
         ] {
-            assert!(Shown::parse(text).is_none(), "{text}");
+            assert!(PresentedToken::parse(text).is_none(), "{text}");
         }
     }
 }

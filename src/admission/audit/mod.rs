@@ -69,7 +69,7 @@ struct Failed {
 }
 
 pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Response {
-    let answered = hook.take_in(request).await;
+    let answered = hook.record(request).await;
     match answered {
         Ok(answer) => Json(answer).into_response(),
         Err(failure) => {
@@ -84,7 +84,7 @@ pub(super) async fn audit(State(hook): State<Hook>, request: Request) -> Respons
 }
 
 impl Hook {
-    async fn take_in(&self, request: Request) -> Result<Answer, Failure> {
+    async fn record(&self, request: Request) -> Result<Answer, Failure> {
         let (parts, body) = request.into_parts();
         if !is_json(&parts.headers) {
             return Err(Failure::NotJson);

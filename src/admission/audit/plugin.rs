@@ -9,7 +9,7 @@ use quota_service::health::Health;
 
 use crate::metrics;
 
-/// How long after the last denial it is told of.
+/// How long after the last denial the plugin is reported.
 const TOLD_FOR: Span = Span::from_seconds(3600);
 
 /// Least time between two lines of the log.
@@ -89,14 +89,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_denials_are_told_of_for_an_hour() {
+    fn its_denials_are_reported_for_an_hour() {
         let at = |seconds| Timestamp::EPOCH.plus(Span::from_seconds(seconds));
         let plugin = Plugin::default();
         assert_eq!(plugin.health(at(0)), Health::Passed);
         plugin.denied(at(10), "team-a");
         plugin.denied(at(20), "team-a");
         let Health::Lagging(why) = plugin.health(at(50)) else {
-            panic!("it is not told of");
+            panic!("it is not reported");
         };
         assert!(
             why.contains("refused 2 creations") && why.contains(" 30s ago"),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_that_it_has_as_well_are_told_of_until_there_are_none() {
+    fn quotas_that_it_has_as_well_are_reported_until_there_are_none() {
         let plugin = Plugin::default();
         plugin.shares(2);
         let health = plugin.health(Timestamp::EPOCH);

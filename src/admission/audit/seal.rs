@@ -45,7 +45,7 @@ impl Seal {
         let (namespace, uid) = text.split_once(' ')?;
         let entry = entry.parse().ok()?;
         let sealed = blake3::Hash::from_hex(sealed).ok()?;
-        // Compared in a time that tells nothing of where they differ.
+        // Compared in constant time.
         (sealed == self.sealed(entry, text)).then_some(Hold {
             namespace: namespace.into(),
             uid: Uid::new(uid).ok()?,

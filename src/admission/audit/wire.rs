@@ -74,7 +74,7 @@ impl Event<'_> {
             .map_or(0, |status| status.code)
     }
 
-    /// Whether it tells how the creation of an object ended.
+    /// Whether it reports the end of the creation of an object.
     pub(super) fn is_over(&self) -> bool {
         self.stage == "ResponseComplete" && self.verb == "create"
     }

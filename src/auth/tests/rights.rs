@@ -13,7 +13,7 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
         let (method, path) = (spec.method.as_str(), spec.path);
         let (roles, scope) = match spec.access {
             Access::Public => continue,
-            Access::Known => (&[][..], None),
+            Access::Authenticated => (&[][..], None),
             Access::Role(roles, scope) => (roles, Some(scope)),
         };
         let at = |namespace: &str| {

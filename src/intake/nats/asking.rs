@@ -207,13 +207,13 @@ impl Asking {
         let asking = async {
             loop {
                 let (kinds, clusters) = self.next().await;
-                // What is sent without a connection cannot be told from what is heard.
+                // Without a connection, a request that was sent looks like one that was heard.
                 if connected.wait_for(|connected| *connected).await.is_err() {
                     return;
                 }
                 let mut is_heard = true;
                 for cluster in clusters {
-                    is_heard &= self.tell(&client, &cluster, &kinds).await;
+                    is_heard &= self.publish(&client, &cluster, &kinds).await;
                 }
                 self.0.wanted.lock().throttle.asked(Instant::now());
                 if !is_heard {
@@ -250,7 +250,7 @@ impl Asking {
     }
 
     /// Asks one cluster's publisher. Answers whether anybody listens.
-    async fn tell(&self, client: &Client, cluster: &str, kinds: &Kinds) -> bool {
+    async fn publish(&self, client: &Client, cluster: &str, kinds: &Kinds) -> bool {
         #[derive(Serialize)]
         struct Body<'a> {
             resources: Vec<&'a str>,
@@ -279,9 +279,9 @@ impl Asking {
                 );
             }
         }
-        metrics::relists_asked(match is_heard {
-            true => metrics::RelistAsked::Heard,
-            false => metrics::RelistAsked::Unheard,
+        metrics::relist_requested(match is_heard {
+            true => metrics::RelistRequest::Heard,
+            false => metrics::RelistRequest::Unheard,
         });
         is_heard
     }

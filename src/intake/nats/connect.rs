@@ -11,7 +11,7 @@ pub use quota_service::nats::SetupError;
 use super::Status;
 use crate::config;
 
-/// Begins to connect, and goes on until it succeeds, now and after each loss. The receiver tells whether there is
+/// Begins to connect, and goes on until it succeeds, now and after each loss. The receiver says whether there is
 /// a connection.
 pub(super) async fn connect(
     settings: &config::Nats,
@@ -25,7 +25,7 @@ pub(super) async fn connect(
     let options = options
         .subscription_capacity(settings.fetch_messages.get().saturating_mul(4))
         .event_callback(move |event| {
-            tell(&event, &connected, &status);
+            report(&event, &connected, &status);
             std::future::ready(())
         });
     let client = options.connect(connection.addresses()?).await?;
@@ -75,7 +75,7 @@ fn connection(settings: &config::Nats) -> Connection<'_> {
     }
 }
 
-fn tell(event: &Event, connected: &watch::Sender<bool>, status: &Status) {
+fn report(event: &Event, connected: &watch::Sender<bool>, status: &Status) {
     match event {
         Event::Connected => {
             tracing::info!("NATS is connected");

@@ -82,7 +82,7 @@ impl<'a> Gather<'a> {
 
     /// Waits for a message, and takes in all that is there, as far as a chunk goes. Nothing is lost if it is
     /// dropped while it waits.
-    pub(super) async fn take_in<S, E>(&mut self, messages: &mut S) -> Result<(), Ended>
+    pub(super) async fn receive<S, E>(&mut self, messages: &mut S) -> Result<(), Ended>
     where
         S: Stream<Item = Result<Message, E>> + Unpin,
         E: std::error::Error + Send + Sync + 'static,

@@ -14,7 +14,7 @@ pub(super) fn timestamp(nanoseconds: i128) -> Timestamp {
     Timestamp::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
 }
 
-/// What tells one life of a stream from another: when it was created.
+/// The identity of one life of a stream: when it was created.
 pub(super) fn incarnation(stream: &Stream) -> Name {
     Name::from(timestamp(stream.cached_info().created.unix_timestamp_nanos()).to_string())
 }

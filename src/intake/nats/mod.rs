@@ -7,7 +7,7 @@
 //!
 //! What is trusted of the stream is checked: that it is still the same one (its creation time, and the last
 //! message consumed), and that no message was removed before it was consumed. A stream that began anew is read
-//! from its beginning, and a gap is recorded; both are safe, since events are told apart by uid and version.
+//! from its beginning, and a gap is recorded; both are safe, since events are identified by uid and version.
 
 mod asking;
 mod connect;
@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 pub use connect::SetupError;
 pub(crate) use connect::{plain, to_log};
 pub use gather::events;
-pub use status::{Standing, Status};
+pub use status::{Status, StreamStatus};
 
 use self::asking::Asking;
 use super::payload::Reader;
@@ -49,7 +49,7 @@ const FAILURES_OF_A_CONNECTION: u32 = 2;
 pub struct Running {
     /// How it stands.
     pub status: Status,
-    /// Ends when it was told to stop, or when the ledger takes no more entries. What was consumed is durable then.
+    /// Ends on `stop`, or when the ledger takes no more entries. What was consumed is durable then.
     pub task: JoinHandle<()>,
 }
 
@@ -110,7 +110,7 @@ struct Intake {
 /// Why a session ended.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("told to stop")]
+    #[error("stopped")]
     Stopped,
     #[error("the connection is lost")]
     Disconnected,

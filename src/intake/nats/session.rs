@@ -123,7 +123,7 @@ impl<'a> Session<'a> {
             self.lose(first - 1).await?;
         }
         self.intake.status.set_cursor(self.position, None);
-        self.tell_outdated();
+        self.report_outdated();
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Learns from the last message whom to ask for relists. If there is none, the first that comes will tell.
+    /// Learns from the last message, else from the first that comes, which clusters have a publisher for relists.
     async fn meet_publisher(&self) {
         let Intake {
             asking, settings, ..
@@ -227,7 +227,7 @@ impl<'a> Session<'a> {
                         checked = self.check(&mut gather, is_idle) => if let Err(ended) = checked { break ended },
                     }
                 }
-                taken = gather.take_in(&mut messages), if !gather.is_full() => {
+                taken = gather.receive(&mut messages), if !gather.is_full() => {
                     if let Err(ended) = taken {
                         break ended;
                     }
@@ -266,12 +266,12 @@ impl<'a> Session<'a> {
                 .status
                 .set_cursor(cursor.position, Some(cursor.time));
         }
-        self.tell_outdated();
+        self.report_outdated();
         self.reach_target();
     }
 
     /// Whether something is to be listed before what is known of it is right.
-    fn tell_outdated(&self) {
+    fn report_outdated(&self) {
         let Intake {
             ledger,
             status,

@@ -20,15 +20,15 @@ const POLLS: u32 = 3;
 /// Shared by the intake, which writes it, and those who show it.
 #[derive(Clone)]
 pub struct Status {
-    standing: Arc<watch::Sender<Standing>>,
+    stream: Arc<watch::Sender<StreamStatus>>,
     ledger: Ledger,
     asking: Asking,
     max_watermark_age: Span,
 }
 
-/// How the consumption of the stream stood at a moment.
+/// Progress of the consumption of the stream at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct StreamStatus {
     /// Whether the server is connected.
     pub connected: bool,
     /// Last position of the stream, as it was last seen; 0: never seen, or empty.
@@ -46,7 +46,7 @@ pub struct Standing {
     tolerance: Span,
 }
 
-impl Standing {
+impl StreamStatus {
     fn new(poll_interval: Duration, since: Timestamp) -> Self {
         let tolerance = poll_interval
             .saturating_mul(POLLS)
@@ -93,13 +93,13 @@ impl Sources for Status {
     /// A node that follows another consumes nothing: what it has of the sources is what the leader has.
     fn are_caught_up(&self) -> bool {
         !self.ledger.decides()
-            || self.standing.borrow().caught_up_once() && self.ledger.watermark().is_known()
+            || self.stream.borrow().caught_up_once() && self.ledger.watermark().is_known()
     }
 
     fn lag(&self) -> bool {
         let now = now();
         self.ledger.decides()
-            && (self.standing.borrow().is_lagging(now) || self.has_old_watermark(now))
+            && (self.stream.borrow().is_lagging(now) || self.has_old_watermark(now))
     }
 
     fn ask_for_relist(&self, kinds: BTreeSet<Name>) -> Option<Asked> {
@@ -110,7 +110,7 @@ impl Sources for Status {
 impl Status {
     pub(super) fn new(settings: &Nats, ledger: Ledger, asking: Asking) -> Self {
         Self {
-            standing: Arc::new(watch::Sender::new(Standing::new(
+            stream: Arc::new(watch::Sender::new(StreamStatus::new(
                 settings.poll_interval.get(),
                 now(),
             ))),
@@ -122,8 +122,8 @@ impl Status {
 
     /// How it stands now.
     #[must_use]
-    pub fn get(&self) -> Standing {
-        self.standing.borrow().clone()
+    pub fn get(&self) -> StreamStatus {
+        self.stream.borrow().clone()
     }
 
     /// Whether a publisher says how far it is, and has not said so for too long.
@@ -138,9 +138,9 @@ impl Status {
         if !self.ledger.decides() {
             return Health::Passed;
         }
-        let (standing, now) = (self.get(), now());
-        let lag = standing.lag(now).as_secs();
-        let why = match standing.connected {
+        let (stream, now) = (self.get(), now());
+        let lag = stream.lag(now).as_secs();
+        let why = match stream.connected {
             true => format!("not caught up with the stream for {lag}s"),
             false => {
                 format!(
@@ -148,7 +148,7 @@ impl Status {
                 )
             }
         };
-        match (standing.caught_up_once(), standing.is_lagging(now)) {
+        match (stream.caught_up_once(), stream.is_lagging(now)) {
             (false, _) => Health::Failed(why),
             (true, true) => Health::Lagging(why),
             (true, false) => Health::Passed,
@@ -197,50 +197,49 @@ impl Status {
 
     /// Waits until the stream has been caught up with once.
     pub async fn caught_up_once(&self) {
-        let mut standing = self.standing.subscribe();
+        let mut stream = self.stream.subscribe();
         // Fails only without a sender, and that is held here.
-        let _ = standing.wait_for(Standing::caught_up_once).await;
+        let _ = stream.wait_for(StreamStatus::caught_up_once).await;
     }
 
     pub(super) fn set_connected(&self, connected: bool) {
-        self.standing
-            .send_modify(|standing| standing.connected = connected);
+        self.stream
+            .send_modify(|stream| stream.connected = connected);
         metrics::stream_connected(connected);
     }
 
     /// Another node consumes from now on: how far that is, this one will have to find out.
     pub(super) fn follow(&self) {
-        self.standing
-            .send_modify(|standing| standing.caught_up_to = None);
+        self.stream.send_modify(|stream| stream.caught_up_to = None);
     }
 
     pub(super) fn set_cursor(&self, position: u64, time: Option<Timestamp>) {
-        self.standing.send_modify(|standing| {
-            standing.cursor = position;
-            standing.last_message_time = time.or(standing.last_message_time);
+        self.stream.send_modify(|stream| {
+            stream.cursor = position;
+            stream.last_message_time = time.or(stream.last_message_time);
         });
     }
 
     pub(super) fn set_outdated(&self, is_outdated: bool) {
-        self.standing
-            .send_modify(|standing| standing.is_outdated = is_outdated);
+        self.stream
+            .send_modify(|stream| stream.is_outdated = is_outdated);
     }
 
     pub(super) fn set_last_sequence(&self, last: u64) {
-        self.standing
-            .send_modify(|standing| standing.last_sequence = last);
+        self.stream
+            .send_modify(|stream| stream.last_sequence = last);
     }
 
     pub(super) fn set_caught_up(&self, to: Timestamp) {
-        self.standing
-            .send_modify(|standing| standing.caught_up_to = standing.caught_up_to.max(Some(to)));
+        self.stream
+            .send_modify(|stream| stream.caught_up_to = stream.caught_up_to.max(Some(to)));
     }
 
     /// Sets the metrics to how it stands now: to be called at each scrape, since what is gone says nothing any more.
     pub fn set_metrics(&self) {
-        let (standing, now) = (self.get(), now());
-        let messages = standing.last_sequence.saturating_sub(standing.cursor);
-        metrics::stream_lag(messages, standing.lag(now));
+        let (stream, now) = (self.get(), now());
+        let messages = stream.last_sequence.saturating_sub(stream.cursor);
+        metrics::stream_lag(messages, stream.lag(now));
         let Some(required) = self.ledger.watermark().required() else {
             return;
         };
@@ -267,15 +266,15 @@ mod tests {
     #[test]
     fn a_stream_lags_until_caught_up_and_when_that_is_long_ago() {
         let at = |seconds| Timestamp::EPOCH.plus(Span::from_seconds(seconds));
-        let mut standing = Standing::new(Duration::from_secs(1), at(0));
-        standing.connected = true;
-        assert!(standing.is_lagging(at(0)) && !standing.caught_up_once());
-        assert_eq!(standing.lag(at(5)), Duration::from_secs(5));
-        standing.caught_up_to = Some(at(10));
-        assert!(!standing.is_lagging(at(13)) && standing.caught_up_once());
-        assert!(standing.is_lagging(at(14)));
-        assert_eq!(standing.lag(at(14)), Duration::from_secs(4));
-        standing.connected = false;
-        assert!(standing.is_lagging(at(11)));
+        let mut stream = StreamStatus::new(Duration::from_secs(1), at(0));
+        stream.connected = true;
+        assert!(stream.is_lagging(at(0)) && !stream.caught_up_once());
+        assert_eq!(stream.lag(at(5)), Duration::from_secs(5));
+        stream.caught_up_to = Some(at(10));
+        assert!(!stream.is_lagging(at(13)) && stream.caught_up_once());
+        assert!(stream.is_lagging(at(14)));
+        assert_eq!(stream.lag(at(14)), Duration::from_secs(4));
+        stream.connected = false;
+        assert!(stream.is_lagging(at(11)));
     }
 }

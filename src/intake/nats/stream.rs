@@ -14,7 +14,7 @@ use super::{Ended, Intake};
 /// it elects one (`minElectionTimeout` in its `raft.go`), and hears from its leader every second.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Finds the stream, or creates it if the configuration says so. What is found was told by the leader of its copies.
+/// Finds the stream, or creates it if the configuration says so. The leader of its replicas answers.
 pub(super) async fn find(intake: &Intake) -> Result<Stream, Ended> {
     let context = jetstream::new(intake.client.clone());
     let name = &intake.settings.stream;

@@ -1,4 +1,4 @@
-//! What a Kubernetes object tells.
+//! From a Kubernetes object to what it counts for.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,7 +32,7 @@ const NOT_KEPT: [&str; 6] = [
     "managedFields",
 ];
 
-/// What an object tells; nothing if it does not count.
+/// The facts of an object; none if it does not count.
 pub(super) fn sighting(
     reader: &Reader,
     change: Change,

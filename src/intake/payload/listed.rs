@@ -5,7 +5,7 @@ use serde::{Deserialize, de::IgnoredAny};
 
 use super::{Content, Fault, Reader, field::Field, plain, wire::Change, wire::read_object};
 
-/// What tells a Kubernetes object from one that measures itself, and the fields of the latter.
+/// What distinguishes a Kubernetes object from one that measures itself, and the fields of the latter.
 #[derive(Deserialize)]
 struct Fields<'a> {
     #[serde(rename = "apiVersion")]

@@ -1,7 +1,7 @@
-//! Payloads: from bytes to what they tell about objects.
+//! Payloads: from bytes to facts about objects.
 //!
 //! A payload is one JSON value, several of them with each on a line of its own, or a JSON array of them. Each is a
-//! Kubernetes watch event, a plain event, or one of these wrapped into a CloudEvent; which one is told by its
+//! Kubernetes watch event, a plain event, or one of these wrapped into a CloudEvent; it is recognized by its
 //! fields. Events are read one by one as they are asked for, so that a payload with many of them needs no more
 //! memory than one with few; what cannot be read takes up its place as [`Rejected`], and reading goes on behind it.
 
@@ -62,10 +62,10 @@ pub struct Reader {
 /// One event that was understood.
 #[derive(Clone, Debug)]
 pub struct Incoming {
-    /// What it tells about an object; nothing if it is of no concern to quotas (a bookmark, an object of the
+    /// The fact about an object; none if it is of no concern to quotas (a bookmark, an object of the
     /// cluster).
     pub sighting: Option<Sighting>,
-    /// What it tells about a relist.
+    /// The step of a relist.
     pub relist: Option<Relist>,
     /// How far its publisher has shown each kind.
     pub bookmark: Option<Bookmark>,
@@ -91,7 +91,7 @@ impl Listed {
     }
 }
 
-/// What an event tells.
+/// The content of an event.
 #[derive(Debug)]
 enum Content {
     /// Nothing that is of concern to quotas.
@@ -320,21 +320,21 @@ impl Iterator for Events {
         }
         let (line, place) = self.values.next(&self.payload)?;
         Some(match self.read(&self.payload[place.clone()]) {
-            Ok(told) => Ok(Incoming::of(told, place.len())),
+            Ok(content) => Ok(Incoming::of(content, place.len())),
             Err(fault) => Err(self.reject(line, place, fault)),
         })
     }
 }
 
 impl Incoming {
-    fn of(told: Content, length: usize) -> Self {
+    fn of(content: Content, length: usize) -> Self {
         let mut incoming = Self {
             sighting: None,
             relist: None,
             bookmark: None,
             size: length,
         };
-        match told {
+        match content {
             Content::Nothing => {}
             Content::Sighting(sighting) => {
                 incoming.size = length.max(check::size(&sighting));

@@ -24,7 +24,7 @@ pub(super) struct Fields<'a> {
     pub(super) usage: Option<Field<'a>>,
 }
 
-/// What a plain event tells.
+/// The content of a plain event.
 pub(super) fn sighting(
     reader: &Reader,
     change: Change,

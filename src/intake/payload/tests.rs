@@ -294,12 +294,12 @@ fn the_examples_of_the_documentation_are_understood() {
         assert!(!events.is_empty());
         for event in events {
             let event = event.unwrap();
-            let told = [
+            let found = [
                 event.sighting.is_some(),
                 event.relist.is_some(),
                 event.bookmark.is_some(),
             ];
-            assert!(told.contains(&true));
+            assert!(found.contains(&true));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The shapes of events, told apart by their fields.
+//! The shapes of events, distinguished by their fields.
 
 use std::borrow::Cow;
 

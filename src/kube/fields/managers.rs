@@ -56,7 +56,7 @@ impl Manager {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Managers(pub(super) BTreeMap<Manager, (FieldSet, Option<Timestamp>)>);
 
-/// Most managers by update that are told apart; the oldest are merged, as Kubernetes does.
+/// Most managers by update that are kept apart; the oldest are merged, as Kubernetes does.
 const UPDATE_MANAGERS_MAX: usize = 10;
 /// The manager of those that were merged.
 const MERGED: &str = "ancient-changes";

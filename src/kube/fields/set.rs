@@ -174,7 +174,7 @@ impl FieldSet {
                     .entry(element.clone())
                     .or_insert_with(|| Value::Object(Map::new()));
                 let Value::Object(below) = entry else { break };
-                // A path is before those below it: it has to be told from what only leads to them.
+                // A path is before those below it: it is distinguished from what only leads to them.
                 if depth + 1 == path.len() && self.has_below(path) {
                     below.insert(".".to_owned(), Value::Object(Map::new()));
                 }

@@ -1,4 +1,4 @@
-//! Patches: four kinds, told apart by their media type.
+//! Patches: four kinds, distinguished by their media type.
 
 mod strategic;
 

@@ -190,10 +190,10 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     let bounds = Options {
         keep_alive: SHORT,
         request_timeout: 4 * SHORT,
-        room: BodyBudget::new(HUGE as u64),
+        budget: BodyBudget::new(HUGE as u64),
         ..options()
     };
-    let room = bounds.room.clone();
+    let budget = bounds.budget.clone();
     let mut connection = Connection::new(router, bounds).await;
     let request = Request::get("https://x/").body(Empty::new()).unwrap();
     let answer = connection.requests.send_request(request).await.unwrap();
@@ -201,7 +201,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     connection.ended().await;
     assert!(answer.into_body().collect().await.is_err());
     assert_eq!(
-        format!("{room:?}"),
+        format!("{budget:?}"),
         format!("{:?}", BodyBudget::new(HUGE as u64))
     );
 }

@@ -140,7 +140,7 @@ async fn a_peer_that_takes_an_answer_bit_by_bit_is_given_up() {
     });
     let options = Options {
         request_timeout: SHORT,
-        room: BodyBudget::new(1 << 30),
+        budget: BodyBudget::new(1 << 30),
         ..options()
     };
     let server = Server::start(Router::new([large]), options, None);

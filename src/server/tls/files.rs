@@ -87,7 +87,7 @@ impl Files {
         })
     }
 
-    /// What is served with. Tells when the certificate expires.
+    /// The configuration to serve with, and when the certificate expires.
     pub(super) fn in_force(&self, callers: Callers) -> Result<Arc<InForce>, Error> {
         let chain = certificates("tls.cert", &self.cert)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)

@@ -40,7 +40,7 @@ struct Shared {
     config: schema::Tls,
     callers: Callers,
     current: ArcSwap<InForce>,
-    /// Tells connections that other files are in force.
+    /// Notifies connections that other files are in force.
     changes: watch::Sender<()>,
 }
 
@@ -49,7 +49,7 @@ struct Shared {
 enum Callers {
     /// A certificate with one of `tls.allowed_names`.
     Certified,
-    /// A certificate or none; the names that count are told.
+    /// A certificate or none; with the names that count.
     Anybody,
 }
 
@@ -86,7 +86,7 @@ impl Tls {
         Ok((tls, follower))
     }
 
-    /// Greets a caller, and tells what it shows.
+    /// Does the handshake with a caller, and returns its certificate.
     ///
     /// # Errors
     /// The handshake fails, or the caller bears none of the allowed names.
@@ -132,7 +132,7 @@ impl Tls {
 /// Keeps up with changes of the certificate files.
 pub struct Follower {
     tls: Tls,
-    /// What was read last, usable or not, so that one bad file is told about once.
+    /// What was read last, usable or not, so that one bad file is logged once.
     seen: Files,
 }
 
@@ -158,7 +158,7 @@ impl Followed for Follower {
     fn news(&mut self) -> Option<Files> {
         match Files::read(&self.tls.0.config) {
             Ok(files) => (files != self.seen).then_some(files),
-            // While a file is being replaced it may be missing; the next look will tell.
+            // While a file is being replaced it may be missing; the next look will show.
             Err(error) => {
                 tracing::warn!(%error, "certificate files cannot be read, the old ones stay");
                 metrics::certificate_reload_failed();

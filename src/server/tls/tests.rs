@@ -128,7 +128,7 @@ impl Setup {
         Server::start(Router::new([names]), options(), Some(tls))
     }
 
-    /// Calls with this certificate; tells the answer's body and the server's certificate.
+    /// Calls with this certificate; returns the answer's body and the server's certificate.
     async fn call(
         &self,
         address: SocketAddr,

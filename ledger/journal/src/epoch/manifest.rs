@@ -227,28 +227,28 @@ mod tests {
         fs::write(path.join("db"), vec![7; 200_000]).unwrap();
         fs::write(path.join("blobs/1"), b"blob").unwrap();
         let manifest = Manifest::take(&RealDisk, path, &Throttle::default()).unwrap();
-        let told = || manifest.difference(&RealDisk, path).unwrap();
-        assert_eq!(told(), None);
+        let difference = || manifest.difference(&RealDisk, path).unwrap();
+        assert_eq!(difference(), None);
 
         let mut bytes = vec![7; 200_000];
         bytes[140_000] ^= 1;
         fs::write(path.join("db"), &bytes).unwrap();
-        let damage = told().unwrap();
+        let damage = difference().unwrap();
         assert_eq!(
             (damage.file, damage.offset),
             (path.join("db"), Some(131_072))
         );
         fs::write(path.join("db"), vec![7; 200_001]).unwrap();
-        assert_eq!(told().unwrap().offset, Some(196_608));
+        assert_eq!(difference().unwrap().offset, Some(196_608));
         fs::write(path.join("db"), vec![7; 131_072]).unwrap();
-        assert_eq!(told().unwrap().offset, Some(131_072));
+        assert_eq!(difference().unwrap().offset, Some(131_072));
         fs::write(path.join("db"), vec![7; 200_000]).unwrap();
-        assert_eq!(told(), None);
+        assert_eq!(difference(), None);
 
         fs::write(path.join("more"), b"").unwrap();
-        assert_eq!(told().unwrap().file, path.join("more"));
+        assert_eq!(difference().unwrap().file, path.join("more"));
         fs::remove_file(path.join("more")).unwrap();
         fs::remove_file(path.join("blobs/1")).unwrap();
-        assert_eq!(told().unwrap().file, path.join("blobs/1"));
+        assert_eq!(difference().unwrap().file, path.join("blobs/1"));
     }
 }

@@ -212,9 +212,9 @@ fn a_damaged_epoch_is_left_as_it_is_and_read_as_far_as_it_goes() {
     assert!(epoch.is_copied() && read > 0 && read < seal.batches);
     assert_eq!(damage.sequence, Some(2 * read + 1));
     assert_eq!(damage.through, Some(seal.last.sequence));
-    let told = epoch.difference(&RealDisk).unwrap().unwrap();
-    assert_eq!((told.file, told.sequence), (file.clone(), Some(1)));
-    assert_eq!(told.offset.unwrap() / 65_536, at / 65_536);
+    let damage = epoch.difference(&RealDisk).unwrap().unwrap();
+    assert_eq!((damage.file, damage.sequence), (file.clone(), Some(1)));
+    assert_eq!(damage.offset.unwrap() / 65_536, at / 65_536);
     epoch.close();
     assert!(fs::read(&file).unwrap() == before);
     // Putting the byte back helps.

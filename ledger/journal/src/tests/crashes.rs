@@ -6,9 +6,9 @@ use crate::{
     sim::{Crash, Faults, SimDisk},
 };
 
-/// What the world was told.
+/// What callers were answered.
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Answered {
     acknowledged: u64,
 }
 
@@ -30,25 +30,25 @@ fn options() -> Options {
 }
 
 /// Opens, checks what is there, and works until the end or until something fails.
-fn live(disk: &SimDisk, told: &mut Told, rounds: u64) -> Result<(), Error> {
+fn live(disk: &SimDisk, answered: &mut Answered, rounds: u64) -> Result<(), Error> {
     let (mut journal, reader, recovery) =
         FileJournal::open(Arc::new(disk.clone()), &directory(), options())?;
     let start = recovery.durable.sequence;
-    assert!(start >= told.acknowledged, "{start} {told:?}");
-    told.acknowledged = start;
+    assert!(start >= answered.acknowledged, "{start} {answered:?}");
+    answered.acknowledged = start;
     check(&reader, start)?;
     if let Some(snapshot) = &recovery.snapshot {
         assert_eq!(reader.snapshots().verify(snapshot)?, None);
     }
     assert_eq!(recovery.damaged_snapshots, []);
     for round in 1..=rounds {
-        let mut next = told.acknowledged + 1;
+        let mut next = answered.acknowledged + 1;
         for _ in 0..=round % 3 {
             journal.append(batch(next, 2, length(next)))?;
             next += 2;
         }
         let durable = journal.sync()?;
-        told.acknowledged = durable.sequence;
+        answered.acknowledged = durable.sequence;
         if round % 2 == 0 {
             journal.work()?;
         }
@@ -66,7 +66,7 @@ fn live(disk: &SimDisk, told: &mut Told, rounds: u64) -> Result<(), Error> {
             reader.compact(time(durable.sequence), &retention)?;
         }
     }
-    check(&reader, told.acknowledged)?;
+    check(&reader, answered.acknowledged)?;
     journal.close()?;
     Ok(())
 }
@@ -91,22 +91,22 @@ fn is_simulated(error: &Error) -> bool {
 #[test]
 fn a_crash_at_any_call_loses_nothing_that_was_acknowledged() {
     let disk = SimDisk::new(0);
-    live(&disk, &mut Told::default(), 40).unwrap();
+    live(&disk, &mut Answered::default(), 40).unwrap();
     let calls = disk.calls();
     assert!(calls > 400, "{calls}");
     for crash in [Crash::Kill, Crash::PowerLoss] {
         for crash_at in 1..=calls {
             let disk = SimDisk::new(crash_at);
-            let mut told = Told::default();
+            let mut answered = Answered::default();
             let faults = |crash_at| Faults {
                 crash_at,
                 ..Faults::default()
             };
             disk.reboot(Crash::Kill, faults(Some(crash_at)));
-            let error = live(&disk, &mut told, 40).unwrap_err();
+            let error = live(&disk, &mut answered, 40).unwrap_err();
             assert!(is_simulated(&error), "{crash:?} {crash_at}: {error}");
             disk.reboot(crash, faults(None));
-            live(&disk, &mut told, 8)
+            live(&disk, &mut answered, 8)
                 .unwrap_or_else(|error| panic!("{crash:?} {crash_at}: {error}"));
         }
     }
@@ -116,7 +116,7 @@ fn a_crash_at_any_call_loses_nothing_that_was_acknowledged() {
 fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
     for seed in 0..400u64 {
         let disk = SimDisk::new(seed);
-        let mut told = Told::default();
+        let mut answered = Answered::default();
         let mut random = blake3::Hasher::new()
             .update(&seed.to_le_bytes())
             .finalize_xof();
@@ -142,22 +142,22 @@ fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
                 ..Faults::default()
             };
             disk.reboot(crash, faults);
-            match live(&disk, &mut told, 1 + draw() % 30) {
+            match live(&disk, &mut answered, 1 + draw() % 30) {
                 Ok(()) => {}
                 Err(error) if is_simulated(&error) => {}
                 Err(error) => panic!("seed {seed}: {error}"),
             }
         }
         disk.reboot(Crash::PowerLoss, Faults::default());
-        live(&disk, &mut told, 5).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        live(&disk, &mut answered, 5).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
 }
 
 #[test]
 fn a_compaction_whose_sync_fails_is_finished_or_undone() {
     let disk = SimDisk::new(3);
-    let mut told = Told::default();
-    live(&disk, &mut told, 13).unwrap();
+    let mut answered = Answered::default();
+    live(&disk, &mut answered, 13).unwrap();
     let retention = Retention {
         max_age: Some(Span::ZERO),
         max_bytes: None,
@@ -187,10 +187,10 @@ fn a_compaction_whose_sync_fails_is_finished_or_undone() {
                 ..Faults::default()
             };
             disk.reboot(Crash::Kill, faults);
-            let mut told = told;
-            let _ = live(&disk, &mut told, 0);
+            let mut answered = answered;
+            let _ = live(&disk, &mut answered, 0);
             disk.reboot(Crash::PowerLoss, Faults::default());
-            live(&disk, &mut told, 0)
+            live(&disk, &mut answered, 0)
                 .unwrap_or_else(|error| panic!("{failing} {crash_at}: {error}"));
         }
     }
@@ -232,7 +232,7 @@ fn the_same_seed_gives_the_same_disk() {
             ..Faults::default()
         };
         disk.reboot(Crash::Kill, faults);
-        assert!(live(&disk, &mut Told::default(), 40).is_err() && disk.is_dead());
+        assert!(live(&disk, &mut Answered::default(), 40).is_err() && disk.is_dead());
         disk.reboot(Crash::PowerLoss, Faults::default());
         disk.fingerprint()
     };
@@ -252,12 +252,12 @@ fn a_disk_that_lies_is_found_out() {
             ..Faults::default()
         };
         disk.reboot(Crash::Kill, faults);
-        let mut told = Told::default();
-        assert!(live(&disk, &mut told, 40).is_err());
+        let mut answered = Answered::default();
+        assert!(live(&disk, &mut answered, 40).is_err());
         disk.reboot(Crash::PowerLoss, Faults::default());
         let opened = FileJournal::open(Arc::new(disk), &directory(), small());
         match opened {
-            Ok((_, _, recovery)) => recovery.durable.sequence < told.acknowledged,
+            Ok((_, _, recovery)) => recovery.durable.sequence < answered.acknowledged,
             Err(error) => error.is_damage(),
         }
     });

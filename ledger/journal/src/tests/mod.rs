@@ -82,7 +82,7 @@ fn snapshot(reader: &FileReader, position: Durable) {
     writer.finish().unwrap();
 }
 
-/// A payload that can be told from all others, and does not compress.
+/// A payload that differs from all others, and does not compress.
 fn payload(sequence: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     blake3::Hasher::new()

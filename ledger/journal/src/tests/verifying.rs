@@ -348,8 +348,8 @@ fn a_compaction_that_was_cut_off_behind_archiving_is_no_damage() {
     copy(&before, &data);
     let found = check(directory.path());
     assert_eq!((found.damages, found.entries), (vec![], 130));
-    let told = |note: &&String| note.ends_with("archived, and not removed yet");
-    assert_eq!(found.notes.iter().filter(told).count(), archived);
+    let is_pending = |note: &&String| note.ends_with("archived, and not removed yet");
+    assert_eq!(found.notes.iter().filter(is_pending).count(), archived);
     let (_journal, reader, _) = try_open(&data, with_archive(directory.path())).unwrap();
     assert_eq!(
         reader.compact(time(140), &retention).unwrap().archived,
@@ -423,8 +423,8 @@ fn a_commit_log_that_was_written_anew_is_told_by_the_epoch_that_was_filled_from_
             }
             durable
         };
-        let (told, forged) = (go_on(&true_one, 250), go_on(&other, 251));
-        assert_ne!(told, forged);
+        let (renewed, forged) = (go_on(&true_one, 250), go_on(&other, 251));
+        assert_ne!(renewed, forged);
         assert_eq!(check(directory.path()).damages, []);
         for path in files(&other).iter().filter(|path| {
             let path = path.strip_prefix(&other).unwrap();

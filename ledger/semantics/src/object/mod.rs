@@ -8,7 +8,7 @@
 //! | every kind | `count/<resource>[.<group>]` = 1; config maps, secrets, replication controllers and resource quotas also under their plain name |
 //! | [`Pod`] | until it ends: `pods` = 1, its total requests as `cpu`, `memory`, `ephemeral-storage` with and without `requests.`, its total limits as `limits.…`, huge pages with and without `requests.`, extended resources as `requests.<name>`; a name that nothing mentions is absent |
 //! | [`Service`] | `services` = 1, `services.loadbalancers`, `services.nodeports` |
-//! | [`VolumeClaim`] | `persistentvolumeclaims` = 1, `requests.storage` (what is asked for or allotted, in whole bytes), both also by storage class |
+//! | [`VolumeClaim`] | `persistentvolumeclaims` = 1, `requests.storage` (what is requested or allotted, in whole bytes), both also by storage class |
 //! | [`ResourceClaim`] | devices by class, at most |
 //! | [`Workload`] | if the operator wants it charged: replicas times what a pod of its template counts for, but for `count/pods` |
 //!
@@ -17,7 +17,7 @@
 //!
 //! The total of a pod is the largest of all containers and sidecars together and of each step of
 //! its start; pod-level resources replace it name by name; the overhead comes on top. While a
-//! container is resized in place, the largest of what is asked for, allotted and running counts.
+//! container is resized in place, the largest of what is requested, allotted and running counts.
 //!
 //! Objects arrive as JSON and are read into types that know only the fields that count; written again as JSON, they are
 //! pruned to these, and count the same. Whoever

@@ -235,8 +235,8 @@ impl Pod {
     }
 
     fn missing_for(&self, name: &str) -> Option<String> {
-        type Asked = fn(&Requirements) -> &ResourceList;
-        let (asked, resource): (Asked, &str) = match name {
+        type Listed = fn(&Requirements) -> &ResourceList;
+        let (listed, resource): (Listed, &str) = match name {
             "cpu" | "requests.cpu" => (|it| &it.requests, "cpu"),
             "memory" | "requests.memory" => (|it| &it.requests, "memory"),
             "limits.cpu" => (|it| &it.limits, "cpu"),
@@ -245,7 +245,7 @@ impl Pod {
         };
         let mut silent: Vec<&str> = self
             .containers()
-            .filter(|container| asked(&container.resources).get(resource).is_none())
+            .filter(|container| listed(&container.resources).get(resource).is_none())
             .map(|container| container.name.as_str())
             .collect();
         silent.sort_unstable();

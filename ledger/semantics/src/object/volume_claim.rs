@@ -109,13 +109,13 @@ impl VolumeClaim {
         annotated.unwrap_or(&self.spec.storage_class_name)
     }
 
-    /// The larger of what was asked for and what is already allotted (an expansion that was taken
+    /// The larger of what was requested and what is already allotted (an expansion that was taken
     /// back half-way), in whole bytes.
     fn storage(&self) -> Option<Quantity> {
-        let asked = whole(self.spec.resources.requests.get("storage")?);
+        let requested = whole(self.spec.resources.requests.get("storage")?);
         match self.status.allocated_resources.get("storage") {
-            Some(allotted) if *allotted > asked => Some(whole(allotted)),
-            _ => Some(asked),
+            Some(allotted) if *allotted > requested => Some(whole(allotted)),
+            _ => Some(requested),
         }
     }
 }

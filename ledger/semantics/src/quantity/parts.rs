@@ -51,7 +51,7 @@ impl Quantity {
         }
     }
 
-    /// The digits and the power of ten of [`Mantissa::Scaled`], if there is nothing else to tell but the family.
+    /// The digits and the power of ten of [`Mantissa::Scaled`], if the mantissa has no other part but the family.
     #[must_use]
     pub fn decimal(&self) -> Option<(i64, i8)> {
         match self.rare {
@@ -60,7 +60,7 @@ impl Quantity {
         }
     }
 
-    /// What [`Self::decimal`] told, if it takes no rounding and no large number.
+    /// The parts of [`Self::decimal`], if it takes no rounding and no large number.
     #[must_use]
     pub fn from_decimal(digits: i64, power: i8, format: Format) -> Option<Self> {
         let exponent = u32::try_from(i32::from(power) + 9).ok()?;

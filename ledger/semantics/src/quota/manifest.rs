@@ -49,7 +49,7 @@ pub struct Manifest {
         skip_serializing_if = "Status::is_empty"
     )]
     pub status: Status,
-    /// Whether `spec.scopes` was written out as an empty list: messages tell that from no list.
+    /// Whether `spec.scopes` was written out as an empty list: messages distinguish it from a missing list.
     #[serde(skip)]
     pub(super) lists_no_scopes: bool,
 }

@@ -191,7 +191,7 @@ fn validate_selector(manifest: &Manifest) -> Vec<FieldError> {
         errors.extend(misplaced(&manifest.spec, &expression.scope_name).map(|_| {
             FieldError::invalid(
                 field,
-                &ShownSelector::new(&selector.match_expressions),
+                &PrintedSelector::new(&selector.match_expressions),
                 NOT_FOR_SCOPE,
             )
         }));
@@ -273,27 +273,27 @@ fn shown_scopes(manifest: &Manifest) -> Option<&[Name]> {
 /// A selector as messages show it: with the field names of Kubernetes' internal type.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct ShownSelector<'a> {
-    match_expressions: Vec<ShownExpression<'a>>,
+struct PrintedSelector<'a> {
+    match_expressions: Vec<PrintedExpression<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-struct ShownExpression<'a> {
+struct PrintedExpression<'a> {
     scope_name: &'a Name,
     operator: &'a Name,
     values: Option<&'a [Name]>,
 }
 
-impl<'a> ShownSelector<'a> {
+impl<'a> PrintedSelector<'a> {
     fn new(expressions: &'a [ScopeExpression]) -> Self {
-        let shown = |expression: &'a ScopeExpression| ShownExpression {
+        let printed = |expression: &'a ScopeExpression| PrintedExpression {
             scope_name: &expression.scope_name,
             operator: &expression.operator,
             values: (!expression.values.is_empty()).then_some(&expression.values),
         };
         Self {
-            match_expressions: expressions.iter().map(shown).collect(),
+            match_expressions: expressions.iter().map(printed).collect(),
         }
     }
 }

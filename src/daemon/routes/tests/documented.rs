@@ -66,7 +66,7 @@ fn access() {
     for spec in listed() {
         let (roles, place) = match spec.access {
             Access::Public => ("anybody".to_owned(), ""),
-            Access::Known => ("anybody known".to_owned(), ""),
+            Access::Authenticated => ("any authenticated caller".to_owned(), ""),
             Access::Role(roles, scope) => {
                 let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
                 let place = match scope {

@@ -66,7 +66,7 @@ fn what_does_not_count_is_passed_over_and_what_is_no_object_refused() {
         ),
         (r#"{"type":"ADDED","object":{}}"#, "neither"),
     ] {
-        let told = listed(text).unwrap_err();
-        assert!(told.contains(why), "{text}: {told}");
+        let error = listed(text).unwrap_err();
+        assert!(error.contains(why), "{text}: {error}");
     }
 }

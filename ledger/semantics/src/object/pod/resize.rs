@@ -1,6 +1,6 @@
-//! Containers that are being resized in place: the largest of what was asked for, what the node
+//! Containers that are being resized in place: the largest of what was requested, what the node
 //! allotted, and what runs. A resize that the node calls infeasible will not happen: then what was
-//! asked for does not count.
+//! requested does not count.
 
 use std::borrow::Cow;
 
@@ -13,11 +13,11 @@ impl Pod {
         &'p self,
         container: &'p Container,
     ) -> Cow<'p, ResourceList> {
-        let asked = &container.resources.requests;
+        let requested = &container.resources.requests;
         let Some((status, actual)) = self.actual(container) else {
-            return Cow::Borrowed(asked);
+            return Cow::Borrowed(requested);
         };
-        let mut largest = self.asked_unless_infeasible(asked);
+        let mut largest = self.requested_unless_infeasible(requested);
         raise(&mut largest, &actual.requests);
         raise(&mut largest, &status.allocated_resources);
         Cow::Owned(largest)
@@ -28,11 +28,11 @@ impl Pod {
         &'p self,
         container: &'p Container,
     ) -> Cow<'p, ResourceList> {
-        let asked = &container.resources.limits;
+        let requested = &container.resources.limits;
         let Some((_, actual)) = self.actual(container) else {
-            return Cow::Borrowed(asked);
+            return Cow::Borrowed(requested);
         };
-        let mut largest = self.asked_unless_infeasible(asked);
+        let mut largest = self.requested_unless_infeasible(requested);
         raise(&mut largest, &actual.limits);
         Cow::Owned(largest)
     }
@@ -47,7 +47,7 @@ impl Pod {
         Some((status, status.resources.as_ref()?))
     }
 
-    fn asked_unless_infeasible(&self, asked: &ResourceList) -> ResourceList {
+    fn requested_unless_infeasible(&self, requested: &ResourceList) -> ResourceList {
         let pending = self
             .status
             .conditions
@@ -56,7 +56,7 @@ impl Pod {
         if pending.is_some_and(|condition| condition.reason == "Infeasible") {
             ResourceList::new()
         } else {
-            asked.clone()
+            requested.clone()
         }
     }
 

@@ -111,14 +111,14 @@ proptest! {
 
     #[test]
     fn while_a_container_is_resized_the_largest_amount_counts(
-        asked in 0_i64..100,
+        requested in 0_i64..100,
         allotted in 0_i64..100,
         running in 0_i64..100,
         infeasible in any::<bool>(),
     ) {
         let cpu = |units: i64| json!({ "cpu": units.to_string() });
         let pod: Pod = serde_json::from_value(json!({
-            "spec": { "containers": [{ "name": "c", "resources": { "requests": cpu(asked) } }] },
+            "spec": { "containers": [{ "name": "c", "resources": { "requests": cpu(requested) } }] },
             "status": {
                 "conditions": [{
                     "type": "PodResizePending",
@@ -132,7 +132,7 @@ proptest! {
             },
         })).unwrap();
         let actual = allotted.max(running);
-        let expected = if infeasible { actual } else { actual.max(asked) };
+        let expected = if infeasible { actual } else { actual.max(requested) };
         prop_assert_eq!(counted(&pod, "cpu"), Some(expected * 1000));
     }
 }

@@ -86,7 +86,7 @@ table! {
     DENIALS_DROPPED Counter "quota_ledger_denials_dropped_total" []
         "Denials that are not listed, since too many came at once."
     RESERVATIONS Gauge "quota_ledger_reservations" [closed::<ReservationState>()]
-        "State of a reservation that has not ended."
+        "Reservations that have not ended."
     OLDEST_RESERVATION_AGE Gauge "quota_ledger_oldest_reservation_age_seconds" []
         "Age of the oldest pending reservation; 0 if there is none."
     RESERVATION_OUTCOMES Counter "quota_ledger_reservation_outcomes_total" [closed::<Outcome>()]

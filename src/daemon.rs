@@ -72,6 +72,7 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
         }
     }
     let events = payload::Reader::new(&config.kinds, config.quotas.adopt);
+    let events = events.with_group_depth(config.groups.max_depth.get());
     let events = Arc::new(events.with_charging(charging.clone()));
     let intake = start_intake(
         &config,

@@ -226,9 +226,7 @@ impl Manifest {
     pub(super) fn validate_create(&self) -> Vec<FieldError> {
         match self {
             Self::Quota(manifest) => of_quotas::validate_create(manifest),
-            Self::Group(manifest) => {
-                of_groups::validate_create(manifest, &groups::labels_of_objects(manifest))
-            }
+            Self::Group(manifest) => of_groups::validate_create(manifest),
         }
     }
 
@@ -236,9 +234,7 @@ impl Manifest {
     pub(super) fn validate_update(&self, stored: &Self) -> Vec<FieldError> {
         match (self, stored) {
             (Self::Quota(new), Self::Quota(old)) => of_quotas::validate_update(new, old),
-            (Self::Group(new), Self::Group(old)) => {
-                of_groups::validate_update(new, old, &groups::labels_of_objects(new))
-            }
+            (Self::Group(new), Self::Group(old)) => of_groups::validate_update(new, old),
             _ => Vec::new(),
         }
     }

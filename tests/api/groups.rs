@@ -294,3 +294,77 @@ async fn a_cluster_resource_quota_is_a_group() {
         .await
         .is_refused(400, "Malformed");
 }
+
+/// A ClusterResourceQuota over namespace `a` as a watch of its cluster shows it.
+fn watched(kind: &str, version: u32, pods: &str, annotations: &Value) -> Value {
+    json!({"type": kind, "object": {"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota",
+        "metadata": {"name": "g", "uid": "g-1", "resourceVersion": version.to_string(), "annotations": annotations},
+        "spec": {"selector": named(&["a"]), "quota": {"hard": {"pods": pods}}}}})
+}
+
+#[tokio::test]
+async fn a_group_of_a_cluster_comes_and_goes_with_its_events() {
+    let world = World::new();
+    let accepts = async |event: Value| {
+        let accepted = world.post("/v1/events", &event).await;
+        accepted.is(200).body["accepted"] == 1
+    };
+    let annotations = json!({"quota-ledger.io/parent": "g", "quota-ledger.io/soft": "{\"pods\":\"1\"}", "a": "b"});
+    assert!(accepts(watched("ADDED", 5, "2", &annotations)).await);
+    observe(&world, "a", "x", 2).await;
+    let shown = world.get(G).await;
+    assert_eq!(shown.is(200).body["status"]["used"], json!({"pods": "2"}));
+    assert_eq!(shown.body["uid"], "g-1");
+    assert_eq!(shown.body["annotations"], json!({"a": "b"}));
+    assert_eq!(shown.body["soft"], json!({"pods": "1"}));
+    // It cannot be part of itself, and says so.
+    assert_eq!(shown.body["parent"], Value::Null);
+    let condition = &shown.body["status"]["conditions"][0];
+    assert_eq!(condition["type"], "AnnotationsInForce");
+    let message = condition["message"].as_str().unwrap();
+    assert!(message.ends_with(": quota-ledger.io/parent"), "{message}");
+
+    for refused in [
+        world.put(G, &group(&["a"], json!({"pods": "9"}))).await,
+        world.delete(G).await,
+    ] {
+        refused.is_refused(409, "Conflict");
+        let detail = refused.body["detail"].as_str().unwrap();
+        assert!(
+            detail.contains("kubectl edit clusterresourcequota g"),
+            "{detail}"
+        );
+    }
+
+    assert!(accepts(watched("MODIFIED", 6, "3", &json!({}))).await);
+    assert!(!accepts(watched("MODIFIED", 6, "4", &json!({}))).await);
+    let changed = world.get(G).await;
+    assert_eq!(changed.body["hard"], json!({"pods": "3"}));
+    assert_eq!(changed.body["status"]["conditions"], Value::Null);
+    let before = changed.body["asOf"]["sequence"].clone();
+
+    // A list of the cluster without it ends it.
+    let mark = |kind: &str| json!({"type": kind, "resource": "clusterresourcequotas.quota.openshift.io", "allowEmpty": true});
+    let list = json!([
+        mark("RELIST_BEGIN"),
+        watched("ADDED", 6, "3", &json!({})),
+        mark("RELIST_END")
+    ]);
+    world.post("/v1/events", &list).await.is(200);
+    world.get(G).await.is(200);
+    let list = json!([mark("RELIST_BEGIN"), mark("RELIST_END")]);
+    world.post("/v1/events", &list).await.is(200);
+    world.get(G).await.is_refused(404, "NotFound");
+    let then = world
+        .get(&format!("/v1/groups/g/usage?sequence={before}"))
+        .await;
+    assert_eq!(then.is(200).body["resources"][0]["hard"], "3");
+
+    assert!(accepts(watched("ADDED", 6, "3", &json!({}))).await);
+    assert!(accepts(watched("DELETED", 7, "3", &json!({}))).await);
+    world.get(G).await.is_refused(404, "NotFound");
+    world
+        .put(G, &group(&["a"], json!({"pods": "9"})))
+        .await
+        .is(201);
+}

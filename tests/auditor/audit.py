@@ -3,7 +3,8 @@
 
     audit.py decode PAGE FIRST COUNT < PAYLOAD     the entries of a batch, as JSON
     audit.py answers PAGE ARCHIVE BACKUP < ANSWERS folds archive and backup, and compares what they amount to with
-                                                   answers of /v1/namespaces/{namespace}/usage, one a line
+                                                   answers of /v1/namespaces/{namespace}/usage and of
+                                                   /v1/groups/{name}/usage, one a line
 """
 
 import json
@@ -27,8 +28,18 @@ def quantity(text):
 
 
 def told(answer):
-    """What an answer says, as `Ledger.usage` has it."""
+    """What an answer says, as `Ledger.usage` or `Ledger.group_usage` has it."""
     figures = ("used", "reserved")
+    if "group" in answer:
+        of_group = ("hard", *figures, "guaranteedToOthers")
+        resources = {item["resource"]: tuple(quantity(item.get(name, "0")) for name in of_group)
+                     for item in answer["resources"]}
+        members = {}
+        for member in answer["namespaces"]:
+            used, reserved = (member.get(name, {}) for name in figures)
+            of = {name: tuple(quantity(given.get(name, "0")) for given in (used, reserved)) for name in resources}
+            members[member["namespace"]] = {name: taken for name, taken in of.items() if any(taken)}
+        return {"resources": resources, "members": {name: taken for name, taken in members.items() if taken}}
     resources = {item["resource"]: tuple(quantity(item[name]) for name in figures) for item in answer["resources"]}
     # Of what nothing counts for, nothing need be said.
     resources = {name: sum for name, sum in resources.items() if any(sum)}
@@ -51,17 +62,21 @@ def answers(page, archive, backup):
         raise Wrong(f"the backup begins behind {before[0]}, and the archive ends with {end[0]}")
     wanted = [json.loads(line) for line in sys.stdin]
     wanted.sort(key=lambda answer: answer["asOf"]["sequence"])
-    ledger, figures, sequence = Ledger(), 0, 0
+    ledger, figures, of_groups, sequence = Ledger(), 0, 0, 0
 
     def compare(until):
-        nonlocal figures
+        nonlocal figures, of_groups
         while wanted and wanted[0]["asOf"]["sequence"] < until:
             answer = wanted.pop(0)
-            namespace, at = answer["namespace"], answer["asOf"]["sequence"]
-            mine, theirs = ledger.usage(namespace), told(answer)
+            at, group = answer["asOf"]["sequence"], answer.get("group")
+            subject = f"group {group}" if group else answer["namespace"]
+            mine, theirs = ledger.group_usage(group) if group else ledger.usage(subject), told(answer)
             if mine != theirs:
-                raise Wrong(f"usage of {namespace} at {at}: {mine} and not {theirs}")
-            figures += 2 * len(mine["resources"]) + sum(3 * len(quota) for quota in mine["quotas"].values())
+                raise Wrong(f"usage of {subject} at {at}: {mine} and not {theirs}")
+            if group:
+                of_groups += 4 * len(mine["resources"]) + sum(2 * len(taken) for taken in mine["members"].values())
+            else:
+                figures += 2 * len(mine["resources"]) + sum(3 * len(quota) for quota in mine["quotas"].values())
 
     for batch in batches + kept:
         found = entries(layouts, batch["first"], batch["count"], batch["payload"])
@@ -74,7 +89,7 @@ def answers(page, archive, backup):
     compare(sequence + 1)
     if wanted or sequence != last[0]:
         raise Wrong(f"the ledger ends with {sequence}")
-    return {"entries": sequence, "head": last[1].hex(), "figures": figures, "snapshots": len(snapshots),
+    return {"entries": sequence, "head": last[1].hex(), "figures": figures, "groups": of_groups, "snapshots": len(snapshots),
             "tags": sorted(ledger.tags)}
 
 

@@ -3,6 +3,7 @@
 import re
 from fractions import Fraction
 
+from groups import Groups
 from layout import Wrong
 
 LABEL = re.compile(r"(|[A-Za-z0-9]|[A-Za-z0-9][A-Za-z0-9._-]{0,61}[A-Za-z0-9])")
@@ -192,8 +193,8 @@ class Ledger:
         named = [namespace for namespace, _ in (*self.objects, *self.pending, *self.committed)]
         return {*named, *(namespace for namespace, _ in self.quotas)}
 
-    def usage(self, namespace):
-        """Sums and quotas of a namespace: used and reserved of each resource."""
+    def content(self, namespace):
+        """What counts in a namespace: objects, and commits and reservations with what counts already of each."""
         def footprints(table):
             return {place: item["footprint"] for place, item in table.items() if place[0] == namespace}
         objects, pending, committed = map(footprints, (self.objects, self.pending, self.committed))
@@ -201,7 +202,43 @@ class Ledger:
             [(item, objects.get(place, objects.get(bearers.get(place)))) for place, item in table.items()]
             for table, bearers in ((committed, self.commit_bearers), (pending, self.bearers))
         ]
-        every = (*objects.values(), *pending.values(), *committed.values())
+        return objects, claims
+
+    def group_usage(self, name):
+        """The limits of a group with what counts against each, and what its members have of each."""
+        groups = Groups(self.groups, self.known, counts)
+        content = {namespace: self.content(namespace) for namespace in self.namespaces()}
+
+        def taken_of(group, namespace, resource):
+            matches = lambda item: groups.counts(group, namespace, item)
+            return count(*content[namespace], matches)(resource)
+
+        def held(group, resource):
+            return sum((sum(taken_of(group, namespace, resource)) for namespace in content), ZERO)
+
+        spec = self.groups[name]["spec"]
+        hard, limits = dict(spec["quota"]["hard"]), spec["extensions"]["override"]
+        if limits and (None, name) not in self.ended:
+            hard |= limits["hard"]
+        guaranteed = {
+            child: {of: amount(value) for of, value in group["spec"]["extensions"]["guaranteed"].items()}
+            for child, group in self.groups.items()
+        }
+        resources, members = {}, {}
+        for resource, limit in hard.items():
+            each = {namespace: taken_of(name, namespace, resource) for namespace in content}
+            used, reserved = (sum((taken[at] for taken in each.values()), ZERO) for at in (0, 1))
+            aside = groups.set_aside(name, guaranteed, resource, lambda group: held(group, resource))
+            resources[resource] = (amount(limit), used, reserved, aside)
+            for namespace, taken in each.items():
+                if any(taken):
+                    members.setdefault(namespace, {})[resource] = taken
+        return {"resources": resources, "members": members}
+
+    def usage(self, namespace):
+        """Sums and quotas of a namespace: used and reserved of each resource."""
+        objects, claims = self.content(namespace)
+        every = (*objects.values(), *(item for table in claims for item, _ in table))
         names = {name for footprint in every for name in footprint["resources"]}
         sums = count(objects, claims, lambda _: True)
         quotas = {}

@@ -26,6 +26,9 @@ use super::support::random::Random;
 /// Where everything happens.
 pub(super) const NAMESPACES: [&str; 3] = ["team-a", "team-b", "team-c"];
 
+/// A child comes before its parent.
+pub(super) const GROUPS: [&str; 4] = ["g1", "g2", "g3", "g4"];
+
 const ENTRIES: u64 = 900;
 const BATCH: usize = 3;
 
@@ -291,14 +294,37 @@ impl Writer {
         pending.first().map(|view| view.reservation.uid.clone())
     }
 
-    fn group(&mut self) -> GroupSpec {
-        let selector =
-            r#"{"labels":{"matchLabels":{"team":"a"}},"annotations":{"owner":"somebody"}}"#;
+    fn group(&mut self, place: usize) -> GroupSpec {
+        let selector = self.pick(&[
+            r#"{"labels":{"matchLabels":{"team":"a"}},"annotations":{"owner":"somebody"}}"#,
+            r#"{"labels":{"matchExpressions":[{"key":"team","operator":"NotIn","values":["a"]}]}}"#,
+            r#"{"labels":{"matchExpressions":[{"key":"team","operator":"DoesNotExist"}]}}"#,
+            r#"{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"In","values":["team-a","team-c"]}]}}"#,
+            r#"{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"Exists"}]}}"#,
+            r#"{"annotations":{"owner":"somebody"}}"#,
+            "{}",
+        ]);
+        let objects = self.pick(&[
+            "null",
+            "null",
+            r#"{"matchLabels":{"app":"web"}}"#,
+            r#"{"matchExpressions":[{"key":"app","operator":"NotIn","values":["web"]}]}"#,
+        ]);
+        let above = &GROUPS[place + 1..];
+        let parent = (!above.is_empty() && self.random.below(3) != 0).then(|| self.pick(above));
+        let quota = match self.random.below(3) {
+            0 => self.spec(),
+            _ => Spec {
+                hard: self.resources(),
+                ..Spec::default()
+            },
+        };
         GroupSpec {
             selector: serde_json::from_str(selector).unwrap(),
-            quota: self.spec(),
+            quota,
             extensions: Extensions {
-                parent: (self.random.below(2) == 0).then(|| "g2".into()),
+                parent: parent.map(Name::from),
+                objects: serde_json::from_str(objects).unwrap(),
                 guaranteed: self.resources(),
                 soft: self.resources(),
                 r#override: Some(Override {
@@ -489,19 +515,23 @@ impl Writer {
                 uid,
                 relist: (self.random.below(2) == 0).then_some(20),
             },
-            37 => Event::GroupSet(Arc::new(GroupRecord {
-                name: self.pick(&["g1", "g2"]).into(),
-                uid,
-                created: Timestamp::EPOCH,
-                spec: self.group(),
-                metadata: r#"{"labels":{"a":"b"}}"#.into(),
-            })),
+            37 => {
+                let place = self.random.index(GROUPS.len());
+                Event::GroupSet(Arc::new(GroupRecord {
+                    name: GROUPS[place].into(),
+                    uid,
+                    created: Timestamp::EPOCH,
+                    spec: self.group(place),
+                    metadata: r#"{"labels":{"a":"b"}}"#.into(),
+                }))
+            }
             38 => Event::GroupDeleted {
-                name: self.pick(&["g1", "g2"]).into(),
+                // Not any: there would be few at a time.
+                name: self.pick(&["g1", "g5", "g5"]).into(),
             },
             39 => Event::OverrideEnded {
                 namespace: (self.random.below(2) == 0).then_some(namespace),
-                quota: self.pick(&["g1", "q1"]).into(),
+                quota: self.pick(&["g1", "g3", "q1"]).into(),
             },
             _ => Event::ObjectObserved(Box::new(self.observed())),
         }

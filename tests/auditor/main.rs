@@ -82,6 +82,17 @@ fn an_auditor_who_knows_the_page_alone_agrees_with_the_daemon() {
         let now = format!("/v1/namespaces/{namespace}/usage");
         writeln!(answers, "{}", quotad.get(&now)).unwrap();
     }
+    let mut ask = quotad.asking();
+    for group in ledger::GROUPS {
+        let path = format!("/v1/groups/{group}/usage");
+        let then = instants
+            .clone()
+            .map(|sequence| format!("{path}?sequence={sequence}"));
+        for answer in then.chain([path.clone()]).filter_map(|path| ask(&path)) {
+            writeln!(answers, "{answer}").unwrap();
+        }
+    }
+    drop(ask);
     let backup = home.path().join("backup");
     let mut response = agent(REQUEST)
         .get(format!("{}/v1/backup", quotad.api))
@@ -93,18 +104,30 @@ fn an_auditor_who_knows_the_page_alone_agrees_with_the_daemon() {
     let audited = audit(&["answers", files[0], files[1]], &answers).unwrap();
     assert!(audited["entries"].as_u64() >= Some(last), "{audited}");
     assert!(audited["figures"].as_u64() > Some(500), "{audited}");
+    assert!(audited["groups"].as_u64() > Some(500), "{audited}");
     let unfolded: Vec<_> = page::tags().difference(&tags(&audited)).copied().collect();
     assert!(
         unfolded.is_empty(),
         "tests/auditor/ledger.rs writes no entry of the tags {unfolded:?}"
     );
 
-    // It does notice: a wrong figure, and a changed byte.
+    // It does notice: a wrong figure of a namespace and of a group, and a changed byte.
     let text = String::from_utf8(answers).unwrap();
     let wrong = text.replacen(r#""used":"1"#, r#""used":"2"#, 1);
     assert_ne!(wrong, text);
     let error = audit(&["answers", files[0], files[1]], wrong.as_bytes()).unwrap_err();
     assert!(error.contains("wrong: usage of"), "{error}");
+    let (of_namespaces, of_groups) = text.split_at(text.find("{\"group\"").unwrap());
+    for (told, tampered) in [
+        (r#""used":"1"#, r#""used":"2"#),
+        (r#""guaranteedToOthers":"1"#, r#""guaranteedToOthers":"3"#),
+    ] {
+        let wrong = of_groups.replacen(told, tampered, 1);
+        assert_ne!(wrong, of_groups);
+        let wrong = format!("{of_namespaces}{wrong}");
+        let error = audit(&["answers", files[0], files[1]], wrong.as_bytes()).unwrap_err();
+        assert!(error.contains("wrong: usage of group"), "{error}");
+    }
     let mut bytes = fs::read(&backup).unwrap();
     let middle = bytes.len() / 4;
     bytes[middle] ^= 1;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
+mod adopted_groups;
 mod batches;
 mod groups;
 mod memory;

@@ -251,6 +251,7 @@ proptest! {
                 Sighting::Deleted { namespace: space, .. }
                 | Sighting::NamespaceEnded { namespace: space, .. } => *space != namespace(only),
                 Sighting::Namespace(record) => record.name != namespace(only),
+                Sighting::Group { .. } | Sighting::GroupEnded { .. } => true,
             });
             // What the relist does not speak of must be known without it.
             if let Some(sighting) = told && (!lost || is_elsewhere(&sighting)) {

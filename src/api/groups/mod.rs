@@ -16,12 +16,7 @@ use quota_core::{
     event::Actor,
     state::Head,
 };
-use quota_semantics::{
-    Name,
-    group::{LabelSelector, Manifest, validation},
-    quota::validation as of_quotas,
-    uid::Uid,
-};
+use quota_semantics::{Name, group::validation, quota::validation as of_quotas, uid::Uid};
 
 use super::{
     App, Caller, answer,
@@ -106,7 +101,7 @@ fn set(
     let errors = match current {
         None => {
             begin(&mut manifest.metadata);
-            validation::validate_create(&manifest, &labels_of_objects(&manifest))
+            validation::validate_create(&manifest)
         }
         Some((record, entry)) => {
             let stored = show::manifest(record, entry);
@@ -124,7 +119,7 @@ fn set(
                 metadata.owner_references.clone_from(owners);
             }
             refuse_revival(&what, metadata)?;
-            validation::validate_update(&manifest, &stored, &labels_of_objects(&manifest))
+            validation::validate_update(&manifest, &stored)
         }
     };
     if !errors.is_empty() {
@@ -149,16 +144,6 @@ fn set(
     let seen = Seen::of(transaction.state(), &name);
     let seen = seen.ok_or_else(|| Problem::internal(&"a group that was set is not there"))?;
     Ok((seen, created))
-}
-
-/// The labels that a group chooses objects by. Whether they are recorded is checked where the group is set.
-pub(crate) fn labels_of_objects(manifest: &Manifest) -> Vec<Name> {
-    let objects = manifest.spec().0.extensions.objects;
-    objects
-        .iter()
-        .flat_map(LabelSelector::keys)
-        .cloned()
-        .collect()
 }
 
 /// A group as an answer, and its entity tag.

@@ -189,7 +189,22 @@ pub fn conditions(view: &GroupView, coverage: &Coverage) -> Vec<wire::Condition>
     });
     let enforced = render::not_enforced(&view.hard, coverage)
         .map(|message| condition("Enforced", "NotAskedAbout", message));
-    missing.into_iter().chain(enforced).collect()
+    let refused = not_in_force(&view.record).map(|keys| {
+        let message = format!(
+            "wrong, or without a place among the other groups, and so not in force: {}",
+            keys.join(", ")
+        );
+        condition("AnnotationsInForce", "Refused", message)
+    });
+    missing.into_iter().chain(refused).chain(enforced).collect()
+}
+
+/// The annotations of a group from a cluster that are not in force; none: all are.
+fn not_in_force(record: &GroupRecord) -> Option<Vec<String>> {
+    record.adopted_version()?;
+    let stored: Metadata = serde_json::from_str(&record.metadata).unwrap_or_default();
+    let keys = record.spec.extensions.not_in_force(&stored.annotations);
+    (!keys.is_empty()).then_some(keys)
 }
 
 /// The metadata of a group; its resourceVersion is the entry that set it.

@@ -38,6 +38,11 @@ pub(super) fn name(text: &str) -> Result<(), Fault> {
     )))
 }
 
+/// The name of a group.
+pub(super) fn group(text: &str) -> Result<(), Fault> {
+    wrong("name", text, syntax::subdomain(text))
+}
+
 /// A resource and its group.
 pub(super) fn resource(text: &str) -> Result<(), Fault> {
     wrong("resource", text, syntax::subdomain(text))
@@ -91,7 +96,12 @@ pub(super) fn size(sighting: &Sighting) -> usize {
     match sighting {
         Sighting::Alive { object, quota } => size_of(object, quota.as_deref()),
         Sighting::Namespace(namespace) => size::ENTRY + size::of_namespace(namespace),
-        Sighting::Deleted { .. } | Sighting::NamespaceEnded { .. } => size::ENTRY,
+        Sighting::Group { record, .. } => {
+            size::ENTRY + record.metadata.len() + size::of_group(&record.spec)
+        }
+        Sighting::Deleted { .. }
+        | Sighting::NamespaceEnded { .. }
+        | Sighting::GroupEnded { .. } => size::ENTRY,
     }
 }
 

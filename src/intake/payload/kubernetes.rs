@@ -4,17 +4,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use quota_core::{
     decide::{Adopted, Sighting},
-    event::{ANNOTATION_MAX_BYTES, NamespaceRecord, Observed},
+    event::{ANNOTATION_MAX_BYTES, GroupRecord, NamespaceRecord, Observed},
 };
 use quota_semantics::{
     Name, Timestamp,
+    group::manifest::ADOPTED_VERSION,
     object::{Metadata, NoContext},
 };
 use serde_json::value::RawValue;
 
 use super::{
     Fault, Reader, check,
-    watched::{Namespace, Quota, Watched},
+    watched::{Group, Namespace, Quota, Watched},
     wire::Change,
 };
 
@@ -40,13 +41,16 @@ pub(super) fn sighting(
     now: Timestamp,
 ) -> Result<Option<Sighting>, Fault> {
     if watched.object.metadata().namespace.is_empty() {
-        let Some(namespace) = watched.namespace else {
-            return Ok(None);
-        };
         let metadata = watched.object.metadata();
-        return match change {
-            Change::Alive => namespace_seen(metadata, *namespace).map(Some),
-            Change::Deleted => namespace_ended(metadata, reader.adopt).map(Some),
+        let group = watched.group.filter(|_| reader.adopt);
+        return match (watched.namespace, group, change) {
+            (Some(namespace), _, Change::Alive) => namespace_seen(metadata, *namespace).map(Some),
+            (Some(_), _, Change::Deleted) => namespace_ended(metadata, reader.adopt).map(Some),
+            (None, Some(group), Change::Alive) => {
+                group_seen(metadata, *group, reader.group_depth, now).map(Some)
+            }
+            (None, Some(_), Change::Deleted) => group_ended(metadata).map(Some),
+            (None, None, _) => Ok(None),
         };
     }
     let kind = reader.kind(&watched.type_meta)?;
@@ -124,16 +128,52 @@ fn namespace_ended(metadata: &Metadata, adopts: bool) -> Result<Sighting, Fault>
     })
 }
 
-fn adopted(metadata: &Metadata, quota: Quota, now: Timestamp) -> Result<Adopted, Fault> {
-    let mut rest: BTreeMap<&str, &RawValue> = serde_json::from_str(&quota.metadata)?;
-    rest.retain(|key, _| !NOT_KEPT.contains(key));
-    let text = match rest.is_empty() {
-        true => String::new(),
-        false => serde_json::to_string(&rest)?,
+fn group_seen(
+    metadata: &Metadata,
+    group: Group,
+    max_depth: usize,
+    now: Timestamp,
+) -> Result<Sighting, Fault> {
+    check::group(&metadata.name)?;
+    let version = check::version(&metadata.resource_version)?;
+    let version = RawValue::from_string(version.to_string())?;
+    let record = GroupRecord {
+        name: metadata.name.as_str().into(),
+        uid: check::uid(&metadata.uid)?,
+        created: metadata.creation_timestamp.unwrap_or(now),
+        // What is wrong among the extensions says nothing, and stays in the metadata.
+        spec: group.manifest.spec().0,
+        metadata: kept(&group.metadata, Some((ADOPTED_VERSION, &version)))?,
     };
+    check::fits(Sighting::Group {
+        record: Arc::new(record),
+        max_depth,
+    })
+}
+
+fn group_ended(metadata: &Metadata) -> Result<Sighting, Fault> {
+    check::group(&metadata.name)?;
+    Ok(Sighting::GroupEnded {
+        name: metadata.name.as_str().into(),
+        uid: check::uid(&metadata.uid)?,
+    })
+}
+
+fn adopted(metadata: &Metadata, quota: Quota, now: Timestamp) -> Result<Adopted, Fault> {
     Ok(Adopted {
         created: metadata.creation_timestamp.unwrap_or(now),
         spec: quota.spec,
-        metadata: text.into(),
+        metadata: kept(&quota.metadata, None)?,
+    })
+}
+
+/// What is kept of the metadata of a quota or group, and this beside it.
+fn kept(metadata: &str, more: Option<(&str, &RawValue)>) -> Result<Box<str>, Fault> {
+    let mut rest: BTreeMap<&str, &RawValue> = serde_json::from_str(metadata)?;
+    rest.retain(|key, _| !NOT_KEPT.contains(key) && *key != ADOPTED_VERSION);
+    rest.extend(more);
+    Ok(match rest.is_empty() {
+        true => Box::default(),
+        false => serde_json::to_string(&rest)?.into(),
     })
 }

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use quota_core::{
-    decide::{Adopted, Bookmark, Relist, Sighting},
+    decide::{Adopted, Bookmark, GroupBounds, Relist, Sighting},
     event::Observed,
 };
 use quota_semantics::{
@@ -53,8 +53,10 @@ pub struct Reader {
     resources: InternCache<Arc<Kind>>,
     /// Names of resources that usages give.
     names: InternCache<Name>,
-    /// Whether events of kind ResourceQuota set quotas.
+    /// Whether events of kinds ResourceQuota and ClusterResourceQuota set quotas and groups.
     adopt: bool,
+    /// Most groups from the root of a tree to a leaf.
+    group_depth: usize,
     /// The workloads that are charged for their pods.
     charging: Charging,
 }
@@ -166,7 +168,8 @@ impl From<serde_json::Error> for Fault {
 
 impl Reader {
     /// A reader with the plural names of these kinds (`Widget.example.com`; a kind of the core group has no dot)
-    /// besides those that can be guessed. `adopt`: events of kind ResourceQuota set quotas.
+    /// besides those that can be guessed. `adopt`: events of kinds ResourceQuota and ClusterResourceQuota set quotas and
+    /// groups.
     #[must_use]
     pub fn new(kinds: &BTreeMap<String, String>, adopt: bool) -> Self {
         let mut known: BTreeMap<String, BTreeMap<String, GroupResource>> = BTreeMap::new();
@@ -181,6 +184,7 @@ impl Reader {
         Self {
             plurals: known,
             adopt,
+            group_depth: GroupBounds::default().max_depth,
             ..Self::default()
         }
     }
@@ -189,6 +193,13 @@ impl Reader {
     #[must_use]
     pub fn with_charging(mut self, charging: Charging) -> Self {
         self.charging = charging;
+        self
+    }
+
+    /// The same reader, that takes trees of so many groups from root to leaf.
+    #[must_use]
+    pub const fn with_group_depth(mut self, most: usize) -> Self {
+        self.group_depth = most;
         self
     }
 

@@ -1,7 +1,7 @@
 //! The begin and the end of a relist.
 
 use quota_core::decide::{Finish, Relist};
-use quota_semantics::Name;
+use quota_semantics::{Name, group::manifest};
 
 use super::{Fault, Reader, check, field::Field, plain, watched::Watched, wire::Wire};
 
@@ -14,7 +14,7 @@ pub(super) fn begin(reader: &Reader, event: &Wire<'_>) -> Result<Relist, Fault> 
         resource: resource(reader, event)?,
         namespace: namespace(event)?,
         id: id(event)?,
-        allow_empty: allow_empty(event)?,
+        allow_empty: allow_empty(reader, event)?,
         resets_versions: resets_versions(event)?,
     })
 }
@@ -25,7 +25,7 @@ pub(super) fn end(reader: &Reader, event: &Wire<'_>) -> Result<Relist, Fault> {
         resource: resource(reader, event)?,
         namespace: namespace(event)?,
         id: id(event)?,
-        allow_empty: allow_empty(event)?,
+        allow_empty: allow_empty(reader, event)?,
         version: plain::version(event.resource_version.as_ref())?,
         is_bookmark: false,
     }))
@@ -94,8 +94,10 @@ fn resets_versions(event: &Wire<'_>) -> Result<bool, Fault> {
     }
 }
 
-fn allow_empty(event: &Wire<'_>) -> Result<bool, Fault> {
+/// Of groups nothing is seen unless they are adopted, so that a list without any does not say that there are none.
+fn allow_empty(reader: &Reader, event: &Wire<'_>) -> Result<bool, Fault> {
     let allow = event.allow_empty.as_ref();
     let allow = allow.map_or(Ok(false), Field::flag);
-    allow.map_err(|error| Fault::field(format!("allowEmpty: {error}")))
+    let allow = allow.map_err(|error| Fault::field(format!("allowEmpty: {error}")))?;
+    Ok(allow && (reader.adopt || *resource(reader, event)? != *manifest::RESOURCE))
 }

@@ -195,6 +195,61 @@ fn a_resource_quota_is_adopted() {
 }
 
 #[test]
+fn a_cluster_resource_quota_is_adopted() {
+    let group = r#"{"type":"ADDED","object":{"metadata":{"name":"red","uid":"g-1","resourceVersion":"40","generation":2,
+        "creationTimestamp":"2026-01-02T03:04:05Z","managedFields":[{}],"adoptedVersion":7,
+        "annotations":{"quota-ledger.io/soft":"{\"pods\":\"2\"}","quota-ledger.io/each":"maybe"}},
+        "spec":{"selector":{"labels":{"matchLabels":{"team":"red"}},"annotations":null},"quota":{"hard":{"pods":"3"}}},
+        "status":{"total":{}},"kind":"ClusterResourceQuota","apiVersion":"quota.openshift.io/v1"}}"#;
+    let Ok(Some(Sighting::Group { record, .. })) = one(group) else {
+        panic!("no group");
+    };
+    assert_eq!(
+        (&*record.name, record.uid.to_string()),
+        ("red", "g-1".to_owned())
+    );
+    assert_eq!(record.created, "2026-01-02T03:04:05Z".parse().unwrap());
+    assert_eq!(record.adopted_version(), Some(40));
+    assert_eq!(record.spec.quota.hard.pretty(), "pods=3");
+    assert_eq!(record.spec.extensions.soft.pretty(), "pods=2");
+    assert!(!record.spec.extensions.each && !record.spec.selector.is_empty());
+    assert_eq!(
+        &*record.metadata,
+        r#"{"adoptedVersion":40,"annotations":{"quota-ledger.io/soft":"{\"pods\":\"2\"}","quota-ledger.io/each":"maybe"},"generation":2}"#
+    );
+
+    let deleted = one(group.replace("ADDED", "DELETED"));
+    assert!(matches!(deleted, Ok(Some(Sighting::GroupEnded { name, .. })) if *name == *"red"));
+    let other = group.replace("quota.openshift.io/v1", "example.com/v1");
+    assert!(matches!(one(other), Ok(None)));
+    let not_adopting = Arc::new(Reader::new(&BTreeMap::new(), false));
+    let mut read = not_adopting.read(group.to_owned().into(), NOW);
+    assert!(read.next().unwrap().unwrap().sighting.is_none());
+    for (good, bad) in [
+        (r#""name":"red""#, r#""name":"Red""#),
+        (r#""uid":"g-1""#, r#""uid":"""#),
+        (r#""resourceVersion":"40""#, r#""resourceVersion":"x""#),
+        (r#"{"pods":"3"}"#, r#"{"pods":"many"}"#),
+        (r#"{"team":"red"}"#, r#"["team"]"#),
+    ] {
+        assert!(one(group.replace(good, bad)).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn a_list_of_groups_can_be_empty_only_where_they_are_adopted() {
+    let begin = r#"{"type":"RELIST_BEGIN","resource":"clusterresourcequotas.quota.openshift.io","allowEmpty":true}"#;
+    for adopt in [true, false] {
+        let reader = Arc::new(Reader::new(&BTreeMap::new(), adopt));
+        let read = reader.read(begin.into(), NOW).next().unwrap().unwrap();
+        let Some(Relist::Begin { allow_empty, .. }) = read.relist else {
+            panic!("no relist");
+        };
+        assert_eq!(allow_empty, adopt);
+    }
+}
+
+#[test]
 fn a_plain_event_is_measured_by_its_sender() {
     let (widget, _) = alive(plain(
         r#","resourceVersion":"7","usage":{"requests.example.com/units":"3"}"#,
@@ -288,7 +343,7 @@ fn cloud_events_wrap_the_other_shapes() {
 fn the_examples_of_the_documentation_are_understood() {
     let page = include_str!("../../../docs/events.md");
     let examples: Vec<_> = page.split("```json\n").skip(1).collect();
-    assert_eq!(examples.len(), 6);
+    assert_eq!(examples.len(), 7);
     for example in examples {
         let events = read(example.split("```").next().unwrap());
         assert!(!events.is_empty());

@@ -7,13 +7,14 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use quota_semantics::{
     Name,
+    group::manifest::{API_VERSION, KIND, Manifest},
     object::{Evaluator, GroupResource, Metadata, Object, TypeMeta, Workload, plural},
     quota::Spec,
 };
 use serde::{
     Deserialize, Deserializer,
     de::{
-        DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor,
+        self, DeserializeOwned, DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor,
         value::{CowStrDeserializer, MapAccessDeserializer},
     },
 };
@@ -30,6 +31,8 @@ pub(super) struct Watched<'a> {
     pub(super) quota: Option<Box<Quota>>,
     /// What makes it a namespace, if it is one.
     pub(super) namespace: Option<Box<Namespace>>,
+    /// What makes it a group, if it is one.
+    pub(super) group: Option<Box<Group>>,
     /// What may make it a workload that is charged, not looked at yet.
     pub(super) rest: Rest<'a>,
 }
@@ -42,6 +45,17 @@ pub(super) struct Rest<'a> {
 }
 
 impl Watched<'_> {
+    fn of(type_meta: TypeMeta, object: Object) -> Self {
+        Self {
+            type_meta,
+            object,
+            quota: None,
+            namespace: None,
+            group: None,
+            rest: Rest::default(),
+        }
+    }
+
     /// The object, read as a workload that is charged for its pods.
     pub(super) fn workload(&self) -> Result<Object, serde_json::Error> {
         let Rest { spec, status } = self.rest;
@@ -63,6 +77,13 @@ pub(super) struct Namespace {
 pub(super) struct Quota {
     pub(super) metadata: Box<str>,
     pub(super) spec: Spec,
+}
+
+/// A ClusterResourceQuota, and its metadata as JSON text.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) metadata: Box<str>,
+    pub(super) manifest: Manifest,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Watched<'a> {
@@ -112,26 +133,16 @@ fn read<'de, D: Deserializer<'de>>(
     type_meta: TypeMeta,
     fields: D,
 ) -> Result<Watched<'de>, D::Error> {
-    /// A quota's metadata is kept whole, and read from there.
+    /// The metadata of a quota or group is kept whole, and read from there.
     #[derive(Deserialize)]
     struct Fields<'a> {
         #[serde(borrow)]
         metadata: &'a RawValue,
         spec: Option<&'a RawValue>,
     }
-    if type_meta.is_namespace() {
-        let Fields { metadata, .. } = Fields::deserialize(fields)?;
-        let object = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
-        let namespace = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
-        return Ok(Watched {
-            type_meta,
-            object: Object::Other(object),
-            quota: None,
-            namespace: Some(namespace),
-            rest: Rest::default(),
-        });
-    }
-    if !(type_meta.kind == "ResourceQuota" && type_meta.group().is_empty()) {
+    let is_quota = type_meta.kind == "ResourceQuota" && type_meta.group().is_empty();
+    let is_group = type_meta.kind == KIND && type_meta.api_version == API_VERSION;
+    if !(type_meta.is_namespace() || is_quota || is_group) {
         let guess = plural(type_meta.group(), &type_meta.kind);
         let kind = GroupResource {
             group: type_meta.group().into(),
@@ -142,31 +153,39 @@ fn read<'de, D: Deserializer<'de>>(
             _ => (Object::deserialize(&kind, fields)?, Rest::default()),
         };
         return Ok(Watched {
-            type_meta,
-            object,
-            quota: None,
-            namespace: None,
             rest,
+            ..Watched::of(type_meta, object)
         });
     }
     let Fields { metadata, spec } = Fields::deserialize(fields)?;
-    let object = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
-    let quota = Quota {
-        metadata: metadata.get().into(),
-        spec: spec
-            .map_or_else(
-                || Ok(Spec::default()),
-                |spec| serde_json::from_str(spec.get()),
-            )
-            .map_err(D::Error::custom)?,
-    };
-    Ok(Watched {
-        type_meta,
-        object: Object::Other(object),
-        quota: Some(Box::new(quota)),
-        namespace: None,
-        rest: Rest::default(),
-    })
+    let object = Object::Other(from_raw(metadata)?);
+    let mut watched = Watched::of(type_meta, object);
+    match () {
+        () if is_quota => {
+            watched.quota = Some(Box::new(Quota {
+                metadata: metadata.get().into(),
+                spec: spec.map_or_else(|| Ok(Spec::default()), from_raw)?,
+            }));
+        }
+        () if is_group => {
+            let mut manifest = Manifest {
+                metadata: from_raw(metadata)?,
+                spec: spec.map_or_else(|| Ok(<_>::default()), from_raw)?,
+                ..Manifest::default()
+            };
+            manifest.spec.quota.hard.round_up_to_thousandths();
+            watched.group = Some(Box::new(Group {
+                metadata: metadata.get().into(),
+                manifest,
+            }));
+        }
+        () => watched.namespace = Some(from_raw(metadata)?),
+    }
+    Ok(watched)
+}
+
+fn from_raw<T: DeserializeOwned, E: de::Error>(text: &RawValue) -> Result<T, E> {
+    serde_json::from_str(text.get()).map_err(E::custom)
 }
 
 fn read_any<'de, D: Deserializer<'de>>(fields: D) -> Result<(Object, Rest<'de>), D::Error> {

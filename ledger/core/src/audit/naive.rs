@@ -286,10 +286,12 @@ impl Naive {
             | Event::EventRejected { .. }
             | Event::MessageRejected(_) => {}
         }
-        self.relists.apply(entry, &self.objects, &self.namespaces);
-        self.progress.apply(entry);
         self.time = self.time.max(entry.time);
         self.groups.apply(entry, self.time);
+        let groups = self.groups.records();
+        self.relists
+            .apply(entry, &self.objects, &self.namespaces, groups);
+        self.progress.apply(entry);
     }
 
     fn observe(&mut self, object: &Observed) {

@@ -112,7 +112,7 @@ fn check_bounds(
 }
 
 /// Equal, also in the spelling of quantities: that is what an administrator wrote and wants to read.
-fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
+pub(super) fn same(a: &GroupRecord, b: &GroupRecord) -> bool {
     let spelled = |record: &GroupRecord| -> Vec<String> {
         let extensions = &record.spec.extensions;
         let overridden = extensions.r#override.as_ref().map(|limits| &limits.hard);

@@ -4,6 +4,7 @@
 //! applies them.
 
 mod admit;
+mod adopted_group;
 mod bounds;
 mod charging;
 mod correct;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{names, namespaces, quota::adopted_version};
+use super::{adopted_group, names, namespaces, quota::adopted_version};
 use crate::{
-    event::{Cursor, DeadLetter, Event, NamespaceRecord, Observed, QuotaRecord},
+    event::{Cursor, DeadLetter, Event, GroupRecord, NamespaceRecord, Observed, QuotaRecord},
     state::State,
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, quota::spec::Spec, uid::Uid};
@@ -40,6 +40,20 @@ pub enum Sighting {
         adopts: bool,
         /// The version as of which it is gone; 0: not known.
         version: u64,
+    },
+    /// A group was seen.
+    Group {
+        /// The group with all that it says of itself, and the version in which it was seen.
+        record: Arc<GroupRecord>,
+        /// Most groups from the root of a tree to a leaf.
+        max_depth: usize,
+    },
+    /// A group was deleted.
+    GroupEnded {
+        /// Its name.
+        name: Name,
+        /// Its identity.
+        uid: Uid,
     },
 }
 
@@ -80,6 +94,19 @@ pub fn observe(state: &State, sighting: Sighting) -> Verdict {
             Some(event) => Verdict::Accepted(vec![event]),
             None => Verdict::Ignored(Sighting::Namespace(record)),
         },
+        Sighting::Group { record, max_depth } => {
+            match adopted_group::observe(state, &record, max_depth) {
+                Some(event) => Verdict::Accepted(vec![event]),
+                None => Verdict::Ignored(Sighting::Group { record, max_depth }),
+            }
+        }
+        Sighting::GroupEnded { name, uid } => {
+            let events = adopted_group::end(state, &name, &uid);
+            match events.is_empty() {
+                true => Verdict::Ignored(Sighting::GroupEnded { name, uid }),
+                false => Verdict::Accepted(events),
+            }
+        }
         Sighting::NamespaceEnded {
             namespace,
             uid,
@@ -159,7 +186,10 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
             state.is_to_be_replaced(source, &object.uid, &object.resource, &object.namespace)
         }
         Sighting::Namespace(record) => state.is_namespace_to_be_replaced(source, &record.name),
-        Sighting::Deleted { .. } | Sighting::NamespaceEnded { .. } => false,
+        Sighting::Group { record, .. } => state.is_group_to_be_replaced(source, &record.name),
+        Sighting::Deleted { .. }
+        | Sighting::NamespaceEnded { .. }
+        | Sighting::GroupEnded { .. } => false,
     };
     match sighting {
         Sighting::Alive { mut object, quota } if is_replaced => {
@@ -171,6 +201,9 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
             Ok([replaced].into_iter().chain(adopted).chain(named).collect())
         }
         Sighting::Namespace(record) if is_replaced => Ok(vec![Event::NamespaceObserved(record)]),
+        Sighting::Group { record, max_depth } if is_replaced => {
+            Ok(vec![adopted_group::replace(state, &record, max_depth)])
+        }
         sighting => Err(sighting),
     }
 }

@@ -155,8 +155,7 @@ fn adopted_quota(state: &State, namespace: &Name, name: &Name) -> Option<Refusal
 }
 
 fn adopted_group(state: &State, name: &Name) -> Option<Refusal> {
-    let (record, _) = state.group_record(name)?;
-    record.adopted_version().map(|_| Refusal::Adopted {
+    state.adopted_group(name).map(|_| Refusal::Adopted {
         what: format!("group {name}"),
         edit: format!("kubectl edit clusterresourcequota {name}"),
     })

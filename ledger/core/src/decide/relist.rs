@@ -3,7 +3,7 @@
 //! Nothing is ended unless it is certain that the list is whole: its begin was seen, nothing of its source was lost
 //! or not understood since, and it is not empty by mistake.
 
-use super::{Sighting, correct};
+use super::{Sighting, adopted_group, correct};
 use crate::{
     event::{
         Cause, Event, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Sequence,
@@ -76,6 +76,9 @@ pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Optio
             Some(&object.uid)
         }
         Sighting::Namespace(record) if state.awaits_namespace(source, &record.name) => {
+            Some(&record.uid)
+        }
+        Sighting::Group { record, .. } if state.awaits_group(source, &record.name) => {
             Some(&record.uid)
         }
         _ => None,
@@ -166,8 +169,13 @@ pub fn end_unlisted(
             uid: known.record.uid.clone(),
             relist: Some(began),
         });
+    let groups = objects
+        .iter()
+        .filter_map(|key| state.find_unlisted_group(scope, key))
+        .flat_map(|record| adopted_group::unlisted(record, began));
     gone.flat_map(|known| correct::end(state, known, Cause::Relist { began }))
         .chain(namespaces)
+        .chain(groups)
         .collect()
 }
 

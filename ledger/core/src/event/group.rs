@@ -17,7 +17,8 @@ pub struct GroupRecord {
     /// Members, limits and extensions.
     pub spec: Spec,
     /// The rest of its `metadata` (labels, annotations, …) as JSON text, without the annotations that are in `spec` as
-    /// they would be written from there; empty: none. That of an adopted group has `adoptedVersion`.
+    /// they would be written from there; empty: none. That of a group that a source has shown has `adoptedVersion`, and
+    /// all annotations.
     pub metadata: Box<str>,
 }
 

@@ -124,6 +124,7 @@ impl State {
                 for uid in uids {
                     self.mark_listed(uid, source);
                     self.mark_namespace(entry.sequence, uid, source);
+                    self.mark_listed_group(uid, source);
                 }
             }
             Event::RelistClosed(close) => self.relists.close(close),

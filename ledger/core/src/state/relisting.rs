@@ -184,7 +184,12 @@ impl State {
             true => self.namespaces.slab.places(),
             false => 0,
         };
-        let places = self.objects.slab.places().max(namespaces);
+        let groups = self.group_places(scope);
+        let places = self.objects.slab.places().max(namespaces).max(groups);
+        let groups = (from..end.min(groups)).filter_map(|place| {
+            let record = self.unlisted_group(scope, place)?;
+            Some((record.name.clone(), record.uid.clone()))
+        });
         let gone = (from..end.min(namespaces))
             .filter_map(|place| self.unlisted_namespace(scope, place).map(key_of_namespace));
         let unlisted = (from..end.min(places)).filter_map(|place| {
@@ -193,7 +198,7 @@ impl State {
                 .then(|| self.key_of(object))
         });
         (
-            unlisted.chain(gone).collect(),
+            unlisted.chain(gone).chain(groups).collect(),
             (end < places).then_some(end),
         )
     }

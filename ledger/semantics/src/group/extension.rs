@@ -203,6 +203,42 @@ impl Extensions {
         Ok(())
     }
 
+    /// Takes back what is wrong, by the annotations that the errors are about. Answers whether there was any.
+    pub fn drop_wrong(&mut self, errors: &[FieldError]) -> bool {
+        let is_wrong = |key: &&&str| {
+            let field = field_of(key);
+            errors.iter().any(|error| error.field.starts_with(&field))
+        };
+        let wrong: Vec<_> = OF_GROUPS.iter().filter(is_wrong).collect();
+        for key in &wrong {
+            match **key {
+                PARENT => self.parent = None,
+                GUARANTEED => self.guaranteed = ResourceList::new(),
+                OBJECTS => self.objects = None,
+                EACH => self.each = false,
+                SOFT => self.soft = ResourceList::new(),
+                ENFORCEMENT => self.enforcement = Enforcement::default(),
+                _ => self.r#override = None,
+            }
+        }
+        !wrong.is_empty()
+    }
+
+    /// The keys of those annotations of a group that say something else than is in force.
+    #[must_use]
+    pub fn not_in_force(&self, annotations: &BTreeMap<String, String>) -> Vec<String> {
+        let in_force = self.to_annotations();
+        let ours = annotations
+            .iter()
+            .filter(|(key, _)| key.starts_with(PREFIX));
+        let differs = |(key, text): &(&String, &String)| {
+            let mut alone = Self::default();
+            let is_read = OF_GROUPS.contains(&key.as_str()) && alone.set(key, text).is_ok();
+            !is_read || alone.to_annotations().get(*key) != in_force.get(*key)
+        };
+        ours.filter(differs).map(|(key, _)| key.clone()).collect()
+    }
+
     /// The annotations that say the same.
     #[must_use]
     pub fn to_annotations(&self) -> BTreeMap<String, String> {

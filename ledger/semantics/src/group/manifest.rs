@@ -1,6 +1,9 @@
 //! ClusterResourceQuota as an API object.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     extension::{Carrier, Extensions},
@@ -17,6 +20,11 @@ use crate::quota::{
 pub const API_VERSION: &str = "quota.openshift.io/v1";
 /// The kind of ClusterResourceQuota.
 pub const KIND: &str = "ClusterResourceQuota";
+/// The kind as events and relists name it: plural and group.
+pub const RESOURCE: &str = "clusterresourcequotas.quota.openshift.io";
+
+/// Where in the metadata of a group it stands in which version a source has shown it.
+pub const ADOPTED_VERSION: &str = "adoptedVersion";
 
 /// Where a manifest has objects.
 const OBJECTS: [&str; 9] = [
@@ -95,6 +103,19 @@ impl Manifest {
     }
 }
 
+/// Whether the metadata that is stored of two groups (JSON texts) is the same, but for the version in which a source has
+/// shown them.
+#[must_use]
+pub fn says_the_same(a: &str, b: &str) -> bool {
+    let rest = |text| {
+        let metadata = serde_json::from_str::<BTreeMap<String, Value>>(text);
+        let mut metadata = metadata.unwrap_or_default();
+        metadata.remove(ADOPTED_VERSION);
+        metadata
+    };
+    a == b || rest(a) == rest(b)
+}
+
 /// In which version a source has shown a group, by the metadata that is stored of it (JSON text); none: no source has.
 #[must_use]
 pub fn adopted_version(metadata: &str) -> Option<u64> {
@@ -103,7 +124,7 @@ pub fn adopted_version(metadata: &str) -> Option<u64> {
     struct Stored {
         adopted_version: Option<u64>,
     }
-    if !metadata.contains("\"adoptedVersion\"") {
+    if !metadata.contains(ADOPTED_VERSION) {
         return None;
     }
     serde_json::from_str::<Stored>(metadata)

@@ -6,38 +6,34 @@ use super::{
     manifest::Manifest,
     spec::Spec,
 };
-use crate::{
-    Name,
-    quota::{
-        self, FieldError,
-        metadata::{self, Scope},
-        syntax,
-        validation::validate_spec,
-    },
+use crate::quota::{
+    self, FieldError,
+    metadata::{self, Scope},
+    syntax,
+    validation::validate_spec,
 };
 
-/// What is wrong with a new group. `object_labels` are the labels of objects that are recorded.
+/// What is wrong with a new group.
 #[must_use]
-pub fn validate_create(manifest: &Manifest, object_labels: &[Name]) -> Vec<FieldError> {
+pub fn validate_create(manifest: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate(&manifest.metadata, Scope::Cluster);
-    errors.extend(validate(manifest, object_labels));
+    errors.extend(validate(manifest));
     errors
 }
 
 /// What is wrong with a changed group.
 #[must_use]
-pub fn validate_update(new: &Manifest, old: &Manifest, object_labels: &[Name]) -> Vec<FieldError> {
+pub fn validate_update(new: &Manifest, old: &Manifest) -> Vec<FieldError> {
     let mut errors = metadata::validate_update(&new.metadata, &old.metadata);
-    errors.extend(validate(new, object_labels));
+    errors.extend(validate(new));
     errors
 }
 
-fn validate(manifest: &Manifest, object_labels: &[Name]) -> Vec<FieldError> {
+fn validate(manifest: &Manifest) -> Vec<FieldError> {
     let (spec, mut errors) = manifest.spec();
     errors.extend(validate_selector(&spec));
     errors.extend(validate_quota(&spec));
-    errors.extend(spec.extensions.validate_limits(&spec.quota.hard));
-    errors.extend(validate_extensions(&spec, object_labels));
+    errors.extend(validate_extensions(&spec));
     errors
 }
 
@@ -74,9 +70,11 @@ fn validate_quota(spec: &Spec) -> Vec<FieldError> {
     errors
 }
 
-fn validate_extensions(spec: &Spec, object_labels: &[Name]) -> Vec<FieldError> {
+/// What is wrong with the extensions of a group, whatever other groups there are and which labels of objects are recorded.
+#[must_use]
+pub fn validate_extensions(spec: &Spec) -> Vec<FieldError> {
     let extensions = &spec.extensions;
-    let mut errors = Vec::new();
+    let mut errors = extensions.validate_limits(&spec.quota.hard);
     if let Some(parent) = &extensions.parent {
         let field = field_of(PARENT);
         errors.extend(syntax::texts(&field, parent, syntax::subdomain(parent)));
@@ -89,11 +87,6 @@ fn validate_extensions(spec: &Spec, object_labels: &[Name]) -> Vec<FieldError> {
                 field.clone(),
                 "must select some objects",
             ));
-        }
-        for key in objects.keys().filter(|key| !object_labels.contains(key)) {
-            let detail =
-                "the labels of objects that are recorded are those in groups.object_labels";
-            errors.push(FieldError::invalid_text(field.clone(), key, detail));
         }
     }
     if extensions.each {

@@ -85,6 +85,10 @@ impl Groups {
         }
     }
 
+    pub(super) const fn records(&self) -> &BTreeMap<Name, Arc<GroupRecord>> {
+        &self.groups
+    }
+
     fn begin(&mut self, subject: Limited, limits: Option<&Override>, now: Timestamp) {
         match limits.is_some_and(|limits| limits.until <= now) {
             true => self.ended.insert(subject),

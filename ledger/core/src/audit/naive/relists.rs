@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use super::Key;
 use crate::{
-    event::{Cause, Entry, Event, NamespaceRecord, Observed, RelistOutcome, RelistScope, Sequence},
+    event::{
+        Cause, Entry, Event, GroupRecord, NamespaceRecord, Observed, RelistOutcome, RelistScope,
+        Sequence,
+    },
     state::State,
 };
 use quota_semantics::{Name, uid::Uid};
@@ -23,6 +26,13 @@ struct Relist {
     ended: u64,
     listed: BTreeSet<Key>,
     namespaces: BTreeSet<Key>,
+    groups: BTreeSet<Name>,
+}
+
+impl Relist {
+    fn count(&self) -> u64 {
+        (self.listed.len() + self.namespaces.len() + self.groups.len()) as u64
+    }
 }
 
 impl Relists {
@@ -36,6 +46,7 @@ impl Relists {
                 ended: view.ended,
                 listed: state.listed_objects(&view.scope),
                 namespaces: state.listed_namespaces(&view.scope),
+                groups: state.listed_groups(&view.scope),
             };
             (view.scope, relist)
         };
@@ -49,6 +60,7 @@ impl Relists {
         entry: &Entry,
         objects: &BTreeMap<Key, Observed>,
         namespaces: &BTreeMap<Name, Arc<NamespaceRecord>>,
+        groups: &BTreeMap<Name, Arc<GroupRecord>>,
     ) {
         let source = &entry.actor.principal;
         match &entry.event {
@@ -84,6 +96,8 @@ impl Relists {
                     all.for_each(|key| self.see(key, Some(source), objects));
                     let all = namespaces.values().filter(|known| known.uid == *uid);
                     all.for_each(|known| self.see_namespace(known, Some(source)));
+                    let all = groups.values().filter(|group| group.uid == *uid);
+                    all.for_each(|group| self.see_group(group, Some(source)));
                 }
             }
             Event::ObjectObserved(object) | Event::ObjectReplaced(object) => {
@@ -117,7 +131,31 @@ impl Relists {
                     it.ended += u64::from(*relist == Some(it.began));
                 }
             }
+            Event::GroupSet(record) => {
+                self.forget_group(&record.name);
+                self.see_group(record, None);
+            }
+            Event::GroupDeleted { name } => self.forget_group(name),
             _ => {}
+        }
+    }
+
+    fn forget_group(&mut self, name: &Name) {
+        for relist in self.0.values_mut() {
+            relist.groups.remove(name);
+        }
+    }
+
+    /// A group was set, or listed by a source. One that no source has shown is in no list.
+    fn see_group(&mut self, group: &GroupRecord, source: Option<&Name>) {
+        for (scope, relist) in &mut self.0 {
+            let is_its = source.is_none_or(|source| scope.source == *source);
+            let is_of_groups = scope.resource == *"clusterresourcequotas.quota.openshift.io";
+            let is_adopted = group.metadata.contains("\"adoptedVersion\"");
+            if is_of_groups && scope.namespace.is_none() && is_its && is_adopted {
+                relist.has_any = true;
+                relist.groups.insert(group.name.clone());
+            }
         }
     }
 
@@ -197,7 +235,8 @@ impl Relists {
                     && view.ended == relist.ended
                     && state.listed_objects(scope) == relist.listed
                     && state.listed_namespaces(scope) == relist.namespaces
-                    && view.listed == (relist.listed.len() + relist.namespaces.len()) as u64
+                    && state.listed_groups(scope) == relist.groups
+                    && view.listed == relist.count()
             });
             if !same {
                 told.push(format!(

@@ -13,6 +13,7 @@
 //! namespace the groups that count anything in it are kept as its chain, children before their parents; for every group
 //! the sums of what it counts, so that a grant costs as much as the chain is long.
 
+mod adopted;
 mod anchors;
 mod counting;
 mod membership;
@@ -129,6 +130,7 @@ pub(crate) struct Groups {
     /// By the name of the parent, whether it exists or not.
     children: BTreeMap<Name, BTreeSet<u32>>,
     anchors: Anchors,
+    uids: adopted::Uids,
     /// The namespaces of which each group counts anything.
     members: BTreeMap<u32, BTreeSet<u32>>,
 }
@@ -214,6 +216,9 @@ impl Groups {
             children.insert(place);
         }
         self.anchors.insert(place, &record.spec.selector);
+        if record.adopted_version().is_some() {
+            self.uids.insert((record.uid.clone(), place));
+        }
     }
 
     fn unindex(&mut self, place: u32) {
@@ -228,5 +233,6 @@ impl Groups {
             }
         }
         self.anchors.remove(place, &record.spec.selector);
+        self.uids.remove(&(record.uid.clone(), place));
     }
 }

@@ -115,13 +115,17 @@ impl State {
             overridden: None,
         };
         group.settle_override();
-        match self.groups.by_name.get(&record.name) {
-            Some(&place) => self.change_group_at(place, group),
+        let place = match self.groups.by_name.get(&record.name) {
+            Some(&place) => {
+                self.change_group_at(place, group);
+                place
+            }
             None => self.add_group(group),
-        }
+        };
+        self.mark_group(place);
     }
 
-    fn add_group(&mut self, group: Group) {
+    fn add_group(&mut self, group: Group) -> u32 {
         let deadline = group.override_end();
         let name = group.record.name.clone();
         let place = self.groups.slab.insert(group);
@@ -140,6 +144,7 @@ impl State {
             .collect();
         affected.extend(self.selected(place));
         self.rejoin_all(affected, None);
+        place
     }
 
     fn change_group_at(&mut self, place: u32, mut group: Group) {
@@ -151,7 +156,9 @@ impl State {
         self.deadlines.set((None, new.name.clone()), deadline);
         self.groups.set_aside(parent, place, false);
         if counts_the_same(&old.spec, &new.spec) {
+            self.groups.unindex(place);
             *self.groups.get_mut(place) = group;
+            self.groups.index(place);
             self.groups.set_aside(parent, place, true);
             return;
         }
@@ -185,6 +192,7 @@ impl State {
             child.parent = child.parent.filter(|&parent| parent != place);
         }
         let affected = self.groups.members.remove(&place).unwrap_or_default();
+        self.unmark_group(place);
         self.groups.unindex(place);
         self.groups.slab.remove(place);
         self.rejoin_all(affected, None);

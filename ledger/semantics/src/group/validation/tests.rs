@@ -2,7 +2,7 @@ use super::*;
 
 fn errors(json: &str) -> Vec<String> {
     let manifest = Manifest::from_json(json.as_bytes()).unwrap();
-    let errors = validate_create(&manifest, &["app".into()]);
+    let errors = validate_create(&manifest);
     errors.iter().map(ToString::to_string).collect()
 }
 
@@ -24,7 +24,7 @@ fn every_error_is_told_with_its_field() {
             "quota-ledger.io/each":"true","quota-ledger.io/parent":"p","quota-ledger.io/what":"",
             "quota-ledger.io/guaranteed":"{\"pods\":\"11\",\"nonsense\":\"1\"}",
             "quota-ledger.io/soft":"{\"pods\":\"12\"}",
-            "quota-ledger.io/objects":"{\"matchLabels\":{\"team\":\"x\"}}",
+            "quota-ledger.io/objects":"{}",
             "quota-ledger.io/override":"{\"hard\":{\"services\":\"1\"},\"until\":\"2027-01-01T00:00:00Z\"}"}},
         "spec":{"quota":{"hard":{"pods":"10","secrets":"-1","foo":"1"},"scopes":["Whatever"]},
         "selector":{"annotations":{"":"x"},"labels":{"matchExpressions":[
@@ -46,7 +46,7 @@ fn every_error_is_told_with_its_field() {
         "metadata.annotations[quota-ledger.io/guaranteed][nonsense]: Invalid value",
         "metadata.annotations[quota-ledger.io/soft][pods]: Invalid value: \"12\"",
         "metadata.annotations[quota-ledger.io/override].hard[services]: Invalid value: \"1\"",
-        "metadata.annotations[quota-ledger.io/objects]: Invalid value: \"team\"",
+        "metadata.annotations[quota-ledger.io/objects]: Required value: must select some objects",
         "metadata.annotations[quota-ledger.io/parent]: Forbidden",
         "metadata.annotations[quota-ledger.io/guaranteed]: Forbidden",
     ] {

@@ -1,0 +1,140 @@
+//! Groups that a source has shown, and the relists that list them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::{
+    event::{GroupRecord, RelistScope, Sequence},
+    state::{State, relists::Relist},
+};
+use quota_semantics::{Name, group::manifest::RESOURCE, uid::Uid};
+
+/// The places of adopted groups by uid, so that a list of uids can be followed. One each, unless a source makes uids up.
+pub(super) type Uids = BTreeSet<(Uid, u32)>;
+
+/// Where relists mark the group at a place. The marks of objects are their places and count up from zero, so that none
+/// meets one of a group.
+const fn mark(place: u32) -> u32 {
+    u32::MAX - place
+}
+
+impl State {
+    /// A group was set: if a source has shown it, it is in every list of groups that is being made.
+    pub(super) fn mark_group(&mut self, place: u32) {
+        match self.groups.get(place).record.adopted_version() {
+            Some(_) => self.mark_listed_at(place, None),
+            None => self.unmark_group(place),
+        }
+    }
+
+    pub(super) fn unmark_group(&mut self, place: u32) {
+        let (resource, everywhere) = (Name::from(RESOURCE), Name::default());
+        self.relists.clear(&resource, &everywhere, mark(place));
+    }
+
+    /// A source has listed a group that is as it is known.
+    pub(in crate::state) fn mark_listed_group(&mut self, uid: &Uid, source: &Name) {
+        let bearers = (uid.clone(), 0)..=(uid.clone(), u32::MAX);
+        let places: Vec<u32> = self.groups.uids.range(bearers).map(|it| it.1).collect();
+        for place in places {
+            self.mark_listed_at(place, Some(source));
+        }
+    }
+
+    fn mark_listed_at(&mut self, place: u32, source: Option<&Name>) {
+        let (resource, everywhere) = (Name::from(RESOURCE), Name::default());
+        self.relists
+            .mark(&resource, &everywhere, mark(place), source);
+    }
+
+    /// The open relists of this source that list groups, and have not shown this one yet.
+    fn relists_without_group<'s>(
+        &'s self,
+        source: &'s Name,
+        name: &str,
+    ) -> impl Iterator<Item = &'s RelistScope> {
+        let place = self.groups.by_name.get(name).copied();
+        let open = self.relists.open.iter();
+        let is_waiting = move |(scope, relist): &(&RelistScope, &Relist)| {
+            let is_shown = place.is_some_and(|place| relist.marks.contains(mark(place)));
+            scope.source == *source
+                && speaks_of_groups(scope)
+                && relist.closed.is_none()
+                && !is_shown
+        };
+        open.filter(is_waiting).map(|(scope, _)| scope)
+    }
+
+    /// Whether a relist of this source is waiting to hear of this group.
+    #[must_use]
+    pub fn awaits_group(&self, source: &Name, name: &str) -> bool {
+        let mut waiting = self.relists_without_group(source, name);
+        self.groups.by_name.contains_key(name) && waiting.next().is_some()
+    }
+
+    /// Whether a relist of this source is open that replaces what is known of this group, and has not shown it yet.
+    #[must_use]
+    pub fn is_group_to_be_replaced(&self, source: &Name, name: &str) -> bool {
+        let mut waiting = self.relists_without_group(source, name);
+        waiting.any(|scope| self.relists.resets.contains(scope))
+    }
+
+    /// The groups that a relist has listed.
+    #[must_use]
+    pub fn listed_groups(&self, scope: &RelistScope) -> BTreeSet<Name> {
+        let relist = self.relists.open.get(scope);
+        let relist = relist.filter(|_| speaks_of_groups(scope));
+        let all = relist.into_iter().flat_map(|relist| {
+            let groups = self.groups.slab.iter();
+            groups.filter(|(place, _)| relist.marks.contains(mark(*place)))
+        });
+        all.map(|(_, group)| group.record.name.clone()).collect()
+    }
+
+    /// Up to which place a relist may have groups to end.
+    pub(in crate::state) fn group_places(&self, scope: &RelistScope) -> u32 {
+        match speaks_of_groups(scope) {
+            true => self.groups.slab.places(),
+            false => 0,
+        }
+    }
+
+    /// The group at a place, if a closed relist has not listed it, so that it is gone.
+    pub(in crate::state) fn unlisted_group(
+        &self,
+        scope: &RelistScope,
+        place: u32,
+    ) -> Option<&Arc<GroupRecord>> {
+        let record = &self.groups.slab.get(place)?.record;
+        let shown = record.adopted_version()?;
+        let relist = self.relists.open.get(scope)?;
+        let version = relist.closed?;
+        let is_reset = self.relists.resets.contains(scope);
+        let is_newer = version > 0 && shown > version && !is_reset;
+        let is_listed = relist.marks.contains(mark(place));
+        (speaks_of_groups(scope) && !is_listed && !is_newer).then_some(record)
+    }
+
+    /// A group that a closed relist has not listed, so that it is gone.
+    pub(crate) fn find_unlisted_group(
+        &self,
+        scope: &RelistScope,
+        (name, uid): &(Name, Uid),
+    ) -> Option<&Arc<GroupRecord>> {
+        let place = *self.groups.by_name.get(name)?;
+        let record = self.unlisted_group(scope, place)?;
+        (record.uid == *uid).then_some(record)
+    }
+
+    /// A group as a source has shown it, and the entry that set it.
+    #[must_use]
+    pub fn adopted_group(&self, name: &str) -> Option<(&Arc<GroupRecord>, Sequence)> {
+        let found = self.group_record(name)?;
+        found.0.adopted_version().map(|_| found)
+    }
+}
+
+/// Groups are in no namespace, so that a list of a namespace says nothing of them.
+fn speaks_of_groups(scope: &RelistScope) -> bool {
+    scope.resource == *RESOURCE && scope.namespace.is_none()
+}

@@ -5,26 +5,41 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
+use crate::cluster::NotDecided;
+
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure(Box<Status>);
+pub(crate) struct Failure {
+    status: Box<Status>,
+    /// Nothing was decided, since another node leads: that one may be asked instead.
+    is_not_decided: bool,
+}
 
 impl Failure {
     /// A failure with its code, its reason (one of Kubernetes', or none) and what is to be said about it.
     pub(crate) fn new(code: StatusCode, reason: &str, message: impl Into<String>) -> Self {
-        Self(Box::new(Status {
-            code: Some(i32::from(code.as_u16())),
-            reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
-            message: Some(message.into()),
-            status: Some("Failure".to_owned()),
-            details: None,
-            ..Status::default()
-        }))
+        Self {
+            status: Box::new(Status {
+                code: Some(i32::from(code.as_u16())),
+                reason: Some(reason.to_owned()).filter(|reason| !reason.is_empty()),
+                message: Some(message.into()),
+                status: Some("Failure".to_owned()),
+                details: None,
+                ..Status::default()
+            }),
+            is_not_decided: false,
+        }
+    }
+
+    /// The same, in the cluster: another node leads, and nothing was decided.
+    pub(crate) const fn not_decided(mut self) -> Self {
+        self.is_not_decided = true;
+        self
     }
 
     /// What it is about, to be filled in.
     pub(crate) fn details(&mut self) -> &mut StatusDetails {
-        self.0.details.get_or_insert_default()
+        self.status.details.get_or_insert_default()
     }
 
     /// The same, about an object, by its kind or plural; behind a dot may stand the API group.
@@ -51,26 +66,29 @@ impl Failure {
 
     /// Its reason; empty: none.
     pub(crate) fn reason(&self) -> &str {
-        self.0.reason.as_deref().unwrap_or_default()
+        self.status.reason.as_deref().unwrap_or_default()
     }
 
     /// The failure as an object.
     pub(crate) fn to_json(&self) -> serde_json::Value {
-        serde_json::to_value(&*self.0).unwrap_or_default()
+        serde_json::to_value(&*self.status).unwrap_or_default()
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let code = self.0.code.and_then(|code| u16::try_from(code).ok());
+        let code = self.status.code.and_then(|code| u16::try_from(code).ok());
         let code = code.and_then(|code| StatusCode::from_u16(code).ok());
         let retry = self
-            .0
+            .status
             .details
             .as_ref()
             .and_then(|details| details.retry_after_seconds);
         let code = code.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (code, axum::Json(self.to_json())).into_response();
+        if self.is_not_decided {
+            response.extensions_mut().insert(NotDecided);
+        }
         if let Some(seconds) = retry {
             response
                 .headers_mut()

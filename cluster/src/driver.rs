@@ -13,8 +13,6 @@ use crate::{Clock, Log, Names, Place, clock::wall, log::ServerMessage};
 
 /// Without any progress for so long another server is tried.
 const STUCK: Millis = 2_000;
-/// A stream that lacks for so long what the replica has is not the replica's.
-const BEHIND: Millis = 60_000;
 /// How often the position is written down.
 const NOTE: Millis = 5_000;
 
@@ -64,6 +62,9 @@ pub enum Ended {
     /// The replica has another batch than the stream, or the stream lacks what the replica has.
     #[error("the replica is not that of the stream: {0}")]
     Diverged(String),
+    /// The replica lacks entries that the stream has not, or not any more.
+    #[error("{0}: this replica has to join again from another node")]
+    Behind(String),
     /// What others decided cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
@@ -89,6 +90,11 @@ pub struct Status {
     pub caught_up: Option<Millis>,
     /// Until when nobody else can lead, on its clock; 0 for a follower.
     pub lease_until: Millis,
+    /// The position in the stream that is written down: nothing before is needed for the next start.
+    pub noted: u64,
+    /// Since when the replica has entries that were not found in the stream, on its clock. It goes on for as long as a
+    /// replica that was ahead of its written position is compared; if the stream has ended before, it has lost them.
+    pub ahead_since: Option<Millis>,
     /// Since when an append is on its way.
     pub in_flight_since: Option<Millis>,
     /// What has happened.
@@ -152,8 +158,9 @@ pub struct Driver<H> {
     proposer: Option<oneshot::Sender<StoredBatch>>,
     confirmed: Vec<oneshot::Sender<()>>,
     progress: (u64, Millis),
-    noted: Millis,
-    agrees: Millis,
+    noted_at: Millis,
+    noted: u64,
+    ahead_since: Option<Millis>,
     /// Somebody outside says that this member must not lead.
     is_barred: bool,
 }
@@ -173,9 +180,10 @@ impl<H: Host> Driver<H> {
         let (log, hears) = Log::open(client, names).await?;
         let clock = Clock::start();
         let position = position.unwrap_or(Position::NOTHING);
+        let noted = position.stream;
         let member = Member::new(identity, settings, position, clock.now());
         let (requests_in, requests) = mpsc::unbounded_channel();
-        let (status, watched) = watch::channel(status(&member));
+        let (status, watched) = watch::channel(status(&member, noted, None));
         let handle = Handle {
             requests: requests_in,
             status: watched,
@@ -193,8 +201,9 @@ impl<H: Host> Driver<H> {
             proposer: None,
             confirmed: Vec::new(),
             progress: (0, 0),
-            noted: 0,
-            agrees: 0,
+            noted_at: 0,
+            noted,
+            ahead_since: None,
             is_barred: true,
         };
         Ok((driver, handle))
@@ -285,6 +294,9 @@ impl<H: Host> Driver<H> {
                         self.log.hint();
                     }
                     Action::Deposed => return Err(Ended::Deposed),
+                    Action::Stop(why @ Stop::Purged { .. }) => {
+                        return Err(Ended::Behind(why.to_string()));
+                    }
                     Action::Stop(why) => return Err(Ended::Stop(why)),
                     Action::Apply(_) => {}
                 }
@@ -307,7 +319,8 @@ impl<H: Host> Driver<H> {
             if behind.sequence > end.sequence {
                 let from = batch.batch.first_sequence;
                 if new.is_empty() && from > end.sequence + 1 {
-                    return diverged("the replica ends before: join again from a backup");
+                    let why = format!("the replica ends at {}, before entry {from}", end.sequence);
+                    return Err(Ended::Behind(why));
                 }
                 if new.is_empty() && (from != end.sequence + 1 || batch.previous != end.hash) {
                     return diverged("they do not follow the replica's last batch");
@@ -341,14 +354,12 @@ impl<H: Host> Driver<H> {
         let position = self.member.position();
         let (read, kept) = (position.end.sequence, self.host.end().sequence);
         // A leader's replica follows its appends.
-        let is_ahead = kept > read;
-        if !is_ahead {
-            self.agrees = now;
-        } else if now > self.agrees + BEHIND {
-            let why = format!("it has entry {kept}, and the stream ends at {read}");
-            return Err(Ended::Diverged(why));
-        }
-        self.member.set_barred(is_ahead || self.is_barred);
+        self.ahead_since = match kept > read {
+            true => self.ahead_since.or(Some(now)),
+            false => None,
+        };
+        // Who leads has the whole log, and its replica has nothing that the log lacks.
+        self.member.set_barred(kept != read || self.is_barred);
         let position = self.member.position();
         if position.stream != self.progress.0 {
             self.progress = (position.stream, now);
@@ -356,15 +367,18 @@ impl<H: Host> Driver<H> {
             self.progress.1 = now;
             self.log.reconnect().await;
         }
-        if now > self.noted + NOTE && kept >= read {
-            self.noted = now;
+        if now > self.noted_at + NOTE && kept >= read {
+            self.noted_at = now;
             // It is only where the next start begins to compare.
-            if let Err(error) = self.place.write(position) {
-                tracing::warn!(%error, "the position in the stream was not written down");
+            match self.place.write(position) {
+                Ok(()) => self.noted = position.stream,
+                Err(error) => {
+                    tracing::warn!(%error, "the position in the stream was not written down");
+                }
             }
         }
         self.status.send_if_modified(|before| {
-            let status = status(&self.member);
+            let status = status(&self.member, self.noted, self.ahead_since);
             let changed = *before != status;
             *before = status;
             changed
@@ -373,7 +387,7 @@ impl<H: Host> Driver<H> {
     }
 }
 
-fn status(member: &Member) -> Status {
+fn status(member: &Member, noted: u64, ahead_since: Option<Millis>) -> Status {
     let position = member.position();
     Status {
         role: member.role(),
@@ -383,6 +397,8 @@ fn status(member: &Member) -> Status {
         end: position.end,
         caught_up: member.caught_up(),
         lease_until: member.lease_until(),
+        noted,
+        ahead_since,
         in_flight_since: member.in_flight_since(),
         counts: member.counts(),
     }

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 use crate::{Handle, driver::Request, servers::LEAST_PAYLOAD};
 
 /// Most bytes of a batch's entries: with what a message has besides them, servers have to take it.
-const PAYLOAD_MAX: usize = LEAST_PAYLOAD as usize - 64 * 1024;
+pub const PAYLOAD_MAX: usize = LEAST_PAYLOAD as usize - 64 * 1024;
 
 /// Batches are to be sealed at about so many bytes, so that the last decision of one, whatever it brings, still fits
 /// into a message.

@@ -16,7 +16,7 @@ pub mod stream;
 
 pub use clock::{Clock, wall};
 pub use driver::{ApplyError, Driver, Ended, Handle, Host, Status};
-pub use journal::{BATCH_BYTES, ReplicatedJournal};
+pub use journal::{BATCH_BYTES, PAYLOAD_MAX, ReplicatedJournal};
 pub use log::Log;
 pub use names::Names;
 pub use place::{Place, PlaceError};

@@ -11,6 +11,7 @@ use quota_core::{
     codec,
     decide::{self, Policy},
     event::{Actor, Entry},
+    size,
     state::State,
     transaction::{OpenBatch, WriteTransaction},
 };
@@ -76,8 +77,7 @@ impl<A> GroupCommit<A> {
             watermark,
             policy.max_hold,
         );
-        let events: Vec<_> = due.take(DUE_AT_ONCE).collect();
-        let more = events.len() == DUE_AT_ONCE;
+        let (events, more) = size::at_once(due, DUE_AT_ONCE);
         transaction.record(&self.clock, events);
         more
     }

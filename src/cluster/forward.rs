@@ -104,6 +104,9 @@ impl Cluster {
                 return Problem::new(Reason::Behind, detail).into_response();
             }
         }
+        if let Some(why) = self.0.digests.differs() {
+            return Problem::new(Reason::Behind, why).into_response();
+        }
         let view = self.view();
         let bound = self.0.settings.max_read_age.get();
         let Some(age) = view.age.filter(|age| *age <= bound) else {

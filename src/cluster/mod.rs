@@ -4,6 +4,7 @@
 //! makes of it: a follower applies the log and passes writes on to the leader, the leader decides.
 
 mod checks;
+mod digests;
 mod forward;
 mod lease;
 mod peers;
@@ -15,6 +16,7 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use async_nats::Client;
+use futures::future::join_all;
 use parking_lot::Mutex;
 use quota_cluster::{Handle, Names, Place, stream};
 use quota_journal::{FileJournal, FileReader};
@@ -28,7 +30,7 @@ pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;
 
-use self::peers::Peers;
+use self::{digests::Digests, peers::Peers};
 use crate::{
     config::{self, Config},
     exit::{Exit, Failure, OrExit as _},
@@ -39,6 +41,12 @@ use crate::{
 
 /// How long decisions that were taken may take to become durable before the lead is kept after all.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// A stream that lacks for so long what a node has that has read all of it has lost it.
+const AHEAD: Duration = Duration::from_secs(10);
+
+/// The version of this node: what nodes of different versions make of a state may differ in bytes.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How long a node that was given the lead may take to begin.
 const TAKE_OVER: Duration = Duration::from_secs(5);
@@ -62,6 +70,7 @@ struct Shared {
     waits_for: Mutex<String>,
     /// Why this node must not lead, if its clock says so.
     clock: Mutex<Option<String>>,
+    digests: Digests,
     peers: Peers,
     /// How long a write waits for a leader.
     forward_timeout: Duration,
@@ -131,6 +140,7 @@ impl Cluster {
             member: watch::Sender::new(None),
             waits_for: Mutex::new("starting".to_owned()),
             clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
+            digests: Digests::default(),
             peers,
             forward_timeout: forward::timeout(config.limits.request_timeout.get()),
             transfer: tokio::sync::Mutex::default(),
@@ -165,6 +175,16 @@ impl Cluster {
         let Some(role) = view.role else {
             return Health::Failed(self.0.waits_for.lock().clone());
         };
+        if let Some(why) = self.0.digests.differs() {
+            return Health::Failed(why);
+        }
+        if view.ahead.is_some_and(|since| since > AHEAD) {
+            let (end, stream) = (view.end.sequence, view.stream);
+            return Health::Failed(format!(
+                "the stream ends at message {stream}, and lacks entries that this node has up to {end}: the servers have \
+                 lost what they acknowledged (`quotactl cluster heal`)"
+            ));
+        }
         let bound = self.0.settings.max_read_age.get();
         match (role, view.age) {
             (Role::Leader, _) => {}
@@ -251,15 +271,23 @@ impl Cluster {
         }
     }
 
-    /// Before this node stops: gives the lead, if it has it, to one of the others.
+    /// The other nodes.
+    fn others(&self) -> impl Iterator<Item = NodeName> {
+        let others = self.0.peers.names().filter(|node| **node != self.0.node);
+        others.cloned()
+    }
+
+    /// Before this node stops: gives the lead, if it has it, to one of the others that can take it.
     pub async fn leave(&self) {
         if self.view().role != Some(Role::Leader) {
             return;
         }
-        let others = self.0.settings.peers.keys();
-        for other in others.filter(|other| *other != self.0.node.as_str()) {
+        let others: Vec<_> = self.others().collect();
+        let stand = join_all(others.iter().map(|node| self.ask(node))).await;
+        for other in stand.iter().filter(|node| node.problem.is_none()) {
+            let other = &other.name;
             match self.transfer(other).await {
-                Ok(()) => return tracing::info!(to = other, "handed over before the stop"),
+                Ok(()) => return tracing::info!(to = other, "the lead was given to another node"),
                 Err(Error::NotLeader) => return,
                 Err(error) => tracing::warn!(to = other, %error, "not handed over"),
             }
@@ -268,6 +296,14 @@ impl Cluster {
             if tokio::time::timeout(TAKE_OVER, leads).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Keeps this node from leading as long as there is a reason that is not in the log.
+    fn set_bar(&self) {
+        let is_barred = self.0.clock.lock().is_some() || self.0.digests.differs().is_some();
+        if let Some(member) = self.member() {
+            member.set_barred(is_barred);
         }
     }
 

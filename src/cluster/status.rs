@@ -36,6 +36,9 @@ impl Cluster {
                     hash: view.end.hash.to_string(),
                     age_seconds: view.age.map(|age| age.as_secs_f64()),
                 }),
+                durable_stream_sequence: view.noted,
+                version: Some(super::VERSION.to_owned()),
+                digests: self.0.digests.own(),
                 problem: self.problem(),
             }],
         }
@@ -54,7 +57,7 @@ impl Cluster {
         wire::Cluster { nodes, ..own }
     }
 
-    async fn ask(&self, node: &NodeName) -> ClusterNode {
+    pub(super) async fn ask(&self, node: &NodeName) -> ClusterNode {
         let headers = HeaderMap::new();
         let nobody = Actor::default();
         let asked = (&Method::GET, PATH);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::anyhow;
-use quota_cluster::{ApplyError, Driver, Ended, Handle, Host, skew, stream};
+use quota_cluster::{ApplyError, Driver, Ended, Host, skew, stream};
 use quota_journal::{Durable, FileJournal, StoredBatch};
 use quota_replication::Settings;
 use tokio::task::JoinHandle;
@@ -65,6 +65,8 @@ impl Cluster {
             return Err(refuse(Exit::Damaged, error.to_string()));
         }
         let stop = CancellationToken::new();
+        let compared = self.clone().compare_digests();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(compared));
         let (cluster, stopped) = (self.clone(), stop.clone());
         let task = tokio::spawn(async move {
             tokio::select! {
@@ -121,7 +123,7 @@ impl Cluster {
         shared.member.send_replace(Some(member.clone()));
         Ok(tokio::select! {
             ended = driver.run() => ended,
-            never = self.compare_clocks(&member) => never,
+            never = self.compare_clocks() => never,
         })
     }
 
@@ -187,7 +189,7 @@ impl Cluster {
     }
 
     /// Keeps a node from leading whose clock is wrong: reservations would expire too early, or hardly ever.
-    async fn compare_clocks(&self, member: &Handle) -> Ended {
+    async fn compare_clocks(&self) -> Ended {
         let shared = &self.0;
         let most = shared.settings.max_clock_skew.get().as_millis();
         let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -201,7 +203,7 @@ impl Cluster {
                         )
                     });
                     metrics::cluster_clock_skew(skew.ahead);
-                    self.judge_clock(member, why);
+                    self.judge_clock(why);
                     COMPARE
                 }
                 // Also while the stream has no leader: what was found before holds.
@@ -211,15 +213,16 @@ impl Cluster {
         }
     }
 
-    fn judge_clock(&self, member: &Handle, why: Option<String>) {
+    fn judge_clock(&self, why: Option<String>) {
         let mut clock = self.0.clock.lock();
         if let Some(why) = &why
             && clock.as_ref() != Some(why)
         {
             tracing::warn!("this node cannot lead: {why}");
         }
-        member.set_barred(why.is_some());
         *clock = why;
+        drop(clock);
+        self.set_bar();
     }
 }
 

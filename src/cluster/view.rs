@@ -26,6 +26,10 @@ pub struct View {
     pub age: Option<Duration>,
     /// For how long an append has been on its way.
     pub in_flight: Option<Duration>,
+    /// Up to this message of the stream its replica is durable, and that is written down.
+    pub noted: u64,
+    /// For how long its replica has had entries that were not found in the stream.
+    pub ahead: Option<Duration>,
     /// What has happened since it began.
     pub counts: Counts,
 }
@@ -43,6 +47,8 @@ impl View {
                 end,
                 age: None,
                 in_flight: None,
+                noted: 0,
+                ahead: None,
                 counts: Counts::default(),
             };
         };
@@ -65,6 +71,8 @@ impl View {
                 false => status.caught_up.map(since),
             },
             in_flight: status.in_flight_since.map(since),
+            noted: status.noted,
+            ahead: status.ahead_since.map(since),
             counts: status.counts,
         }
     }

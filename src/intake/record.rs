@@ -13,7 +13,7 @@ use quota_semantics::{Name, Timestamp};
 
 use super::{
     cut,
-    payload::{Incoming, Rejected},
+    payload::{Incoming, Rejected, SIGHTING_MAX_BYTES},
     relist,
 };
 use crate::{
@@ -25,6 +25,11 @@ pub use quota_core::source::{Consumed, Recorded};
 
 /// A chunk is full at this size, in bytes, so that its entries fit into one batch with those of others.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
+
+// A batch that is about to be sealed, a chunk, and the event that filled it, fit into a message of the cluster.
+const _: () = assert!(
+    quota_cluster::BATCH_BYTES + CHUNK_BYTES + SIGHTING_MAX_BYTES < quota_cluster::PAYLOAD_MAX
+);
 
 /// First and longest wait before a full queue, or a low disk, is tried again.
 const PATIENCE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];

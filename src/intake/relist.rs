@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use quota_core::{
     decide::{self, Relist},
     event::{Actor, Event, RelistOutcome},
-    source,
+    size, source,
     state::RelistView,
 };
-use quota_semantics::Name;
+use quota_semantics::{Name, uid::Uid};
 
 use super::record::patiently;
 use crate::{
@@ -75,20 +75,31 @@ async fn sweep(ledger: &Ledger, relist: &RelistView) -> Result<(), Unavailable> 
         let (uids, then) = ledger.peek(|state| state.unlisted(&relist.scope, from, PLACES, now()));
         next = then;
         for uids in uids.chunks(ENDED) {
-            let uids = uids.to_vec();
-            decide_on(ledger, relist, move |state, relist, now| {
-                decide::end_unlisted(state, &relist.scope, relist.began, &uids, now)
-            })
-            .await?;
+            // What was ended is found no more: the same again gives what is left.
+            while end(ledger, relist, uids.to_vec()).await? {}
         }
     }
-    decide_on(ledger, relist, |state, relist, _| {
+    let over = decide_on(ledger, relist, |state, relist, _| {
         let end = decide::end_relist(state, &relist.scope, relist.began);
         end.into_iter().collect()
-    })
-    .await
+    });
+    over.await.map(drop)
 }
 
+/// Ends the first of some objects, as many as fit into one decision. Answers whether there were any.
+async fn end(
+    ledger: &Ledger,
+    relist: &RelistView,
+    uids: Vec<(Name, Uid)>,
+) -> Result<bool, Unavailable> {
+    let ended = decide_on(ledger, relist, move |state, relist, now| {
+        let events = decide::end_unlisted(state, &relist.scope, relist.began, &uids, now);
+        size::at_once(events, ENDED).0
+    });
+    Ok(ended.await? > 0)
+}
+
+/// Records what is decided on a relist. Answers how many events that were.
 async fn decide_on(
     ledger: &Ledger,
     relist: &RelistView,
@@ -96,7 +107,7 @@ async fn decide_on(
     + Clone
     + Send
     + 'static,
-) -> Result<(), Unavailable> {
+) -> Result<usize, Unavailable> {
     let actor = Actor::named(&relist.scope.source);
     let events = patiently(|| {
         let (actor, relist, decision) = (actor.clone(), relist.clone(), decision.clone());
@@ -109,7 +120,7 @@ async fn decide_on(
     })
     .await?;
     events.iter().for_each(report);
-    Ok(())
+    Ok(events.len())
 }
 
 /// Reports the outcome of a relist to metrics and log.

@@ -212,23 +212,33 @@ impl Failure {
 impl From<Unavailable> for Failure {
     fn from(unavailable: Unavailable) -> Self {
         let message = unavailable.to_string();
+        let code = StatusCode::SERVICE_UNAVAILABLE;
+        let not_served = |message| Self::new(code, "ServiceUnavailable", message).retry_after(1);
         match unavailable {
             Unavailable::Overloaded => Self::too_many(message),
-            Unavailable::DiskLow | Unavailable::NotLeader | Unavailable::Stopped => Self::new(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "ServiceUnavailable",
-                message,
-            )
-            .retry_after(1),
+            Unavailable::NotLeader => not_served(message).not_decided(),
+            Unavailable::DiskLow | Unavailable::Stopped => not_served(message),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::response::IntoResponse as _;
     use serde_json::json;
 
+    use crate::cluster::NotDecided;
+
     use super::*;
+
+    #[test]
+    fn what_was_not_decided_may_be_decided_by_the_next_leader() {
+        let response = Failure::from(Unavailable::NotLeader).into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(response.extensions().get::<NotDecided>().is_some());
+        let response = Failure::from(Unavailable::Stopped).into_response();
+        assert!(response.extensions().get::<NotDecided>().is_none());
+    }
 
     #[test]
     fn failures_are_worded_as_kubernetes_words_them() {

@@ -6,7 +6,7 @@ use ::metrics::{counter, gauge};
 use quota_replication::Role;
 
 use super::{
-    labels::{ClusterAppend, ClusterRole, Forwarded},
+    labels::{ClusterAppend, ClusterRole, Digest, Forwarded},
     record::pair,
     table,
 };
@@ -60,6 +60,11 @@ pub fn cluster_deposed() {
 #[expect(clippy::cast_precision_loss, reason = "metrics are floats")]
 pub fn cluster_clock_skew(milliseconds: i64) {
     gauge!(table::CLUSTER_CLOCK_SKEW.name).set(milliseconds as f64 / 1_000.0);
+}
+
+/// The states of nodes were compared.
+pub fn cluster_digest(outcome: Digest) {
+    counter!(table::CLUSTER_DIGESTS.name, &[pair(outcome)]).increment(1);
 }
 
 /// A request was passed on to the leader.

@@ -319,6 +319,16 @@ labels! {
         Resent = "resent",
     }
 
+    /// What comparing the states of nodes has shown.
+    Digest "outcome" {
+        /// All that were compared are the same.
+        Same = "same",
+        /// Another node's differs.
+        OtherDiffers = "other_differs",
+        /// This node's differs, and it has stopped to serve.
+        OwnDiffers = "own_differs",
+    }
+
     /// What became of a request that was passed on to the leader.
     Forwarded "outcome" {
         /// The leader answered.

@@ -21,12 +21,13 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use parking_lot::RwLock;
 
 pub use cluster::{
-    cluster, cluster_clock_skew, cluster_deposed, cluster_forwarded, cluster_term_began,
+    cluster, cluster_clock_skew, cluster_deposed, cluster_digest, cluster_forwarded,
+    cluster_term_began,
 };
 pub use domain::{recorded, refused};
 pub use labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
-    CorrectionCause, Decision, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
+    CorrectionCause, Decision, Digest, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
     Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
 pub use quotas::{QuotaSample, QuotaSource, ResourceSample};

@@ -2,7 +2,7 @@
 
 use super::labels::{
     AuditEvent, AuthRefusal, CheckpointPlace, ClusterAppend, ClusterRole, Correction,
-    CorrectionCause, Decision, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
+    CorrectionCause, Decision, Digest, Forwarded, Label, Limit, Listener, Operation, Outcome, Part,
     Rejection, RelistRequest, Relisted, ReservationState, Source, StateLock,
 };
 use crate::reason::Reason;
@@ -113,6 +113,8 @@ table! {
         "Appends since this node last began to follow, by what was unusual about them."
     CLUSTER_CLOCK_SKEW Gauge "quota_ledger_cluster_clock_skew_seconds" []
         "How far this node's clock is ahead of the servers' (negative: behind); beyond cluster.max_clock_skew it does not lead."
+    CLUSTER_DIGESTS Counter "quota_ledger_cluster_digest_comparisons_total" [closed::<Digest>()]
+        "Comparisons of the digest of this node's state with those of other nodes at the same entry, by what they showed."
     CLUSTER_FORWARDED Counter "quota_ledger_cluster_forwarded_total" [closed::<Forwarded>()]
         "Requests that were passed on to the leader, by what became of them."
     ENDED_RESERVATIONS_BYTES Gauge "quota_ledger_ended_reservations_bytes" []

@@ -9,12 +9,13 @@ use std::{
 use parking_lot::RwLock;
 use quota_core::state::State;
 use quota_journal::Journal;
-use quota_ledger::group_commit::GroupCommit;
+use quota_ledger::group_commit::{GroupCommit, SealedBatch};
 
 use super::{
     Answer, DecisionContext, Options, Watermark,
     inbox::{Gate, Inbox, Wants},
     lanes::Waiting,
+    marks::Marked,
     now,
     syncer::Syncer,
 };
@@ -122,6 +123,9 @@ impl<J: Journal> Decider<J> {
     /// so, since their answers are dropped.
     fn drop_decided(&mut self) {
         self.taken.clear();
+        if let Some(marks) = self.syncer.marks.get() {
+            marks.void();
+        }
         self.group_commit =
             GroupCommit::new(self.options.max_batch_entries).sealing_at(self.max_batch_bytes);
         self.inbox.has_voided();
@@ -195,11 +199,27 @@ impl<J: Journal> Decider<J> {
         }
     }
 
+    /// Takes an image of the state behind a sealed batch, if one is due. Nothing was decided since.
+    fn mark(&self, sealed: &SealedBatch<Answer>) {
+        let Some(marks) = self.syncer.marks.get().filter(|_| !sealed.is_empty()) else {
+            return;
+        };
+        // Batches are sealed one at a time: the one before is durable.
+        let before = self.syncer.durable.borrow().time;
+        let state = self.state.read();
+        let head = state.head();
+        if marks.is_due(before, head.time) {
+            let (sequence, image) = (head.sequence, state.image());
+            marks.seal(Marked { sequence, image });
+        }
+    }
+
     /// Has a batch synced, if one can be. Whoever asks alone gets the answer without another thread being woken.
     fn hand_on(&mut self, more: bool) -> Option<()> {
         let Some(closed) = self.group_commit.seal() else {
             return Some(());
         };
+        self.mark(&closed);
         let is_lone = closed.answers() <= 1 && closed.len() <= LONE_ENTRIES;
         if more || !self.taken.is_empty() || !is_lone {
             self.inbox.hand_on(closed);

@@ -6,6 +6,7 @@
 mod decider;
 mod inbox;
 mod lanes;
+mod marks;
 mod replica;
 mod syncer;
 #[cfg(test)]
@@ -39,6 +40,7 @@ use tokio::{
 };
 use tracing::{Instrument as _, Span};
 
+pub use marks::Marked;
 pub use replica::{Replica, Shut};
 pub use watermark::{Required, Watermark};
 
@@ -209,6 +211,7 @@ fn start_at<J: Journal + 'static>(
         watchers: batches.clone(),
         stopped: stopped.clone(),
         runtime: Handle::try_current().ok(),
+        marks: OnceLock::new(),
         failed: Mutex::new(Some(Box::new(failed))),
         error: Mutex::new(None),
     });

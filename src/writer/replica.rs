@@ -6,8 +6,10 @@ use std::sync::{Arc, Weak, atomic::Ordering};
 use quota_cluster::{ApplyError, Handle, ReplicatedJournal};
 use quota_core::{codec, event::Entry, state::State};
 use quota_journal::{Durable, Journal, StoredBatch};
+use quota_semantics::Span;
+use tokio::sync::mpsc;
 
-use super::{Ledger, inbox::Gate, syncer::Syncer};
+use super::{Ledger, Marked, inbox::Gate, marks::Marks, syncer::Syncer};
 use crate::metrics;
 
 /// The replica of a node. Cheap to clone.
@@ -66,6 +68,7 @@ impl<J: Journal + 'static> Replica<J> {
             decoded.push(Arc::new(entries(batch)?));
         }
         let syncer = self.syncer.upgrade().ok_or(quota_journal::Error::Closed)?;
+        let mut before = syncer.durable.borrow().time;
         let durable = {
             let mut journal = syncer.journal.lock();
             let replica = journal.replica();
@@ -76,10 +79,16 @@ impl<J: Journal + 'static> Replica<J> {
         };
         {
             let mut state = self.ledger.state.write();
-            decoded
-                .iter()
-                .flat_map(|entries| entries.iter())
-                .for_each(|entry| state.apply(entry));
+            for entries in &decoded {
+                entries.iter().for_each(|entry| state.apply(entry));
+                let head = state.head();
+                let marks = syncer.marks.get();
+                if let Some(marks) = marks.filter(|marks| marks.is_due(before, head.time)) {
+                    let (sequence, image) = (head.sequence, state.image());
+                    marks.take(Marked { sequence, image });
+                }
+                before = head.time;
+            }
             self.ledger.watermark.follow(&state);
             // Whoever holds the state's lock sees both or neither.
             syncer.durable.send_replace(durable);
@@ -89,6 +98,15 @@ impl<J: Journal + 'static> Replica<J> {
             syncer.show(&entries);
         }
         Ok(())
+    }
+
+    /// From now on images are taken of the state behind the first batch of each period of ledger time: the same on each
+    /// replica. Once; none: the ledger is closed.
+    #[must_use]
+    pub fn mark(&self, period: Span) -> Option<mpsc::Receiver<Marked>> {
+        let (marks, marked) = Marks::new(period);
+        let set = self.syncer.upgrade()?.marks.set(marks);
+        set.is_ok().then_some(marked)
     }
 
     /// From now on decisions are made here. Everything before is applied.

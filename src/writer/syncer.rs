@@ -1,7 +1,7 @@
 //! Making batches durable, then letting the answers go.
 
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
 };
 use std::time::Instant;
@@ -14,7 +14,7 @@ use tokio::{
     sync::{broadcast, watch},
 };
 
-use super::{Answer, Batch, inbox::Inbox};
+use super::{Answer, Batch, inbox::Inbox, marks::Marks};
 use crate::metrics;
 
 /// The journal, and who wants to know what has become durable. One batch at a time: the decider has a batch synced by
@@ -27,6 +27,8 @@ pub(super) struct Syncer<J> {
     pub(super) stopped: Arc<AtomicBool>,
     /// Where those who wait for answers run, if that is known.
     pub(super) runtime: Option<Handle>,
+    /// When images of the state are taken; none without a cluster.
+    pub(super) marks: OnceLock<Marks>,
     /// To be called when a write or fsync fails.
     pub(super) failed: Mutex<Option<Failed>>,
     /// Why nothing is durable any more.
@@ -127,6 +129,9 @@ impl<J: Journal> Syncer<J> {
         let entries = Arc::new(entries);
         if !entries.is_empty() {
             self.durable.send_replace(durable);
+            if let Some(marks) = self.marks.get() {
+                marks.durable(durable.sequence);
+            }
             self.show(&entries);
         }
         Synced {

@@ -34,9 +34,27 @@ pub struct ClusterNode {
     /// Where its replica ends; absent if it cannot be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<ReplicaEnd>,
+    /// Up to this message of the log its replica is durable: nothing before is needed when it starts again.
+    #[serde(default)]
+    pub durable_stream_sequence: u64,
+    /// Its version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// Digests of its latest states, oldest first. Nodes of one version have the same at the same entry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub digests: Vec<StateDigest>,
     /// Why it cannot do its part, or cannot lead; absent: it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// The digest of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateDigest {
+    /// The entry behind which the state was.
+    pub sequence: u64,
+    /// BLAKE3, in hexadecimal digits.
+    pub digest: String,
 }
 
 /// Where a replica ends.

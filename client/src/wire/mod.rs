@@ -12,7 +12,7 @@ mod reservation;
 mod status;
 mod usage;
 
-pub use cluster::{Cluster, ClusterNode, ReplicaEnd};
+pub use cluster::{Cluster, ClusterNode, ReplicaEnd, StateDigest};
 pub use denial::{Actor, Denial, DeniedObject};
 pub use explain::{Contribution, Explanation, Kind};
 pub use group::{Group, GroupResourceUsage, GroupStatus, GroupUsage, MemberUsage};

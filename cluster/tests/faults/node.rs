@@ -149,7 +149,7 @@ pub(crate) fn run(arguments: &[String]) -> ! {
     println!("{name}: {ended}");
     std::process::exit(match ended {
         Ended::Deposed => 6,
-        Ended::Stop(_) | Ended::Diverged(_) => 4,
+        Ended::Stop(_) | Ended::Diverged(_) | Ended::Behind(_) => 4,
         Ended::Apply(_) => 5,
         Ended::Closed => 1,
     });

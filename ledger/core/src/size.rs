@@ -15,6 +15,24 @@ use quota_semantics::{
 /// What every entry takes.
 pub const ENTRY: usize = 256;
 
+/// Events of which each may be long are recorded as long as they take no more than this at once, so that a batch with them
+/// still fits into the journal.
+pub const AT_ONCE: usize = 1024 * 1024;
+
+/// The first of these events, so many at most and as many as are recorded at once by their length; and whether there are
+/// more. At least one, if there is one.
+pub fn at_once(events: impl IntoIterator<Item = Event>, most: usize) -> (Vec<Event>, bool) {
+    let (mut first, mut bytes) = (Vec::new(), 0);
+    for event in events {
+        if first.len() == most || bytes >= AT_ONCE {
+            return (first, true);
+        }
+        bytes += of_event(&event);
+        first.push(event);
+    }
+    (first, false)
+}
+
 /// An entry with this event.
 #[must_use]
 pub fn of_event(event: &Event) -> usize {
@@ -145,7 +163,7 @@ mod tests {
     use super::*;
     use crate::{
         codec::encode_entries,
-        event::{Actor, Entry},
+        event::{Actor, DeadLetter, Entry},
     };
     use quota_semantics::{
         Timestamp,
@@ -228,5 +246,28 @@ mod tests {
                 "{size} for {length}"
             );
         }
+    }
+
+    #[test]
+    fn events_are_cut_by_number_and_by_length_and_never_to_none() {
+        let long = |bytes: usize| {
+            let letter = DeadLetter {
+                source: "nats".into(),
+                position: 1,
+                reason: "".into(),
+                payload: "x".repeat(bytes).into(),
+            };
+            Event::MessageRejected(letter.into())
+        };
+        let cut = |lengths: &[usize], most| {
+            let (first, more) = at_once(lengths.iter().map(|bytes| long(*bytes)), most);
+            (first.len(), more)
+        };
+        assert_eq!(cut(&[], 3), (0, false));
+        assert_eq!(cut(&[1, 1, 1], 3), (3, false));
+        assert_eq!(cut(&[1, 1, 1], 2), (2, true));
+        assert_eq!(cut(&[AT_ONCE, 1], 2), (1, true));
+        assert_eq!(cut(&[AT_ONCE * 9], 2), (1, false));
+        assert_eq!(cut(&[AT_ONCE / 2; 5], 9), (2, true));
     }
 }

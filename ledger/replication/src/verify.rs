@@ -40,9 +40,7 @@ pub struct Leader {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stop {
     /// Messages between the replica and the stream's first are gone.
-    #[error(
-        "the stream begins at {first}, and this replica has applied up to {applied} only: join again from a backup"
-    )]
+    #[error("the stream begins at {first}, and this replica has applied up to {applied} only")]
     Purged {
         /// The first message there is.
         first: u64,

@@ -52,6 +52,8 @@ pub struct Cluster {
     pub max_clock_skew: Period,
     /// A follower that may be further behind answers no reads.
     pub max_read_age: Period,
+    /// Digests of the states of nodes are compared once in so much ledger time.
+    pub digest_interval: Period,
     /// Start with servers that may lose what they acknowledged.
     #[serde(rename = "unsafe")]
     pub is_unsafe: bool,
@@ -91,6 +93,7 @@ impl Default for Cluster {
             ack_wait: Period::from_millis(1_000),
             max_clock_skew: Period::from_millis(500),
             max_read_age: Period::from_secs(10),
+            digest_interval: Period::from_secs(60),
             is_unsafe: false,
         }
     }

@@ -5,6 +5,9 @@ use quota_service::config::Finding;
 
 use super::{Config, check};
 
+/// Largest body of a request: its entries, behind a batch that is about to be sealed, have to fit into a message.
+const BODY_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
     let cluster = &config.cluster;
     let is_name = |name: &str| name.parse::<NodeName>().is_ok();
@@ -32,6 +35,12 @@ pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
         findings,
         "cluster.ack_wait",
         !cluster.ack_wait.is_zero(),
+        "must be longer than 0s",
+    );
+    check(
+        findings,
+        "cluster.digest_interval",
+        !cluster.digest_interval.is_zero(),
         "must be longer than 0s",
     );
     if cluster.is_on() {
@@ -76,6 +85,12 @@ fn members(config: &Config, findings: &mut Vec<Finding>) {
         "cluster.tls_cert",
         is_complete,
         "goes together with cluster.tls_key and cluster.tls_ca",
+    );
+    check(
+        findings,
+        "limits.request_body_bytes",
+        config.limits.request_body_bytes.bytes() <= BODY_BYTES_MAX,
+        "must be at most 4MiB in a cluster: what a request changes has to fit into a message of the log",
     );
     let Some(listen) = cluster.listen else {
         return check(

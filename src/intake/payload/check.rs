@@ -15,7 +15,7 @@ const NAME_MAX_BYTES: usize = 253;
 
 /// Largest sighting, in bytes of the entry that it makes. An object's JSON has at most 1.5 MiB in etcd, and little
 /// of it counts.
-const SIGHTING_MAX_BYTES: usize = 1024 * 1024;
+pub(in crate::intake) const SIGHTING_MAX_BYTES: usize = 1024 * 1024;
 
 /// A namespace, which has to be given.
 pub(super) fn namespace(text: &str) -> Result<(), Fault> {

@@ -32,6 +32,7 @@ use quota_semantics::{
     object::{self, GroupResource, TypeMeta},
 };
 
+pub(super) use self::check::SIGHTING_MAX_BYTES;
 use self::{intern_cache::InternCache, kinds::Kind, split::Values};
 use super::cut;
 use crate::metrics::Rejection;

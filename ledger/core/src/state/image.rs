@@ -299,7 +299,9 @@ impl Image {
         self.head
     }
 
-    fn digest(&self) -> [u8; 32] {
+    /// BLAKE3 of the image: equal states have equal digests. Takes as long as writing it.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
         self.write(&mut hasher).expect("hashing does not fail");
         *hasher.finalize().as_bytes()

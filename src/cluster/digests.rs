@@ -1,0 +1,221 @@
+//! Whether this node's state is that of the other nodes, at the same entries.
+//!
+//! Chain hashes show that all have the same entries. That all have made the same of them is shown by digests of the states,
+//! which every node takes behind the same batches.
+
+use std::{collections::VecDeque, time::Duration};
+
+use futures::future::join_all;
+use parking_lot::Mutex;
+use quota_client::wire::{ClusterNode, StateDigest};
+use quota_journal::Hash;
+use tokio::sync::mpsc;
+
+use super::Cluster;
+use crate::{metrics, writer::Marked};
+
+/// Digests that are kept: nodes may be some behind each other.
+const KEPT: usize = 8;
+
+/// How often they are compared.
+const COMPARE: Duration = Duration::from_secs(5);
+
+/// What is known of this node's states.
+#[derive(Default)]
+pub(super) struct Digests {
+    own: Mutex<VecDeque<StateDigest>>,
+    /// How this node's state differs; it stays so until it is started again.
+    differs: Mutex<Option<String>>,
+}
+
+impl Digests {
+    /// The latest, oldest first.
+    pub(super) fn own(&self) -> Vec<StateDigest> {
+        self.own.lock().iter().cloned().collect()
+    }
+
+    /// Why this node must neither lead nor answer reads, if its state is not what the others have.
+    pub(super) fn differs(&self) -> Option<String> {
+        self.differs.lock().clone()
+    }
+
+    fn keep(&self, digest: StateDigest) {
+        let mut own = self.own.lock();
+        if own.len() == KEPT {
+            own.pop_front();
+        }
+        own.push_back(digest);
+    }
+}
+
+/// What comparing has shown.
+#[derive(Debug, PartialEq, Eq)]
+enum Compared {
+    /// No other node has a digest at the same entry.
+    NotYet,
+    /// All that were compared have the same, at this entry.
+    Same(u64),
+    /// Some node has another state at this entry, and it is not said that this one is wrong.
+    OtherDiffers(u64, String),
+    /// This node's state is wrong.
+    OwnDiffers(u64, String),
+}
+
+/// Compares this node's digests with those of others, at the newest entry that any of them has as well. This node is wrong if
+/// more of them have another digest than have its own, or as many while one of those leads.
+fn compare(version: &str, own: &[StateDigest], others: &[ClusterNode]) -> Compared {
+    let others = || {
+        let same_version = |node: &&ClusterNode| node.version.as_deref() == Some(version);
+        others.iter().filter(same_version)
+    };
+    let at = |node: &ClusterNode, sequence: u64| {
+        let mut digests = node.digests.iter();
+        let found = digests.find(|it| it.sequence == sequence);
+        found.map(|it| it.digest.clone())
+    };
+    let common = own.iter().rev().find_map(|own| {
+        let theirs: Vec<_> = others()
+            .filter_map(|node| Some((node, at(node, own.sequence)?)))
+            .collect();
+        (!theirs.is_empty()).then_some((own, theirs))
+    });
+    let Some((own, theirs)) = common else {
+        return Compared::NotYet;
+    };
+    let (same, other): (Vec<_>, Vec<_>) = theirs
+        .into_iter()
+        .partition(|(_, digest)| *digest == own.digest);
+    let Some((node, _)) = other.first() else {
+        return Compared::Same(own.sequence);
+    };
+    let leads = other.iter().any(|(node, _)| node.role == "leader");
+    // This node counts, too.
+    let of_own = same.len() + 1;
+    let sequence = own.sequence;
+    match other.len() > of_own || (other.len() == of_own && leads) {
+        true => Compared::OwnDiffers(sequence, node.name.clone()),
+        false => Compared::OtherDiffers(sequence, node.name.clone()),
+    }
+}
+
+impl Cluster {
+    /// Takes digests, and compares them with those of the other nodes, as long as the ledger is open.
+    pub(super) async fn compare_digests(self) {
+        let settings = &self.0.settings;
+        let Some(marked) = self.0.replica.mark(settings.digest_interval.span()) else {
+            return;
+        };
+        tokio::join!(self.take_digests(marked), self.look_at_others());
+    }
+
+    async fn take_digests(&self, mut marked: mpsc::Receiver<Marked>) {
+        while let Some(Marked { sequence, image }) = marked.recv().await {
+            let digest = tokio::task::spawn_blocking(move || image.digest()).await;
+            let Ok(digest) = digest else { return };
+            self.0.digests.keep(StateDigest {
+                sequence,
+                digest: Hash::from_bytes(digest).to_string(),
+            });
+        }
+    }
+
+    async fn look_at_others(&self) {
+        let mut compared_at = 0;
+        loop {
+            tokio::time::sleep(COMPARE).await;
+            let own = self.0.digests.own();
+            let is_news = own.last().is_some_and(|last| last.sequence > compared_at);
+            if !is_news || self.0.digests.differs().is_some() {
+                continue;
+            }
+            let others: Vec<_> = self.others().collect();
+            let others = join_all(others.iter().map(|node| self.ask(node))).await;
+            match compare(super::VERSION, &own, &others) {
+                Compared::NotYet => {}
+                Compared::Same(sequence) => {
+                    compared_at = sequence;
+                    metrics::cluster_digest(metrics::Digest::Same);
+                }
+                Compared::OtherDiffers(sequence, node) => {
+                    compared_at = sequence;
+                    metrics::cluster_digest(metrics::Digest::OtherDiffers);
+                    tracing::error!(sequence, %node, "the state of another node differs from this one's");
+                }
+                Compared::OwnDiffers(sequence, node) => {
+                    metrics::cluster_digest(metrics::Digest::OwnDiffers);
+                    self.stop_serving(sequence, &node).await;
+                }
+            }
+        }
+    }
+
+    async fn stop_serving(&self, sequence: u64, node: &str) {
+        let why = format!(
+            "its state differs from that of {node} at entry {sequence}: start it again; if it differs again, empty its \
+             data_dir, and it joins from another node"
+        );
+        tracing::error!(sequence, node, "this node stops to serve: {why}");
+        *self.0.digests.differs.lock() = Some(why);
+        self.set_bar();
+        self.leave().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(sequence: u64, digest: &str) -> StateDigest {
+        let digest = digest.to_owned();
+        StateDigest { sequence, digest }
+    }
+
+    fn node(name: &str, role: &str, digests: &[StateDigest]) -> ClusterNode {
+        ClusterNode {
+            name: name.to_owned(),
+            role: role.to_owned(),
+            version: Some("1".to_owned()),
+            digests: digests.to_vec(),
+            ..ClusterNode::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_entry_that_nodes_have_in_common_is_compared() {
+        let own = [digest(10, "a"), digest(20, "b"), digest(30, "c")];
+        let behind = node("b", "follower", &own[..2]);
+        assert_eq!(compare("1", &own, &[]), Compared::NotYet);
+        assert_eq!(
+            compare("1", &own[2..], std::slice::from_ref(&behind)),
+            Compared::NotYet
+        );
+        assert_eq!(
+            compare("1", &own, std::slice::from_ref(&behind)),
+            Compared::Same(20)
+        );
+        // Another version may write the same state in other bytes.
+        assert_eq!(compare("2", &own, &[behind]), Compared::NotYet);
+    }
+
+    #[test]
+    fn the_node_is_wrong_that_differs_from_most_or_from_the_leader() {
+        let (right, wrong) = ([digest(10, "a")], [digest(10, "x")]);
+        let same = node("b", "follower", &right);
+        let other = |role| node("c", role, &wrong);
+        let differs = |own: bool| match own {
+            true => Compared::OwnDiffers(10, "c".to_owned()),
+            false => Compared::OtherDiffers(10, "c".to_owned()),
+        };
+        assert_eq!(
+            compare("1", &right, &[same.clone(), other("leader")]),
+            differs(false)
+        );
+        assert_eq!(compare("1", &right, &[other("leader")]), differs(true));
+        assert_eq!(compare("1", &right, &[other("follower")]), differs(false));
+        let two = [other("follower"), other("follower")];
+        assert_eq!(compare("1", &right, &two), differs(true));
+        assert_eq!(compare("1", &wrong, &[same]), {
+            Compared::OtherDiffers(10, "b".to_owned())
+        });
+    }
+}

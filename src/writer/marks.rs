@@ -1,0 +1,96 @@
+//! At which batches the replicas of a ledger take an image of their state, so that their digests can be compared.
+//!
+//! Every replica has the same batches, with the same times: it is the first batch of each period of ledger time, so nothing
+//! has to be agreed on.
+
+use parking_lot::Mutex;
+use quota_core::{event::Sequence, state::Image};
+use quota_semantics::{Span, Timestamp};
+use tokio::sync::mpsc;
+
+/// A state as it stood at the end of a durable batch.
+pub struct Marked {
+    /// The last entry of the batch.
+    pub sequence: Sequence,
+    /// The state behind it.
+    pub image: Image,
+}
+
+pub(super) struct Marks {
+    period: Span,
+    /// That of a batch that was sealed and is not durable yet.
+    sealed: Mutex<Option<Marked>>,
+    out: mpsc::Sender<Marked>,
+}
+
+impl Marks {
+    /// While an image was not taken yet, further ones are left out.
+    pub(super) fn new(period: Span) -> (Self, mpsc::Receiver<Marked>) {
+        let (out, marked) = mpsc::channel(1);
+        let sealed = Mutex::new(None);
+        let marks = Self {
+            period,
+            sealed,
+            out,
+        };
+        (marks, marked)
+    }
+
+    /// Whether an image is to be taken of a batch with its time, by the time of the batch before.
+    pub(super) fn is_due(&self, before: Timestamp, time: Timestamp) -> bool {
+        let period = |time: Timestamp| time.nanoseconds().div_euclid(self.period.nanoseconds());
+        period(before) != period(time)
+    }
+
+    /// An image of a batch that is sealed.
+    pub(super) fn seal(&self, marked: Marked) {
+        *self.sealed.lock() = Some(marked);
+    }
+
+    /// The sealed batch will not become durable.
+    pub(super) fn void(&self) {
+        *self.sealed.lock() = None;
+    }
+
+    /// A batch with this end is durable.
+    pub(super) fn durable(&self, sequence: Sequence) {
+        let sealed = self.sealed.lock().take_if(|it| it.sequence == sequence);
+        if let Some(marked) = sealed {
+            self.take(marked);
+        }
+    }
+
+    /// An image of a durable batch.
+    pub(super) fn take(&self, marked: Marked) {
+        let _ = self.out.try_send(marked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quota_core::state::State;
+
+    use super::*;
+
+    #[test]
+    fn the_first_batch_of_a_period_is_marked_once_it_is_durable() {
+        let (marks, mut marked) = Marks::new(Span::from_seconds(60));
+        let at = |seconds| Timestamp::EPOCH.plus(Span::from_seconds(seconds));
+        assert!(!marks.is_due(at(1), at(59)));
+        assert!(marks.is_due(at(59), at(60)));
+        assert!(marks.is_due(at(1), at(601)));
+        let image = |sequence| Marked {
+            sequence,
+            image: State::default().image(),
+        };
+        marks.seal(image(7));
+        marks.durable(6);
+        assert!(marked.try_recv().is_err());
+        marks.durable(7);
+        assert_eq!(marked.try_recv().unwrap().sequence, 7);
+        marks.seal(image(8));
+        marks.void();
+        marks.durable(8);
+        assert!(marked.try_recv().is_err());
+    }
+}

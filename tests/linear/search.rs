@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use crate::history::{Operation, Reply, step};
+use super::history::{Operation, Reply, step};
 
 const NONE: usize = usize::MAX;
 

@@ -1,9 +1,9 @@
 //! Whether a history agrees with the order that the ledger says: its entries are replayed, every answer is compared
 //! with what held there, and nothing that was answered stands behind what was asked for only later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{Operation, Reply, Wish, step};
+use super::history::{Operation, Reply, Wish, step};
 
 /// What an entry says of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,28 @@ pub(crate) fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> V
     wrong.extend(replay(&ordered, hard));
     wrong.extend(real_time(&ordered));
     wrong
+}
+
+/// The operations, and what the ledger says became of those that were not answered: they were carried out, at whatever
+/// time, or are left out. Many that may have happened or not leave a search too much to try.
+pub(crate) fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Operation> {
+    let done: BTreeSet<_> = entries
+        .iter()
+        .map(|entry| (entry.uid.as_str(), entry.kind as u8))
+        .collect();
+    let resolved = operations.iter().filter_map(|operation| {
+        let key = (operation.uid.as_str(), kind_of(operation.wish) as u8);
+        let answer = match operation.answer {
+            None if done.contains(&key) => Some((u64::MAX, Reply::Done)),
+            None => return None,
+            answer => answer,
+        };
+        Some(Operation {
+            answer,
+            ..operation.clone()
+        })
+    });
+    resolved.collect()
 }
 
 /// Whether an entry says of a grant what was asked for.

@@ -2,11 +2,14 @@
 //! that can be cut.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
+use async_nats::jetstream::stream::{Config, StorageType};
+use quota_cluster::servers;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -14,11 +17,15 @@ use super::{
     PATIENCE,
     nats::{free_port, url},
     proxy::{Mode, Proxy},
+    publisher,
     quotad::agent,
 };
 
 /// How many servers.
 pub(crate) const NODES: usize = 3;
+
+/// The stream that the daemon takes events from.
+pub(crate) const EVENTS: &str = "OBJECTS";
 
 /// How long a server may take to say how it is; one that is stopped does not say it.
 const QUESTION: Duration = Duration::from_secs(2);
@@ -32,9 +39,21 @@ const NOWHERE: &str = "127.0.0.1:1";
 /// How often a server is asked.
 const TICK: Duration = Duration::from_millis(20);
 
+/// Which server it is, and how it is set up.
+#[derive(Clone, Debug)]
+struct Setup {
+    program: String,
+    /// Of the configuration, beside what all have.
+    jetstream: &'static str,
+    more: String,
+    /// Whether servers reach each other without a network that can be cut.
+    is_direct: bool,
+}
+
 /// The servers, by number; killed when dropped.
 pub(crate) struct Cluster {
     directory: PathBuf,
+    setup: Setup,
     nodes: Vec<Node>,
     links: Vec<Link>,
 }
@@ -56,6 +75,28 @@ struct Link {
 impl Cluster {
     /// Starts it in this directory, which is made, and waits until it has a leader.
     pub(crate) fn start(directory: PathBuf) -> Self {
+        let setup = Setup {
+            program: "nats-server".to_owned(),
+            jetstream: "",
+            more: String::new(),
+            is_direct: false,
+        };
+        Self::start_as(directory, setup)
+    }
+
+    /// As [`Cluster::start`], with servers that a replicated log can be entrusted to, and these further lines of their
+    /// configuration. What is direct cannot be cut, and costs nothing on its way.
+    pub(crate) fn start_durable(directory: PathBuf, more: &str, is_direct: bool) -> Self {
+        let setup = Setup {
+            program: durable_program(),
+            jetstream: ", sync_interval: always",
+            more: format!("max_payload: 8MB\n{more}"),
+            is_direct,
+        };
+        Self::start_as(directory, setup)
+    }
+
+    fn start_as(directory: PathBuf, setup: Setup) -> Self {
         std::fs::create_dir(&directory).unwrap();
         let node = || Node {
             child: None,
@@ -75,6 +116,7 @@ impl Cluster {
         let links = links.collect();
         let mut cluster = Self {
             directory,
+            setup,
             nodes,
             links,
         };
@@ -93,6 +135,16 @@ impl Cluster {
         urls.join(",")
     }
 
+    /// Where one listens.
+    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+        ([127, 0, 0, 1], self.nodes[node].port).into()
+    }
+
+    /// Where one says how it is, as `http://address`.
+    pub(crate) fn monitoring(&self, node: usize) -> String {
+        format!("http://127.0.0.1:{}", self.nodes[node].monitor)
+    }
+
     /// Where all but one of them listen.
     pub(crate) fn urls_but(&self, node: usize) -> String {
         let others = self.others(node).map(|other| url(self.nodes[other].port));
@@ -108,7 +160,7 @@ impl Cluster {
     pub(crate) fn start_node(&mut self, node: usize) {
         let file = self.directory.join(format!("n{node}.conf"));
         std::fs::write(&file, self.config(node)).unwrap();
-        let mut command = Command::new("nats-server");
+        let mut command = Command::new(&self.setup.program);
         command.arg("-c").arg(file).stdout(Stdio::null());
         command.stderr(Stdio::null());
         let child = command.spawn().expect("nats-server is installed");
@@ -118,7 +170,10 @@ impl Cluster {
     fn config(&self, node: usize) -> String {
         let links = self.links.iter().filter(|link| link.from == node);
         let routes: Vec<_> = links
-            .map(|link| format!("\"nats://{}\"", link.proxy.address()))
+            .map(|link| match self.setup.is_direct {
+                true => format!("\"{}\"", url(self.nodes[link.to].routes)),
+                false => format!("\"nats://{}\"", link.proxy.address()),
+            })
             .collect();
         let Node {
             port,
@@ -128,10 +183,12 @@ impl Cluster {
         } = &self.nodes[node];
         format!(
             "server_name: n{node}\nlisten: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\nlog_file: \"{}\"\n\
-             jetstream {{ store_dir: \"{}\", max_mem: 64MB, max_file: 4GB }}\n\
+             jetstream {{ store_dir: \"{}\", max_mem: 64MB, max_file: 4GB{} }}\n{}\
              cluster {{ name: all, listen: 127.0.0.1:{own}, routes: [{}], no_advertise: true, advertise: \"{NOWHERE}\" }}\n",
             self.directory.join(format!("n{node}.log")).display(),
             self.store(node).display(),
+            self.setup.jetstream,
+            self.setup.more,
             routes.join(", "),
         )
     }
@@ -158,20 +215,21 @@ impl Cluster {
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
+    /// The network between this server and the others, and whether this one is the caller.
+    pub(crate) fn links(&self, node: usize) -> impl Iterator<Item = (&Proxy, bool)> {
+        let links = self.links.iter();
+        let of_node = links.filter(move |link| link.from == node || link.to == node);
+        of_node.map(move |link| (&link.proxy, link.from == node))
+    }
+
     /// What the network between this server and the others does.
     pub(crate) fn set_links(&self, node: usize, mode: Mode) {
-        for link in &self.links {
-            if link.from == node || link.to == node {
-                link.proxy.set(mode);
-            }
-        }
+        self.links(node).for_each(|(link, _)| link.set(mode));
     }
 
     /// Ends all connections between this server and the others, and answers how many there were.
     pub(crate) fn cut_links(&self, node: usize) -> usize {
-        let links = self.links.iter();
-        let of_node = links.filter(|link| link.from == node || link.to == node);
-        of_node.map(|link| link.proxy.cut()).sum()
+        self.links(node).map(|(link, _)| link.cut()).sum()
     }
 
     fn ask(&self, node: usize, path: &str) -> Option<Value> {
@@ -190,6 +248,54 @@ impl Cluster {
         let told = self.ask(node, "/jsz?accounts=true&streams=true")?;
         let stream = &told["account_details"][0]["stream_detail"][0];
         Some(stream["cluster"].clone())
+    }
+
+    /// Makes the stream of events, with a copy on each server.
+    #[tokio::main(flavor = "current_thread")]
+    pub(crate) async fn create_stream(&self, name: &str) {
+        let context = publisher::connect(&self.urls()).await;
+        let config = Config {
+            name: name.to_owned(),
+            subjects: vec!["quota.objects.>".to_owned()],
+            storage: StorageType::File,
+            num_replicas: NODES,
+            ..Config::default()
+        };
+        context.create_stream(config).await.unwrap();
+    }
+
+    /// Has the leader of a stream hand over to another server, and answers whether it does.
+    #[tokio::main(flavor = "current_thread")]
+    pub(crate) async fn steps_down(&self, stream: &str) -> bool {
+        let context = publisher::connect(&self.urls()).await;
+        let subject = format!("STREAM.LEADER.STEPDOWN.{stream}");
+        let answer: Result<Value, _> = context.request(subject, &()).await;
+        answer.is_ok_and(|answer| answer["success"] == true)
+    }
+
+    /// Which server leads the stream of this name, as most of those that answer say.
+    pub(crate) fn leader_of(&self, stream: &str) -> Option<usize> {
+        let mut votes = [0; NODES];
+        for node in 0..NODES {
+            let told = self.ask(node, "/jsz?accounts=true&streams=true");
+            let told = told.unwrap_or_default();
+            let streams = told["account_details"][0]["stream_detail"].as_array();
+            let named = streams.and_then(|all| all.iter().find(|one| one["name"] == stream));
+            if let Some(leader) = named.and_then(|one| numbered(&one["cluster"]["leader"])) {
+                votes[leader] += 1;
+            }
+        }
+        let (leader, votes) = votes
+            .into_iter()
+            .enumerate()
+            .max_by_key(|(_, votes)| *votes)?;
+        (votes > 0).then_some(leader)
+    }
+
+    /// Whether a server's process has ended.
+    pub(crate) fn has_ended(&mut self, node: usize) -> bool {
+        let child = self.nodes[node].child.as_mut();
+        child.is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
     /// Who leads the stream, as a server knows it.
@@ -248,6 +354,19 @@ impl Cluster {
             std::thread::sleep(TICK);
         }
     }
+}
+
+/// A server that the daemon entrusts a replicated log to: `QUOTAD_NATS_SERVER`, or the one in the path.
+fn durable_program() -> String {
+    let program = std::env::var("QUOTAD_NATS_SERVER").unwrap_or_else(|_| "nats-server".to_owned());
+    let said = Command::new(&program).arg("--version").output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    let version = said.split_whitespace().find_map(servers::Version::parse);
+    assert!(
+        version.is_some_and(|version| version >= servers::LEAST),
+        "{program} is {said}: name a newer one by QUOTAD_NATS_SERVER, as tests/run does"
+    );
+    program
 }
 
 /// The number of a server by its name.

@@ -9,8 +9,10 @@
 pub(crate) mod cluster;
 pub(crate) mod daemon;
 pub(crate) mod nats;
+pub(crate) mod nodes;
 pub(crate) mod programs;
 pub(crate) mod proxy;
+pub(crate) mod publisher;
 pub(crate) mod quotad;
 pub(crate) mod random;
 pub(crate) mod shim;

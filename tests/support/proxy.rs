@@ -18,6 +18,12 @@ pub(crate) enum Mode {
     Pass,
     /// Connections stand, and nothing gets through for now.
     Hold,
+    /// What callers say does not get through for now.
+    HoldRequests,
+    /// What the server says does not get through for now.
+    HoldAnswers,
+    /// Bytes get through late.
+    Slow,
     /// What the server says is lost, and the connection with it.
     LoseAnswers,
     /// Nobody is connected.
@@ -26,6 +32,9 @@ pub(crate) enum Mode {
 
 /// How often a held connection is looked at.
 const TICK: Duration = Duration::from_millis(2);
+
+/// By how much bytes are late that get through slowly.
+const LATE: Duration = Duration::from_millis(30);
 
 struct Shared {
     mode: AtomicU8,
@@ -125,11 +134,22 @@ impl Shared {
         self.mode.load(Ordering::Relaxed) == mode as u8
     }
 
+    fn is_held(&self, is_answer: bool) -> bool {
+        let one_way = match is_answer {
+            true => Mode::HoldAnswers,
+            false => Mode::HoldRequests,
+        };
+        self.is(Mode::Hold) || self.is(one_way)
+    }
+
     fn pump(&self, mut from: TcpStream, mut to: TcpStream, is_answer: bool) {
         let mut buffer = [0; 16 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
-            while self.is(Mode::Hold) {
+            while self.is_held(is_answer) {
                 std::thread::sleep(TICK);
+            }
+            if self.is(Mode::Slow) {
+                std::thread::sleep(LATE);
             }
             let is_lost = is_answer && self.is(Mode::LoseAnswers);
             if is_lost {

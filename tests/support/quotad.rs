@@ -38,12 +38,18 @@ pub(crate) struct Ended {
 
 /// A daemon as it is started: in this directory, with its ledger in `data`, on free ports. It logs JSON.
 pub(crate) fn command(directory: &Path) -> Command {
+    let mut command = with_config(directory);
+    command.args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"]);
+    command
+}
+
+/// As [`command`], but it listens where its configuration says.
+pub(crate) fn with_config(directory: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
     command
         .current_dir(directory)
         .env_clear()
         .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
-        .args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"])
         .stdin(Stdio::null())
         .stderr(Stdio::piped());
     command
@@ -116,6 +122,13 @@ impl Quotad {
     /// How it ended, if it did.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
+    }
+
+    /// The end of its log.
+    pub(crate) fn last_words(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
     /// Its process id.

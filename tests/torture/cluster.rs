@@ -9,10 +9,6 @@
 
 use std::{path::Path, time::Duration};
 
-use async_nats::jetstream::{
-    self,
-    stream::{Config, StorageType},
-};
 use rustix::process::Signal;
 
 use crate::{
@@ -22,7 +18,7 @@ use crate::{
     place::Place,
     rounds::{Fired, Scene, wait_until},
     support::{
-        cluster::{Cluster, NODES},
+        cluster::{Cluster, EVENTS, NODES},
         proxy::Mode,
         random::Random,
     },
@@ -61,7 +57,7 @@ pub(crate) enum Fault {
 impl Clustered {
     pub(crate) fn prepare(directory: &Path) -> Self {
         let cluster = Cluster::start(directory.join("cluster"));
-        create_stream(&cluster.urls());
+        cluster.create_stream(EVENTS);
         cluster.wait_until_current();
         let place = Place::prepare(directory, cluster.urls());
         Self { place, cluster }
@@ -199,8 +195,7 @@ impl Scene for Clustered {
                 assert!(self.cluster.cut_links(leader) > 0, "it had connections");
             }
             Fault::StepDown => {
-                let urls = self.cluster.urls();
-                wait_until("the leader steps down", || steps_down(&urls));
+                wait_until("the leader steps down", || self.cluster.steps_down(EVENTS));
                 self.cluster.wait_for_leader(leader, |new| new != leader);
             }
         }
@@ -217,28 +212,4 @@ impl Scene for Clustered {
             recreated: 0,
         }
     }
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn create_stream(urls: &str) {
-    let servers: Vec<_> = urls.split(',').collect();
-    let context = jetstream::new(async_nats::connect(servers).await.unwrap());
-    let config = Config {
-        name: "OBJECTS".to_owned(),
-        subjects: vec!["quota.objects.>".to_owned()],
-        storage: StorageType::File,
-        num_replicas: NODES,
-        ..Config::default()
-    };
-    context.create_stream(config).await.unwrap();
-}
-
-/// Has the leader of the stream hand over to another server, and answers whether it does.
-#[tokio::main(flavor = "current_thread")]
-async fn steps_down(urls: &str) -> bool {
-    let servers: Vec<_> = urls.split(',').collect();
-    let client = async_nats::connect(servers).await.unwrap();
-    let subject = "$JS.API.STREAM.LEADER.STEPDOWN.OBJECTS";
-    let answer = client.request(subject, "".into()).await;
-    answer.is_ok_and(|answer| String::from_utf8_lossy(&answer.payload).contains("\"success\":true"))
 }

@@ -6,16 +6,18 @@ use std::{
         atomic::Ordering,
         mpsc::{Receiver, TryRecvError},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use async_nats::{ConnectOptions, HeaderMap, jetstream};
-use futures::future::join_all;
+use async_nats::jetstream;
 use serde_json::json;
 
 use crate::{
     Handed, UNITS, Yard, namespace_of,
-    support::{PATIENCE, random::Random},
+    support::{
+        publisher::{connect, publish},
+        random::Random,
+    },
 };
 
 /// Messages that are published together, each about objects of its own.
@@ -29,9 +31,6 @@ const MESSAGES_OF_A_LIFE: u64 = 100;
 
 /// It keeps step with the clients, so that both have something to lose at any time.
 const EVENTS_PER_ANSWER: u64 = 8;
-
-/// How long an acknowledgement is waited for before a message is published again.
-const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Below the first version of an object.
 const VERSION: u64 = 10;
@@ -215,44 +214,8 @@ impl<'a> Producer<'a> {
         let first = self.published.messages;
         self.published.messages += messages.len() as u64;
         self.old = events;
-        let mut waiting: Vec<_> = (first..).zip(messages).collect();
-        let deadline = Instant::now() + PATIENCE;
-        while !waiting.is_empty() {
-            assert!(Instant::now() < deadline, "messages are acknowledged");
-            waiting = send(context, waiting).await;
-            if !waiting.is_empty() {
-                // Its server may be cut off from the others.
-                *context = connect(urls).await;
-            }
-        }
+        publish(urls, context, first, messages).await;
     }
-}
-
-/// Connects to one of these servers.
-async fn connect(urls: &str) -> jetstream::Context {
-    let again = |_| Duration::from_millis(50);
-    let options = ConnectOptions::new()
-        .retry_on_initial_connect()
-        .reconnect_delay_callback(again);
-    let servers: Vec<_> = urls.split(',').collect();
-    jetstream::new(options.connect(servers).await.unwrap())
-}
-
-/// Publishes messages, and answers those that were not acknowledged.
-async fn send(context: &jetstream::Context, messages: Vec<(u64, String)>) -> Vec<(u64, String)> {
-    let sent = messages.into_iter().map(async |(number, text)| {
-        let mut headers = HeaderMap::new();
-        headers.insert("Nats-Msg-Id", format!("m-{number}"));
-        let payload = text.clone().into();
-        let publish = context.publish_with_headers("quota.objects.made", headers, payload);
-        let acknowledged = async { publish.await.ok()?.await.ok() };
-        match tokio::time::timeout(TIMEOUT, acknowledged).await {
-            Ok(Some(_)) => None,
-            _ => Some((number, text)),
-        }
-    });
-    let unacknowledged = join_all(sent).await;
-    unacknowledged.into_iter().flatten().collect()
 }
 
 fn event(kind: &str, uid: &str, namespace: &str, version: u64, units: u64) -> String {

@@ -1,0 +1,8 @@
+//! Clients of a ledger, what they asked for and were told, and whether that can be.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod clients;
+pub(crate) mod history;
+pub(crate) mod search;
+pub(crate) mod witness;

@@ -1,10 +1,12 @@
 //! The checkers are checked: by histories that are right, and by such that are not.
 
 use crate::{
-    history::{Operation, Reply, Wish, step},
-    search::is_linearizable,
+    parts::{
+        history::{Operation, Reply, Wish, step},
+        search::is_linearizable,
+        witness::{Entry, Kind, check},
+    },
     support::random::Random,
-    witness::{Entry, Kind, check},
 };
 
 const HARD: i64 = 10;

@@ -7,17 +7,17 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod checkers;
-mod clients;
-mod history;
-mod search;
+mod parts;
 #[path = "../support/mod.rs"]
 mod support;
-mod witness;
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use clients::{CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas};
-use history::{Operation, Reply};
+use parts::{
+    clients::{CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
+    history::{Operation, Reply},
+    search, witness,
+};
 use support::quotad::Quotad;
 use tempfile::TempDir;
 

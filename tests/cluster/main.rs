@@ -9,7 +9,7 @@
 
 mod clocks;
 mod faults;
-#[path = "../linear/parts.rs"]
+#[path = "../linear/parts/mod.rs"]
 mod linear;
 mod producer;
 #[path = "../support/mod.rs"]

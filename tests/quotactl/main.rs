@@ -14,6 +14,7 @@ mod groups;
 mod ledger;
 mod offers;
 mod questions;
+mod readme;
 mod secure;
 mod stub;
 #[path = "../support/mod.rs"]

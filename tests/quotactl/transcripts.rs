@@ -83,7 +83,8 @@ fn fits(expected: &str, line: &str) -> bool {
     line.ends_with(last)
 }
 
-fn all_fit(expected: &[String], lines: &[&str]) -> bool {
+/// Whether lines are as expected.
+pub(super) fn all_fit(expected: &[String], lines: &[&str]) -> bool {
     match (expected, lines) {
         ([], []) => true,
         ([any, more @ ..], _) if any == "…" => {

@@ -10,35 +10,42 @@ use std::{
 /// it.
 pub(crate) fn quotactl() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(build).clone()
+    let path = BUILT.get_or_init(|| {
+        build(&["--bin", "quotactl"]);
+        directory().join("quotactl")
+    });
+    path.clone()
 }
 
-#[expect(clippy::panic, reason = "nothing can be tested without it")]
-fn build() -> PathBuf {
-    // In target/PROFILE, or target/TRIPLE/PROFILE.
+/// Where built programs are: target/PROFILE, or target/TRIPLE/PROFILE.
+pub(crate) fn directory() -> PathBuf {
     let quotad = PathBuf::from(env!("CARGO_BIN_EXE_quotad"));
-    let directory = quotad.parent().map(PathBuf::from).unwrap_or_default();
+    quotad.parent().map(PathBuf::from).unwrap_or_default()
+}
+
+/// The profile that this program was built with.
+fn profile() -> String {
+    let directory = directory();
     let name = directory.file_name().map(|name| name.to_string_lossy());
-    let profile = match name.as_deref() {
-        None | Some("debug") => "dev",
-        Some(profile) => profile,
-    };
+    match name.as_deref() {
+        None | Some("debug") => "dev".to_owned(),
+        Some(profile) => profile.to_owned(),
+    }
+}
+
+/// Builds what these arguments of `cargo build` select, with this profile.
+#[expect(clippy::panic, reason = "nothing can be tested without it")]
+pub(crate) fn build(selection: &[&str]) {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args([
-        "build",
-        "--quiet",
-        "--bin",
-        "quotactl",
-        "--profile",
-        profile,
-    ]);
+    cargo.args(["build", "--quiet", "--profile", &profile()]);
+    cargo.args(selection);
     cargo.args([
         "--manifest-path",
         concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
     ]);
     cargo.stdin(Stdio::null());
     match cargo.status() {
-        Ok(status) if status.success() => directory.join("quotactl"),
-        failed => panic!("quotactl is not built: {failed:?}"),
+        Ok(status) if status.success() => {}
+        failed => panic!("{selection:?} is not built: {failed:?}"),
     }
 }

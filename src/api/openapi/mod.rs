@@ -97,7 +97,15 @@ fn in_path(path: &str) -> impl Iterator<Item = Value> {
         .split('/')
         .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     names.map(|name| {
-        json!({"name": name, "in": "path", "required": true, "schema": {"type": "string", "minLength": 1}})
+        let example = match name {
+            "namespace" => "team-a",
+            "uid" => "pod-1",
+            _ => "compute",
+        };
+        json!({
+            "name": name, "in": "path", "required": true, "example": example,
+            "schema": {"type": "string", "minLength": 1},
+        })
     })
 }
 
@@ -168,6 +176,21 @@ mod tests {
             let reference = format!("#/components/schemas/{name}");
             assert!(found.contains(reference.as_str()), "{name} is not used");
         }
+    }
+
+    /// `UPDATE_DOCS=1 cargo test --lib documented` writes it anew.
+    #[test]
+    fn the_documented_description_is_this_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/openapi.json");
+        let text = format!("{:#}\n", document());
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &text).unwrap();
+        }
+        let written = std::fs::read_to_string(path).unwrap();
+        assert!(
+            written == text,
+            "docs/openapi.json is not what the routes are: UPDATE_DOCS=1"
+        );
     }
 
     #[test]

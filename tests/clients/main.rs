@@ -1,5 +1,6 @@
 //! The daemon as its clients see it. One of them is generated from the API's description, and goes through the story of
-//! the README: what it does is in Python (`story.py`), since that is where the generator is.
+//! the README (`story.py`); another sends all that the description allows, and what it forbids (`described.py`). They are in
+//! Python, since that is where what makes them is.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,21 +14,32 @@ use std::{
     process::Command,
 };
 
-#[test]
-fn a_generated_client_tells_the_story() {
+/// Runs a script with what tests/run has installed.
+fn run(script: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = std::env::var_os("QUOTAD_CLIENTS_PYTHON")
         .map_or_else(|| root.join("target/clients/bin/python"), PathBuf::from);
     assert!(
         python.exists(),
-        "{} is missing: tests/run makes it, or QUOTAD_CLIENTS_PYTHON names a Python with openapi-python-client",
+        "{} is missing: tests/run makes it, or QUOTAD_CLIENTS_PYTHON names a Python with openapi-python-client and \
+         schemathesis",
         python.display()
     );
     let status = Command::new(python)
         .arg("-B")
-        .arg(root.join("tests/clients/story.py"))
+        .arg(root.join("tests/clients").join(script))
         .env("QUOTAD", env!("CARGO_BIN_EXE_quotad"))
         .status()
         .unwrap();
     assert!(status.success());
+}
+
+#[test]
+fn a_generated_client_tells_the_story() {
+    run("story.py");
+}
+
+#[test]
+fn whatever_is_sent_the_answer_is_as_described() {
+    run("described.py");
 }

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -24,10 +25,24 @@ def start(directory):
     raise SystemExit("quotad did not start")
 
 
+def send(api, method, path, body=None):
+    """Sends a request that has to succeed, and gives its answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(api + path, data, {"content-type": "application/json"}, method=method)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as refused:
+        raise SystemExit(f"{method} {path}: {refused.read().decode()}") from refused
+
+
+def description(api):
+    return send(api, "GET", "/openapi.json")
+
+
 def generate(api, directory):
     """The client, as a package."""
-    description = urllib.request.urlopen(f"{api}/openapi.json").read()
-    (directory / "openapi.json").write_bytes(description)
+    (directory / "openapi.json").write_text(json.dumps(description(api)))
     command = [sys.executable, "-m", "openapi_python_client", "generate", "--path", "openapi.json"]
     options = ["--meta", "none", "--output-path", "quota_ledger", "--overwrite"]
     (directory / "config.yaml").write_text("post_hooks: []\n")

@@ -43,6 +43,7 @@ const ASSETS: &[Asset] = assets! {
     "icon.svg": "image/svg+xml" => "page/icon.svg",
     "app.js": SCRIPT => "page/app.js",
     "api.js": SCRIPT => "page/api.js",
+    "cluster.js": SCRIPT => "page/cluster.js",
     "entries.js": SCRIPT => "page/entries.js",
     "explain.js": SCRIPT => "page/explain.js",
     "groups.js": SCRIPT => "page/groups.js",

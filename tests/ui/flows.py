@@ -8,7 +8,7 @@ import unittest
 
 from playwright.sync_api import expect
 
-from world import ROOT, Browser, Daemon, looked_at, widget
+from world import ROOT, SCREENSHOTS, Browser, Cluster, Daemon, looked_at, widget
 
 HISTORY = ROOT / "tests" / "vectors" / "history-a.events.jsonl"
 
@@ -326,6 +326,35 @@ class WithTokens(unittest.TestCase):
         page.keyboard.press("Enter")
         expect(page.locator("section[aria-labelledby=quotas]")).to_contain_text("pods")
         expect(page.locator(".mode")).to_have_text("live")
+
+
+class OfACluster(unittest.TestCase):
+    def test_its_nodes_are_shown_and_so_is_the_loss_of_one(self):
+        cluster = Cluster()
+        self.addCleanup(cluster.close)
+        leader = cluster.leader()
+        asked = next(node for node in cluster.NODES if node != leader)
+        page = browser.page_at(cluster.apis[asked], "#/sources")
+        self.addCleanup(page.context.close)
+        section = page.locator("section[aria-labelledby=cluster]")
+        row = {node: section.locator("tr", has=page.get_by_role("rowheader", name=node)) for node in cluster.NODES}
+        leads = section.locator("header .badge")
+        expect(leads).to_have_text(f"{leader} leads")
+        for node in cluster.NODES:
+            expect(row[node].get_by_role("cell").nth(0)).to_have_text("leader" if node == leader else "follower")
+            expect(row[node].get_by_role("cell").nth(1)).to_have_text(leader)
+            expect(row[node].get_by_role("cell").nth(3)).to_have_text("0")
+        expect(row[asked]).to_contain_text("(this one)")
+        term = int(row[leader].get_by_role("cell").nth(2).inner_text())
+        looked_at(page, "cluster")
+        # Another one takes the lead, and the page says so without being asked.
+        cluster.kill(leader)
+        expect(row[leader].get_by_role("cell").nth(0)).to_have_text("unreachable")
+        expect(leads).to_have_text(re.compile(f"^(?!{leader})n. leads$"))
+        successor = leads.inner_text().split()[0]
+        expect(row[successor].get_by_role("cell").nth(2)).to_have_text(re.compile(r"^\d+$"))
+        self.assertGreater(int(row[successor].get_by_role("cell").nth(2).inner_text()), term)
+        page.screenshot(path=SCREENSHOTS / "cluster-without-one.png", full_page=True)
 
 
 class Large(unittest.TestCase):

@@ -2,7 +2,11 @@
 
 import json
 import os
+import random
+import re
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -97,6 +101,52 @@ class Daemon:
         self.directory.cleanup()
 
 
+class Cluster:
+    """Three servers and three daemons that keep one ledger, as `make cluster` starts them."""
+
+    NODES = ["n1", "n2", "n3"]
+
+    def __init__(self):
+        first = free_ports()
+        self.apis = {node: f"http://127.0.0.1:{first + 31 + at}" for at, node in enumerate(self.NODES)}
+        programs = {name: os.environ.get(name, ROOT / "target/debug" / name.lower()) for name in ["QUOTAD", "QUOTACTL"]}
+        self.process = subprocess.Popen([ROOT / "deploy/cluster/try"], stdout=subprocess.PIPE, text=True,
+                                        env={**os.environ, **programs, "CLUSTER_PORT": str(first)})
+        for line in self.process.stdout:
+            if listed := re.search(r"\(processes: ([\d ]+)\)", line):
+                self.daemons = dict(zip(self.NODES, map(int, listed[1].split())))
+            if line.startswith("Ctrl-C"):
+                return
+        raise AssertionError("the cluster did not start")
+
+    def leader(self):
+        """The node that leads."""
+        while True:
+            with urllib.request.urlopen(f"{self.apis['n1']}/v1/cluster") as answer:
+                leaders = [node["name"] for node in json.load(answer)["nodes"] if node["role"] == "leader"]
+            if leaders:
+                return leaders[0]
+
+    def kill(self, node):
+        os.kill(self.daemons[node], signal.SIGKILL)
+
+    def close(self):
+        self.process.terminate()
+        self.process.communicate()
+
+
+def free_ports():
+    """A number so that the 60 ports from it on are free."""
+    while True:
+        first = random.randrange(16_000, 31_000)
+        try:
+            for port in range(first, first + 60):
+                socket.create_server(("127.0.0.1", port)).close()
+            return first
+        except OSError:
+            pass
+
+
 def widget(namespace, name, usage, version=1):
     return {"type": "ADDED", "namespace": namespace, "resource": "widgets.example.com", "name": name,
             "uid": f"{namespace}-{name}", "resourceVersion": str(version), "usage": usage}
@@ -115,13 +165,16 @@ class Browser:
         self.playwright.stop()
 
     def page(self, daemon, hash="", **options):
+        return self.page_at(daemon.url, hash, **options)
+
+    def page_at(self, url, hash="", **options):
         context = self.browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "timezone_id": "UTC", **options})
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.complaints = []
         page.on("console", lambda message: message.type in ("error", "warning") and page.complaints.append(message.text))
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.goto(f"{daemon.url}/ui{hash}")
+        page.goto(f"{url}/ui{hash}")
         return page
 
 

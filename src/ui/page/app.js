@@ -48,7 +48,7 @@ const MODES = { live: ["live", "told of each entry"], polling: ["polling", "asks
 
 function Frame({ context, route, children, forget }) {
   const { status, live } = context;
-  const { asOf, lagging, caughtUp, diskLow } = status.data;
+  const { asOf, lagging, caughtUp, diskLow, cluster } = status.data;
   const [mode, meaning] = MODES[live];
   return html`<a class="skip" href="#main" onClick=${(event) => {
       event.preventDefault();
@@ -61,6 +61,7 @@ function Frame({ context, route, children, forget }) {
       <nav aria-label="Views">${LINKS.map(([name, text]) => html`
         <a href=${address(name, "", moment(route.query))} aria-current=${route.name === name ? "page" : null}>${text}</a>`)}</nav>
       <p class="standing">
+        ${cluster && !cluster.leader && html`<span class="badge bad">no leader</span>`}
         ${diskLow && html`<span class="badge bad">disk low</span>`}
         ${!caughtUp ? html`<span class="badge bad">not caught up</span>` : lagging && html`<span class="badge warn">sources behind</span>`}
         <span class="mode ${mode}" title=${meaning}>${mode}</span>

@@ -1,6 +1,7 @@
-// How the ledger and its sources stand.
+// How the ledger, its cluster and its sources stand.
 
 import { html } from "./vendor/htm-preact.js";
+import { Cluster } from "./cluster.js";
 import { Section, State, Table, Time, duration, useClock } from "./parts.js";
 
 const age = (time, now) => time ? duration(now - new Date(time)) + " ago" : "not known";
@@ -28,6 +29,7 @@ export function Sources({ context }) {
           <a href="ui/vendor/uplot.LICENSE">uPlot</a></dd>
       </dl><//>
     <//>
+    ${data.cluster && html`<${Cluster} now=${now} />`}
     <${Section} title="What has been consumed" id="consumed" wide>
       <${State} answer=${status} nothing=${!data.sources?.length && "Nothing is consumed from a stream: events come by HTTP."}>
         ${(data.sources ?? []).map((source) => html`<h3>${source.name}</h3>

@@ -36,7 +36,7 @@ export function Cluster({ now }) {
         : html`<span class="badge bad">no leader: nothing is granted</span>`)}>
     <${State} answer=${answer}>
       <${Table} label="The nodes of the cluster"
-          columns=${["Node", "Role", "Follows", ">Term", ">Messages behind", ">Replica at", ">Age", "Problem"]}>
+          columns=${["Node", "Role", "Leader", ">Term", ">Messages behind", ">Replica at", ">Age", "Problem"]}>
         ${nodes.map((node) => html`<${Node} key=${node.name} node=${node} nodes=${nodes} asked=${asked} />`)}
       <//>
       <p class="quiet">Ledger ${ledger ?? "not begun"}. The age of a replica is how long ago it was last known to hold all of

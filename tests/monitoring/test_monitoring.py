@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -18,6 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "monitoring"
 PROGRAMS = pathlib.Path(os.environ["PROGRAMS"])
 PATIENCE = 60
+# A newer one than Debian's, for a replicated log.
+NATS_SERVER = os.environ.get("QUOTAD_NATS_SERVER", "nats-server")
 # Without keys of the programs, such as those that tests/run exports for other tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("QUOTA")}
 
@@ -41,6 +44,16 @@ def free_ports(count):
         for listener in listeners:
             listener.bind(("127.0.0.1", 0))
         return [listener.getsockname()[1] for listener in listeners]
+
+
+def free_range(count):
+    """The first of so many ports that follow each other, and that nothing listens on."""
+    while True:
+        first = random.randrange(16_000, 31_000)
+        with contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                socket.create_server(("127.0.0.1", port)).close()
+            return first
 
 
 def fetch(url, data=None, headers=None, method=None):
@@ -85,19 +98,20 @@ class Rules(unittest.TestCase):
     def test_they_speak_of_metrics_that_there_are(self):
         known = (ROOT / "docs/metrics.md").read_text() + (ROOT / "docs/bridge.md").read_text()
         text = (MONITORING / "alerts.yaml").read_text() + (MONITORING / "dashboard.json").read_text()
-        used = set(re.findall(r"\b(?:quota_(?:ledger|bridge)|kube_resourcequota)\w*", text))
+        used = set(re.findall(r"\b(?:quota_(?:ledger|bridge)|kube_resourcequota|openshift_clusterresourcequota)\w*", text))
         self.assertGreater(len(used), 20)
         for metric in used:
             self.assertIn(f"`{metric.removesuffix('_bucket')}", known)
 
 
 class Dashboard(unittest.TestCase):
-    """A ledger in which everything happens that the dashboard shows, and a Prometheus that scrapes it."""
+    """A ledger in which everything happens that the dashboard shows, a cluster, and a Prometheus that scrapes them."""
 
     @classmethod
     def setUpClass(cls):
         cls.home = tempfile.TemporaryDirectory()
         cls.processes = []
+        cls.cluster = None
         try:
             cls.start_all()
         except BaseException:
@@ -109,15 +123,16 @@ class Dashboard(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         for process in reversed(cls.processes):
-            process.kill()
+            # The cluster ends what it started.
+            process.terminate() if process is cls.cluster else process.kill()
             process.wait()
         cls.home.cleanup()
 
     @classmethod
-    def start(cls, name, *arguments):
+    def start(cls, name, *arguments, **environment):
         with open(os.path.join(cls.home.name, f"{name}.log"), "wb") as log:
             process = subprocess.Popen([str(argument) for argument in arguments], cwd=cls.home.name, stdout=log,
-                                       stderr=log, stdin=subprocess.DEVNULL, env=ENVIRONMENT)
+                                       stderr=log, stdin=subprocess.DEVNULL, env={**ENVIRONMENT, **environment})
         cls.processes.append(process)
         return process
 
@@ -140,19 +155,24 @@ class Dashboard(unittest.TestCase):
                  {"metadata": {"name": "compute"}, "spec": {"hard": {"pods": "3", "requests.cpu": "2"}}})
         cls.post(kubernetes + "/api/v1/namespaces/demo/pods", {"metadata": {"name": "web"}, "spec": {"containers": [
             {"name": "c", "resources": {"requests": {"cpu": "1"}}}]}})
+        first = free_range(60)
+        cls.cluster = cls.start("cluster", ROOT / "deploy/cluster/try", CLUSTER_PORT=str(first), QUOTAD=str(PROGRAMS / "quotad"),
+                                QUOTACTL=str(PROGRAMS / "quotactl"), QUOTAD_NATS_SERVER=NATS_SERVER)
         config = os.path.join(cls.home.name, "prometheus.yml")
-        cls.write_configuration(config, admin, bridge)
+        cls.write_configuration(config, [admin, *range(first + 41, first + 44)], bridge)
         cls.start("prometheus", "prometheus", f"--config.file={config}", "--storage.tsdb.path=tsdb",
                   f"--web.listen-address=127.0.0.1:{prometheus}")
         until("quotad is ready", lambda: cls.is_ready())
+        until("the cluster has a leader", lambda: "Ctrl-C" in (pathlib.Path(cls.home.name) / "cluster.log").read_text())
         until("Prometheus answers", lambda: reachable(cls.prometheus + "/-/ready"))
         cls.act(nats)
 
     @classmethod
-    def write_configuration(cls, path, admin, bridge):
+    def write_configuration(cls, path, admins, bridge):
         page = (ROOT / "docs/monitoring.md").read_text()
         configuration = re.search(r"```yaml\n(scrape_configs:.*?)```", page, re.S)[1]
-        configuration = configuration.replace("quotad.quota-system.svc:8481", f"127.0.0.1:{admin}")
+        targets = '", "'.join(f"127.0.0.1:{admin}" for admin in admins)
+        configuration = configuration.replace("quotad.quota-system.svc:8481", targets)
         configuration = configuration.replace("quota-bridge.quota-system.svc:8482", f"127.0.0.1:{bridge}")
         text = f"global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{MONITORING}/alerts.yaml]\n{configuration}"
         pathlib.Path(path).write_text(text)
@@ -180,6 +200,9 @@ class Dashboard(unittest.TestCase):
         def reserve(uid, cpu, ttl="10m"):
             cls.post(reservations, {"reservedBy": {"kind": "Pod", "name": uid, "uid": uid},
                                     "reserved": {"requests.cpu": cpu}, "ttl": ttl})
+        members = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["demo"]}
+        group = {"selector": {"labels": {"matchExpressions": [members]}}, "hard": {"pods": "5"}}
+        fetch(cls.api + "/v1/groups/shop", json.dumps(group).encode(), {"content-type": "application/json"}, "PUT")
         reserve("a", "100m")
         reserve("b", "100m")
         reserve("c", "100m", "1s")
@@ -208,7 +231,7 @@ class Dashboard(unittest.TestCase):
                 until(f"{title}: {expression}", lambda: self.query(expression))
 
     def test_the_scrape_succeeds_and_no_series_comes_twice(self):
-        until("all are scraped", lambda: len(self.query("up == 1")) == 2)
+        until("all are scraped", lambda: len(self.query("up == 1")) == 5)
         self.assertEqual(self.query('count by (namespace, resourcequota, resource, type) (kube_resourcequota) > 1'), [])
 
     def test_the_alerts_of_the_kubernetes_mixin_see_these_quotas(self):

@@ -11,7 +11,7 @@ use quota_ledger::replay;
 use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
 use serde::{Serialize, Serializer};
 
-use crate::{cluster::NotDecided, history, metrics::Limit, writer::Unavailable};
+use crate::{cluster::NotDecided, history, metrics::Limit, reason, writer::Unavailable};
 
 pub use crate::reason::Reason;
 
@@ -157,7 +157,7 @@ impl Problem {
         Self(Box::new(Content {
             kind: reason,
             title: reason.title(),
-            status: reason.status(),
+            status: reason::status(reason),
             reason,
             detail: detail.into(),
             index: None,
@@ -253,7 +253,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let detail = refusal.to_string();
         let limit = Limit::hit_by(&refusal);
-        let reason = Reason::from(&refusal);
+        let reason = reason::of_refusal(&refusal);
         let mut problem = match refusal {
             Refusal::Denied(denied) => {
                 let mut problem = Self::new(reason, denied.detail);

@@ -1,7 +1,10 @@
 //! The HTTP API of Quota Ledger: what the daemon and those who call it have in common.
 //!
 //! A type of [`wire`] stands for one thing of the API. The daemon serializes it, callers deserialize it: both follow
-//! from one definition.
+//! from one definition. With the feature `http`, [`http`] calls the API; `examples/admission_hook.rs` shows how.
 
+#[cfg(feature = "http")]
+pub mod http;
 pub mod paths;
+pub mod table;
 pub mod wire;

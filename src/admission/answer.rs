@@ -18,7 +18,7 @@ use super::{
 use crate::{
     denials,
     metrics::{self, Decision},
-    reason::Reason,
+    reason::{Reason, of_refusal},
     throttle::{Throttle, cut, shortened},
 };
 
@@ -122,7 +122,7 @@ pub(super) fn decided(
         }
         Err(refusal) => {
             metrics::refused(refusal);
-            let reason = Reason::from(refusal);
+            let reason = of_refusal(refusal);
             annotations.insert("reason", reason.as_str().to_owned());
             if let Refusal::Denied(denied) = refusal {
                 annotate(&mut annotations, &denied.quotas);

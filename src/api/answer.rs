@@ -6,6 +6,8 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use quota_client::wire::AsOf;
+use quota_core::state::Head;
 use quota_semantics::in_microseconds;
 use serde::Serialize;
 
@@ -32,6 +34,11 @@ pub(super) fn written(status: StatusCode, text: Vec<u8>) -> Response {
         .headers_mut()
         .insert(header::CONTENT_TYPE, content_type);
     response
+}
+
+/// How far the ledger was, as answers say it.
+pub(super) const fn as_of(Head { sequence, time }: Head) -> AsOf {
+    AsOf { sequence, time }
 }
 
 /// The answer 200 with this body.

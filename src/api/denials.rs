@@ -52,7 +52,7 @@ async fn page(app: &App, namespace: Option<Name>, query: &PageQuery) -> Result<R
     Ok(answer::ok(&Page {
         items,
         next: last.map(|denial| token(&denial.id)).transpose()?,
-        as_of: app.ledger.read(quota_core::state::State::head).await?,
+        as_of: answer::as_of(app.ledger.read(quota_core::state::State::head).await?),
         lagging: app.lags(),
     }))
 }

@@ -1,6 +1,7 @@
 //! Where the ledger and a listing disagree.
 
 use axum::{extract::State, response::Response};
+use quota_client::wire::Object;
 use quota_core::{
     decide::{self, Comparison},
     event::{QuotaRecord, Sequence},
@@ -15,7 +16,7 @@ use super::{
     App, answer,
     body::JsonText,
     measure::{Operation, measured},
-    objects::Shown,
+    objects::{believed, listed as as_listed},
     problem::{Cause, Problem},
 };
 use crate::{intake::payload::Listed, writer::now};
@@ -56,10 +57,10 @@ struct Compared<'a> {
     difference: Difference,
     /// As it was listed.
     #[serde(flatten)]
-    object: Option<Shown<'a>>,
+    object: Option<Object<'a>>,
     /// What the ledger believes of it, or of the one of its name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<Shown<'a>>,
+    known: Option<Object<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quota: Option<Limits<'a>>,
     /// Why it cannot be understood.
@@ -173,8 +174,8 @@ fn shown<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found) -> Co
     let known = found.known.as_ref();
     Compared {
         difference: found.difference,
-        object: listed.map(|listed| Shown::from(&*listed.object)),
-        known: known.map(|known| Shown::of(known, found.awaited_since)),
+        object: listed.map(|listed| as_listed(&listed.object)),
+        known: known.map(|known| believed(known, found.awaited_since)),
         quota: listed.and_then(limits),
         reason,
     }

@@ -1,9 +1,9 @@
 //! The ledger's entries, and among them what could not be understood.
 
 use axum::{extract::State, response::Response};
+use quota_client::wire::DeadLetter;
 use quota_core::event::{Entry, Sequence};
-use quota_semantics::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
     App, answer,
@@ -64,7 +64,7 @@ pub(super) async fn list(
     Ok(answer::ok(&Page {
         items: walked.found,
         next,
-        as_of: head,
+        as_of: answer::as_of(head),
         lagging: app.lags(),
     }))
 }
@@ -82,17 +82,6 @@ impl Namespaced {
             .as_deref()
             .is_none_or(|wanted| entry.event.namespace().is_some_and(|own| *own == *wanted))
     }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct DeadLetterView {
-    sequence: Sequence,
-    time: Timestamp,
-    source: String,
-    position: u64,
-    reason: String,
-    payload: String,
 }
 
 /// `GET /v1/dead-letters`: newest first.
@@ -121,14 +110,14 @@ pub(super) async fn dead_letters(
     Ok(answer::ok(&Page {
         items,
         next,
-        as_of: head,
+        as_of: answer::as_of(head),
         lagging: app.lags(),
     }))
 }
 
-fn letter(entry: Entry) -> Option<DeadLetterView> {
+fn letter(entry: Entry) -> Option<DeadLetter> {
     let letter = entry.event.dead_letter()?.clone();
-    Some(DeadLetterView {
+    Some(DeadLetter {
         sequence: entry.sequence,
         time: entry.time,
         source: letter.source.to_string(),

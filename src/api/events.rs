@@ -2,8 +2,8 @@
 
 use axum::{body::Body, extract::State, response::Response};
 use http::HeaderMap;
-use quota_core::state::{Head, State as LedgerState};
-use serde::Serialize;
+use quota_client::wire::{EventsAnswer, RejectedEvent};
+use quota_core::state::State as LedgerState;
 
 use super::{
     App, Caller, answer, body,
@@ -11,23 +11,6 @@ use super::{
     problem::Problem,
 };
 use crate::intake;
-
-#[derive(Serialize)]
-struct Rejection {
-    line: u64,
-    reason: String,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Accepted {
-    accepted: u64,
-    ignored: u64,
-    rejected: Vec<Rejection>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
 
 /// `POST /v1/events`: NDJSON, a JSON array, or one event.
 pub(super) async fn accept(
@@ -47,12 +30,12 @@ pub(super) async fn accept(
     let rejected = answer
         .rejected
         .into_iter()
-        .map(|(line, reason)| Rejection { line, reason });
-    Ok(answer::ok(&Accepted {
+        .map(|(line, reason)| RejectedEvent { line, reason });
+    Ok(answer::ok(&EventsAnswer {
         accepted: answer.recorded.accepted,
         ignored: answer.recorded.ignored,
         rejected: rejected.collect(),
-        as_of,
+        as_of: answer::as_of(as_of),
         lagging: app.lags(),
     }))
 }

@@ -1,16 +1,17 @@
 //! What makes a number.
 
 use axum::{extract::State, response::Response};
+use quota_client::wire::{Contribution, Explanation, Kind};
 use quota_core::{
     event::Sequence,
     state::{self, Head, Holder, Part, PartKey},
 };
-use quota_semantics::{Timestamp, quantity::Quantity, uid::Uid};
-use serde::{Deserialize, Serialize};
+use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
+use serde::Deserialize;
 
 use super::{
     App, answer,
-    page::{self, Page, Params, Target, token},
+    page::{self, Params, Target, token},
     past::{self, When},
     problem::{Problem, Reason},
 };
@@ -29,67 +30,33 @@ pub(super) struct ExplainQuery {
     after: Option<String>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Explained<'a> {
-    namespace: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quota: Option<&'a str>,
-    resource: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hard: Option<&'a Quantity>,
-    used: &'a Quantity,
-    reserved: &'a Quantity,
-    #[serde(flatten)]
-    page: Page<PartView<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct PartView<'a> {
-    kind: &'static str,
-    uid: &'a Uid,
-    resource: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    name: &'a str,
-    amount: &'a Quantity,
-    /// The entry that caused it.
-    sequence: Sequence,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expiration_time: Option<Timestamp>,
-}
-
-impl<'a> From<&'a Part> for PartView<'a> {
-    fn from(part: &'a Part) -> Self {
-        let (amount, sequence) = (&part.amount, part.entry());
-        match &part.holder {
-            Holder::Object(object) => Self {
-                kind: "object",
-                uid: &object.uid,
-                resource: &object.resource,
-                name: &object.name,
-                amount,
-                sequence,
-                expiration_time: None,
-            },
-            Holder::Commit(view) => Self {
-                kind: "commit",
-                uid: &view.reservation.uid,
-                resource: &view.reservation.resource,
-                name: &view.reservation.name,
-                amount,
-                sequence,
-                expiration_time: None,
-            },
-            Holder::Reservation(view) => Self {
-                kind: "reservation",
-                uid: &view.reservation.uid,
-                resource: &view.reservation.resource,
-                name: &view.reservation.name,
-                amount,
-                sequence,
-                expiration_time: Some(view.reservation.expiration),
-            },
+fn contribution(part: &Part) -> Contribution {
+    let entry = part.entry();
+    let of = |kind, uid: &Uid, resource: &str, name: &str, expiration_time| Contribution {
+        kind,
+        uid: uid.clone(),
+        resource: resource.into(),
+        name: name.into(),
+        amount: part.amount.clone(),
+        sequence: entry,
+        expiration_time,
+    };
+    match &part.holder {
+        Holder::Object(object) => of(
+            Kind::Object,
+            &object.uid,
+            &object.resource,
+            &object.name,
+            None,
+        ),
+        Holder::Commit(view) => {
+            let it = &view.reservation;
+            of(Kind::Commit, &it.uid, &it.resource, &it.name, None)
+        }
+        Holder::Reservation(view) => {
+            let it = &view.reservation;
+            let end = Some(it.expiration);
+            of(Kind::Reservation, &it.uid, &it.resource, &it.name, end)
         }
     }
 }
@@ -143,19 +110,17 @@ pub(super) async fn explain(
     let more = number.parts.len() > limit;
     number.parts.truncate(limit);
     let last = number.parts.last().filter(|_| more);
-    Ok(answer::ok(&Explained {
-        namespace: &namespace,
-        quota,
-        resource: &query.resource,
-        hard: number.hard.as_ref(),
-        used: &number.used,
-        reserved: &number.reserved,
-        page: Page {
-            items: number.parts.iter().map(PartView::from).collect(),
-            next: last.map(|part| token(&part.key())).transpose()?,
-            as_of: number.head,
-            lagging,
-        },
+    Ok(answer::ok(&Explanation {
+        namespace: namespace.into(),
+        quota: query.quota.as_deref().map(Name::from),
+        resource: query.resource.into(),
+        hard: number.hard,
+        used: number.used,
+        reserved: number.reserved,
+        next: last.map(|part| token(&part.key())).transpose()?,
+        items: number.parts.iter().map(contribution).collect(),
+        as_of: answer::as_of(number.head),
+        lagging,
     }))
 }
 

@@ -1,12 +1,15 @@
 //! The objects behind the numbers.
 
+use std::borrow::Cow;
+
 use axum::{extract::State, response::Response};
+use quota_client::wire::Object;
 use quota_core::{
-    event::{Observed, Sequence},
+    event::Observed,
     state::{Head, ObjectKey, ObjectView, State as LedgerState},
 };
-use quota_semantics::{Timestamp, resource::ResourceList, uid::Uid};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use quota_semantics::Timestamp;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     App, answer,
@@ -38,59 +41,38 @@ impl ObjectsQuery {
     }
 }
 
-/// An object that the ledger believes to be there, or as it was listed.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Shown<'a> {
-    uid: &'a Uid,
-    namespace: &'a str,
-    resource: &'a str,
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource_version: Option<String>,
-    usage: &'a ResourceList,
-    /// The entry that last changed what it counts for; none if it was only listed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sequence: Option<Sequence>,
-    /// When it ceases to count without an event.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    counts_until: Option<Timestamp>,
-    /// When its holder said that it exists, if that was a short while ago and no source has shown it yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    awaited_since: Option<Timestamp>,
-}
-
-impl<'a> Shown<'a> {
-    /// An object, and since when a source is awaited to show it.
-    pub(super) fn of(view: &'a ObjectView, awaited_since: Option<Timestamp>) -> Self {
-        Self {
-            uid: &view.uid,
-            namespace: &view.namespace,
-            resource: &view.resource,
-            name: &view.name,
-            resource_version: (view.version > 0).then(|| view.version.to_string()),
-            usage: &view.footprint.resources,
-            sequence: Some(view.entry),
-            counts_until: view.lapse,
-            awaited_since,
-        }
+/// An object that the ledger believes to be there, and since when a source is awaited to show it.
+pub(super) fn believed(view: &ObjectView, awaited_since: Option<Timestamp>) -> Object<'_> {
+    Object {
+        uid: Cow::Borrowed(&view.uid),
+        namespace: Cow::Borrowed(&view.namespace),
+        resource: Cow::Borrowed(&view.resource),
+        name: Cow::Borrowed(&view.name),
+        resource_version: version(view.version),
+        usage: Cow::Borrowed(&view.footprint.resources),
+        sequence: Some(view.entry),
+        counts_until: view.lapse,
+        awaited_since,
     }
 }
 
-impl<'a> From<&'a Observed> for Shown<'a> {
-    fn from(object: &'a Observed) -> Self {
-        Self {
-            uid: &object.uid,
-            namespace: &object.namespace,
-            resource: &object.resource,
-            name: &object.name,
-            resource_version: (object.version > 0).then(|| object.version.to_string()),
-            usage: &object.footprint.resources,
-            sequence: None,
-            counts_until: object.lapse,
-            awaited_since: None,
-        }
+/// An object as it was listed.
+pub(super) fn listed(object: &Observed) -> Object<'_> {
+    Object {
+        uid: Cow::Borrowed(&object.uid),
+        namespace: Cow::Borrowed(&object.namespace),
+        resource: Cow::Borrowed(&object.resource),
+        name: Cow::Borrowed(&object.name),
+        resource_version: version(object.version),
+        usage: Cow::Borrowed(&object.footprint.resources),
+        sequence: None,
+        counts_until: object.lapse,
+        awaited_since: None,
     }
+}
+
+fn version(version: u64) -> Option<String> {
+    (version > 0).then(|| version.to_string())
 }
 
 /// An object, and since when a source is awaited to show it.
@@ -108,10 +90,10 @@ fn page(app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Resp
     let items = objects.iter();
     answer::ok(&Page {
         items: items
-            .map(|(view, awaited)| Shown::of(view, *awaited))
+            .map(|(view, awaited)| believed(view, *awaited))
             .collect(),
         next,
-        as_of,
+        as_of: answer::as_of(as_of),
         lagging: app.lags(),
     })
 }

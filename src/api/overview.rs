@@ -3,11 +3,12 @@
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use axum::{extract::State, response::Response};
+use quota_client::wire::{Fullest, NamespaceUsage};
 use quota_core::{
     event::Sequence,
     state::{self, Figure, Head},
 };
-use quota_semantics::{Name, Timestamp, quantity::Quantity};
+use quota_semantics::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -33,31 +34,6 @@ pub(super) struct OverviewQuery {
     after: Option<String>,
 }
 
-/// A namespace, and the limit of it that is taken the most of.
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NamespaceSummary {
-    namespace: Name,
-    quotas: usize,
-    /// Reservations that are pending.
-    reservations: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fullest: Option<Fullest>,
-}
-
-#[derive(Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Fullest {
-    quota: Name,
-    resource: Name,
-    hard: Quantity,
-    used: Quantity,
-    reserved: Quantity,
-    /// Used and reserved as a share of the limit; absent if the limit is 0 and something is taken nevertheless.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    share: Option<f64>,
-}
-
 /// Where a namespace stands in the list: the fullest first, those without a limit last, equals by name. A share is
 /// not negative, and such floats are in the order of their bits.
 type FullnessOrder = (Reverse<Option<u64>>, Name);
@@ -66,7 +42,7 @@ type FullnessOrder = (Reverse<Option<u64>>, Name);
 struct Best {
     after: Option<FullnessOrder>,
     most: usize,
-    found: BTreeMap<FullnessOrder, NamespaceSummary>,
+    found: BTreeMap<FullnessOrder, NamespaceUsage>,
 }
 
 impl Best {
@@ -92,7 +68,7 @@ impl Best {
         {
             return limits;
         }
-        let shown = NamespaceSummary {
+        let shown = NamespaceUsage {
             namespace: namespace.clone(),
             quotas: count,
             reservations: state.pending_count_in(namespace),
@@ -169,7 +145,7 @@ pub(super) async fn list(
         .await?
     };
     let more = best.found.len() > limit;
-    let mut found: Vec<(FullnessOrder, NamespaceSummary)> = best.found.into_iter().collect();
+    let mut found: Vec<(FullnessOrder, NamespaceUsage)> = best.found.into_iter().collect();
     found.truncate(limit);
     let last = found.last().filter(|_| more);
     let next = last
@@ -178,7 +154,7 @@ pub(super) async fn list(
     Ok(answer::ok(&Page {
         items: found.into_iter().map(|(_, shown)| shown).collect(),
         next,
-        as_of,
+        as_of: answer::as_of(as_of),
         lagging,
     }))
 }

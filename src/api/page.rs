@@ -3,12 +3,13 @@
 use axum::extract::{FromRequestParts, Query};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::request::Parts;
-use quota_core::state::Head;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Reason};
+use crate::kube::LabelSelector;
 
 pub(super) use crate::routes::Target;
+pub(super) use quota_client::wire::Page;
 
 /// The query of a request. Parameters that are not known are refused, so that a mistyped one is not overlooked.
 #[derive(Clone, Debug)]
@@ -58,6 +59,38 @@ impl PageQuery {
     }
 }
 
+/// Which page of a list of things that have labels.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct LabelledQuery {
+    limit: Option<usize>,
+    #[serde(rename = "continue")]
+    after: Option<String>,
+    label_selector: Option<String>,
+}
+
+impl LabelledQuery {
+    /// As [`PageQuery::limit`].
+    pub(super) fn limit(&self, most: usize) -> Result<usize, Problem> {
+        limit(self.limit, most)
+    }
+
+    /// As [`PageQuery::after`].
+    pub(super) fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
+        let token = self.after.as_deref().filter(|token| !token.is_empty());
+        token.map(read_token).transpose()
+    }
+
+    /// Which of them.
+    ///
+    /// # Errors
+    /// `Malformed` if it is no selector.
+    pub(super) fn labels(&self) -> Result<LabelSelector, Problem> {
+        let text = self.label_selector.as_deref().unwrap_or_default();
+        LabelSelector::parse(text).map_err(|why| Problem::new(Reason::Malformed, why))
+    }
+}
+
 /// As [`PageQuery::limit`].
 pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, Problem> {
     match asked {
@@ -77,20 +110,4 @@ pub(super) fn read_token<K: DeserializeOwned>(token: &str) -> Result<K, Problem>
 pub(super) fn token(key: &impl Serialize) -> Result<String, Problem> {
     let json = serde_json::to_vec(key).map_err(|error| Problem::internal(&error))?;
     Ok(URL_SAFE_NO_PAD.encode(json))
-}
-
-/// One page of a list.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Page<T> {
-    /// The items.
-    pub items: Vec<T>,
-    /// Where the next page begins; none: this is the last.
-    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
-    /// How far the ledger was.
-    pub as_of: Head,
-    /// A source is known to be behind.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub lagging: bool,
 }

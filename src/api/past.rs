@@ -1,16 +1,17 @@
 //! Questions about the past.
 
 use axum::{extract::State, response::Response};
-use quota_core::{event::Sequence, state, state::Head};
+use quota_client::wire::{UsageHistory, UsagePoint};
+use quota_core::{event::Sequence, state};
 use quota_ledger::replay::Until;
 use quota_semantics::{Span, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
     App, answer,
     page::{Params, Target},
     problem::{Cause, Problem, Reason},
-    usage::{Limits, Seen, Sum, limits, sums},
+    usage::{Seen, limits, sums},
 };
 use crate::{config::Period, history::POINTS_MAX, writer};
 
@@ -67,25 +68,6 @@ pub(super) struct SeriesQuery {
     pub(super) step: Option<String>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Series<'a> {
-    namespace: &'a str,
-    step: String,
-    points: Vec<Point<'a>>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
-
-#[derive(Serialize)]
-struct Point<'a> {
-    time: Timestamp,
-    sequence: Sequence,
-    resources: Vec<Sum<'a>>,
-    quotas: Vec<Limits<'a>>,
-}
-
 /// `GET /v1/namespaces/{namespace}/usage/history?from=TIME&to=TIME&step=DURATION`
 pub(super) async fn series(
     State(app): State<App>,
@@ -108,17 +90,17 @@ pub(super) async fn series(
         let why = format!("there are more than {FIGURES_MAX} figures in so many points");
         return Err(Problem::invalid(vec![Cause::invalid("step", &step, &why)]));
     };
-    let points = times.iter().zip(&sampled).map(|(time, seen)| Point {
+    let points = times.iter().zip(sampled).map(|(time, seen)| UsagePoint {
         time: *time,
         sequence: seen.head.sequence,
         resources: sums(&seen.totals),
-        quotas: seen.quotas.iter().map(limits).collect(),
+        quotas: seen.quotas.into_iter().map(limits).collect(),
     });
-    Ok(answer::ok(&Series {
-        namespace: &namespace,
+    Ok(answer::ok(&UsageHistory {
+        namespace: namespace.into(),
         points: points.collect(),
         step,
-        as_of: head,
+        as_of: answer::as_of(head),
         lagging: app.lags(),
     }))
 }

@@ -17,14 +17,13 @@ use quota_semantics::{
     quota::{Manifest, validation},
     uid::Uid,
 };
-use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     App, Caller, answer,
     body::{self, ManifestText},
     manifest::{self, Read},
     measure::{Operation, measured},
-    page::{self, Page, Params, Target, token},
+    page::{LabelledQuery, Page, Params, Target, token},
     precondition,
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
@@ -198,36 +197,14 @@ pub(super) async fn delete(
     }
 }
 
-/// The query of a list of quotas.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct QuotasQuery {
-    limit: Option<usize>,
-    #[serde(rename = "continue")]
-    after: Option<String>,
-    label_selector: Option<String>,
-}
-
-impl QuotasQuery {
-    fn after<K: DeserializeOwned>(&self) -> Result<Option<K>, Problem> {
-        let token = self.after.as_deref().filter(|token| !token.is_empty());
-        token.map(page::read_token).transpose()
-    }
-
-    fn labels(&self) -> Result<LabelSelector, Problem> {
-        let text = self.label_selector.as_deref().unwrap_or_default();
-        LabelSelector::parse(text).map_err(|why| Problem::new(Reason::Malformed, why))
-    }
-}
-
 /// `GET /v1/namespaces/{namespace}/quotas`: by name. With a selector, a page may be shorter than asked for, and even
 /// empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
-    Params(query): Params<QuotasQuery>,
+    Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
-    let (limit, labels) = (page::limit(query.limit, app.page)?, query.labels()?);
+    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<String> = query.after()?;
     let page = app.ledger.read(|state| {
         let after = after.as_deref().map(|name| (&*namespace, name));
@@ -246,9 +223,9 @@ pub(super) async fn list(
 /// `GET /v1/quotas`: by namespace and name. The numbers of a page are of one moment.
 pub(super) async fn list_all(
     State(app): State<App>,
-    Params(query): Params<QuotasQuery>,
+    Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
-    let (limit, labels) = (page::limit(query.limit, app.page)?, query.labels()?);
+    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<(String, String)> = query.after()?;
     let page = app.ledger.read(|state| {
         let after = after.as_ref();
@@ -280,7 +257,7 @@ fn shown(
     answer::ok(&Page {
         items,
         next,
-        as_of: head,
+        as_of: answer::as_of(head),
         lagging: app.lags(),
     })
 }

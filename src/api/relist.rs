@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;
+use quota_client::wire::RelistAnswer;
 use quota_semantics::{Name, quota::syntax};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
@@ -20,14 +21,6 @@ const KINDS_MAX: usize = 256;
 #[serde(default, deny_unknown_fields)]
 struct RelistRequest {
     resources: Vec<String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Accepted {
-    clusters: Vec<Name>,
-    resources: BTreeSet<Name>,
-    wait_seconds: u64,
 }
 
 /// `POST /v1/relist`: publishers are asked to list these kinds again, or all.
@@ -54,9 +47,9 @@ pub(super) async fn ask(
     tracing::info!(principal, ?resources, "a relist is wanted");
     Ok(answer::json(
         StatusCode::ACCEPTED,
-        &Accepted {
+        &RelistAnswer {
             clusters: asked.clusters,
-            resources,
+            resources: resources.into_iter().collect(),
             wait_seconds: asked
                 .wait
                 .as_millis()

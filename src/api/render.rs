@@ -1,62 +1,34 @@
 //! A quota as a v1 ResourceQuota: as it is shown, and as it is stored.
 
+use std::borrow::Cow;
+
 use http::HeaderValue;
-use quota_client::wire::Holder;
+use quota_client::wire::{Condition, Quota, QuotaReservation, QuotaStatus};
 use quota_core::{
     event::{QuotaRecord, Sequence},
     state::{Figure, Head, QuotaView},
 };
 use quota_semantics::{
-    Name, Timestamp,
+    Name,
     admission::Coverage,
     quantity::Quantity,
     quota::{
-        Manifest, Spec,
+        Manifest,
         manifest::{API_VERSION, KIND, Metadata},
     },
     resource::ResourceList,
 };
 use serde::Serialize;
 
-use super::{precondition, reservations::holder};
+use super::{answer, precondition, reservations::holder};
 
 /// A ResourceQuota with its numbers, ready to be serialized.
 #[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(transparent)]
 pub struct ResourceQuota<'a> {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: Metadata,
-    spec: &'a Spec,
-    status: Status<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    as_of: Option<Head>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
+    shown: Quota<'a>,
     #[serde(skip)]
     entry: Sequence,
-}
-
-/// As in Kubernetes, with what is reserved beside it.
-#[derive(Debug, Serialize)]
-struct Status<'a> {
-    hard: &'a ResourceList,
-    used: ResourceList,
-    reserved: ResourceList,
-    reservations: Vec<Hold<'a>>,
-    #[serde(rename = "reservationsOmitted", skip_serializing_if = "is_zero")]
-    omitted: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    conditions: Option<[Condition; 1]>,
-}
-
-/// As Kubernetes writes conditions. The only one says which limits nothing keeps; without it all are kept.
-#[derive(Debug, Serialize)]
-struct Condition {
-    r#type: &'static str,
-    status: &'static str,
-    reason: &'static str,
-    message: String,
 }
 
 /// Which limits are not enforced, in a sentence for people; none: all are.
@@ -71,70 +43,57 @@ pub fn not_enforced(hard: &ResourceList, coverage: &Coverage) -> Option<String> 
     })
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-const fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Hold<'a> {
-    reserved_by: Holder<'a>,
-    reserved: &'a ResourceList,
-    expiration_time: Timestamp,
-}
-
 impl<'a> ResourceQuota<'a> {
     /// A quota with its numbers. `coverage` says which limits are enforced.
     #[must_use]
     pub fn of(view: &'a QuotaView, coverage: &Coverage) -> Self {
-        let holds = view.holds.iter().map(|(reservation, reserved)| Hold {
-            reserved_by: holder(reservation),
-            reserved,
-            expiration_time: reservation.expiration,
+        let holds = view
+            .holds
+            .iter()
+            .map(|(reservation, reserved)| QuotaReservation {
+                reserved_by: holder(reservation),
+                reserved: Cow::Borrowed(reserved),
+                expiration_time: reservation.expiration,
+            });
+        // The only condition says which limits nothing keeps; without it all are kept.
+        let enforced = not_enforced(&view.record.spec.hard, coverage).map(|message| Condition {
+            r#type: "Enforced".to_owned(),
+            status: "False".to_owned(),
+            reason: "NotAskedAbout".to_owned(),
+            message,
         });
-        Self {
-            api_version: API_VERSION,
-            kind: KIND,
+        let shown = Quota {
+            api_version: Cow::Borrowed(API_VERSION),
+            kind: Cow::Borrowed(KIND),
             metadata: metadata(&view.record, view.entry),
-            spec: &view.record.spec,
-            status: Status {
-                hard: &view.record.spec.hard,
+            spec: Cow::Borrowed(&view.record.spec),
+            status: QuotaStatus {
+                hard: Cow::Borrowed(&view.record.spec.hard),
                 used: numbers(&view.figures, |figure| figure.used.clone()),
                 reserved: numbers(&view.figures, |figure| Some(figure.reserved.clone())),
                 reservations: holds.collect(),
-                omitted: view.holds_omitted,
-                conditions: not_enforced(&view.record.spec.hard, coverage).map(|message| {
-                    [Condition {
-                        r#type: "Enforced",
-                        status: "False",
-                        reason: "NotAskedAbout",
-                        message,
-                    }]
-                }),
+                reservations_omitted: view.holds_omitted,
+                conditions: enforced.into_iter().collect(),
             },
             as_of: None,
             lagging: false,
-            entry: view.entry,
-        }
+        };
+        let entry = view.entry;
+        Self { shown, entry }
     }
-}
 
-impl ResourceQuota<'_> {
     /// The same, with how far the ledger was, and whether a source is behind.
     #[must_use]
-    pub fn as_of(self, head: Head, lagging: bool) -> Self {
-        Self {
-            as_of: Some(head),
-            lagging,
-            ..self
-        }
+    pub fn as_of(mut self, head: Head, lagging: bool) -> Self {
+        self.shown.as_of = Some(answer::as_of(head));
+        self.shown.lagging = lagging;
+        self
     }
 
     /// Its entity tag: another one when it is set anew, and when its numbers change.
     #[must_use]
     pub fn tag(&self) -> HeaderValue {
-        let status = serde_json::to_vec(&self.status).unwrap_or_default();
+        let status = serde_json::to_vec(&self.shown.status).unwrap_or_default();
         precondition::tag(self.entry, &status)
     }
 }

@@ -246,7 +246,7 @@ pub(super) async fn list(
             .map(|view| item(&view.reservation, view.end))
             .collect(),
         next: next.as_ref().map(token).transpose()?,
-        as_of: head,
+        as_of: answer::as_of(head),
         lagging,
     }))
 }

@@ -70,7 +70,7 @@ pub fn routes() -> Vec<Route<App>> {
         delete("/v1/namespaces/{namespace}/quotas/{name}", Role(&[Admin], Path), quotas::delete).idempotent()
             .operation("deleteQuota", &[(204, "")]).about("204"),
         get("/v1/groups", Role(&[Read], Everywhere), groups::list)
-            .operation("listGroups", &[(200, "GroupPage")]).query(&["limit", "continue"]).about("list of groups; members are counted, not named"),
+            .operation("listGroups", &[(200, "GroupPage")]).query(&["labelSelector", "limit", "continue"]).about("list of groups; members are counted, not named; `labelSelector`"),
         get("/v1/groups/{name}", Role(&[Read], Everywhere), groups::get)
             .operation("getGroup", &[(200, "Group"), (304, "")]).about("200, 304: the group"),
         put("/v1/groups/{name}", Role(&[Admin], Everywhere), groups::put).idempotent()

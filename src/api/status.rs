@@ -1,13 +1,12 @@
 //! How the ledger and its sources stand.
 
 use axum::{extract::State, response::Response};
+use quota_client::wire::{AsOf, Caller, ClusterMember, KindWatermark, Source, Status};
 use quota_core::{
     event::{Cursor, Sequence},
-    state::{self, Head},
+    state,
 };
-use quota_replication::NodeName;
-use quota_semantics::{Name, Timestamp};
-use serde::Serialize;
+use quota_semantics::Name;
 
 use super::{App, answer, history::walk, page::Params, problem::Problem};
 use crate::{
@@ -19,82 +18,14 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct NoQuery {}
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Status {
-    version: &'static str,
-    caller: Caller,
-    /// The first entry that is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    oldest: Option<Head>,
-    /// Whether all sources have been caught up with since the start. Before, nothing is granted.
-    caught_up: bool,
-    /// Whether the disk is low: then nothing is granted either.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    disk_low: bool,
-    sources: Vec<Source>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cluster: Option<Member>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
-
-/// What this node is in its cluster.
-#[derive(Serialize)]
-struct Member {
-    node: NodeName,
-    role: &'static str,
-    term: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    leader: Option<NodeName>,
-}
-
-impl Member {
-    fn of(cluster: &Cluster) -> Self {
-        let view = cluster.view();
-        Self {
-            node: cluster.node().clone(),
-            role: view.role_name(),
-            term: view.epoch,
-            leader: view.leader,
-        }
+fn member(cluster: &Cluster) -> ClusterMember {
+    let view = cluster.view();
+    ClusterMember {
+        node: cluster.node().to_string(),
+        role: view.role_name().to_owned(),
+        term: view.epoch,
+        leader: view.leader.map(|leader| leader.to_string()),
     }
-}
-
-/// Who asks.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Caller {
-    principal: Name,
-    roles: Vec<Role>,
-    /// Whether it may read what is not of one namespace.
-    reads_all_namespaces: bool,
-}
-
-/// What has been consumed of a source.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Source {
-    name: Name,
-    /// The last position that is consumed; absent for one that has none of its own.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    position: Option<u64>,
-    /// When the source received what stands there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    time: Option<Timestamp>,
-    /// How far its publisher says that it has shown each kind.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    watermarks: Vec<Shown>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Shown {
-    resource: Name,
-    /// Absent: not known, or it does not count before the kind has been listed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    watermark: Option<Timestamp>,
 }
 
 /// `GET /v1/status`
@@ -107,18 +38,19 @@ pub(super) async fn status(
     let (sources, as_of) = read.await?;
     let first: Sequence = app.reader.first_sequence();
     let oldest = walk(&app, first, 1, |entry| {
-        Some(Head {
+        Some(AsOf {
             sequence: entry.sequence,
             time: entry.time,
         })
     });
     Ok(answer::ok(&Status {
-        version: env!("CARGO_PKG_VERSION"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         caller: Caller {
             principal: caller.name().clone(),
             roles: Role::ALL
                 .into_iter()
                 .filter(|role| caller.has(*role))
+                .map(|role| role.as_str().to_owned())
                 .collect(),
             reads_all_namespaces: caller.may_everywhere(Role::Read),
         },
@@ -126,8 +58,8 @@ pub(super) async fn status(
         caught_up: app.sources.are_caught_up(),
         disk_low: app.ledger.is_disk_low(),
         sources,
-        cluster: app.cluster.as_ref().map(Member::of),
-        as_of,
+        cluster: app.cluster.as_ref().map(member),
+        as_of: answer::as_of(as_of),
         lagging: app.lags(),
     }))
 }
@@ -142,7 +74,7 @@ fn sources(state: &state::State) -> Vec<Source> {
     };
     let mut sources: Vec<Source> = state.sources().iter().map(of).collect();
     for name in state.progress_sources() {
-        let watermarks = state.watermarks(&name).map(|view| Shown {
+        let watermarks = state.watermarks(&name).map(|view| KindWatermark {
             resource: view.told.resource,
             watermark: Some(view.told.watermark).filter(|_| view.counts),
         });

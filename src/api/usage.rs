@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use axum::{extract::State, response::Response};
+use quota_client::wire::{QuotaUsage, ResourceUsage, Total, Usage};
 use quota_core::state::{Figure, Head, Totals};
 use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
-use serde::Serialize;
 
 use super::{
     App, answer,
@@ -13,42 +13,6 @@ use super::{
     past::{self, When},
     problem::Problem,
 };
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Usage<'a> {
-    namespace: &'a str,
-    resources: Vec<Sum<'a>>,
-    quotas: Vec<Limits<'a>>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
-
-/// What counts for a resource in the namespace, whatever the quotas.
-#[derive(Serialize)]
-pub(super) struct Sum<'a> {
-    resource: &'a Name,
-    used: Quantity,
-    reserved: Quantity,
-}
-
-#[derive(Serialize)]
-pub(super) struct Limits<'a> {
-    name: &'a str,
-    resources: Vec<Limit<'a>>,
-}
-
-#[derive(Serialize)]
-struct Limit<'a> {
-    resource: &'a Name,
-    hard: &'a Quantity,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    used: Option<&'a Quantity>,
-    reserved: &'a Quantity,
-    /// May be negative: a limit can be passed by facts.
-    available: Quantity,
-}
 
 /// What a namespace uses, as read from a state.
 pub(super) struct Seen {
@@ -79,41 +43,48 @@ pub(super) async fn usage(
     let name = namespace.clone();
     let (seen, lagging) = past::ask(&app, &when, move |state| Seen::of(state, &name)).await?;
     Ok(answer::ok(&Usage {
-        namespace: &namespace,
+        namespace: namespace.into(),
         resources: sums(&seen.totals),
-        quotas: seen.quotas.iter().map(limits).collect(),
-        as_of: seen.head,
+        quotas: seen.quotas.into_iter().map(limits).collect(),
+        as_of: answer::as_of(seen.head),
         lagging,
     }))
 }
 
-pub(super) fn sums(totals: &Totals) -> Vec<Sum<'_>> {
+pub(super) fn sums(totals: &Totals) -> Vec<Total> {
     let names: BTreeSet<&Name> = totals.used.names().chain(totals.reserved.names()).collect();
     let of = |list: &ResourceList, name: &str| list.get(name).cloned().unwrap_or_default();
-    let sum = |resource| Sum {
-        resource,
+    let sum = |resource: &Name| Total {
+        resource: resource.clone(),
         used: of(&totals.used, resource),
         reserved: of(&totals.reserved, resource),
     };
     names.into_iter().map(sum).collect()
 }
 
-pub(super) fn limits((name, figures): &(Name, Vec<Figure>)) -> Limits<'_> {
-    Limits {
+pub(super) fn limits((name, figures): (Name, Vec<Figure>)) -> QuotaUsage {
+    QuotaUsage {
         name,
-        resources: figures.iter().map(limit).collect(),
+        resources: figures.into_iter().map(limit).collect(),
     }
 }
 
-fn limit(figure: &Figure) -> Limit<'_> {
-    let mut available = figure.hard.clone();
-    available.sub_assign(figure.used.as_ref().unwrap_or(&Quantity::ZERO));
-    available.sub_assign(&figure.reserved);
-    Limit {
-        resource: &figure.resource,
-        hard: &figure.hard,
-        used: figure.used.as_ref(),
-        reserved: &figure.reserved,
+fn limit(figure: Figure) -> ResourceUsage {
+    let Figure {
+        resource,
+        hard,
+        used,
+        reserved,
+    } = figure;
+    let mut available = hard.clone();
+    available.sub_assign(used.as_ref().unwrap_or(&Quantity::ZERO));
+    available.sub_assign(&reserved);
+    ResourceUsage {
+        resource,
+        hard,
+        used,
+        reserved,
         available,
+        guaranteed_to_others: None,
     }
 }

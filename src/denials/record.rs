@@ -10,7 +10,7 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp, quantity::Quantity, resource::ResourceList, uid::Uid};
 use serde::Serialize;
 
-use crate::reason::Reason;
+use crate::reason::{Reason, of_refusal};
 
 /// Quotas of a denial that are kept: those that something was wanted of.
 const QUOTAS: usize = 32;
@@ -104,7 +104,7 @@ impl NewDenial {
                 name: request.name.clone(),
                 requested: request.footprint.resources.clone(),
             },
-            reason: Reason::from(refusal),
+            reason: of_refusal(refusal),
             detail,
             quotas: denied
                 .map(|denied| wanted_of(&denied.quotas))

@@ -7,7 +7,7 @@ use quota_core::{
 };
 
 use super::{Decision, Label as _, Limit, Outcome, decisions, limit_reached, reservation_outcomes};
-use crate::reason::Reason;
+use crate::reason::of_refusal;
 
 /// Counts what became of reservations, in entries that are durable.
 pub fn recorded(entries: &[Entry]) {
@@ -48,7 +48,7 @@ fn ended(event: &Event) -> Option<End> {
 
 /// Counts a refusal, and the bound that it hit, if any.
 pub fn refused(refusal: &Refusal) {
-    decisions(Decision::Denied, Some(Reason::from(refusal)));
+    decisions(Decision::Denied, Some(of_refusal(refusal)));
     if let Some(limit) = Limit::hit_by(refusal) {
         limit_reached(limit);
     }

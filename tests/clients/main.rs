@@ -7,7 +7,17 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod hook;
 mod transport;
+mod typed;
+
+/// The example that users copy.
+#[path = "../../client/examples/admission_hook.rs"]
+#[expect(
+    dead_code,
+    reason = "its `main` reads the environment, and is not called here"
+)]
+mod admission_hook;
 
 use std::{
     path::{Path, PathBuf},

@@ -91,14 +91,24 @@ class Packages(unittest.TestCase):
             self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), name)
 
     def test_the_manual_pages_say_what_the_programs_say(self):
-        for name, section in (("quotad", 8), ("quotactl", 1), ("quota-bridge", 8)):
-            page = self.root / f"usr/share/man/man{section}/{name}.{section}.gz"
-            options = {"capture_output": True, "text": True, "env": {"PATH": os.environ["PATH"], "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}}
-            shown = subprocess.run(["man", "--warnings", "--local-file", page], **options)
-            self.assertEqual((shown.returncode, shown.stderr), (0, ""), name)
+        options = {"capture_output": True, "text": True, "env": {"PATH": os.environ["PATH"], "MANWIDTH": "100", "LC_ALL": "C.UTF-8"}}
+
+        def shown(page):
+            done = subprocess.run(["man", "--warnings", "--local-file", page], **options)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), page)
+            return done.stdout
+
+        pages = {page.name: shown(page) for page in (self.root / "usr/share/man/man1").iterdir()}
+        for command in ("", "-reserve", "-get-quota", "-ledger-verify"):
+            self.assertIn(f"quotactl{command}.1.gz", pages)
+        for line in run(self.root / "usr/bin/quotactl", "reserve", "--help").splitlines():
+            for option in re.findall(r"--[a-z-]+", line):
+                self.assertIn(option, pages["quotactl-reserve.1.gz"])
+        for name in ("quotad", "quota-bridge"):
+            page = shown(self.root / f"usr/share/man/man8/{name}.8.gz")
             said = run(self.root / "usr/bin" / name, "--help", env={"COLUMNS": "76"})
             for line in said.splitlines():
-                self.assertIn(line.strip(), shown.stdout)
+                self.assertIn(line.strip(), page)
 
     def test_an_upgrade_keeps_the_ledger_and_what_was_configured(self):
         root = self.work / "system"

@@ -264,6 +264,39 @@ fn what_changes_is_printed_when_it_changes() {
 }
 
 #[test]
+fn groups_are_chosen_sorted_and_watched() {
+    let daemon = Daemon::start();
+    let group = |name: &str, tier: &str, pods: u32| {
+        format!(
+            "apiVersion: quota.openshift.io/v1\nkind: ClusterResourceQuota\n\
+             metadata: {{name: {name}, labels: {{tier: {tier}}}}}\n\
+             spec: {{selector: {{labels: {{matchLabels: {{team: {name}}}}}}}, quota: {{hard: {{pods: {pods}}}}}}}\n---\n"
+        )
+    };
+    let all = group("a", "gold", 9) + &group("b", "tin", 10) + &group("c", "gold", 2);
+    daemon.done("apply -f -", &all);
+    let names = |arguments: &str| daemon.done(&format!("get groups -o name {arguments}"), "");
+    let (a, b, c) = (
+        "clusterresourcequota/a\n",
+        "clusterresourcequota/b\n",
+        "clusterresourcequota/c\n",
+    );
+    assert_eq!(names("-l tier=gold"), [a, c].concat());
+    assert_eq!(names("-l tier!=gold"), b);
+    assert_eq!(names("--sort-by .hard.pods"), [c, a, b].concat());
+    assert_eq!(daemon.run("get groups -l tier==", "").code, 0);
+    assert_eq!(daemon.run("get groups -l =gold", "").code, 1);
+
+    // A member of another namespace than that of the command line.
+    let watching = Watching::start(&daemon, "get groups -l tier=gold -w --no-headers");
+    assert_eq!([&watching.words()[0], &watching.words()[0]], ["a", "c"]);
+    let member = r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Namespace","metadata":{
+        "name":"far","uid":"n1","resourceVersion":"1","labels":{"team":"c"}}}}"#;
+    daemon.done("push -", &member.replace('\n', ""));
+    assert_eq!(watching.words()[..3], ["c", "<none>", "1"]);
+}
+
+#[test]
 fn a_reservation_that_ends_is_shown_with_its_end() {
     let daemon = three();
     daemon.done("reserve --uid u1 --request pods=1 -n team-a", "");

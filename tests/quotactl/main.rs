@@ -407,9 +407,9 @@ fn what_others_named_does_not_steer_the_terminal() {
     let quota = json!({
         "metadata": {"name": odd, "namespace": odd},
         "spec": {"hard": {odd: "1"}, "scopes": [odd]},
-        "status": {"hard": {odd: "1"}, "used": {odd: odd}, "reserved": {},
-            "reservations": [{"reservedBy": {"kind": odd, "name": odd, "uid": odd}, "reserved": {odd: odd},
-                "expirationTime": odd}]},
+        "status": {"hard": {odd: "1"}, "used": {odd: "2"}, "reserved": {odd: "1"},
+            "reservations": [{"reservedBy": {"kind": odd, "name": odd, "uid": "u-1"}, "reserved": {odd: "1"},
+                "expirationTime": "2020-01-01T00:00:00Z"}]},
     });
     let stub = Stub::always(200, json!({"items": [quota]}));
     for form in ["table", "wide", "name", "json", "yaml"] {

@@ -173,7 +173,7 @@ fn rejected_events_are_named_by_their_lines() {
         } else {
             json!([])
         };
-        let answer = json!({"accepted": lines, "ignored": 1, "rejected": rejected, "asOf": {}});
+        let answer = json!({"accepted": lines, "ignored": 1, "rejected": rejected});
         (200, Vec::new(), answer.to_string())
     });
     let events = "{}\n".repeat(1500);

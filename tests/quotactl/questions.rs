@@ -1,14 +1,8 @@
-//! Commands that explain, with the real daemon: and what it writes is what the wire types say.
+//! Commands that explain, with the real daemon.
 
-use quota_client::wire::{
-    Denial, Explanation, Group, GroupUsage, NamespaceUsage, Page, Reservation, Status, Usage,
-    UsageHistory,
-};
-use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::daemon::{Daemon, QUOTA, pod};
-use super::support::quotad::{REQUEST, agent};
 
 /// A daemon with a quota of two processors, of which one and a half are reserved, and a denial.
 fn crowded() -> Daemon {
@@ -19,57 +13,6 @@ fn crowded() -> Daemon {
     let denied = daemon.run("reserve -f -", &pod("api", "u2", "1").to_string());
     assert_eq!(denied.code, 10, "{denied:?}");
     daemon
-}
-
-fn get(daemon: &Daemon, path: &str) -> String {
-    let url = format!("{}{path}", daemon.url);
-    let mut response = agent(REQUEST).get(url).call().unwrap();
-    let text = response.body_mut().read_to_string().unwrap();
-    assert_eq!(response.status(), 200, "{path}: {text}");
-    text
-}
-
-/// Reads an answer as this type, and writes it again: every byte has to be there.
-fn same<T: Serialize + DeserializeOwned>(daemon: &Daemon, path: &str) {
-    let text = get(daemon, path);
-    let read: T = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    assert_eq!(serde_json::to_string(&read).unwrap(), text, "{path}");
-}
-
-#[test]
-fn the_wire_types_are_what_the_daemon_writes() {
-    let daemon = crowded();
-    let events = r#"{"type":"ADDED","namespace":"team-a","resource":"widgets","name":"w","uid":"w1","usage":{"requests.cpu":"1500"}}"#;
-    daemon.done("push -", events);
-    let base = "/v1/namespaces/team-a";
-    let group = r#"{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{"name":"g"},"spec":{
-        "selector":{"labels":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"Exists"}]}},
-        "quota":{"hard":{"requests.cpu":"10"}}}}"#;
-    daemon.done("apply -f -", group);
-    same::<Page<Group>>(&daemon, "/v1/groups");
-    same::<Group>(&daemon, "/v1/groups/g");
-    same::<GroupUsage>(&daemon, "/v1/groups/g/usage");
-    same::<Usage>(&daemon, &format!("{base}/usage"));
-    same::<Status>(&daemon, "/v1/status");
-    same::<Page<NamespaceUsage>>(&daemon, "/v1/usage");
-    same::<Page<Denial>>(&daemon, "/v1/denials");
-    same::<Page<Reservation<'static>>>(&daemon, &format!("{base}/reservations"));
-    same::<Reservation<'static>>(&daemon, &format!("{base}/reservations/u1"));
-    same::<Explanation>(
-        &daemon,
-        &format!("{base}/explain?resource=requests.cpu&quota=compute"),
-    );
-    same::<Explanation>(
-        &daemon,
-        &format!("{base}/explain?resource=requests.cpu&limit=1"),
-    );
-    let from = "2020-01-01T00:00:00Z";
-    same::<UsageHistory>(
-        &daemon,
-        &format!("{base}/usage/history?from={from}&step=90000h"),
-    );
-    daemon.done("release u1 -n team-a", "");
-    same::<Reservation<'static>>(&daemon, &format!("{base}/reservations/u1"));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use http::{HeaderMap, Method, StatusCode, header};
+use quota_client::http::Address;
 use serde_json::Value;
 
 use super::{
-    address::Address,
     args::{Delete, DeleteWhat},
     failure::{Exit, Failure, Outcome},
     group,

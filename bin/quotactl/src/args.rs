@@ -5,14 +5,17 @@ mod checkpoint;
 mod config;
 mod drift;
 mod generate;
+mod get;
 mod ledger;
+mod manifest;
 mod token;
+mod view;
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::{ArgValueCandidates, Shell};
-use quota_semantics::{Period, Timestamp, quantity::Quantity};
+use quota_semantics::Period;
 
 pub(crate) use bench::Bench;
 pub(crate) use checkpoint::Checkpoint;
@@ -21,11 +24,16 @@ pub(crate) use drift::Drift;
 pub(crate) use generate::{
     Alerts, Audit, AuditPart, Bridge, Certs, FailurePolicy, Generate, ServiceMonitor, Webhook,
 };
+pub(crate) use get::{Get, GetArgs, Range};
 pub(crate) use ledger::{Jobs, Ledger, Place, Signed};
+pub(crate) use manifest::{Amounts, Delete, DeleteWhat, Files, Reserve};
 pub(crate) use token::{CreateToken, Token};
+pub(crate) use view::{Describe, Explain, History};
+
+use manifest::amounts;
 
 use super::complete;
-use super::output::{Color, FORMS, Format, Path};
+use super::output::{Color, FORMS, Format};
 
 /// Quotas and reservations of a Quota Ledger, from the command line.
 #[derive(Debug, Parser)]
@@ -293,250 +301,9 @@ pub(crate) enum Cluster {
     },
 }
 
-/// A list, and how it is shown.
-#[derive(Args, Debug)]
-pub(crate) struct GetArgs {
-    #[command(subcommand)]
-    pub(crate) what: Get,
-    /// In the order of a field: its path, as in `.metadata.name`.
-    #[arg(long, global = true, value_name = "PATH", value_parser = Path::parse)]
-    pub(crate) sort_by: Option<Path>,
-    /// Then print what changes, until it is interrupted.
-    #[arg(short, long, global = true)]
-    pub(crate) watch: bool,
-}
-
-/// What can be shown.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Get {
-    /// Quotas: limits, usage, reservations.
-    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
-    Quota {
-        /// Only this one.
-        #[arg(add = ArgValueCandidates::new(complete::quotas))]
-        name: Option<String>,
-        /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
-        #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
-        selector: Option<String>,
-    },
-    /// Groups: quotas over many namespaces.
-    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
-    Group {
-        /// Only this one.
-        name: Option<String>,
-    },
-    /// Reservations: the pending ones, or one in any state.
-    #[command(visible_alias = "reservation")]
-    Reservations {
-        /// Only that of the object with this uid.
-        #[arg(add = ArgValueCandidates::new(complete::reservations))]
-        uid: Option<String>,
-    },
-    /// What is used, reserved and available.
-    Usage {
-        /// As it was at this time.
-        #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
-        at: Option<Timestamp>,
-        /// As it was at this entry.
-        #[arg(long, value_name = "N")]
-        sequence: Option<u64>,
-        /// Also what no quota limits.
-        #[arg(long)]
-        all: bool,
-    },
-    /// The objects behind the numbers.
-    #[command(alias = "object")]
-    Objects {
-        /// Only objects of this resource, as in `pods` or `deployments.apps`.
-        resource: Option<String>,
-        /// At most so many.
-        #[arg(long, value_name = "N", value_parser = at_least_one)]
-        limit: Option<usize>,
-    },
-    /// Ledger entries, in order; of all namespaces unless one is given.
-    #[command(alias = "entry")]
-    Entries(Range),
-    /// Events that could not be understood.
-    #[command(alias = "dead-letter")]
-    DeadLetters {
-        /// At most so many.
-        #[arg(long, value_name = "N", value_parser = at_least_one)]
-        limit: Option<usize>,
-    },
-}
-
-/// A number, and what makes it.
-#[derive(Args, Debug)]
-pub(crate) struct Explain {
-    /// The resource, as a quota names it: `requests.cpu`, `pods`.
-    #[arg(add = ArgValueCandidates::new(complete::resources))]
-    pub(crate) resource: String,
-    /// Only what this quota counts.
-    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::quotas))]
-    pub(crate) quota: Option<String>,
-    /// As it was at this time.
-    #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
-    pub(crate) at: Option<Timestamp>,
-    /// As it was at this entry.
-    #[arg(long, value_name = "N")]
-    pub(crate) sequence: Option<u64>,
-    /// At most so many parts, the largest.
-    #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
-    pub(crate) limit: usize,
-}
-
-/// Usage over time.
-#[derive(Args, Debug)]
-pub(crate) struct History {
-    /// Only this resource, as a quota names it.
-    pub(crate) resource: Option<String>,
-    /// From so long ago on.
-    #[arg(long, value_name = "TIME", default_value = "1h")]
-    pub(crate) since: Period,
-    /// Time between two points [default: a fortieth of the whole].
-    #[arg(long, value_name = "TIME")]
-    pub(crate) step: Option<Period>,
-}
-
-/// A part of the ledger.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Range {
-    /// The first entry, by sequence; without it, the first that there is.
-    #[arg(long, value_name = "SEQUENCE")]
-    pub(crate) from: Option<u64>,
-    /// At most so many.
-    #[arg(long, value_name = "N", default_value = "100", value_parser = at_least_one)]
-    pub(crate) limit: usize,
-    /// The last so many.
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with_all = ["from", "limit"])]
-    pub(crate) tail: Option<usize>,
-}
-
-/// What can be shown in detail.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Describe {
-    /// Quotas: scopes, and for each resource what is used, reserved and allowed.
-    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
-    Quota {
-        /// Only this one.
-        #[arg(add = ArgValueCandidates::new(complete::quotas))]
-        name: Option<String>,
-    },
-    /// A group: which namespaces, and what each of them takes of its limits.
-    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
-    Group {
-        /// Its name.
-        name: String,
-    },
-    /// A reservation, in any state: what it holds, and what has become of it.
-    #[command(visible_alias = "reservations")]
-    Reservation {
-        /// The object's uid.
-        #[arg(add = ArgValueCandidates::new(complete::reservations))]
-        uid: String,
-    },
-    /// A namespace: its limits, pending reservations, what was denied lately.
-    #[command(visible_alias = "ns", alias = "namespaces")]
-    Namespace {
-        /// Its name [default: that of `--namespace`].
-        #[arg(add = ArgValueCandidates::new(complete::namespaces))]
-        name: Option<String>,
-    },
-}
-
-/// Manifests.
-#[derive(Args, Debug)]
-pub(crate) struct Files {
-    /// A file of YAML or JSON documents, a directory of such files, or `-` for standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
-    pub(crate) files: Vec<PathBuf>,
-}
-
-/// What is to be deleted.
-#[derive(Args, Debug)]
-pub(crate) struct Delete {
-    /// Delete the quotas and groups that are named in these manifests.
-    #[arg(short = 'f', long = "filename", value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-    #[command(subcommand)]
-    pub(crate) what: Option<DeleteWhat>,
-}
-
-/// What can be deleted.
-#[derive(Debug, Subcommand)]
-pub(crate) enum DeleteWhat {
-    /// Groups.
-    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
-    Group {
-        /// Their names.
-        #[arg(required = true)]
-        names: Vec<String>,
-    },
-    /// Quotas.
-    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
-    Quota {
-        /// Their names.
-        #[arg(required_unless_present = "files", add = ArgValueCandidates::new(complete::quotas))]
-        names: Vec<String>,
-        /// Delete the quotas that are named in these manifests.
-        #[arg(short = 'f', long = "filename", value_name = "FILE")]
-        files: Vec<PathBuf>,
-    },
-}
-
-/// A reservation.
-#[derive(Args, Debug)]
-#[command(group = ArgGroup::new("what").required(true).args(["files", "request"]))]
-pub(crate) struct Reserve {
-    /// Reservations, or the objects that they are for, as YAML or JSON; `-` is standard input.
-    #[arg(short = 'f', long = "filename", value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-    /// What to reserve.
-    #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts, requires = "uid")]
-    pub(crate) request: Option<Amounts>,
-    /// The uid of the object that it is for.
-    #[arg(long)]
-    pub(crate) uid: Option<String>,
-    /// The object's apiVersion.
-    #[arg(long, value_name = "VERSION", conflicts_with = "files")]
-    pub(crate) api_version: Option<String>,
-    /// The object's kind.
-    #[arg(long, conflicts_with = "files")]
-    pub(crate) kind: Option<String>,
-    /// The object's name.
-    #[arg(long, conflicts_with = "files")]
-    pub(crate) name: Option<String>,
-    /// How long it is held; without it, as the daemon is configured.
-    #[arg(long, value_name = "TIME")]
-    pub(crate) ttl: Option<Period>,
-}
-
-/// Quantities by resource, as the API takes them.
-pub(crate) type Amounts = BTreeMap<String, String>;
-
 fn at_least_one(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
     number.ok_or_else(|| "not a number of at least 1".to_owned())
-}
-
-fn amounts(text: &str) -> Result<Amounts, String> {
-    let mut amounts = Amounts::new();
-    for part in text.split(',') {
-        let (resource, quantity) = part
-            .split_once('=')
-            .filter(|(resource, _)| !resource.is_empty())
-            .ok_or_else(|| format!("{part:?} is not RESOURCE=QUANTITY"))?;
-        quantity
-            .parse::<Quantity>()
-            .map_err(|error| format!("{resource}: {error}"))?;
-        if amounts
-            .insert(resource.to_owned(), quantity.to_owned())
-            .is_some()
-        {
-            return Err(format!("{resource} is given twice"));
-        }
-    }
-    Ok(amounts)
 }
 
 #[cfg(test)]

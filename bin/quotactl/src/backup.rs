@@ -2,11 +2,11 @@
 
 use std::{path::Path, sync::Arc};
 
+use quota_client::http::Address;
 use quota_journal::{BackedUp, disk::RealDisk};
 use serde_json::json;
 
 use super::{
-    address::Address,
     failure::{Failure, Outcome},
     ledger::{Building, unread},
     output::Output,

@@ -1,17 +1,16 @@
 //! `check`: would it fit?
 
 use http::Method;
-use quota_client::wire::Verdict;
+use quota_client::{http::Address, wire::Verdict};
 
 use super::{
-    address::Address,
     apply::note_warnings,
     client::read,
     failure::{Exit, Failure, Outcome},
     figures,
     manifest::{self, Document},
-    reservation::{body_of, holder},
-    session::{Session, each},
+    reservation::{body_of, named},
+    session::{Session, each, text},
 };
 use std::path::PathBuf;
 
@@ -36,7 +35,9 @@ fn check(session: &Session, document: Document) -> Outcome {
     if session.output.is_structured() {
         session.output.value(&answer)?;
     } else {
-        session.output.line(told(&holder(&body), &verdict))?;
+        let of = |field| text(&body, field);
+        let what = named(of("/reservedBy/kind"), of("/reservedBy/name"));
+        session.output.line(told(&what, &verdict))?;
         if let Some(table) = figures::looked_at(&verdict.quotas) {
             session.output.table(&table)?;
         }

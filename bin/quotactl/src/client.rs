@@ -1,41 +1,33 @@
-//! Requests to the daemon.
+//! The daemon that a command speaks to: the typed client, whose errors are told as commands end with them. Answers are
+//! also given as they came, for programs that read them.
 
-use std::{
-    fs,
-    io::{BufReader, Read},
-    time::Duration,
-};
+use std::{io::BufReader, io::Read, time::Duration};
 
-use http::{Method, Request, StatusCode, Uri, header};
+use http::{Method, StatusCode};
+use quota_client::http::{self as api, Address, Call, Error, Events, Options, Retry};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use ureq::{Agent, Body, Proxy};
 
 use super::{
-    address::Address,
     args::Global,
-    config::{Connection, Token},
-    failure::{Failure, Outcome, Transient},
+    config::Connection,
+    failure::{Failure, Outcome},
     problem,
     session::items,
-    tls,
 };
 
-/// Most bytes of an answer that are read.
-const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
-
-/// How many items of a list are asked for at once.
-const PAGE_ITEMS: usize = 500;
-
-/// A stream that says nothing for so long is dead: the daemon sends a comment every 15 seconds.
-const SILENCE: Duration = Duration::from_secs(60);
+/// How often a piece is sent to a daemon that is too busy to take it.
+const PATIENT: Retry = Retry {
+    busy_attempts: 10,
+    connection_attempts: 1,
+    longest_wait: Duration::from_secs(10),
+};
 
 /// Talks to one daemon.
 pub(crate) struct Client {
-    agent: Agent,
-    server: String,
-    authorization: Option<String>,
-    reason: Option<String>,
+    /// Makes each call once: who waits at a terminal decides what to do about an error.
+    once: api::Client,
+    patient: api::Client,
 }
 
 /// An answer that is no error.
@@ -52,31 +44,19 @@ pub(crate) struct Reply {
 impl Client {
     /// A client for a server.
     pub(crate) fn new(connection: &Connection, global: &Global) -> Outcome<Self> {
-        let server = connection.server.trim_end_matches('/').to_owned();
-        let (uri, secure) = check_server(&server)?;
-        let token = connection.token.as_ref();
-        let authorization = token.map(|token| bearer(token, &uri, secure)).transpose()?;
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .user_agent(concat!("quotactl/", env!("CARGO_PKG_VERSION")))
-            .accept("application/json")
-            .timeout_global(Some(global.timeout.get()));
-        if is_this_machine(&uri) {
-            config = config.proxy(None);
-        } else {
-            config = config.proxy(Proxy::try_from_env());
-        }
-        if secure {
-            config = config.tls_config(tls::configuration(connection)?);
-        }
-        Ok(Self {
-            agent: config.build().new_agent(),
-            server,
-            authorization,
-            reason: global.reason.clone(),
-        })
+        let options = Options {
+            token: connection.token.clone(),
+            ca: connection.ca.clone(),
+            identity: connection.cert.clone().zip(connection.key.clone()),
+            timeout: global.timeout.get(),
+            retry: Retry::NEVER,
+            change_reason: global.reason.clone(),
+            user_agent: concat!("quotactl/", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        let once = api::Client::new(&connection.server, options);
+        let once = once.map_err(|error| problem::failure(&error, None))?;
+        let patient = once.with_retry(PATIENT);
+        Ok(Self { once, patient })
     }
 
     /// Asks for something.
@@ -84,21 +64,21 @@ impl Client {
         Ok(self.send(Method::GET, address, None, &[])?.body)
     }
 
-    /// Asks for something of a known form. Also gives the answer as it came, for programs that read it.
+    /// Asks for something of a type. Also gives the answer as it came.
     pub(crate) fn get_as<T: DeserializeOwned>(&self, address: &Address) -> Outcome<(Value, T)> {
         let answer = self.get(address)?;
         let read = read(&answer)?;
         Ok((answer, read))
     }
 
-    /// Asks for a list of things of a known form. Also gives the answer as it came.
+    /// Asks for a list of things of a type. Also gives the answer as it came.
     pub(crate) fn list_as<T: DeserializeOwned>(
         &self,
         address: &Address,
         limit: Option<usize>,
     ) -> Outcome<(Value, Vec<T>)> {
         let answer = self.list(address, limit)?;
-        let read = items(&answer).iter().map(read).collect::<Outcome<_>>()?;
+        let read = read_items(&answer)?;
         Ok((answer, read))
     }
 
@@ -120,31 +100,14 @@ impl Client {
         most: usize,
         mut take: impl FnMut(Vec<Value>) -> Outcome,
     ) -> Outcome<Value> {
-        let mut taken = 0_usize;
-        let mut next: Option<String> = None;
-        loop {
-            let page = most.saturating_sub(taken).min(PAGE_ITEMS);
-            let address = address
-                .clone()
-                .with("limit", page)
-                .with_some("continue", next.as_ref());
-            let mut answer = self.get(&address)?;
-            let Some(Value::Array(found)) = answer.get_mut("items").map(Value::take) else {
-                return Err(Failure::general(format!(
-                    "{}: the answer is no list",
-                    self.server
-                )));
-            };
-            taken = taken.saturating_add(found.len());
-            take(found)?;
-            let token = answer.get("continue").and_then(Value::as_str);
-            let token = token.filter(|token| !token.is_empty()).map(str::to_owned);
-            // A page may be empty and yet not be the last; but it cannot be the next one of itself.
-            if token.is_none() || token == next || taken >= most {
-                return Ok(answer);
+        let mut last = Value::Null;
+        for page in self.once.pages(address.clone(), most) {
+            last = page.map_err(|error| problem::failure(&error, address.namespace()))?;
+            if let Some(Value::Array(found)) = last.get_mut("items").map(Value::take) {
+                take(found)?;
             }
-            next = token;
         }
+        Ok(last)
     }
 
     /// Sends a JSON body, or none.
@@ -168,18 +131,22 @@ impl Client {
         content_type: Option<&str>,
         body: &[u8],
     ) -> Outcome<Reply> {
-        let mut request = self.request(method, address);
+        let mut call = Call::new(method, address);
         if let Some(content_type) = content_type {
-            request = request.header(header::CONTENT_TYPE, content_type);
+            call = call.body(content_type, body.to_vec());
         }
-        let result = match content_type {
-            Some(_) => self.agent.run(build(request, body)?),
-            None => self.agent.run(build(request, ())?),
-        };
-        self.reply(
-            result.map_err(|error| self.unreachable(&error))?,
-            address.namespace(),
-        )
+        reply(self.once.send(&call), address)
+    }
+
+    /// Sends a piece of many, which is safe to repeat: again and again to a daemon that is too busy.
+    pub(crate) fn send_patiently(
+        &self,
+        address: &Address,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Outcome<Reply> {
+        let call = Call::new(Method::POST, address).body(content_type, body);
+        reply(self.patient.send(&call.repeatable()), address)
     }
 
     /// Opens a stream of server-sent events, which may last for ever.
@@ -187,115 +154,40 @@ impl Client {
         &self,
         address: &Address,
         last_event_id: Option<&str>,
-    ) -> Outcome<BufReader<impl Read + use<>>> {
-        let mut request = self
-            .request(Method::GET, address)
-            .header(header::ACCEPT, "text/event-stream");
-        if let Some(id) = last_event_id {
-            request = request.header("last-event-id", id);
-        }
-        self.open(request, address.namespace())
+    ) -> Outcome<Events<BufReader<impl Read + use<>>>> {
+        let opened = self.once.stream(address, last_event_id);
+        opened.map_err(|error| problem::failure(&error, address.namespace()))
     }
 
     /// Downloads bytes, however many there are.
     pub(crate) fn download(&self, address: &Address) -> Outcome<BufReader<impl Read + use<>>> {
-        self.open(self.request(Method::GET, address), address.namespace())
-    }
-
-    fn open(
-        &self,
-        request: http::request::Builder,
-        namespace: Option<&str>,
-    ) -> Outcome<BufReader<impl Read + use<>>> {
-        let timeout = self.agent.config().timeouts().global;
-        let request = self
-            .agent
-            .configure_request(build(request, ())?)
-            .timeout_global(None)
-            .timeout_connect(timeout)
-            .timeout_recv_response(timeout)
-            .timeout_per_read(Some(SILENCE))
-            .build();
-        let response = self
-            .agent
-            .run(request)
-            .map_err(|error| self.unreachable(&error))?;
-        if response.status() == StatusCode::OK {
-            let body = response.into_body().into_with_config().limit(u64::MAX);
-            return Ok(BufReader::new(body.reader()));
-        }
-        Err(match self.reply(response, namespace) {
-            Err(failure) => failure,
-            Ok(reply) => {
-                Failure::general(format!("{}: no stream but {}", self.server, reply.status))
-            }
-        })
+        let opened = self.once.download(address);
+        opened.map_err(|error| problem::failure(&error, address.namespace()))
     }
 
     /// The server's address.
     pub(crate) fn server(&self) -> &str {
-        &self.server
+        self.once.server()
     }
 
     /// What the `Authorization` header says, if there is one.
-    pub(crate) fn authorization(&self) -> Option<&str> {
-        self.authorization.as_deref()
+    pub(crate) fn authorization(&self) -> Outcome<Option<String>> {
+        let header = self.once.authorization();
+        header.map_err(|error| problem::failure(&error, None))
     }
+}
 
-    fn request(&self, method: Method, address: &Address) -> http::request::Builder {
-        let uri = format!("{}{}", self.server, address.as_str());
-        let mut request = Request::builder().method(method).uri(uri);
-        if let Some(reason) = &self.reason {
-            request = request.header("x-change-reason", reason.as_bytes());
-        }
-        match &self.authorization {
-            Some(authorization) => request.header(header::AUTHORIZATION, authorization),
-            None => request,
-        }
-    }
-
-    fn reply(&self, response: http::Response<Body>, namespace: Option<&str>) -> Outcome<Reply> {
-        let (head, body) = response.into_parts();
-        let bytes = body
-            .into_with_config()
-            .limit(MAX_ANSWER_BYTES)
-            .read_to_vec()
-            .map_err(|error| self.unreachable(&error))?;
-        if !head.status.is_success() {
-            return Err(problem::failure(
-                &self.server,
-                head.status,
-                &head.headers,
-                &bytes,
-                namespace,
-            ));
-        }
-        let body = match bytes.as_slice() {
-            [] => Value::Null,
-            bytes => serde_json::from_slice(bytes).map_err(|error| {
-                Failure::general(format!("{}: the answer is no JSON: {error}", self.server))
-                    .hint("is this the address of quotad's API?")
-            })?,
-        };
-        Ok(Reply {
-            status: head.status,
-            headers: head.headers,
-            body,
-        })
-    }
-
-    fn unreachable(&self, error: &ureq::Error) -> Failure {
-        let why = match error {
-            ureq::Error::Io(error) => error.to_string(),
-            error => error.to_string(),
-        };
-        Failure {
-            transient: Some(Transient::Unreachable),
-            ..Failure::general(format!("{}: {why}", self.server)).hint(
-                "is quotad running there? --server, QUOTACTL_SERVER or a context say where it is",
-            )
-        }
-    }
+fn reply(sent: Result<api::Reply, Error>, address: &Address) -> Outcome<Reply> {
+    let failed = |error: Error| problem::failure(&error, address.namespace());
+    let sent = sent.map_err(failed)?;
+    Ok(Reply {
+        body: match sent.body.is_empty() {
+            true => Value::Null,
+            false => sent.json().map_err(failed)?,
+        },
+        status: sent.status,
+        headers: sent.headers,
+    })
 }
 
 /// An answer as what it stands for.
@@ -306,91 +198,7 @@ pub(crate) fn read<T: DeserializeOwned>(answer: &Value) -> Outcome<T> {
     })
 }
 
-fn build<B>(request: http::request::Builder, body: B) -> Outcome<Request<B>> {
-    request
-        .body(body)
-        .map_err(|error| Failure::usage(error.to_string()))
-}
-
-/// The server's address, and whether it is an https one.
-fn check_server(server: &str) -> Outcome<(Uri, bool)> {
-    let wrong = || {
-        Failure::usage(format!(
-            "--server {server}: not a URL such as http://127.0.0.1:8480"
-        ))
-    };
-    let uri: Uri = server.parse().map_err(|_| wrong())?;
-    if uri.host().is_none() || uri.query().is_some() {
-        return Err(wrong());
-    }
-    match uri.scheme_str() {
-        Some("http") => Ok((uri, false)),
-        Some("https") => Ok((uri, true)),
-        _ => Err(wrong()),
-    }
-}
-
-fn is_this_machine(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// A token is read by everybody on the way of an http request, so it only goes out encrypted.
-fn bearer(token: &Token, uri: &Uri, secure: bool) -> Outcome<String> {
-    if !secure && !is_this_machine(uri) {
-        return Err(
-            Failure::usage("a token is not sent over http to another machine")
-                .hint("use an https:// server"),
-        );
-    }
-    let (text, place) = match token {
-        Token::Text(text) => (text.clone(), "the context".to_owned()),
-        Token::File(file) => {
-            let about = |error| Failure::from(error).about(file.display());
-            let text = fs::read_to_string(file).map_err(about)?;
-            (text, file.display().to_string())
-        }
-    };
-    let text = text.trim();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Failure::general("no token in it").about(place));
-    }
-    Ok(format!("Bearer {text}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_urls_are_servers() {
-        assert!(check_server("http://127.0.0.1:8480").is_ok());
-        assert!(check_server("https://quota.example.com/prefix").is_ok_and(|(_, secure)| secure));
-        for wrong in [
-            "127.0.0.1:8480",
-            "ftp://x",
-            "http://",
-            "",
-            "http://x?y",
-            "unix:///x",
-        ] {
-            let failure = check_server(wrong).unwrap_err();
-            assert_eq!(failure.exit, super::super::failure::Exit::Usage, "{wrong}");
-        }
-    }
-
-    #[test]
-    fn tokens_go_out_encrypted_or_not_at_all() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), "secret\n").unwrap();
-        let token = Token::File(file.path().to_path_buf());
-        let near: Uri = "http://[::1]:8480".parse().unwrap();
-        let far: Uri = "http://quota.example.com".parse().unwrap();
-        assert_eq!(bearer(&token, &near, false).unwrap(), "Bearer secret");
-        assert_eq!(bearer(&token, &far, true).unwrap(), "Bearer secret");
-        assert!(bearer(&token, &far, false).is_err());
-        fs::write(file.path(), "two\nlines").unwrap();
-        assert!(bearer(&token, &near, false).is_err());
-    }
+/// The items of a list as what they stand for.
+pub(crate) fn read_items<T: DeserializeOwned>(answer: &Value) -> Outcome<Vec<T>> {
+    items(answer).iter().map(read).collect()
 }

@@ -1,12 +1,11 @@
 //! `cluster`: several nodes that keep one ledger.
 
 use http::Method;
+use quota_client::http::Address;
 use quota_client::wire::{Cluster, ClusterNode};
 use serde_json::{Value, json};
 
-use super::{
-    address::Address, age, args, failure::Outcome, output::one_line, session::Session, table::Table,
-};
+use super::{age, args, failure::Outcome, output::one_line, session::Session, table::Table};
 
 /// Begins, shows or changes a cluster.
 pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {

@@ -4,11 +4,11 @@ use std::{collections::BTreeSet, ffi::OsString, io};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use clap_complete::{CompleteEnv, CompletionCandidate, Shell, env::Shells};
+use quota_client::http::Address;
 use quota_semantics::Period;
 use serde_json::Value;
 
 use super::{
-    address::Address,
     args::{Arguments, Global},
     client::Client,
     config::{self, Connection, Pod},

@@ -1,10 +1,10 @@
 //! `denials`: what was denied lately, and why.
 
+use quota_client::http::Address;
 use quota_client::wire::{Denial, QuotaCheck};
 
 use super::{
-    address::Address, age, failure::Outcome, figures::available, output::note, session::Session,
-    table::Table,
+    age, failure::Outcome, figures::available, output::note, session::Session, table::Table,
 };
 
 /// Shows the latest denials, the latest first.

@@ -1,10 +1,10 @@
 //! `explain`: what makes a number.
 
+use quota_client::http::Address;
 use quota_client::wire::{Contribution, Explanation, Kind};
 use serde_json::Value;
 
 use super::{
-    address::Address,
     age,
     args::Explain,
     client::read,
@@ -43,7 +43,7 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
 fn name(part: &Value) -> Option<String> {
     let part: Contribution = read(part).ok()?;
     Some(match part.kind {
-        Kind::Object => format!("{}/{}", part.resource, part.name),
+        Kind::Object | Kind::Commit => format!("{}/{}", part.resource, part.name),
         Kind::Reservation => format!("reservation/{}", part.uid),
     })
 }
@@ -85,6 +85,7 @@ fn table(parts: &[Contribution], wide: bool) -> Table {
     for part in parts {
         let kind = match part.kind {
             Kind::Object => "object",
+            Kind::Commit => "commit",
             Kind::Reservation => "reservation",
         };
         let expires = part.expiration_time.map(|time| age::left(time, now));

@@ -2,15 +2,17 @@
 
 use std::fmt::Display;
 
-use quota_client::wire::{Group, GroupUsage};
+use quota_client::{
+    http::Address,
+    table::GROUP_COLUMNS,
+    wire::{Group, GroupUsage},
+};
 use quota_semantics::{
     group::{Enforcement, Selector},
-    quantity::Quantity,
     resource::ResourceList,
 };
 
 use super::{
-    address::Address,
     age,
     failure::Outcome,
     figures::{percent, share},
@@ -29,25 +31,15 @@ pub(crate) fn address(name: &str) -> Address {
 
 /// Groups as a table.
 pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
-    let mut titles = vec!["NAME", "PARENT", ">NAMESPACES", "USED", "RESERVED", "AGE"];
+    let mut titles: Vec<_> = GROUP_COLUMNS.iter().map(|it| it.to_uppercase()).collect();
     if wide {
-        titles.extend(["GUARANTEED TO OTHERS", "ENFORCEMENT", "SELECTOR"]);
+        titles.extend(["ENFORCEMENT", "SELECTOR"].map(str::to_owned));
     }
-    let mut table = Table::new(&titles);
+    let mut table = Table::titled(titles);
     let now = age::now();
     for group in groups {
-        let status = &group.status;
-        let created = group.created_time.map(|time| time.to_string());
-        let mut row = vec![
-            group.name.to_string(),
-            group.parent.as_deref().unwrap_or("-").to_owned(),
-            status.members.to_string(),
-            used_of_hard(&status.hard, &status.used),
-            amounts(&status.reserved),
-            age::age(&created.unwrap_or_default(), now),
-        ];
+        let mut row = Vec::from(group.cells(now));
         if wide {
-            row.push(amounts(&status.guaranteed_to_others));
             row.push(enforcement(group.enforcement).to_owned());
             row.push(selected(&group.selector));
         }
@@ -137,14 +129,15 @@ fn limits(group: &Group, usage: &GroupUsage) -> Table {
     };
     for limit in &usage.resources {
         let used = limit.used.clone().unwrap_or_default();
+        let for_others = limit.guaranteed_to_others.clone().unwrap_or_default();
         let mut taken = limit.reserved.clone();
-        taken.add_assign(&limit.guaranteed_to_others);
+        taken.add_assign(&for_others);
         table.row([
             limit.resource.to_string(),
             limit.hard.exact().to_string(),
             used.exact().to_string(),
             limit.reserved.exact().to_string(),
-            limit.guaranteed_to_others.exact().to_string(),
+            for_others.exact().to_string(),
             limit.available.exact().to_string(),
             percent(share(&limit.hard, &used, &taken)),
             own(&group.soft, &limit.resource),
@@ -172,15 +165,6 @@ const fn enforcement(enforcement: Enforcement) -> &'static str {
         Enforcement::Warn => "warn",
         Enforcement::Audit => "audit",
     }
-}
-
-/// As kubectl has it: `pods: 1/10, requests.cpu: 2/4`.
-fn used_of_hard(hard: &ResourceList, used: &ResourceList) -> String {
-    let cells = hard.iter().map(|(resource, hard)| {
-        let used = used.get(resource).unwrap_or(&Quantity::ZERO);
-        format!("{resource}: {}/{}", used.exact(), hard.exact())
-    });
-    cells.collect::<Vec<_>>().join(", ")
 }
 
 /// Amounts that are not zero.

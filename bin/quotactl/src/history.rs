@@ -1,11 +1,11 @@
 //! `history`: how usage went, a line for each limit.
 
+use quota_client::http::Address;
 use quota_client::wire::{UsageHistory, UsagePoint};
 use quota_semantics::{Name, Period, quantity::Quantity};
 
 use super::{
-    address::Address, age, args::History, failure::Outcome, figures::percent, session::Session,
-    table::Table,
+    age, args::History, failure::Outcome, figures::percent, session::Session, table::Table,
 };
 
 /// Points of a line, if no step is asked for.

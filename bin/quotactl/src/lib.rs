@@ -2,7 +2,6 @@
 //!
 //! Data goes to standard output, everything else to standard error.
 
-mod address;
 mod age;
 mod apply;
 mod args;
@@ -36,10 +35,8 @@ mod push;
 mod relist;
 mod reservation;
 mod session;
-mod sse;
 mod status;
 mod table;
-mod tls;
 mod token;
 mod top;
 mod unit;

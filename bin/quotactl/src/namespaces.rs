@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use quota_client::http::Address;
 use serde_json::{Value, json};
 
 use super::{
-    address::Address,
     failure::{Exit, Outcome},
     session::{Session, items, text},
 };

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
-use quota_client::wire::{FieldProblem, Problem};
+use quota_client::{
+    http::{Error, Refusal},
+    wire::{FieldProblem, Problem, Reason},
+};
 
 use super::{
     age,
@@ -11,29 +13,14 @@ use super::{
     figures,
 };
 
-/// The failure that an answer with an error status means. `namespace` is the one that was asked about.
-pub(crate) fn failure(
-    server: &str,
-    status: StatusCode,
-    headers: &HeaderMap,
-    body: &[u8],
-    namespace: Option<&str>,
-) -> Failure {
-    if let Some(message) = kubernetes_message(body) {
-        return Failure::new(exit(status, ""), message);
-    }
-    let Ok(problem) = serde_json::from_slice::<Problem>(body) else {
-        return Failure::new(exit(status, ""), format!("{server} answers {status}"))
-            .hint("is this the address of quotad's API?");
+/// The failure that an error of the client means. `namespace` is the one that was asked about.
+pub(crate) fn failure(error: &Error, namespace: Option<&str>) -> Failure {
+    let Some(refusal) = error.refusal() else {
+        return without_answer(error);
     };
-    let exit = exit(status, &problem.reason);
-    let message = [&problem.detail, &problem.title]
-        .into_iter()
-        .find(|text| !text.is_empty())
-        .cloned()
-        .unwrap_or_else(|| format!("{server} answers {status}"));
-    let mut failure = Failure::new(exit, message);
-    if exit == Exit::Denied {
+    let problem = &refusal.problem;
+    let mut failure = Failure::new(exit(error), refusal.to_string());
+    if matches!(error, Error::Denied(_)) {
         failure.figures = problem
             .quotas
             .as_deref()
@@ -42,56 +29,48 @@ pub(crate) fn failure(
     } else if problem.errors.len() > 1 {
         failure.message.clone_from(&problem.title);
         let line = |error: &FieldProblem| format!("  {}: {}", error.field, error.message);
-        failure.figures = Some(
-            problem
-                .errors
-                .iter()
-                .map(line)
-                .collect::<Vec<_>>()
-                .join("\n"),
-        );
+        let lines: Vec<_> = problem.errors.iter().map(line).collect();
+        failure.figures = Some(lines.join("\n"));
     }
-    failure.hints = hints(status, headers, &problem, namespace);
-    failure.transient = busy(status, headers);
+    failure.hints = hints(error, refusal, namespace);
+    if matches!(error, Error::Busy(_)) {
+        let wait = refusal.retry_after.unwrap_or(Duration::from_secs(1));
+        failure.transient = Some(Transient::Busy(wait));
+    }
     failure
 }
 
-/// What a Kubernetes `Status` says: so answers what speaks to kubectl.
-fn kubernetes_message(body: &[u8]) -> Option<String> {
-    #[derive(serde::Deserialize)]
-    struct Status {
-        kind: String,
-        message: String,
+fn without_answer(error: &Error) -> Failure {
+    let message = error.to_string();
+    match error {
+        Error::Server(_) => Failure::usage(format!("--server {message}")),
+        Error::PlainToken => Failure::usage(message).hint("use an https:// server"),
+        Error::Request(_) => Failure::usage(message),
+        Error::Unreachable { .. } => Failure {
+            transient: Some(Transient::Unreachable),
+            ..Failure::general(message).hint(
+                "is quotad running there? --server, QUOTACTL_SERVER or a context say where it is",
+            )
+        },
+        Error::Answer { .. } => {
+            Failure::new(exit(error), message).hint("is this the address of quotad's API?")
+        }
+        _ => Failure::general(message),
     }
-    let status: Status = serde_json::from_slice(body).ok()?;
-    (status.kind == "Status").then_some(status.message)
 }
 
-/// Reasons of a 403 that have nothing to do with quotas.
-const NOT_ALLOWED: [&str; 4] = ["Forbidden", "Unauthorized", "CrossOrigin", "NotOwner"];
-
-/// The daemon answers 422 to a uid that was used for something else, and 410 to a reservation that has ended by
-/// itself: both contradict what the ledger holds.
-fn exit(status: StatusCode, reason: &str) -> Exit {
-    match status {
-        StatusCode::FORBIDDEN if !reason.is_empty() && !NOT_ALLOWED.contains(&reason) => {
-            Exit::Denied
-        }
-        StatusCode::NOT_FOUND => Exit::NotFound,
-        StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED => Exit::Conflict,
-        StatusCode::GONE if reason == "ReservationExpired" => Exit::Conflict,
-        StatusCode::UNPROCESSABLE_ENTITY if reason == "UidReused" => Exit::Conflict,
+fn exit(error: &Error) -> Exit {
+    match error {
+        Error::Denied(_) => Exit::Denied,
+        Error::NotFound(_) | Error::Answer { status: 404, .. } => Exit::NotFound,
+        Error::Conflict(_) => Exit::Conflict,
         _ => Exit::Failure,
     }
 }
 
 /// What could be done about it.
-fn hints(
-    status: StatusCode,
-    headers: &HeaderMap,
-    problem: &Problem,
-    namespace: Option<&str>,
-) -> Vec<String> {
+fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<String> {
+    let problem = &refusal.problem;
     let mut hints = Vec::new();
     if let Some(time) = &problem.retry_after {
         let wait = age::left(*time, age::now());
@@ -106,22 +85,22 @@ fn hints(
     let of = namespace
         .map(|name| format!(" -n {name}"))
         .unwrap_or_default();
-    let reason = problem.reason.as_str();
-    hints.extend(match (status, retry_after(headers)) {
-        (_, Some(seconds)) => Some(format!("try again in {seconds}s")),
-        (StatusCode::UNAUTHORIZED, None) => {
+    let reason = refusal.reason();
+    hints.extend(match (error, refusal.retry_after) {
+        (_, Some(wait)) => Some(format!("try again in {}s", wait.as_secs())),
+        (Error::Forbidden(_), None) if refusal.status == 401 => {
             Some("--token-file or --cert and --key say who you are".to_owned())
         }
-        (StatusCode::FORBIDDEN, None) if NOT_ALLOWED.contains(&reason) => Some(
+        (Error::Forbidden(_), None) if reason.is_some() => Some(
             "quotactl status shows who the daemon takes you for, and what you may do".to_owned(),
         ),
-        (StatusCode::NOT_FOUND, None) if problem.detail.starts_with("quota ") => {
+        (Error::NotFound(_), None) if problem.detail.starts_with("quota ") => {
             Some(format!("quotactl get quota{of} lists those that there are"))
         }
-        (StatusCode::CONFLICT | StatusCode::PRECONDITION_FAILED, None) if reason == "Conflict" => {
+        (Error::Conflict(_), None) if reason == Some(Reason::Conflict) => {
             Some("it has changed in between: read it again, and repeat the change".to_owned())
         }
-        (StatusCode::SERVICE_UNAVAILABLE, None) => {
+        (Error::Busy(_), None) if refusal.status == 503 => {
             Some("quotactl status shows what the daemon waits for".to_owned())
         }
         _ => None,
@@ -152,37 +131,13 @@ fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
     })
 }
 
-/// Seconds after which to come back.
-fn retry_after(headers: &HeaderMap) -> Option<u64> {
-    headers
-        .get(header::RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()
-}
-
-fn busy(status: StatusCode, headers: &HeaderMap) -> Option<Transient> {
-    let busy = matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-    );
-    busy.then(|| Transient::Busy(Duration::from_secs(retry_after(headers).unwrap_or(1))))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn from(status: u16, body: &str) -> Failure {
-        let status = StatusCode::from_u16(status).unwrap();
-        failure(
-            "http://x",
-            status,
-            &HeaderMap::new(),
-            body.as_bytes(),
-            Some("a"),
-        )
+        let error = Error::of_answer("http://x", status, None, body.as_bytes());
+        failure(&error, Some("a"))
     }
 
     #[test]

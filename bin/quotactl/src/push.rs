@@ -9,16 +9,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::Method;
-use serde::{Deserialize, Serialize};
+use quota_client::{
+    http::Address,
+    wire::{EventsAnswer, RejectedEvent},
+};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
 use self::feed::{Feed, Next};
 use super::{
-    address::Address,
+    client::read,
     failure::{Exit, Failure, Outcome},
     progress::Progress,
-    session::{Session, patiently},
+    session::Session,
 };
 
 /// A request is sent when it has so many lines…
@@ -39,18 +42,12 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Most rejected lines that are kept for `-o json`.
 const MAX_REJECTED: usize = 10_000;
 
-#[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-struct Answer {
+/// What became of all pieces together.
+#[derive(Debug, Default, Serialize)]
+struct Total {
     accepted: u64,
     ignored: u64,
-    rejected: Vec<Rejected>,
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-struct Rejected {
-    line: u64,
-    reason: String,
+    rejected: Vec<RejectedEvent>,
 }
 
 /// Sends all events of a file; fails if one of them was rejected.
@@ -63,10 +60,10 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
     };
     let progress = Progress::over_file("pushing", file);
     let input = progress.read(input);
-    let mut total = Answer::default();
+    let mut total = Total::default();
     let mut rejected = 0_u64;
     let sent = pieces(input, |first_line, piece| {
-        let answer = patiently(|| post(session, piece)).map_err(|failure| {
+        let answer = post(session, piece).map_err(|failure| {
             failure.hint(format!(
                 "everything before line {first_line} was sent; sending it again is safe"
             ))
@@ -88,7 +85,7 @@ pub(crate) fn run(session: &Session, file: &Path) -> Outcome {
     if session.output.is_structured() {
         session.output.value(&total)?;
     } else {
-        let Answer {
+        let Total {
             accepted, ignored, ..
         } = total;
         session.output.line(format!(
@@ -208,13 +205,11 @@ fn elements(begin: &[u8], feed: &mut Feed, send: impl FnMut(u64, &[u8]) -> Outco
     pieces(Cursor::new(lines), send)
 }
 
-fn post(session: &Session, piece: &[u8]) -> Outcome<Answer> {
+fn post(session: &Session, piece: &[u8]) -> Outcome<EventsAnswer> {
     let address = Address::of(["v1", "events"]);
-    let reply = session
-        .client
-        .send(Method::POST, &address, Some("application/x-ndjson"), piece)?;
-    Answer::deserialize(&reply.body)
-        .map_err(|error| Failure::general(format!("an answer of another form: {error}")))
+    let client = &session.client;
+    let reply = client.send_patiently(&address, "application/x-ndjson", piece.to_vec())?;
+    read(&reply.body)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! `relist`: publishers are asked to list again what there is.
 
 use http::Method;
-use serde_json::{Value, json};
+use quota_client::{http::Address, wire::RelistAnswer};
+use serde_json::json;
 
-use super::{address::Address, failure::Outcome, session::Session};
+use super::{client::read, failure::Outcome, session::Session};
 
 /// Asks for a relist of these resources, or of all.
 pub(crate) fn run(session: &Session, resources: &[String]) -> Outcome {
@@ -20,13 +21,12 @@ pub(crate) fn run(session: &Session, resources: &[String]) -> Outcome {
         [] => "everything".to_owned(),
         some => some.join(", "),
     };
-    let wait = answer.get("waitSeconds").and_then(Value::as_u64);
-    let when = match wait.unwrap_or_default() {
+    let asked: RelistAnswer = read(&answer)?;
+    let when = match asked.wait_seconds {
         0 => "now".to_owned(),
         wait => format!("in {wait}s, since it was asked a short while ago"),
     };
-    let clusters = answer.get("clusters").and_then(Value::as_array);
-    for cluster in clusters.into_iter().flatten().filter_map(Value::as_str) {
+    for cluster in &asked.clusters {
         session
             .output
             .line(format!("{cluster} is asked to list {what} {when}"))?;

@@ -1,12 +1,16 @@
 //! Reservations: asked for, extended, committed, released, and how they are shown.
 
 use http::Method;
+use quota_client::{
+    http::Address,
+    wire::{Holder, Reservation},
+};
 use serde_json::{Map, Value, json};
 
 use super::{
-    address::Address,
     apply::note_warnings,
     args::{Amounts, Reserve},
+    client::read,
     failure::{Failure, Outcome},
     get::plain,
     manifest::{self, Document},
@@ -155,38 +159,34 @@ pub(crate) fn release(session: &Session, uid: &str) -> Outcome {
     session.output.line(format!("reservation/{uid} released"))
 }
 
-fn told(session: &Session, reservation: &Value, done: &str) -> Outcome {
+fn told(session: &Session, answer: &Value, done: &str) -> Outcome {
     if session.output.is_structured() {
-        return session.output.value(reservation);
+        return session.output.value(answer);
     }
-    let name = name(reservation);
-    let expiration = text(reservation, "/expirationTime");
-    session.output.line(match text(reservation, "/state") {
-        "pending" => format!("{name} {done}, held until {expiration}"),
-        state if state.is_empty() || state == done => format!("{name} {done}"),
-        state => format!("{name} {done} ({state})"),
+    let reservation: Reservation<'static> = read(answer)?;
+    let uid = &reservation.reserved_by.uid;
+    session.output.line(match &*reservation.state {
+        "pending" => {
+            let end = reservation.expiration_time;
+            format!("reservation/{uid} {done}, held until {end}")
+        }
+        state if state == done => format!("reservation/{uid} {done}"),
+        state => format!("reservation/{uid} {done} ({state})"),
     })
 }
 
-/// A reservation as `reservation/UID`.
-pub(crate) fn name(reservation: &Value) -> String {
-    format!("reservation/{}", text(reservation, "/reservedBy/uid"))
+/// What a reservation is for, as `Pod/web`; empty if only the uid is known.
+pub(crate) fn holder(holder: &Holder<'_>) -> String {
+    named(&holder.kind, &holder.name)
 }
 
-/// What a reservation is for, as `Pod/web`; empty if only the uid is known.
-pub(crate) fn holder(reservation: &Value) -> String {
-    let kind = text(reservation, "/reservedBy/kind");
-    let name = text(reservation, "/reservedBy/name");
+/// Kind and name as `Pod/web`, as far as they are there.
+pub(crate) fn named(kind: &str, name: &str) -> String {
     match (kind, name) {
         ("", name) => name.to_owned(),
         (kind, "") => kind.to_owned(),
         (kind, name) => format!("{kind}/{name}"),
     }
-}
-
-/// What a reservation holds, as `cpu=1,pods=1`.
-pub(crate) fn amounts(reservation: &Value) -> String {
-    list(reservation.get("reserved").and_then(Value::as_object))
 }
 
 /// Quantities by resource, as `cpu=1,pods=1`.

@@ -1,20 +1,12 @@
 //! What every online command works with: the daemon, the namespace, the form of the output.
 
-use std::{thread, time::Duration};
-
 use serde_json::Value;
 
 use super::{
     client::Client,
-    failure::{Exit, Failure, Outcome, Transient},
+    failure::{Exit, Failure, Outcome},
     output::{Output, note},
 };
-
-/// How often a piece is sent to a daemon that is too busy to take it.
-const ATTEMPTS: u32 = 10;
-
-/// Longest waiting time between two attempts.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// One run against a daemon.
 pub(crate) struct Session {
@@ -102,20 +94,6 @@ pub(crate) fn each<T>(
         }
     }
     first.map_or(Ok(()), |exit| Err(Failure::silent(exit)))
-}
-
-/// Tries again what a busy daemon did not take.
-pub(crate) fn patiently<T>(attempt: impl Fn() -> Outcome<T>) -> Outcome<T> {
-    for _ in 1..ATTEMPTS {
-        match attempt() {
-            Err(Failure {
-                transient: Some(Transient::Busy(wait)),
-                ..
-            }) => thread::sleep(wait.min(LONGEST_WAIT)),
-            done => return done,
-        }
-    }
-    attempt()
 }
 
 /// A text within a JSON value; empty if there is none.

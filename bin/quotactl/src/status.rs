@@ -1,10 +1,10 @@
 //! `status` and `version`: how the daemon is.
 
+use quota_client::http::Address;
 use quota_client::wire::{Source, Status};
 use serde_json::json;
 
 use super::{
-    address::Address,
     age,
     failure::Outcome,
     output::{Format, one_line},

@@ -1,9 +1,9 @@
 //! `top`: the fullest first.
 
+use quota_client::http::Address;
 use quota_client::wire::{NamespaceUsage, Usage};
 
 use super::{
-    address::Address,
     failure::Outcome,
     figures::{percent, share},
     session::Session,

@@ -2,15 +2,14 @@
 
 use std::{thread, time::Duration};
 
+use quota_client::http::Address;
 use serde_json::Value;
 
 use super::{
-    address::Address,
     entry::EntryColumns,
     failure::{Failure, Outcome, Transient},
     output::{Format, note, yaml},
     session::Session,
-    sse::Events,
 };
 
 /// Waiting time before the first attempt to connect again; it doubles with each further one.
@@ -34,7 +33,7 @@ pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
     // The stream goes on behind the last one seen, which for a given beginning is the one before it.
     let mut last = from.map(|from| from.saturating_sub(1).to_string());
     patiently(|attempt| {
-        let mut events = Events::new(session.client.stream(&address, last.as_deref())?);
+        let mut events = session.client.stream(&address, last.as_deref())?;
         attempt.connected = true;
         loop {
             let event = events.next_event().map_err(|error| Failure {

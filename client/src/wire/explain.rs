@@ -39,7 +39,7 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Contribution {
-    /// An object, or a reservation.
+    /// An object, a commit, or a reservation.
     pub kind: Kind,
     /// Its uid.
     pub uid: Uid,
@@ -61,8 +61,10 @@ pub struct Contribution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// An object that was observed, or committed.
+    /// An object that a source has shown.
     Object,
+    /// What the holder of a reservation has committed, and no source has shown yet.
+    Commit,
     /// A pending reservation.
     Reservation,
 }

@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use quota_semantics::{
     Name, Timestamp,
     group::{Enforcement, Override, Selector, selector::LabelSelector},
-    quantity::Quantity,
     quota::spec::ScopeSelector,
     resource::ResourceList,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{AsOf, Condition, is_false};
+use super::{AsOf, Condition, ResourceUsage, is_false, is_zero};
 
 /// A group: `GET /v1/groups/{name}`. What is read here can be sent back by `PUT`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,7 +126,7 @@ pub struct GroupUsage {
     /// The group.
     pub group: Name,
     /// One for each limit that was in force.
-    pub resources: Vec<GroupResourceUsage>,
+    pub resources: Vec<ResourceUsage>,
     /// The members by name, as many as an answer holds.
     pub namespaces: Vec<MemberUsage>,
     /// How many more members there were.
@@ -138,28 +137,4 @@ pub struct GroupUsage {
     /// Whether a source of events is known to be behind.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
-}
-
-/// A limit of a group, and what counts against it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GroupResourceUsage {
-    /// The resource.
-    pub resource: Name,
-    /// The limit.
-    pub hard: Quantity,
-    /// What objects count for; none: the group does not count it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used: Option<Quantity>,
-    /// What pending reservations hold beside that.
-    pub reserved: Quantity,
-    /// What is left. Negative if objects are there that nobody asked for.
-    pub available: Quantity,
-    /// What is guaranteed to the groups below it, and not used or reserved by them. It counts as taken.
-    pub guaranteed_to_others: Quantity,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-const fn is_zero(number: &usize) -> bool {
-    *number == 0
 }

@@ -5,20 +5,28 @@
 
 mod cluster;
 mod denial;
+mod entry;
 mod explain;
 mod group;
+mod object;
 mod problem;
+mod quota;
+mod reason;
 mod reservation;
 mod status;
 mod usage;
 
 pub use cluster::{Cluster, ClusterNode, ReplicaEnd, StateDigest};
 pub use denial::{Actor, Denial, DeniedObject};
+pub use entry::{DeadLetter, Entry, EventsAnswer, RejectedEvent, RelistAnswer};
 pub use explain::{Contribution, Explanation, Kind};
-pub use group::{Group, GroupResourceUsage, GroupStatus, GroupUsage, MemberUsage};
+pub use group::{Group, GroupStatus, GroupUsage, MemberUsage};
+pub use object::Object;
 pub use problem::{FieldProblem, Problem, QuotaCheck, ResourceCheck, Verdict};
-pub use reservation::{Holder, Reservation};
-pub use status::{Caller, KindWatermark, Source, Status};
+pub use quota::{Quota, QuotaReservation, QuotaStatus};
+pub use reason::Reason;
+pub use reservation::{Holder, Reservation, ReserveRequest};
+pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};
 pub use usage::{
     Fullest, NamespaceUsage, QuotaUsage, ResourceUsage, Total, Usage, UsageHistory, UsagePoint,
 };
@@ -68,4 +76,10 @@ pub struct Page<T> {
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 const fn is_false(flag: &bool) -> bool {
     !*flag
+}
+
+/// For numbers that are written only when they are not 0.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }

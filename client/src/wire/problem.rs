@@ -42,6 +42,15 @@ pub struct Problem {
     /// How far the ledger was when it was decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<AsOf>,
+    /// The state of the reservation, if it has ended since it was granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_time: Option<Timestamp>,
+    /// What ended it: `released`, `returned`, `expired` or `superseded`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 /// What is wrong with one field.

@@ -23,11 +23,28 @@ pub struct Status {
     pub disk_low: bool,
     /// Where events come from.
     pub sources: Vec<Source>,
+    /// What the node is in its cluster; none: it is alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster: Option<ClusterMember>,
     /// How far the ledger is.
     pub as_of: AsOf,
     /// Whether a source of events is known to be behind.
     #[serde(default, skip_serializing_if = "is_false")]
     pub lagging: bool,
+}
+
+/// What a node is in its cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterMember {
+    /// Its name.
+    pub node: String,
+    /// `leader`, `follower`, `candidate` or `starting`.
+    pub role: String,
+    /// The leader's term, as far as it has read.
+    pub term: u64,
+    /// The leader, as far as it has read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
 }
 
 /// Who asked.

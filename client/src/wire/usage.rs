@@ -44,6 +44,7 @@ pub struct QuotaUsage {
 
 /// A limit, and what counts against it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ResourceUsage {
     /// The resource.
     pub resource: Name,
@@ -56,6 +57,9 @@ pub struct ResourceUsage {
     pub reserved: Quantity,
     /// What is left. Negative if objects are there that nobody asked for.
     pub available: Quantity,
+    /// Of a group: what is guaranteed to the groups below it, and not used or reserved by them. It counts as taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guaranteed_to_others: Option<Quantity>,
 }
 
 /// Usage over time: `GET /v1/namespaces/{namespace}/usage/history`.

@@ -22,7 +22,7 @@ use super::{
     App, Caller, answer,
     body::{self, ManifestText},
     measure::{Operation, measured},
-    page::{Page, PageQuery, Params, Target, token},
+    page::{LabelledQuery, Page, Params, Target, token},
     past::{self, When},
     precondition,
     problem::{Problem, Reason},
@@ -156,7 +156,7 @@ fn shown(app: &App, seen: &Seen) -> (wire::Group, HeaderValue) {
 
 fn show(app: &App, status: StatusCode, seen: &Seen, head: Head) -> Response {
     let (mut group, tag) = shown(app, seen);
-    group.as_of = Some(show::as_of(head));
+    group.as_of = Some(answer::as_of(head));
     group.lagging = app.lags();
     let mut response = answer::json(status, &group);
     response.headers_mut().insert(header::ETAG, tag);
@@ -214,12 +214,13 @@ pub(super) async fn delete(
     }
 }
 
-/// `GET /v1/groups`: by name. The numbers of a page are of one moment; members are counted, not named.
+/// `GET /v1/groups`: by name. The numbers of a page are of one moment; members are counted, not named. With a selector, a
+/// page may be shorter than asked for, and even empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
-    Params(query): Params<PageQuery>,
+    Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
-    let limit = query.limit(app.page)?;
+    let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<String> = query.after()?;
     let page = app.ledger.read(|state| {
         let after = after.as_deref().unwrap_or_default();
@@ -233,9 +234,10 @@ pub(super) async fn list(
         items: views
             .iter()
             .map(|view| show::group(view, None, coverage))
+            .filter(|group| labels.is_empty() || labels.matches(&group.labels))
             .collect(),
         next,
-        as_of: head,
+        as_of: answer::as_of(head),
         lagging: app.lags(),
     }))
 }

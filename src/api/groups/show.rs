@@ -18,7 +18,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-use super::super::render;
+use super::super::{answer, render};
 
 /// Most members that one answer names.
 pub const MEMBERS_MAX: usize = 1000;
@@ -50,14 +50,6 @@ impl Seen {
     #[must_use]
     pub fn omitted(&self) -> usize {
         self.view.members.saturating_sub(self.members.len())
-    }
-}
-
-/// How far the ledger was.
-pub(super) fn as_of(head: Head) -> wire::AsOf {
-    wire::AsOf {
-        sequence: head.sequence,
-        time: head.time,
     }
 }
 
@@ -120,13 +112,13 @@ pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage 
         ] {
             available.sub_assign(taken.unwrap_or(&Quantity::ZERO));
         }
-        wire::GroupResourceUsage {
+        wire::ResourceUsage {
             resource: figure.resource.clone(),
             hard: figure.hard.clone(),
             used: figure.used.clone(),
             reserved: figure.reserved.clone(),
             available,
-            guaranteed_to_others: guaranteed_to_others.clone(),
+            guaranteed_to_others: Some(guaranteed_to_others.clone()),
         }
     };
     wire::GroupUsage {
@@ -134,7 +126,7 @@ pub(super) fn usage(seen: &Seen, head: Head, lagging: bool) -> wire::GroupUsage 
         resources: seen.view.figures.iter().map(resource).collect(),
         namespaces: seen.members.iter().map(member).collect(),
         namespaces_omitted: seen.omitted(),
-        as_of: as_of(head),
+        as_of: answer::as_of(head),
         lagging,
     }
 }

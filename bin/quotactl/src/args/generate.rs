@@ -20,6 +20,11 @@ pub(crate) enum Generate {
     Alerts(Alerts),
     /// Print a dashboard that Grafana can import.
     Dashboard,
+    /// Write a manual page for each command.
+    Man {
+        /// The directory of the pages; it is made if it is not there.
+        directory: PathBuf,
+    },
     /// Print a ServiceMonitor for the daemon and a PodMonitor for the bridge.
     Servicemonitor(ServiceMonitor),
 }

@@ -124,7 +124,7 @@ impl Target {
             .ok_or_else(|| wrong("the name has no address"))?;
         let authority = uri.authority().map_or("", http::uri::Authority::as_str);
         let mut headers = format!("host: {authority}\r\n");
-        if let Some(authorization) = client.authorization() {
+        if let Some(authorization) = client.authorization()? {
             headers.push_str(&format!("authorization: {authorization}\r\n"));
         }
         Ok(Self {

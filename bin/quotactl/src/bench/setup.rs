@@ -6,10 +6,10 @@ use std::{
 };
 
 use http::Method;
+use quota_client::http::Address;
 use serde_json::json;
 
 use super::super::{
-    address::Address,
     args::Amounts,
     client::Client,
     failure::{Exit, Failure, Outcome},

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use quota_client::http::Token;
+
 use super::file::{Context, File};
 use crate::{args::Global, failure::Outcome};
 
@@ -36,15 +38,6 @@ pub(crate) struct Connection {
     pub(crate) token: Option<Token>,
     /// The namespace that commands are about.
     pub(crate) namespace: Option<String>,
-}
-
-/// A bearer token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
-    /// What stands in a file.
-    File(PathBuf),
-    /// The token itself.
-    Text(String),
 }
 
 /// The files of a pod.

@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 
 pub(crate) use self::{
-    connection::{Connection, Pod, Token},
+    connection::{Connection, Pod},
     file::{Context, File, default_path},
 };
 use super::{

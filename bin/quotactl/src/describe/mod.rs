@@ -6,21 +6,22 @@ mod reservation;
 pub(crate) use namespace::namespace;
 pub(crate) use reservation::reservation;
 
-use serde_json::Value;
+use quota_client::wire::{Quota, QuotaReservation};
+use quota_semantics::quantity::Quantity;
 
 use crate::{
     age,
     failure::Outcome,
-    get::{amounts, ask_quotas, listed_quotas, plain, scopes},
+    get::{ask_quotas, listed_quotas, scopes},
     output::one_line,
     reservation as held,
-    session::{Session, text},
+    session::Session,
 };
 
 /// Describes one quota, or all of a namespace or of all namespaces.
 pub(crate) fn quotas(session: &Session, name: Option<&str>) -> Outcome {
     let answer = ask_quotas(session, name)?;
-    let quotas = listed_quotas(&answer);
+    let quotas = listed_quotas(&answer)?;
     if quotas.is_empty() {
         session.note_empty();
     }
@@ -61,22 +62,21 @@ fn explanation(scope: &str) -> Option<&'static str> {
     })
 }
 
-fn describe(quota: &Value) -> String {
-    let hard = amounts(quota, "/status/hard").or_else(|| amounts(quota, "/spec/hard"));
-    let of = |what: &str, resource: &str| {
-        let found = amounts(quota, what).and_then(|amounts| amounts.get(resource));
-        found.map_or("0".to_owned(), plain)
+fn describe(quota: &Quota<'_>) -> String {
+    let shown = |amount: Option<&Quantity>| {
+        amount.map_or_else(|| "0".to_owned(), |amount| amount.exact().to_string())
     };
     let mut rows = vec![
         ["Resource", "Used", "Reserved", "Hard"].map(str::to_owned),
         ["--------", "----", "--------", "----"].map(str::to_owned),
     ];
-    for (resource, limit) in hard.into_iter().flatten() {
-        let (used, reserved) = (
-            of("/status/used", resource),
-            of("/status/reserved", resource),
-        );
-        rows.push([resource.clone(), used, reserved, plain(limit)]);
+    for limit in quota.limits() {
+        rows.push([
+            limit.resource.to_owned(),
+            shown(limit.used),
+            shown(limit.reserved),
+            shown(Some(limit.hard)),
+        ]);
     }
     let width = |column: usize| {
         rows.iter()
@@ -89,12 +89,8 @@ fn describe(quota: &Value) -> String {
 
     let scopes = scopes(quota);
     let mut lines = vec![
-        format!("{:first$}  {}", "Name:", text(quota, "/metadata/name")),
-        format!(
-            "{:first$}  {}",
-            "Namespace:",
-            text(quota, "/metadata/namespace")
-        ),
+        format!("{:first$}  {}", "Name:", quota.metadata.name),
+        format!("{:first$}  {}", "Namespace:", quota.metadata.namespace),
     ];
     if !scopes.is_empty() {
         lines.push(format!("{:first$}  {}", "Scopes:", scopes.join(", ")));
@@ -111,32 +107,25 @@ fn describe(quota: &Value) -> String {
 }
 
 /// Whose the reserved amounts are.
-fn reservations(quota: &Value) -> Vec<String> {
-    let pending = quota
-        .pointer("/status/reservations")
-        .and_then(Value::as_array);
-    let Some(pending) = pending.filter(|pending| !pending.is_empty()) else {
+fn reservations(quota: &Quota<'_>) -> Vec<String> {
+    let pending = &quota.status.reservations;
+    if pending.is_empty() {
         return Vec::new();
-    };
+    }
     let now = age::now();
-    let line = |reservation: &Value| {
-        let uid = text(reservation, "/reservedBy/uid");
-        let holder = held::holder(reservation);
-        let holder = if holder.is_empty() {
-            uid.to_owned()
-        } else {
-            format!("{holder} ({uid})")
+    let line = |reservation: &QuotaReservation<'_>| {
+        let uid = &reservation.reserved_by.uid;
+        let holder = match held::holder(&reservation.reserved_by).as_str() {
+            "" => uid.to_string(),
+            holder => format!("{holder} ({uid})"),
         };
-        let expires = age::until(text(reservation, "/expirationTime"), now);
-        format!(
-            "  {holder}: {}, expires in {expires}",
-            held::amounts(reservation)
-        )
+        let expires = age::left(reservation.expiration_time, now);
+        let amounts = reservation.reserved.pretty();
+        format!("  {holder}: {amounts}, expires in {expires}")
     };
     let heading = std::iter::once("Reservations:".to_owned());
-    let omitted = quota.pointer("/status/reservationsOmitted");
-    let omitted = omitted.and_then(Value::as_u64);
-    let rest = omitted.map(|more| format!("  and up to {more} more"));
+    let omitted = quota.status.reservations_omitted;
+    let rest = (omitted > 0).then(|| format!("  and up to {omitted} more"));
     heading
         .chain(pending.iter().map(line))
         .chain(rest)
@@ -161,6 +150,7 @@ mod tests {
                     "reserved": {"pods": "12"}, "expirationTime": "2020-01-01T00:00:00Z"}]
             }
         });
+        let quota: Quota<'static> = serde_json::from_value(quota).unwrap();
         assert_eq!(
             describe(&quota),
             "Name:                     rq\n\

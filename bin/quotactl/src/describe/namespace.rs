@@ -1,13 +1,14 @@
 //! `describe namespace`: its limits, pending reservations, what was denied lately.
 
+use quota_client::http::Address;
 use quota_client::wire::{Denial, Reservation, Usage};
 use serde_json::{Value, json};
 
 use crate::{
-    address::Address,
     age, denials,
     failure::{Exit, Failure, Outcome},
     figures::{self, usage_table},
+    reservation,
     session::Session,
     table::Table,
 };
@@ -67,11 +68,9 @@ fn reservations(pending: &[Reservation<'_>]) -> Table {
     let now = age::now();
     for reservation in pending {
         let holder = &reservation.reserved_by;
-        let target = [&holder.kind, &holder.name].map(|text| &**text);
-        let target = target.into_iter().filter(|text| !text.is_empty());
         table.row([
             holder.uid.to_string(),
-            target.collect::<Vec<_>>().join("/"),
+            reservation::holder(holder),
             reservation.reserved.pretty(),
             age::left(reservation.expiration_time, now),
         ]);

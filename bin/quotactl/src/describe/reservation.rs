@@ -1,10 +1,9 @@
 //! `describe reservation`: what it holds, and what has become of it.
 
+use quota_client::http::Address;
 use quota_client::wire::{Holder, Reservation};
 
-use crate::{
-    address::Address, age, failure::Outcome, output::one_line, session::Session, table::Table,
-};
+use crate::{age, failure::Outcome, output::one_line, session::Session, table::Table};
 
 /// Describes a reservation, in any state.
 pub(crate) fn reservation(session: &Session, uid: &str) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use http::Method;
+use quota_client::http::Address;
 use serde_json::Value;
 
 use super::{
@@ -11,10 +11,9 @@ use super::{
     scope::{Listed, ScopeArguments},
 };
 use crate::{
-    address::Address,
     failure::{Failure, Outcome},
     output::note,
-    session::{Session, items, patiently, text},
+    session::{Session, items, text},
 };
 
 /// Objects are sent when there are so many…
@@ -124,8 +123,7 @@ impl<'a> Comparing<'a> {
         let body = format!("{{\"listing\":[{}]}}", texts.join(","));
         let address = Address::of(["v1", "drift"]);
         let client = &self.session.client;
-        let json = Some("application/json");
-        let mut reply = patiently(|| client.send(Method::POST, &address, json, body.as_bytes()))?;
+        let mut reply = client.send_patiently(&address, "application/json", body.into_bytes())?;
         if items(&reply.body).len() != piece.len() {
             return Err(Failure::general("the answer is not about what was asked"));
         }

@@ -1,14 +1,13 @@
 //! Corrections, sent piece by piece.
 
-use http::Method;
+use quota_client::http::Address;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 use super::Difference;
 use crate::{
-    address::Address,
     failure::{Failure, Outcome},
-    session::{Session, items, patiently, text},
+    session::{Session, items, text},
 };
 
 /// Corrections are sent when there are so many…
@@ -105,8 +104,8 @@ fn send(
     };
     let body = serde_json::to_vec(&body).map_err(|error| Failure::general(error.to_string()))?;
     let address = Address::of(["v1", "corrections"]);
-    let json = Some("application/json");
-    let sent = patiently(|| session.client.send(Method::POST, &address, json, &body));
+    let client = &session.client;
+    let sent = client.send_patiently(&address, "application/json", body);
     let reply = sent.map_err(|failure| match done {
         0 => failure,
         _ => failure.hint(format!(

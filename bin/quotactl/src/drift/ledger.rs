@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use quota_client::http::Address;
 use serde_json::{Value, json};
 
 use super::{
@@ -10,7 +11,6 @@ use super::{
     scope::Scope,
 };
 use crate::{
-    address::Address,
     failure::Outcome,
     session::{Session, text},
 };

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use quota_client::http::Address;
 use serde_json::Value;
 
 use self::{
@@ -22,7 +23,6 @@ use self::{
     scope::{Scope, ScopeArguments},
 };
 use super::{
-    address::Address,
     args::Drift,
     failure::{Exit, Failure, Outcome},
     output::note,

@@ -3,6 +3,7 @@
 mod audit;
 mod bridge;
 mod certs;
+mod man;
 mod monitoring;
 mod webhook;
 
@@ -18,6 +19,7 @@ pub(crate) fn run(command: &Generate, output: &Output) -> Outcome {
         Generate::Audit(wanted) => audit::run(wanted, output),
         Generate::Bridge(wanted) => bridge::run(wanted, output),
         Generate::Certs(wanted) => certs::run(wanted, output),
+        Generate::Man { directory } => man::run(directory, output),
         Generate::Alerts(wanted) => monitoring::alerts(wanted, output),
         Generate::Dashboard => monitoring::dashboard(output),
         Generate::Servicemonitor(wanted) => monitoring::service_monitor(wanted, output),

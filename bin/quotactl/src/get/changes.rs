@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 
+use quota_client::http::{Address, Events};
 use serde_json::Value;
 
 use super::{List, items_of, show};
 use crate::{
-    address::Address,
     failure::{Failure, Outcome, Transient},
     output::note,
     session::{Session, text},
-    sse::Events,
     watch,
 };
 
@@ -23,13 +22,13 @@ pub(super) fn follow(
     list: &dyn List,
     fetch: impl Fn() -> Outcome<Value>,
 ) -> Outcome {
-    let address = Address::of(["v1", "watch"]).with_some("namespace", watched(session));
+    let address = Address::of(["v1", "watch"]).with_some("namespace", list.watched(session));
     let first = session.output.continued();
     let later = first.without_headers();
     let mut shown: Option<Vec<Value>> = None;
     watch::patiently(|attempt| {
         // The stream is open before the list is read: nothing happens unseen in between.
-        let mut events = Events::new(session.client.stream(&address, None)?);
+        let mut events = session.client.stream(&address, None)?;
         attempt.connected = true;
         loop {
             let answer = fetch()?;
@@ -55,10 +54,6 @@ pub(super) fn follow(
             }
         }
     })
-}
-
-fn watched(session: &Session) -> Option<&str> {
-    (!session.scope.all).then(|| session.scope.namespace())
 }
 
 /// Waits for an entry that the last answer did not show; false: the stream has ended.
@@ -124,7 +119,7 @@ fn gone(before: &[Value], now: &[Value]) -> Vec<Value> {
 }
 
 /// What makes an item the same one: all that names it, in any kind of list.
-fn identity(item: &Value) -> [String; 7] {
+fn identity(item: &Value) -> [String; 8] {
     [
         "/namespace",
         "/metadata/namespace",
@@ -133,6 +128,7 @@ fn identity(item: &Value) -> [String; 7] {
         "/resource",
         "/reservedBy/uid",
         "/uid",
+        "/name",
     ]
     .map(|pointer| text(item, pointer).to_owned())
 }
@@ -151,6 +147,14 @@ mod tests {
         let now = [quota("a", "1"), quota("b", "2"), quota("d", "1")];
         assert_eq!(items(&before, &now), [quota("b", "2"), quota("d", "1")]);
         assert_eq!(gone(&before, &now), [quota("c", "1")]);
+        let group =
+            |name: &str, members: u64| json!({"name": name, "status": {"members": members}});
+        let before = [group("a", 1), group("b", 1)];
+        assert_eq!(
+            items(&before, &[group("a", 1), group("b", 2)]),
+            [group("b", 2)]
+        );
+        assert_eq!(gone(&before, &[group("a", 1)]), [group("b", 1)]);
         let at = |sequence: u64| [json!({"uid": "u", "asOf": {"sequence": sequence}})];
         assert_eq!(items(&at(1), &at(2)), Vec::<Value>::new());
     }

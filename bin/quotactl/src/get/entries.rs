@@ -1,11 +1,12 @@
 //! `get entries` and `get dead-letters`: what happened, and what could not be understood.
 
+use quota_client::{http::Address, wire::DeadLetter};
 use serde_json::Value;
 
 use super::List;
 use crate::{
-    address::Address,
     args::Range,
+    client::read,
     entry,
     failure::Outcome,
     output::note,
@@ -78,6 +79,7 @@ impl List for DeadLetters {
     }
 
     fn table(&self, _: &Session, letters: &[Value], wide: bool) -> Outcome<Table> {
+        let letters = letters.iter().map(read).collect::<Outcome<_>>()?;
         Ok(letters_table(letters, wide))
     }
 
@@ -86,7 +88,7 @@ impl List for DeadLetters {
     }
 }
 
-fn letters_table(letters: &[Value], wide: bool) -> Table {
+fn letters_table(letters: Vec<DeadLetter>, wide: bool) -> Table {
     let mut titles = vec![">ENTRY", "TIME", "SOURCE", ">POSITION", "REASON"];
     if wide {
         titles.push("PAYLOAD");
@@ -94,14 +96,14 @@ fn letters_table(letters: &[Value], wide: bool) -> Table {
     let mut table = Table::new(&titles);
     for letter in letters {
         let mut row = vec![
-            letter["sequence"].to_string(),
-            text(letter, "/time").to_owned(),
-            text(letter, "/source").to_owned(),
-            letter["position"].to_string(),
-            text(letter, "/reason").to_owned(),
+            letter.sequence.to_string(),
+            letter.time.to_string(),
+            letter.source,
+            letter.position.to_string(),
+            letter.reason,
         ];
         if wide {
-            row.push(text(letter, "/payload").to_owned());
+            row.push(letter.payload);
         }
         table.row(row);
     }

@@ -8,7 +8,7 @@ mod quotas;
 mod reservations;
 mod usage;
 
-pub(crate) use quotas::{amounts, ask as ask_quotas, listed as listed_quotas, plain, scopes};
+pub(crate) use quotas::{ask as ask_quotas, listed as listed_quotas, scopes};
 
 use serde_json::Value;
 
@@ -37,6 +37,11 @@ trait List {
         session.note_empty();
     }
 
+    /// The namespace whose entries change it; none: those of all do.
+    fn watched<'s>(&self, session: &'s Session) -> Option<&'s str> {
+        (!session.scope.all).then(|| session.scope.namespace())
+    }
+
     /// What has become of an item that the list does not hold any more, if the daemon still knows.
     fn ended(&self, _session: &Session, _item: &Value) -> Outcome<Option<Value>> {
         Ok(None)
@@ -55,8 +60,9 @@ pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
             name: name.as_deref(),
             selector: selector.as_deref(),
         }),
-        Get::Group { name } => Box::new(groups::Groups {
+        Get::Group { name, selector } => Box::new(groups::Groups {
             name: name.as_deref(),
+            selector: selector.as_deref(),
         }),
         Get::Reservations { uid } => Box::new(reservations::Reservations {
             uid: uid.as_deref(),
@@ -123,4 +129,11 @@ fn items_of(answer: &Value) -> &[Value] {
         Some(items) => items,
         None => std::slice::from_ref(answer),
     }
+}
+
+/// A field as text: the API writes quantities as strings, manifests may hold numbers.
+pub(crate) fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -1,12 +1,12 @@
 //! `get objects`: the objects behind the numbers.
 
+use quota_client::{http::Address, wire::Object};
 use serde_json::Value;
 
 use super::List;
 use crate::{
-    address::Address,
+    client::read,
     failure::Outcome,
-    reservation,
     session::{Session, text},
     table::Table,
 };
@@ -40,11 +40,12 @@ impl List for Objects<'_> {
     }
 
     fn table(&self, session: &Session, objects: &[Value], wide: bool) -> Outcome<Table> {
-        Ok(table(objects, session.scope.all, wide))
+        let objects = objects.iter().map(read).collect::<Outcome<Vec<_>>>()?;
+        Ok(table(&objects, session.scope.all, wide))
     }
 }
 
-fn table(objects: &[Value], all: bool, wide: bool) -> Table {
+fn table(objects: &[Object<'_>], all: bool, wide: bool) -> Table {
     let mut titles = vec!["RESOURCE", "NAME", "COUNTS"];
     if all {
         titles.insert(0, "NAMESPACE");
@@ -56,16 +57,14 @@ fn table(objects: &[Value], all: bool, wide: bool) -> Table {
     for object in objects {
         let mut row = Vec::with_capacity(titles.len());
         if all {
-            row.push(text(object, "/namespace").to_owned());
+            row.push(object.namespace.to_string());
         }
-        row.push(text(object, "/resource").to_owned());
-        row.push(text(object, "/name").to_owned());
-        row.push(reservation::list(
-            object.get("usage").and_then(Value::as_object),
-        ));
+        row.push(object.resource.to_string());
+        row.push(object.name.to_string());
+        row.push(object.usage.pretty());
         if wide {
-            row.push(text(object, "/uid").to_owned());
-            row.push(object["sequence"].to_string());
+            row.push(object.uid.to_string());
+            row.push(object.sequence.map(|it| it.to_string()).unwrap_or_default());
         }
         table.row(row);
     }
@@ -82,6 +81,7 @@ mod tests {
     fn objects_say_what_they_count_for() {
         let object = json!({"uid": "u1", "namespace": "a", "resource": "pods", "name": "web",
                             "usage": {"pods": "1", "requests.cpu": "500m"}, "sequence": 7});
+        let object = serde_json::from_value(object).unwrap();
         let text = table(&[object], true, true).render(false);
         let words: Vec<_> = text.split_whitespace().collect();
         assert_eq!(

@@ -1,13 +1,15 @@
 //! `get quota`: kubectl's columns, and what is reserved.
 
-use serde_json::{Map, Value};
+use quota_client::{http::Address, table::QUOTA_COLUMNS, wire::Quota};
+use quota_semantics::quota::spec::ScopeExpression;
+use serde_json::Value;
 
 use super::List;
 use crate::{
-    address::Address,
     age,
+    client::{read, read_items},
     failure::Outcome,
-    session::{Session, items, text},
+    session::{Session, text},
     table::Table,
 };
 
@@ -34,7 +36,8 @@ impl List for Quotas<'_> {
     }
 
     fn table(&self, session: &Session, quotas: &[Value], wide: bool) -> Outcome<Table> {
-        Ok(table(quotas, session.scope.all, wide))
+        let quotas = quotas.iter().map(read).collect::<Outcome<Vec<_>>>()?;
+        Ok(table(&quotas, session.scope.all, wide))
     }
 }
 
@@ -57,120 +60,56 @@ fn all(session: &Session) -> Address {
 }
 
 /// The quotas of an answer.
-pub(crate) fn listed(answer: &Value) -> &[Value] {
+pub(crate) fn listed(answer: &Value) -> Outcome<Vec<Quota<'static>>> {
     match answer.get("items") {
-        Some(_) => items(answer),
-        None => std::slice::from_ref(answer),
+        Some(_) => read_items(answer),
+        None => Ok(vec![read(answer)?]),
     }
 }
 
-fn table(quotas: &[Value], all: bool, wide: bool) -> Table {
-    let mut titles = vec!["NAME", "REQUEST", "LIMIT", "RESERVED", "AGE"];
+fn table(quotas: &[Quota<'_>], all: bool, wide: bool) -> Table {
+    let mut titles: Vec<_> = QUOTA_COLUMNS.iter().map(|it| it.to_uppercase()).collect();
     if all {
-        titles.insert(0, "NAMESPACE");
+        titles.insert(0, "NAMESPACE".to_owned());
     }
     if wide {
-        titles.extend(["SCOPES", "RESERVATIONS"]);
+        titles.extend(["SCOPES", "RESERVATIONS"].map(str::to_owned));
     }
-    let mut table = Table::new(&titles);
+    let mut table = Table::titled(titles);
     let now = age::now();
     for quota in quotas {
-        let mut row = Vec::with_capacity(titles.len());
+        let mut row = Vec::from(quota.cells(now));
         if all {
-            row.push(text(quota, "/metadata/namespace").to_owned());
+            row.insert(0, quota.metadata.namespace.to_string());
         }
-        row.push(text(quota, "/metadata/name").to_owned());
-        row.push(used_of_hard(quota, |resource| {
-            !resource.starts_with("limits.")
-        }));
-        row.push(used_of_hard(quota, |resource| {
-            resource.starts_with("limits.")
-        }));
-        row.push(reserved(quota));
-        row.push(age::age(text(quota, "/metadata/creationTimestamp"), now));
         if wide {
             row.push(scopes(quota).join(","));
-            let reservations = quota
-                .pointer("/status/reservations")
-                .and_then(Value::as_array);
-            let omitted = quota.pointer("/status/reservationsOmitted");
-            let more = omitted.and_then(Value::as_u64).map_or("", |_| "+");
-            row.push(format!("{}{more}", reservations.map_or(0, Vec::len)));
+            let more = match quota.status.reservations_omitted {
+                0 => "",
+                _ => "+",
+            };
+            row.push(format!("{}{more}", quota.status.reservations.len()));
         }
         table.row(row);
     }
     table
 }
 
-/// As kubectl has it: `pods: 1/10, requests.cpu: 2/4`.
-fn used_of_hard(quota: &Value, shown: impl Fn(&str) -> bool) -> String {
-    let hard = amounts(quota, "/status/hard").or_else(|| amounts(quota, "/spec/hard"));
-    let used = amounts(quota, "/status/used");
-    let cell = |(resource, hard): (&String, &Value)| {
-        let used = used
-            .and_then(|used| used.get(resource))
-            .map_or("0".to_owned(), plain);
-        format!("{resource}: {used}/{}", plain(hard))
-    };
-    let shown = hard
-        .into_iter()
-        .flatten()
-        .filter(|(resource, _)| shown(resource));
-    shown.map(cell).collect::<Vec<_>>().join(", ")
-}
-
-fn reserved(quota: &Value) -> String {
-    let reserved = amounts(quota, "/status/reserved").into_iter().flatten();
-    let cells = reserved.filter(|(_, amount)| plain(amount) != "0");
-    let cell = |(resource, amount): (&String, &Value)| format!("{resource}: {}", plain(amount));
-    cells.map(cell).collect::<Vec<_>>().join(", ")
-}
-
-/// Quantities by resource, in order of the names.
-pub(crate) fn amounts<'a>(value: &'a Value, pointer: &str) -> Option<&'a Map<String, Value>> {
-    value.pointer(pointer).and_then(Value::as_object)
-}
-
 /// The scopes of a quota, whether written as scopes or as a selector, sorted.
-pub(crate) fn scopes(quota: &Value) -> Vec<String> {
-    let written = quota
-        .pointer("/spec/scopes")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let mut scopes: Vec<_> = written
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect();
-    let selector = quota
-        .pointer("/spec/scopeSelector/matchExpressions")
-        .and_then(Value::as_array);
-    for expression in selector.into_iter().flatten() {
-        let values = expression
-            .get("values")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten();
-        let values: Vec<_> = values.filter_map(Value::as_str).collect();
-        let mut scope = format!(
-            "{} {}",
-            text(expression, "/scopeName"),
-            text(expression, "/operator")
-        );
-        if !values.is_empty() {
-            scope.push_str(&format!(" [{}]", values.join(" ")));
+pub(crate) fn scopes(quota: &Quota<'_>) -> Vec<String> {
+    let spec = &quota.spec;
+    let selector = spec.selector.iter().flat_map(|it| &it.match_expressions);
+    let expression = |it: &ScopeExpression| {
+        let values: Vec<_> = it.values.iter().map(|value| &**value).collect();
+        match values.is_empty() {
+            true => format!("{} {}", it.scope_name, it.operator),
+            false => format!("{} {} [{}]", it.scope_name, it.operator, values.join(" ")),
         }
-        scopes.push(scope);
-    }
+    };
+    let written = spec.scopes.iter().map(ToString::to_string);
+    let mut scopes: Vec<_> = written.chain(selector.map(expression)).collect();
     scopes.sort_unstable();
     scopes
-}
-
-/// A quantity as text: the API writes strings, manifests may hold numbers.
-pub(crate) fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -187,8 +126,10 @@ mod tests {
                 {"scopeName": "PriorityClass", "operator": "In", "values": ["high", "low"]}]}},
             "status": {"hard": {"requests.cpu": "4", "pods": "10", "limits.cpu": "8"},
                        "used": {"pods": "3", "requests.cpu": "500m"},
-                       "reserved": {"pods": "1", "requests.cpu": "0"}, "reservations": [{}]}
+                       "reserved": {"pods": "1", "requests.cpu": "0"}, "reservations": [
+                {"reservedBy": {"uid": "u"}, "reserved": {"pods": "1"}, "expirationTime": "2020-01-01T00:00:00Z"}]}
         });
+        let quota: Quota<'static> = serde_json::from_value(quota).unwrap();
         let text = table(&[quota], true, true).render(true);
         let lines: Vec<Vec<&str>> = text
             .lines()

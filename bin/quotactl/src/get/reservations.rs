@@ -1,11 +1,12 @@
 //! `get reservations`: what is promised, to whom, until when.
 
+use quota_client::{http::Address, wire::Reservation};
 use serde_json::Value;
 
 use super::List;
 use crate::{
-    address::Address,
     age,
+    client::read,
     failure::{Exit, Outcome},
     namespaces::everywhere,
     reservation,
@@ -31,11 +32,12 @@ impl List for Reservations<'_> {
     }
 
     fn name(&self, reservation: &Value) -> String {
-        reservation::name(reservation)
+        format!("reservation/{}", text(reservation, "/reservedBy/uid"))
     }
 
     fn table(&self, session: &Session, reservations: &[Value], wide: bool) -> Outcome<Table> {
-        Ok(table(reservations, session.scope.all, wide))
+        let reservations = reservations.iter().map(read).collect::<Outcome<Vec<_>>>()?;
+        Ok(table(&reservations, session.scope.all, wide))
     }
 
     fn ended(&self, session: &Session, reservation: &Value) -> Outcome<Option<Value>> {
@@ -59,7 +61,7 @@ fn pending(session: &Session, namespace: &str) -> Outcome<Value> {
         .list(&Address::in_namespace(namespace, ["reservations"]), None)
 }
 
-fn table(reservations: &[Value], all: bool, wide: bool) -> Table {
+fn table(reservations: &[Reservation<'_>], all: bool, wide: bool) -> Table {
     let mut titles = vec!["UID", "FOR", "RESERVED", "STATE", "EXPIRES", "AGE"];
     if all {
         titles.insert(0, "NAMESPACE");
@@ -70,26 +72,23 @@ fn table(reservations: &[Value], all: bool, wide: bool) -> Table {
     let mut table = Table::new(&titles);
     let now = age::now();
     for reservation in reservations {
-        let state = text(reservation, "/state");
-        let expiration = text(reservation, "/expirationTime");
-        let created = text(reservation, "/createdTime");
+        let (created, expiration) = (reservation.created_time, reservation.expiration_time);
         let mut row = Vec::with_capacity(titles.len());
         if all {
-            row.push(text(reservation, "/namespace").to_owned());
+            row.push(reservation.namespace.to_string());
         }
-        row.push(text(reservation, "/reservedBy/uid").to_owned());
-        row.push(reservation::holder(reservation));
-        row.push(reservation::amounts(reservation));
-        row.push(state.to_owned());
+        row.push(reservation.reserved_by.uid.to_string());
+        row.push(reservation::holder(&reservation.reserved_by));
+        row.push(reservation.reserved.pretty());
+        row.push(reservation.state.to_string());
         // Only what is pending has an end before it.
-        row.push(if state == "pending" {
-            age::until(expiration, now)
-        } else {
-            String::new()
+        row.push(match &*reservation.state {
+            "pending" => age::left(expiration, now),
+            _ => String::new(),
         });
-        row.push(age::age(created, now));
+        row.push(age::span(now.since(created)));
         if wide {
-            row.extend([created.to_owned(), expiration.to_owned()]);
+            row.extend([created.to_string(), expiration.to_string()]);
         }
         table.row(row);
     }
@@ -108,8 +107,10 @@ mod tests {
             "namespace": "a", "reservedBy": {"kind": "Pod", "name": "web", "uid": "u1"},
             "reserved": {"pods": "1", "requests.cpu": "2"}, "state": "pending",
             "createdTime": "2020-01-01T00:00:00Z", "expirationTime": "2020-01-01T00:00:30Z"});
-        let ended = json!({"reservedBy": {"uid": "u2"}, "reserved": {}, "state": "released"});
-        let text = table(&[pending, ended], false, true).render(false);
+        let ended = json!({"namespace": "a", "reservedBy": {"uid": "u2"}, "reserved": {}, "state": "released",
+            "createdTime": "2020-01-01T00:00:00Z", "expirationTime": "2020-01-01T00:00:30Z"});
+        let all = [pending, ended].map(|value| serde_json::from_value(value).unwrap());
+        let text = table(&all, false, true).render(false);
         let lines: Vec<Vec<&str>> = text
             .lines()
             .map(|line| line.split_whitespace().collect())

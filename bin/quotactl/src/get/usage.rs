@@ -1,12 +1,12 @@
 //! `get usage`: what is used, reserved and available.
 
+use quota_client::http::Address;
 use quota_client::wire;
 use quota_semantics::Timestamp;
 use serde_json::Value;
 
 use super::List;
 use crate::{
-    address::Address,
     client::read,
     failure::Outcome,
     figures::{Usage, usage_table},

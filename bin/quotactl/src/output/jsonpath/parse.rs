@@ -298,18 +298,24 @@ impl Parser {
     }
 
     fn integer(&mut self) -> Parsed<i64> {
-        let begin = self.at;
-        while matches!(self.peek(), Some('-' | '+' | '0'..='9')) {
-            self.at += 1;
-        }
-        let text: String = self
-            .text
-            .get(begin..self.at)
-            .unwrap_or_default()
-            .iter()
-            .collect();
+        let text = self.run_of(|c| matches!(c, '-' | '+' | '0'..='9'));
         text.parse()
             .map_err(|_| self.wrong("a number, a name in quotes, * or ?( is missing"))
+    }
+
+    fn number(&mut self) -> Parsed<Value> {
+        let text = self.run_of(|c| matches!(c, '-' | '+' | '.' | 'e' | 'E' | '0'..='9'));
+        serde_json::from_str(&text).map_err(|_| self.wrong(format!("{text:?} is no number")))
+    }
+
+    /// The characters from here on that are so.
+    fn run_of(&mut self, is_so: impl Fn(char) -> bool) -> String {
+        let mut text = String::new();
+        while let Some(c) = self.peek().filter(|c| is_so(*c)) {
+            self.at += 1;
+            text.push(c);
+        }
+        text
     }
 
     /// `@.a == "b"`, or `@.a`: whether it is there.
@@ -345,20 +351,6 @@ impl Parser {
             _ if self.take_word("false") => Ok(Operand::Literal(Value::Bool(false))),
             _ => self.path(depth + 1).map(Operand::Path),
         }
-    }
-
-    fn number(&mut self) -> Parsed<Value> {
-        let begin = self.at;
-        while matches!(self.peek(), Some('-' | '+' | '.' | 'e' | 'E' | '0'..='9')) {
-            self.at += 1;
-        }
-        let text: String = self
-            .text
-            .get(begin..self.at)
-            .unwrap_or_default()
-            .iter()
-            .collect();
-        serde_json::from_str(&text).map_err(|_| self.wrong(format!("{text:?} is no number")))
     }
 
     /// A text in quotes of either kind, with `\n`, `\t` and the like.

@@ -4,23 +4,20 @@ use std::{fs, path::Path, sync::Arc};
 
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
-use super::{
-    config::Connection,
-    failure::{Failure, Outcome},
-};
+use super::{Error, Options};
 
 /// How connections to an https server are made.
-pub(crate) fn configuration(connection: &Connection) -> Outcome<TlsConfig> {
-    let roots = match &connection.ca {
+pub(super) fn configuration(options: &Options) -> Result<TlsConfig, Error> {
+    let roots = match &options.ca {
         Some(file) => certificates(file)?,
         None => system_roots(),
     };
-    let client = match (&connection.cert, &connection.key) {
-        (Some(cert), Some(key)) => Some(ClientCert::new_with_certs(
+    let client = match &options.identity {
+        Some((cert, key)) => Some(ClientCert::new_with_certs(
             &certificates(cert)?,
             private_key(key)?,
         )),
-        _ => None,
+        None => None,
     };
     Ok(TlsConfig::builder()
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -39,34 +36,34 @@ fn system_roots() -> Vec<Certificate<'static>> {
         .collect()
 }
 
-fn certificates(file: &Path) -> Outcome<Vec<Certificate<'static>>> {
+fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>, Error> {
     let mut certificates = Vec::new();
     for item in items(file)? {
         if let PemItem::Certificate(certificate) = item {
             certificates.push(certificate);
         }
     }
-    if certificates.is_empty() {
-        return Err(Failure::general("no certificate in it").about(file.display()));
+    match certificates.is_empty() {
+        true => Err(Error::file(file, "no certificate in it")),
+        false => Ok(certificates),
     }
-    Ok(certificates)
 }
 
-fn private_key(file: &Path) -> Outcome<PrivateKey<'static>> {
+fn private_key(file: &Path) -> Result<PrivateKey<'static>, Error> {
     let mut items = items(file)?.into_iter();
     items
         .find_map(|item| match item {
             PemItem::PrivateKey(key) => Some(key),
             _ => None,
         })
-        .ok_or_else(|| Failure::general("no private key in it").about(file.display()))
+        .ok_or_else(|| Error::file(file, "no private key in it"))
 }
 
-fn items(file: &Path) -> Outcome<Vec<PemItem<'static>>> {
-    let text = fs::read(file).map_err(|error| Failure::from(error).about(file.display()))?;
+fn items(file: &Path) -> Result<Vec<PemItem<'static>>, Error> {
+    let text = fs::read(file).map_err(|error| Error::file(file, error))?;
     parse_pem(&text)
         .collect::<Result<_, _>>()
-        .map_err(|error| Failure::general(error.to_string()).about(file.display()))
+        .map_err(|error| Error::file(file, error))
 }
 
 #[cfg(test)]
@@ -76,8 +73,8 @@ mod tests {
     #[test]
     fn a_file_without_a_certificate_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let failure = certificates(file.path()).unwrap_err();
-        assert!(failure.message.ends_with("no certificate in it"));
+        let error = certificates(file.path()).unwrap_err();
+        assert!(error.to_string().ends_with("no certificate in it"));
         assert!(private_key(file.path()).is_err());
         assert!(certificates(Path::new("/nonexistent/ca.pem")).is_err());
     }

@@ -4,7 +4,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A path below the server's address, with its query.
 #[derive(Clone, Debug)]
-pub(crate) struct Address {
+pub struct Address {
     text: String,
     has_query: bool,
     namespace: Option<String>,
@@ -12,7 +12,8 @@ pub(crate) struct Address {
 
 impl Address {
     /// The path with these segments.
-    pub(crate) fn of<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
+    #[must_use]
+    pub fn of<'a>(segments: impl IntoIterator<Item = &'a str>) -> Self {
         let mut text = String::new();
         for segment in segments {
             text.push('/');
@@ -25,8 +26,9 @@ impl Address {
         }
     }
 
-    /// The path below a namespace.
-    pub(crate) fn in_namespace<'a>(
+    /// The path below `/v1/namespaces/{namespace}`.
+    #[must_use]
+    pub fn in_namespace<'a>(
         namespace: &'a str,
         segments: impl IntoIterator<Item = &'a str>,
     ) -> Self {
@@ -37,7 +39,8 @@ impl Address {
     }
 
     /// The same with a further query parameter.
-    pub(crate) fn with(mut self, name: &str, value: impl ToString) -> Self {
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.text.push(if self.has_query { '&' } else { '?' });
         self.has_query = true;
         encode(name, &mut self.text);
@@ -47,20 +50,23 @@ impl Address {
     }
 
     /// The same with a further query parameter, if there is a value.
-    pub(crate) fn with_some(self, name: &str, value: Option<impl ToString>) -> Self {
+    #[must_use]
+    pub fn with_some(self, name: &str, value: Option<impl ToString>) -> Self {
         match value {
             Some(value) => self.with(name, value),
             None => self,
         }
     }
 
-    /// The namespace that it is below.
-    pub(crate) fn namespace(&self) -> Option<&str> {
+    /// The namespace that it is below; none: it is of no namespace, or of all.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
     /// Path and query.
-    pub(crate) fn as_str(&self) -> &str {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 }

@@ -10,24 +10,26 @@ const MAX_DATA_BYTES: usize = 16 * 1024 * 1024;
 
 /// An event with data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Event {
+pub struct Event {
     /// What to resume after; empty if the stream never said.
-    pub(crate) id: String,
+    pub id: String,
     /// Its kind; empty if it has none.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Its content.
-    pub(crate) data: String,
+    pub data: String,
 }
 
 /// Reads events from a stream.
-pub(crate) struct Events<R> {
+#[derive(Debug)]
+pub struct Events<R> {
     input: R,
     id: String,
 }
 
 impl<R: BufRead> Events<R> {
     /// The events of a stream.
-    pub(crate) const fn new(input: R) -> Self {
+    #[must_use]
+    pub const fn new(input: R) -> Self {
         Self {
             input,
             id: String::new(),
@@ -35,7 +37,10 @@ impl<R: BufRead> Events<R> {
     }
 
     /// The next event; none at the end of the stream.
-    pub(crate) fn next_event(&mut self) -> io::Result<Option<Event>> {
+    ///
+    /// # Errors
+    /// If the connection breaks, and if what comes is no text or too long (lines of 8 MiB, events of 16 MiB).
+    pub fn next_event(&mut self) -> io::Result<Option<Event>> {
         let mut event = Event::default();
         let mut has_data = false;
         while let Some(line) = self.line()? {

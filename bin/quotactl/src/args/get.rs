@@ -1,0 +1,97 @@
+//! `get`: what can be listed.
+
+use clap::{Args, Subcommand};
+use clap_complete::ArgValueCandidates;
+use quota_semantics::Timestamp;
+
+use super::at_least_one;
+use crate::{complete, output::Path};
+
+/// A list, and how it is shown.
+#[derive(Args, Debug)]
+pub(crate) struct GetArgs {
+    #[command(subcommand)]
+    pub(crate) what: Get,
+    /// In the order of a field: its path, as in `.metadata.name`.
+    #[arg(long, global = true, value_name = "PATH", value_parser = Path::parse)]
+    pub(crate) sort_by: Option<Path>,
+    /// Then print what changes, until it is interrupted.
+    #[arg(short, long, global = true)]
+    pub(crate) watch: bool,
+}
+
+/// What can be shown.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Get {
+    /// Quotas: limits, usage, reservations.
+    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
+    Quota {
+        /// Only this one.
+        #[arg(add = ArgValueCandidates::new(complete::quotas))]
+        name: Option<String>,
+        /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+        #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
+        selector: Option<String>,
+    },
+    /// Groups: quotas over many namespaces.
+    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
+    Group {
+        /// Only this one.
+        name: Option<String>,
+        /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
+        #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
+        selector: Option<String>,
+    },
+    /// Reservations: the pending ones, or one in any state.
+    #[command(visible_alias = "reservation")]
+    Reservations {
+        /// Only that of the object with this uid.
+        #[arg(add = ArgValueCandidates::new(complete::reservations))]
+        uid: Option<String>,
+    },
+    /// What is used, reserved and available.
+    Usage {
+        /// As it was at this time.
+        #[arg(long, value_name = "TIME", conflicts_with = "sequence")]
+        at: Option<Timestamp>,
+        /// As it was at this entry.
+        #[arg(long, value_name = "N")]
+        sequence: Option<u64>,
+        /// Also what no quota limits.
+        #[arg(long)]
+        all: bool,
+    },
+    /// The objects behind the numbers.
+    #[command(alias = "object")]
+    Objects {
+        /// Only objects of this resource, as in `pods` or `deployments.apps`.
+        resource: Option<String>,
+        /// At most so many.
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        limit: Option<usize>,
+    },
+    /// Ledger entries, in order; of all namespaces unless one is given.
+    #[command(alias = "entry")]
+    Entries(Range),
+    /// Events that could not be understood.
+    #[command(alias = "dead-letter")]
+    DeadLetters {
+        /// At most so many.
+        #[arg(long, value_name = "N", value_parser = at_least_one)]
+        limit: Option<usize>,
+    },
+}
+
+/// A part of the ledger.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Range {
+    /// The first entry, by sequence; without it, the first that there is.
+    #[arg(long, value_name = "SEQUENCE")]
+    pub(crate) from: Option<u64>,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value = "100", value_parser = at_least_one)]
+    pub(crate) limit: usize,
+    /// The last so many.
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with_all = ["from", "limit"])]
+    pub(crate) tail: Option<usize>,
+}

@@ -1,0 +1,99 @@
+//! Manifests, and reservations.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use clap::{ArgGroup, Args, Subcommand};
+use clap_complete::ArgValueCandidates;
+use quota_semantics::{Period, quantity::Quantity};
+
+use crate::complete;
+
+/// Manifests.
+#[derive(Args, Debug)]
+pub(crate) struct Files {
+    /// A file of YAML or JSON documents, a directory of such files, or `-` for standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// What is to be deleted.
+#[derive(Args, Debug)]
+pub(crate) struct Delete {
+    /// Delete the quotas and groups that are named in these manifests.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) what: Option<DeleteWhat>,
+}
+
+/// What can be deleted.
+#[derive(Debug, Subcommand)]
+pub(crate) enum DeleteWhat {
+    /// Groups.
+    #[command(visible_alias = "groups", aliases = ["clusterresourcequota", "clusterresourcequotas", "clusterquota"])]
+    Group {
+        /// Their names.
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+    /// Quotas.
+    #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
+    Quota {
+        /// Their names.
+        #[arg(required_unless_present = "files", add = ArgValueCandidates::new(complete::quotas))]
+        names: Vec<String>,
+        /// Delete the quotas that are named in these manifests.
+        #[arg(short = 'f', long = "filename", value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// A reservation.
+#[derive(Args, Debug)]
+#[command(group = ArgGroup::new("what").required(true).args(["files", "request"]))]
+pub(crate) struct Reserve {
+    /// Reservations, or the objects that they are for, as YAML or JSON; `-` is standard input.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// What to reserve.
+    #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts, requires = "uid")]
+    pub(crate) request: Option<Amounts>,
+    /// The uid of the object that it is for.
+    #[arg(long)]
+    pub(crate) uid: Option<String>,
+    /// The object's apiVersion.
+    #[arg(long, value_name = "VERSION", conflicts_with = "files")]
+    pub(crate) api_version: Option<String>,
+    /// The object's kind.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) kind: Option<String>,
+    /// The object's name.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) name: Option<String>,
+    /// How long it is held; without it, as the daemon is configured.
+    #[arg(long, value_name = "TIME")]
+    pub(crate) ttl: Option<Period>,
+}
+
+/// Quantities by resource, as the API takes them.
+pub(crate) type Amounts = BTreeMap<String, String>;
+
+pub(super) fn amounts(text: &str) -> Result<Amounts, String> {
+    let mut amounts = Amounts::new();
+    for part in text.split(',') {
+        let (resource, quantity) = part
+            .split_once('=')
+            .filter(|(resource, _)| !resource.is_empty())
+            .ok_or_else(|| format!("{part:?} is not RESOURCE=QUANTITY"))?;
+        quantity
+            .parse::<Quantity>()
+            .map_err(|error| format!("{resource}: {error}"))?;
+        if amounts
+            .insert(resource.to_owned(), quantity.to_owned())
+            .is_some()
+        {
+            return Err(format!("{resource} is given twice"));
+        }
+    }
+    Ok(amounts)
+}

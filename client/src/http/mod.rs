@@ -1,0 +1,447 @@
+//! A typed client of the HTTP API (feature `http`). Blocking: from async code, call it in `spawn_blocking`.
+//!
+//! ```no_run
+//! use quota_client::{http::{Client, Error, Options}, wire::{Holder, ReserveRequest}};
+//! use quota_semantics::uid::Uid;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new("http://127.0.0.1:8480", Options::default())?;
+//! let holder = Holder::new("v1", "Pod", "web-1", Uid::new("0b6c1bd9")?);
+//! let amounts = [("pods".into(), "1".parse()?), ("requests.cpu".into(), "500m".parse()?)];
+//! match client.reserve("team-a", &ReserveRequest::of_amounts(holder, amounts)) {
+//!     Ok(grant) => println!("held until {}", grant.reservation.expiration_time),
+//!     Err(Error::Denied(refusal)) => println!("no room: {refusal}"),
+//!     Err(error) => return Err(error.into()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Calls that are safe to repeat are made again as [`Retry`] says, all others once. A reservation is safe to repeat: the
+//! daemon knows it by namespace and uid, and gives the same answer again.
+
+mod address;
+mod error;
+mod groups;
+mod ledger;
+mod pages;
+mod quotas;
+mod reservations;
+mod retry;
+mod sse;
+mod tls;
+mod usage;
+mod watch;
+
+use std::{
+    fs,
+    io::{BufReader, Read},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
+use serde::{Serialize, de::DeserializeOwned};
+use ureq::{Agent, Body, Proxy};
+
+pub use address::Address;
+pub use error::{Error, Refusal};
+pub use http::Method;
+pub use pages::{Items, Pages};
+pub use reservations::{Batch, Grant};
+pub use retry::Retry;
+pub use sse::{Event, Events};
+pub use usage::When;
+pub use watch::Watch;
+
+/// Most bytes of an answer that are read.
+const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A stream that says nothing for so long is dead: the daemon sends a comment every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// How a client speaks to its daemon.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The bearer token to send.
+    pub token: Option<Token>,
+    /// File of the certificates (PEM) by which an https server is trusted; none: the system's.
+    pub ca: Option<PathBuf>,
+    /// Files of the certificate to show to an https server, and of its private key (PEM).
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// How long one attempt of a call may take. Streams have no end: of them, how long they may take to begin.
+    pub timeout: Duration,
+    /// How often a call is made again.
+    pub retry: Retry,
+    /// Why the caller changes what it changes: each entry that its calls cause holds it. 1 to 512 bytes.
+    pub change_reason: Option<String>,
+    /// How the program calls itself.
+    pub user_agent: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            token: None,
+            ca: None,
+            identity: None,
+            timeout: Duration::from_secs(30),
+            retry: Retry::default(),
+            change_reason: None,
+            user_agent: concat!("quota-client/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+/// A bearer token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Token {
+    /// What stands in a file. It is read for each call, since tokens are renewed.
+    File(PathBuf),
+    /// The token itself.
+    Text(String),
+}
+
+/// A client of one daemon. Its clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    agent: Agent,
+    server: String,
+    token: Option<Token>,
+    change_reason: Option<HeaderValue>,
+    retry: Retry,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub struct Call<'a> {
+    method: Method,
+    address: &'a Address,
+    body: Option<(&'a str, Vec<u8>)>,
+    repeatable: bool,
+}
+
+impl<'a> Call<'a> {
+    /// A call without a body. `GET` and `DELETE` are safe to repeat.
+    #[must_use]
+    pub fn new(method: Method, address: &'a Address) -> Self {
+        Self {
+            repeatable: matches!(method, Method::GET | Method::DELETE),
+            method,
+            address,
+            body: None,
+        }
+    }
+
+    /// The same with a body in JSON.
+    ///
+    /// # Errors
+    /// If the body cannot be written as JSON.
+    pub fn json(self, body: &(impl Serialize + ?Sized)) -> Result<Self, Error> {
+        let text = serde_json::to_vec(body).map_err(|error| Error::Request(error.to_string()))?;
+        Ok(self.body("application/json", text))
+    }
+
+    /// The same with a body of a type.
+    #[must_use]
+    pub fn body(self, content_type: &'a str, body: Vec<u8>) -> Self {
+        Self {
+            body: Some((content_type, body)),
+            ..self
+        }
+    }
+
+    /// The same; it changes no more if it is made twice.
+    #[must_use]
+    pub fn repeatable(self) -> Self {
+        Self {
+            repeatable: true,
+            ..self
+        }
+    }
+}
+
+/// An answer that is no error.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body; empty if it has none.
+    pub body: Vec<u8>,
+    server: String,
+}
+
+impl Reply {
+    /// The body, read as JSON.
+    ///
+    /// # Errors
+    /// [`Error::Answer`] if it is of another form.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.body).map_err(|error| Error::Answer {
+            server: self.server.clone(),
+            status: self.status.as_u16(),
+            what: format!("gives an answer of another form: {error}"),
+        })
+    }
+}
+
+impl Client {
+    /// A client of the daemon at a URL, such as `http://127.0.0.1:8480`. No connection is made yet.
+    ///
+    /// # Errors
+    /// If the URL is none, a token would go over http to another machine, or a file cannot be read.
+    pub fn new(server: &str, options: Options) -> Result<Self, Error> {
+        let server = server.trim_end_matches('/').to_owned();
+        let (uri, secure) = check_server(&server)?;
+        let is_near = is_this_machine(&uri);
+        if options.token.is_some() && !secure && !is_near {
+            return Err(Error::PlainToken);
+        }
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .user_agent(&options.user_agent)
+            .accept("application/json")
+            .timeout_global(Some(options.timeout))
+            .proxy(if is_near { None } else { Proxy::try_from_env() });
+        if secure {
+            config = config.tls_config(tls::configuration(&options)?);
+        }
+        let change_reason = options.change_reason.map(|reason| {
+            HeaderValue::from_bytes(reason.as_bytes())
+                .map_err(|_| Error::Request("a change reason is one line".to_owned()))
+        });
+        let client = Self {
+            agent: config.build().new_agent(),
+            server,
+            token: options.token,
+            change_reason: change_reason.transpose()?,
+            retry: options.retry,
+        };
+        // A token that is not there is noticed now.
+        client.authorization()?;
+        Ok(client)
+    }
+
+    /// The server's address.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// The same client; its calls are made again as this says.
+    #[must_use]
+    pub fn with_retry(&self, retry: Retry) -> Self {
+        Self {
+            retry,
+            ..self.clone()
+        }
+    }
+
+    /// What the `Authorization` header says; none: no token is sent.
+    ///
+    /// # Errors
+    /// If there is no token in the file.
+    pub fn authorization(&self) -> Result<Option<String>, Error> {
+        self.token.as_ref().map(bearer).transpose()
+    }
+
+    /// Makes a call: the way of all others, for what they do not cover.
+    ///
+    /// # Errors
+    /// What the daemon refuses, and what keeps it from answering.
+    pub fn send(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let retry = if call.repeatable {
+            self.retry
+        } else {
+            Retry::NEVER
+        };
+        let mut failed = 0_u32;
+        loop {
+            let error = match self.attempt(call) {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            failed = failed.saturating_add(1);
+            match retry.wait(failed, &error) {
+                Some(wait) => std::thread::sleep(wait),
+                None => return Err(error),
+            }
+        }
+    }
+
+    /// Asks for something.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`Error::Answer`] if the answer has another form.
+    pub fn get<T: DeserializeOwned>(&self, address: &Address) -> Result<T, Error> {
+        self.send(&Call::new(Method::GET, address))?.json()
+    }
+
+    /// Opens a stream of server-sent events, which may last for ever. `last_event_id` is the event to go on behind.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send). It is not tried again.
+    pub fn stream(
+        &self,
+        address: &Address,
+        last_event_id: Option<&str>,
+    ) -> Result<Events<BufReader<impl Read + use<>>>, Error> {
+        let request = self.stream_request(address, last_event_id)?;
+        self.open(request).map(Events::new)
+    }
+
+    /// Downloads bytes, however many there are.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send). It is not tried again.
+    pub fn download(&self, address: &Address) -> Result<BufReader<impl Read + use<>>, Error> {
+        self.open(self.request(Method::GET, address)?)
+    }
+
+    fn stream_request(
+        &self,
+        address: &Address,
+        last_event_id: Option<&str>,
+    ) -> Result<http::request::Builder, Error> {
+        let request = self.request(Method::GET, address)?;
+        let request = request.header(header::ACCEPT, "text/event-stream");
+        Ok(match last_event_id {
+            Some(id) => request.header("last-event-id", id),
+            None => request,
+        })
+    }
+
+    fn attempt(&self, call: &Call<'_>) -> Result<Reply, Error> {
+        let request = self.request(call.method.clone(), call.address)?;
+        let result = match &call.body {
+            Some((content_type, body)) => {
+                let request = request.header(header::CONTENT_TYPE, *content_type);
+                self.agent.run(build(request, body.as_slice())?)
+            }
+            None => self.agent.run(build(request, ())?),
+        };
+        self.reply(result.map_err(|error| self.unreachable(&error))?)
+    }
+
+    fn open(&self, request: http::request::Builder) -> Result<BufReader<impl Read + use<>>, Error> {
+        let timeout = self.agent.config().timeouts().global;
+        let request = self
+            .agent
+            .configure_request(build(request, ())?)
+            .timeout_global(None)
+            .timeout_connect(timeout)
+            .timeout_recv_response(timeout)
+            .timeout_per_read(Some(SILENCE))
+            .build();
+        let response = self
+            .agent
+            .run(request)
+            .map_err(|error| self.unreachable(&error))?;
+        if response.status() == StatusCode::OK {
+            let body = response.into_body().into_with_config().limit(u64::MAX);
+            return Ok(BufReader::new(body.reader()));
+        }
+        let reply = self.reply(response)?;
+        Err(Error::Answer {
+            server: self.server.clone(),
+            status: reply.status.as_u16(),
+            what: format!("gives no stream but {}", reply.status),
+        })
+    }
+
+    fn request(&self, method: Method, address: &Address) -> Result<http::request::Builder, Error> {
+        let uri = format!("{}{}", self.server, address.as_str());
+        let mut request = Request::builder().method(method).uri(uri);
+        if let Some(reason) = &self.change_reason {
+            request = request.header("x-change-reason", reason);
+        }
+        if let Some(authorization) = self.authorization()? {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        Ok(request)
+    }
+
+    fn reply(&self, response: http::Response<Body>) -> Result<Reply, Error> {
+        let (head, body) = response.into_parts();
+        let body = body
+            .into_with_config()
+            .limit(MAX_ANSWER_BYTES)
+            .read_to_vec()
+            .map_err(|error| self.unreachable(&error))?;
+        if !head.status.is_success() {
+            let (status, wait) = (head.status.as_u16(), retry_after(&head.headers));
+            return Err(Error::of_answer(&self.server, status, wait, &body));
+        }
+        Ok(Reply {
+            status: head.status,
+            headers: head.headers,
+            body,
+            server: self.server.clone(),
+        })
+    }
+
+    fn unreachable(&self, error: &ureq::Error) -> Error {
+        let why = match error {
+            ureq::Error::Io(error) => error.to_string(),
+            error => error.to_string(),
+        };
+        Error::Unreachable {
+            server: self.server.clone(),
+            why,
+        }
+    }
+}
+
+fn build<B>(request: http::request::Builder, body: B) -> Result<Request<B>, Error> {
+    request
+        .body(body)
+        .map_err(|error| Error::Request(error.to_string()))
+}
+
+/// The time after which to come back; the daemon says it in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    text.parse().ok().map(Duration::from_secs)
+}
+
+/// The server's address, and whether it is an https one.
+fn check_server(server: &str) -> Result<(Uri, bool), Error> {
+    let wrong = || Error::Server(server.to_owned());
+    let uri: Uri = server.parse().map_err(|_| wrong())?;
+    if uri.host().is_none() || uri.query().is_some() {
+        return Err(wrong());
+    }
+    match uri.scheme_str() {
+        Some("http") => Ok((uri, false)),
+        Some("https") => Ok((uri, true)),
+        _ => Err(wrong()),
+    }
+}
+
+fn is_this_machine(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let address = host.parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn bearer(token: &Token) -> Result<String, Error> {
+    let (text, place) = match token {
+        Token::Text(text) => (text.clone(), Path::new("the token")),
+        Token::File(file) => {
+            let text = fs::read_to_string(file).map_err(|error| Error::file(file, error))?;
+            (text, file.as_path())
+        }
+    };
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(Error::file(place, "no token in it"));
+    }
+    Ok(format!("Bearer {text}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! Reservations.
+
+use quota_semantics::{Period, resource::ResourceList};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Address, Call, Client, Error, Items, Method};
+use crate::wire::{AsOf, Reservation, ReserveRequest, Verdict};
+
+/// Capacity that was granted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// What is held.
+    pub reservation: Reservation<'static>,
+    /// Whether the same request was granted before: then nothing new is held.
+    pub replayed: bool,
+}
+
+/// What became of several requests.
+#[derive(Debug)]
+pub struct Batch {
+    /// One for each request, in their order.
+    pub results: Vec<Result<Grant, Error>>,
+    /// How far the ledger was.
+    pub as_of: AsOf,
+    /// Whether a source of events is known to be behind.
+    pub lagging: bool,
+}
+
+impl Client {
+    /// Reserves capacity for an object that will be created. Whoever gets an answer holds what it says.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] if a quota or group has no room, [`Error::Conflict`] if the reservation has ended, or the uid was
+    /// used for another request.
+    pub fn reserve(&self, namespace: &str, request: &ReserveRequest) -> Result<Grant, Error> {
+        let address = Address::in_namespace(namespace, ["reservations"]);
+        let call = Call::new(Method::POST, &address).json(request)?;
+        let reply = self.send(&call.repeatable())?;
+        let replayed = reply.headers.get("idempotency-replayed");
+        Ok(Grant {
+            replayed: replayed.is_some_and(|value| value == "true"),
+            reservation: reply.json()?,
+        })
+    }
+
+    /// Reserves for several objects, each of which names its namespace. At most 1,000; `atomic`: all or none, at most 100.
+    ///
+    /// # Errors
+    /// As [`reserve`](Self::reserve) if it is atomic: `problem.index` says which one was refused. Else each request has its
+    /// own result.
+    pub fn reserve_batch(&self, requests: &[ReserveRequest], atomic: bool) -> Result<Batch, Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            atomic: bool,
+            items: &'a [ReserveRequest],
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Answer {
+            items: Vec<Value>,
+            as_of: AsOf,
+            #[serde(default)]
+            lagging: bool,
+        }
+        let address = Address::of(["v1", "reservations:batch"]);
+        let items = requests;
+        let call = Call::new(Method::POST, &address).json(&Body { atomic, items })?;
+        let answer: Answer = self.send(&call.repeatable())?.json()?;
+        let results = answer.items.iter().map(|item| self.outcome(item));
+        let results: Vec<_> = results.collect();
+        if results.len() != requests.len() {
+            let what = "gives an answer that is not about what was asked";
+            return Err(self.odd(what.to_owned()));
+        }
+        Ok(Batch {
+            results,
+            as_of: answer.as_of,
+            lagging: answer.lagging,
+        })
+    }
+
+    fn outcome(&self, item: &Value) -> Result<Grant, Error> {
+        let status = item.get("status").and_then(Value::as_u64);
+        let status = status.and_then(|status| u16::try_from(status).ok());
+        match status {
+            Some(200..=299) => Ok(Grant {
+                reservation: Deserialize::deserialize(item)
+                    .map_err(|error| self.odd(format!("gives an odd reservation: {error}")))?,
+                replayed: item.get("replayed").and_then(Value::as_bool) == Some(true),
+            }),
+            status => {
+                let status = status.unwrap_or_default();
+                let text = item.to_string();
+                Err(Error::of_answer(
+                    &self.server,
+                    status,
+                    None,
+                    text.as_bytes(),
+                ))
+            }
+        }
+    }
+
+    fn odd(&self, what: String) -> Error {
+        Error::Answer {
+            server: self.server.clone(),
+            status: 200,
+            what,
+        }
+    }
+
+    /// A reservation in any state, as long as the ledger remembers it.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it does not.
+    pub fn reservation(&self, namespace: &str, uid: &str) -> Result<Reservation<'static>, Error> {
+        self.get(&Address::in_namespace(namespace, ["reservations", uid]))
+    }
+
+    /// The pending reservations of a namespace, or those in another state: `committed`, `observed`, `released`, `expired`.
+    #[must_use]
+    pub fn reservations(
+        &self,
+        namespace: &str,
+        state: Option<&str>,
+    ) -> Items<'_, Reservation<'static>> {
+        let address = Address::in_namespace(namespace, ["reservations"]);
+        self.items(address.with_some("state", state))
+    }
+
+    /// Gives a pending reservation more time: so much from now on, never less than it has.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if it has ended.
+    pub fn extend(
+        &self,
+        namespace: &str,
+        uid: &str,
+        ttl: Period,
+    ) -> Result<Reservation<'static>, Error> {
+        let address = Address::in_namespace(namespace, ["reservations", uid, "extend"]);
+        let call = Call::new(Method::POST, &address).json(&json!({ "ttl": ttl }))?;
+        self.send(&call.repeatable())?.json()
+    }
+
+    /// Says that the object exists: it counts as used from now on, with less than was reserved if `reserved` says so.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if the reservation has ended.
+    pub fn commit(
+        &self,
+        namespace: &str,
+        uid: &str,
+        reserved: Option<&ResourceList>,
+    ) -> Result<Reservation<'static>, Error> {
+        let address = Address::in_namespace(namespace, ["reservations", uid, "commit"]);
+        let mut call = Call::new(Method::POST, &address);
+        if let Some(reserved) = reserved {
+            call = call.json(&json!({ "reserved": reserved }))?;
+        }
+        self.send(&call.repeatable())?.json()
+    }
+
+    /// Gives back what a reservation holds; of a committed one what was committed.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if a source has observed the object.
+    pub fn release(&self, namespace: &str, uid: &str) -> Result<(), Error> {
+        let address = Address::in_namespace(namespace, ["reservations", uid]);
+        self.send(&Call::new(Method::DELETE, &address)).map(drop)
+    }
+
+    /// Whether a request would be granted now. Nothing is held.
+    ///
+    /// # Errors
+    /// If the request is not valid; that it does not fit is an answer.
+    pub fn check(&self, namespace: &str, request: &ReserveRequest) -> Result<Verdict, Error> {
+        let address = Address::in_namespace(namespace, ["check"]);
+        let call = Call::new(Method::POST, &address).json(request)?;
+        self.send(&call.repeatable())?.json()
+    }
+}

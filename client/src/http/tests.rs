@@ -1,0 +1,158 @@
+//! The client against a server that answers as it is told.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::mpsc::{Receiver, channel},
+    thread,
+    time::Duration,
+};
+
+use quota_semantics::uid::Uid;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::wire::{Holder, ReserveRequest};
+
+/// Serves one connection after the other, and tells what was asked: an answer for each, or none to break it.
+fn stub(answers: Vec<Option<&'static str>>) -> (Client, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (asked, requests) = channel();
+    thread::spawn(move || {
+        for answer in answers {
+            let (stream, _) = listener.accept().unwrap();
+            let request = read(&stream);
+            if asked.send(request).is_err() {
+                return;
+            }
+            if let Some(answer) = answer {
+                (&stream).write_all(answer.as_bytes()).unwrap();
+            }
+        }
+    });
+    let options = Options {
+        retry: Retry {
+            busy_attempts: 3,
+            connection_attempts: 3,
+            longest_wait: Duration::ZERO,
+        },
+        change_reason: Some("INC-7".to_owned()),
+        ..Options::default()
+    };
+    (Client::new(&url, options).unwrap(), requests)
+}
+
+fn read(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut head, mut length) = (String::new(), 0);
+    loop {
+        let start = head.len();
+        reader.read_line(&mut head).unwrap();
+        let line = head[start..].trim_end().to_lowercase();
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.parse().unwrap();
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    head + std::str::from_utf8(&body).unwrap()
+}
+
+const BUSY: Option<&str> = Some(
+    "HTTP/1.1 503 X\r\nretry-after: 7\r\nconnection: close\r\ncontent-length: 23\r\n\r\n{\"reason\":\"Overloaded\"}",
+);
+const GONE: Option<&str> = Some("HTTP/1.1 204 X\r\nconnection: close\r\n\r\n");
+
+#[test]
+fn what_is_safe_to_repeat_is_made_again() {
+    let (client, asked) = stub(vec![BUSY, None, GONE]);
+    client.release("a", "u/1").unwrap();
+    let asked: Vec<_> = asked.iter().collect();
+    assert_eq!(asked.len(), 3);
+    for request in &asked {
+        let line = "DELETE /v1/namespaces/a/reservations/u%2F1 HTTP/1.1\r\n";
+        assert!(request.starts_with(line), "{request}");
+        assert!(request.contains("x-change-reason: INC-7\r\n"), "{request}");
+    }
+}
+
+#[test]
+fn what_is_not_is_made_once() {
+    let (client, asked) = stub(vec![BUSY, GONE]);
+    let address = Address::of(["v1", "cluster", "init"]);
+    let error = client.send(&Call::new(Method::POST, &address)).unwrap_err();
+    let Error::Busy(refusal) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(refusal.retry_after, Some(Duration::from_secs(7)));
+    assert_eq!(asked.try_iter().count(), 1);
+}
+
+#[test]
+fn attempts_end_with_the_last_error() {
+    let (client, asked) = stub(vec![None, None, None]);
+    let holder = Holder::new("v1", "Pod", "web", Uid::new("u-1").unwrap());
+    let request = ReserveRequest::of_amounts(holder, [("pods".into(), "1".parse().unwrap())]);
+    let error = client.reserve("a", &request).unwrap_err();
+    assert!(error.is_transient(), "{error:?}");
+    let bodies: Vec<_> = asked
+        .iter()
+        .map(|request| request.split_once("\r\n\r\n").unwrap().1.to_owned())
+        .collect();
+    let body = json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u-1"},
+                      "reserved": {"pods": "1"}});
+    assert_eq!(bodies.len(), 3);
+    for sent in bodies {
+        assert_eq!(serde_json::from_str::<Value>(&sent).unwrap(), body);
+    }
+}
+
+#[test]
+fn only_urls_are_servers() {
+    assert!(check_server("http://127.0.0.1:8480").is_ok());
+    assert!(check_server("https://quota.example.com/prefix").is_ok_and(|(_, secure)| secure));
+    for wrong in [
+        "127.0.0.1:8480",
+        "ftp://x",
+        "http://",
+        "",
+        "http://x?y",
+        "unix:///x",
+    ] {
+        let error = check_server(wrong).unwrap_err();
+        assert!(matches!(error, Error::Server(_)), "{wrong}");
+    }
+}
+
+#[test]
+fn tokens_go_out_encrypted_or_not_at_all() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), "secret\n").unwrap();
+    let client = |server: &str| {
+        let options = Options {
+            token: Some(Token::File(file.path().to_path_buf())),
+            ..Options::default()
+        };
+        Client::new(server, options)
+    };
+    let near = client("http://[::1]:8480").unwrap();
+    assert_eq!(
+        near.authorization().unwrap().as_deref(),
+        Some("Bearer secret")
+    );
+    assert!(client("https://quota.example.com").is_ok());
+    let far = client("http://quota.example.com");
+    assert!(matches!(far.unwrap_err(), Error::PlainToken));
+    fs::write(file.path(), "renewed").unwrap();
+    assert_eq!(
+        near.authorization().unwrap().as_deref(),
+        Some("Bearer renewed")
+    );
+    fs::write(file.path(), "two\nlines").unwrap();
+    assert!(near.authorization().is_err());
+    assert!(client("http://127.0.0.1:8480").is_err());
+}

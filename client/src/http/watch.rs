@@ -1,0 +1,86 @@
+//! Entries as they become durable.
+
+use std::io::BufRead;
+
+use serde_json::Value;
+
+use super::{Address, Client, Error, Events};
+use crate::wire::Entry;
+
+/// Entries as they become durable, without gap or double. Behind an error, the next one is asked for over a new
+/// connection: whoever goes on after an error that [`is_transient`](Error::is_transient) waits a little before.
+pub struct Watch<'a> {
+    client: &'a Client,
+    address: Address,
+    last: Option<String>,
+    open: Option<Events<Box<dyn BufRead + Send>>>,
+}
+
+impl Watch<'_> {
+    fn entry(&mut self) -> Result<Entry, Error> {
+        let events = match &mut self.open {
+            Some(events) => events,
+            closed => {
+                let stream = self
+                    .client
+                    .open_stream(&self.address, self.last.as_deref())?;
+                closed.insert(stream)
+            }
+        };
+        loop {
+            let event = events.next_event();
+            let broken = |why: String| Error::Unreachable {
+                server: self.client.server.clone(),
+                why,
+            };
+            let event = event.map_err(|error| broken(error.to_string()))?;
+            let event = event.ok_or_else(|| broken("the daemon ended the stream".to_owned()))?;
+            if !event.id.is_empty() {
+                self.last = Some(event.id);
+            }
+            let odd = |error: serde_json::Error| Error::Answer {
+                server: self.client.server.clone(),
+                status: 200,
+                what: format!("sends an entry of another form: {error}"),
+            };
+            let data: Value = serde_json::from_str(&event.data).map_err(odd)?;
+            // Bookmarks and the like move the place to resume at, but are no entries.
+            if data.get("event").is_some() {
+                return serde_json::from_value(data).map_err(odd);
+            }
+        }
+    }
+}
+
+impl Iterator for Watch<'_> {
+    type Item = Result<Entry, Error>;
+
+    /// Blocks until there is one: never none.
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.entry().inspect_err(|_| self.open = None))
+    }
+}
+
+impl Client {
+    /// The entries of a namespace, or of all, from one on (none: those that come from now on). Opened when the first is
+    /// asked for.
+    #[must_use]
+    pub fn watch(&self, namespace: Option<&str>, from: Option<u64>) -> Watch<'_> {
+        Watch {
+            client: self,
+            address: Address::of(["v1", "watch"]).with_some("namespace", namespace),
+            // A stream goes on behind the last one seen, which for a given beginning is the one before it.
+            last: from.map(|from| from.saturating_sub(1).to_string()),
+            open: None,
+        }
+    }
+
+    fn open_stream(
+        &self,
+        address: &Address,
+        last: Option<&str>,
+    ) -> Result<Events<Box<dyn BufRead + Send>>, Error> {
+        let request = self.stream_request(address, last)?;
+        Ok(Events::new(Box::new(self.open(request)?)))
+    }
+}

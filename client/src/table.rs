@@ -1,0 +1,278 @@
+//! Rows of tables, and ages in them: what `kubectl get` shows of the daemon's API, and `quotactl get` of its own.
+
+use quota_semantics::{Name, Span, Timestamp, quantity::Quantity, resource::ResourceList};
+
+use crate::wire::{Group, Quota};
+
+/// The columns of [`quota_cells`], as `kubectl get resourcequota` has them, and what is reserved.
+pub const QUOTA_COLUMNS: [&str; 5] = ["Name", "Request", "Limit", "Reserved", "Age"];
+
+/// The columns of [`group_cells`].
+pub const GROUP_COLUMNS: [&str; 7] = [
+    "Name",
+    "Parent",
+    "Namespaces",
+    "Used",
+    "Reserved",
+    "Guaranteed",
+    "Age",
+];
+
+/// A limit of a quota or a group, and what counts against it; what is none is 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit<'a> {
+    /// The resource.
+    pub resource: &'a str,
+    /// The limit.
+    pub hard: &'a Quantity,
+    /// What objects count for.
+    pub used: Option<&'a Quantity>,
+    /// What pending reservations hold beside that.
+    pub reserved: Option<&'a Quantity>,
+}
+
+/// What a group is part of, and what it sets aside.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The group that it is a part of.
+    pub parent: Option<&'a Name>,
+    /// Of how many namespaces objects count.
+    pub members: usize,
+    /// What is guaranteed to groups below it and not used by them.
+    pub guaranteed_to_others: &'a ResourceList,
+}
+
+impl<'a> Limit<'a> {
+    /// The limits of a list, with what lists say of them.
+    pub fn of(
+        hard: &'a ResourceList,
+        used: &'a ResourceList,
+        reserved: &'a ResourceList,
+    ) -> Vec<Self> {
+        let limit = |(resource, hard): (&'a Name, &'a Quantity)| Self {
+            resource,
+            hard,
+            used: used.get(resource),
+            reserved: reserved.get(resource),
+        };
+        hard.iter().map(limit).collect()
+    }
+
+    /// `requests.cpu: 2/4`
+    fn used_of_hard(&self) -> String {
+        let used = self.used.map_or_else(zero, exact);
+        format!("{}: {used}/{}", self.resource, exact(self.hard))
+    }
+}
+
+/// A quota as a row; `created` none: not known.
+#[must_use]
+pub fn quota_cells(
+    name: &str,
+    limits: &[Limit<'_>],
+    created: Option<Timestamp>,
+    now: Timestamp,
+) -> [String; 5] {
+    let of_limits = |wanted: bool| {
+        let is_wanted = |limit: &&Limit<'_>| limit.resource.starts_with("limits.") == wanted;
+        joined(limits.iter().filter(is_wanted).map(Limit::used_of_hard))
+    };
+    [
+        name.to_owned(),
+        of_limits(false),
+        of_limits(true),
+        reserved(limits),
+        age(created, now),
+    ]
+}
+
+/// A group as a row; `created` none: not known.
+#[must_use]
+pub fn group_cells(
+    name: &str,
+    place: Place<'_>,
+    limits: &[Limit<'_>],
+    created: Option<Timestamp>,
+    now: Timestamp,
+) -> [String; 7] {
+    let guaranteed = place.guaranteed_to_others.iter();
+    [
+        name.to_owned(),
+        place.parent.map(Name::to_string).unwrap_or_default(),
+        place.members.to_string(),
+        joined(limits.iter().map(Limit::used_of_hard)),
+        reserved(limits),
+        joined(guaranteed.map(|(name, amount)| format!("{name}: {}", exact(amount)))),
+        age(created, now),
+    ]
+}
+
+impl Quota<'_> {
+    /// The limits in force; of a quota that nobody has counted for yet, those in its spec.
+    #[must_use]
+    pub fn limits(&self) -> Vec<Limit<'_>> {
+        let status = &self.status;
+        let hard = match status.hard.is_empty() {
+            true => &self.spec.hard,
+            false => &*status.hard,
+        };
+        Limit::of(hard, &status.used, &status.reserved)
+    }
+
+    /// It as a row.
+    #[must_use]
+    pub fn cells(&self, now: Timestamp) -> [String; 5] {
+        let created = self.metadata.creation_timestamp;
+        quota_cells(&self.metadata.name, &self.limits(), created, now)
+    }
+}
+
+impl Group {
+    /// The limits in force.
+    #[must_use]
+    pub fn limits(&self) -> Vec<Limit<'_>> {
+        let status = &self.status;
+        Limit::of(&status.hard, &status.used, &status.reserved)
+    }
+
+    /// It as a row.
+    #[must_use]
+    pub fn cells(&self, now: Timestamp) -> [String; 7] {
+        let place = Place {
+            parent: self.parent.as_ref(),
+            members: self.status.members,
+            guaranteed_to_others: &self.status.guaranteed_to_others,
+        };
+        group_cells(&self.name, place, &self.limits(), self.created_time, now)
+    }
+}
+
+fn reserved(limits: &[Limit<'_>]) -> String {
+    let cell = |limit: &Limit<'_>| {
+        let amount = limit.reserved.filter(|amount| !amount.is_zero())?;
+        Some(format!("{}: {}", limit.resource, exact(amount)))
+    };
+    joined(limits.iter().filter_map(cell))
+}
+
+fn exact(amount: &Quantity) -> String {
+    amount.exact().to_string()
+}
+
+fn zero() -> String {
+    "0".to_owned()
+}
+
+fn joined(cells: impl Iterator<Item = String>) -> String {
+    cells.collect::<Vec<_>>().join(", ")
+}
+
+/// How long ago a time was.
+fn age(created: Option<Timestamp>, now: Timestamp) -> String {
+    created.map_or_else(
+        || "<unknown>".to_owned(),
+        |created| span(now.since(created)),
+    )
+}
+
+/// A length of time as kubectl shows it (`k8s.io/apimachinery/pkg/util/duration`): two units at most, and the coarser, the
+/// further it reaches.
+#[must_use]
+pub fn span(span: Span) -> String {
+    let seconds = span.nanoseconds() / 1_000_000_000;
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    let (days, years) = (hours / 24, hours / 24 / 365);
+    let both = |more: i64, unit: &str, less: i64, smaller: &str| match less {
+        0 => format!("{more}{unit}"),
+        _ => format!("{more}{unit}{less}{smaller}"),
+    };
+    // Clocks differ a little between machines; a second in the future is now.
+    match () {
+        () if seconds < -1 => "<invalid>".to_owned(),
+        () if seconds < 0 => "0s".to_owned(),
+        () if seconds < 120 => format!("{seconds}s"),
+        () if minutes < 10 => both(minutes, "m", seconds % 60, "s"),
+        () if minutes < 180 => format!("{minutes}m"),
+        () if hours < 8 => both(hours, "h", minutes % 60, "m"),
+        () if hours < 48 => format!("{hours}h"),
+        () if days < 8 => both(days, "d", hours % 24, "h"),
+        () if days < 365 * 2 => format!("{days}d"),
+        () if days < 365 * 8 => both(years, "y", days % 365, "d"),
+        () => format!("{years}y"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_shown_as_kubectl_shows_them() {
+        const HOUR: i64 = 3600;
+        const DAY: i64 = 24 * HOUR;
+        const YEAR: i64 = 365 * DAY;
+        for (seconds, shown) in [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (121, "2m1s"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (3 * HOUR - 1, "179m"),
+            (3 * HOUR, "3h"),
+            (3 * HOUR + 60, "3h1m"),
+            (8 * HOUR, "8h"),
+            (2 * DAY - 1, "47h"),
+            (2 * DAY, "2d"),
+            (2 * DAY + HOUR, "2d1h"),
+            (8 * DAY, "8d"),
+            (2 * YEAR + DAY, "2y1d"),
+            (8 * YEAR + DAY, "8y"),
+        ] {
+            assert_eq!(span(Span::from_seconds(seconds)), shown, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_row_sums_up_each_limit() {
+        let list = |amounts: &[(&str, &str)]| -> ResourceList {
+            let read = |(name, amount): &(&str, &str)| ((*name).into(), amount.parse().unwrap());
+            amounts.iter().map(read).collect()
+        };
+        let hard = list(&[("limits.cpu", "8"), ("pods", "10"), ("requests.cpu", "4")]);
+        let used = list(&[("pods", "3"), ("requests.cpu", "500m")]);
+        let reserved = list(&[("pods", "1"), ("requests.cpu", "0")]);
+        let limits = Limit::of(&hard, &used, &reserved);
+        let now = Timestamp::EPOCH.plus(Span::from_seconds(90));
+        assert_eq!(
+            quota_cells("q", &limits, Some(Timestamp::EPOCH), now),
+            [
+                "q",
+                "pods: 3/10, requests.cpu: 500m/4",
+                "limits.cpu: 0/8",
+                "pods: 1",
+                "90s"
+            ]
+        );
+        let parent = Name::from("company");
+        let place = Place {
+            parent: Some(&parent),
+            members: 2,
+            guaranteed_to_others: &list(&[("pods", "4")]),
+        };
+        assert_eq!(
+            group_cells("g", place, &limits, None, now),
+            [
+                "g",
+                "company",
+                "2",
+                "limits.cpu: 0/8, pods: 3/10, requests.cpu: 500m/4",
+                "pods: 1",
+                "pods: 4",
+                "<unknown>"
+            ]
+        );
+    }
+}

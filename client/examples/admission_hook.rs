@@ -43,11 +43,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(serve(listener, client).await?)
 }
 
-/// Answers reviews at `/admit`.
-///
-/// # Errors
-/// If the listener fails.
-pub async fn serve(listener: TcpListener, client: Client) -> io::Result<()> {
+/// Answers reviews at `/admit`; ends if the listener fails.
+pub(crate) async fn serve(listener: TcpListener, client: Client) -> io::Result<()> {
     let app = Router::new().route("/admit", post(admit));
     axum::serve(listener, app.with_state(client)).await
 }
@@ -66,11 +63,9 @@ async fn admit(
         .map_err(|error| failed(error.to_string()))
 }
 
-/// What a review is answered with.
-///
-/// # Errors
-/// If nothing could be decided: the daemon does not answer, is not ready, or does not know the hook.
-pub fn answer(client: &Client, review: &Value) -> Result<Value, Error> {
+/// What a review is answered with. An error: nothing could be decided, since the daemon does not answer, is not ready, or
+/// does not know the hook.
+fn answer(client: &Client, review: &Value) -> Result<Value, Error> {
     let request = &review["request"];
     let response = match decide(client, request) {
         Ok(warnings) => json!({"uid": request["uid"], "allowed": true, "warnings": warnings}),

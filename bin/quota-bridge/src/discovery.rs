@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::{
     kubernetes::{Client, Failure},
-    needed::namespaces,
+    needed::is_of_the_cluster,
 };
 
 /// What has to be asked for, so that `/api` and `/apis` say all at once.
@@ -60,7 +60,7 @@ impl Served {
 /// What discovery says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// Kinds with namespaces that can be listed and watched, and the namespaces.
+    /// Kinds that can be listed and watched: those of namespaces, the namespaces, and groups.
     pub kinds: BTreeMap<GroupResource, Served>,
     /// Groups of which it says nothing certain now.
     pub uncertain: BTreeSet<String>,
@@ -216,7 +216,7 @@ fn take(
 ) {
     let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
     let name = GroupResource::new(group, &resource.resource);
-    let is_counted = resource.scope == "Namespaced" || name == namespaces();
+    let is_counted = resource.scope == "Namespaced" || is_of_the_cluster(&name);
     if !is_counted || !can("list") || !can("watch") {
         return;
     }
@@ -247,6 +247,8 @@ mod tests {
         {"metadata":{"name":"apps"},"versions":[
             {"version":"v2","resources":[]},
             {"version":"v1","resources":[{"resource":"deployments","responseKind":{"kind":"Deployment"},"scope":"Namespaced","verbs":["list","watch"]}]}]},
+        {"metadata":{"name":"quota.openshift.io"},"versions":[{"version":"v1","resources":[
+            {"resource":"clusterresourcequotas","responseKind":{"kind":"ClusterResourceQuota"},"scope":"Cluster","verbs":["list","watch"]}]}]},
         {"metadata":{"name":"metrics.example.com"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#;
     const SERVICES: &str = r#"{"items":[{"spec":{"group":"apps"}},{"spec":{"group":"other.example.com","service":{"name":"s"}}}]}"#;
 
@@ -261,6 +263,7 @@ mod tests {
             "/api/v1/namespaces",
             "/api/v1/pods",
             "/apis/apps/v1/deployments",
+            "/apis/quota.openshift.io/v1/clusterresourcequotas",
         ];
         assert_eq!(kinds, expected);
         let deployments = &discovered.kinds[&GroupResource::new("apps", "deployments")];

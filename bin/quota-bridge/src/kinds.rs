@@ -16,7 +16,7 @@ use crate::{
     kubernetes::JSON,
     line::{self, Begin, End, Scope},
     metrics,
-    needed::{Wanted, namespaces, needed},
+    needed::{Wanted, groups, is_of_the_cluster, needed},
 };
 
 /// Whom to ask for relists. Clones share them.
@@ -106,8 +106,10 @@ impl Kinds {
     async fn adjust(&mut self, discovered: &Discovered) {
         let mut needed = needed(&self.wanted, &self.shared.limited.get());
         if !self.namespaces.is_empty() {
-            // Who sees some namespaces only may not list all of them.
-            needed.remove(&namespaces());
+            // Who sees some namespaces only may not list what is of the whole cluster.
+            needed.retain(|kind| !is_of_the_cluster(kind));
+            // Groups are then those of the ledger alone, which need not be waited for.
+            self.shared.watermarks.absent(&groups());
         }
         for kind in &needed {
             let served = discovered.kinds.get(kind);

@@ -28,6 +28,7 @@ use crate::{
     publisher::{Ended, Identity, Publisher, Status, Stream},
     queue::Queue,
     rules::Rules,
+    status::StatusWriter,
     watermarks::Watermarks,
 };
 
@@ -59,6 +60,8 @@ pub(crate) struct Leader {
     /// The server's Kubernetes version, major and minor.
     pub(crate) version: (u32, u32),
     pub(crate) check: Check,
+    /// Who keeps the status of groups, if that is this bridge's task.
+    pub(crate) status: Option<Arc<StatusWriter>>,
 }
 
 /// What a leader tells of.
@@ -133,6 +136,9 @@ impl Leader {
             let (limits, known) = watch::channel(None);
             if let Some(rules) = self.rules() {
                 tasks.spawn(async move { rules.run(known).await });
+            }
+            if let Some(status) = self.status.clone() {
+                tasks.spawn(async move { status.run().await });
             }
             let told = Publishing {
                 queue: &queue,

@@ -25,5 +25,6 @@ pub mod publisher;
 pub mod queue;
 mod rules;
 pub mod run;
+mod status;
 pub mod watermarks;
 mod webhook;

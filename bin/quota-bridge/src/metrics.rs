@@ -22,7 +22,7 @@ pub enum Kind {
 pub type Metric = (&'static str, Kind, &'static str, &'static str);
 
 /// All metrics.
-pub const ALL: [Metric; 14] = [
+pub const ALL: [Metric; 15] = [
     (
         "quota_bridge_leader",
         Kind::Gauge,
@@ -106,6 +106,12 @@ pub const ALL: [Metric; 14] = [
         Kind::Counter,
         "",
         "Requests of quotad for relists.",
+    ),
+    (
+        "quota_bridge_group_status_written_total",
+        Kind::Counter,
+        "",
+        "Statuses of ClusterResourceQuotas that were written to the cluster.",
     ),
 ];
 
@@ -218,6 +224,11 @@ pub fn error(resource: &str, failure: &Failure) {
 /// An object could not be read.
 pub fn unreadable(resource: &str) {
     counter!("quota_bridge_unreadable_total", "resource" => resource.to_owned()).increment(1);
+}
+
+/// The status of a group was written.
+pub fn status_written() {
+    counter!("quota_bridge_group_status_written_total").increment(1);
 }
 
 /// quotad asked for a relist.

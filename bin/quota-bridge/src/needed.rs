@@ -15,12 +15,13 @@ pub struct Wanted {
     pub charge: BTreeSet<GroupResource>,
 }
 
-/// Kinds that have more to say than how many there are, the quotas themselves, and the namespaces, which groups choose
-/// by their labels.
+/// Kinds that have more to say than how many there are, the quotas and groups themselves, and the namespaces, which
+/// groups choose by their labels.
 #[must_use]
-pub fn always() -> [GroupResource; 6] {
+pub fn always() -> [GroupResource; 7] {
     [
         namespaces(),
+        groups(),
         GroupResource::new("", "pods"),
         GroupResource::new("", "services"),
         GroupResource::new("", "persistentvolumeclaims"),
@@ -29,10 +30,22 @@ pub fn always() -> [GroupResource; 6] {
     ]
 }
 
-/// The only kind without namespaces that is watched.
+/// Namespaces.
 #[must_use]
 pub fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
+}
+
+/// Quotas over several namespaces, which become groups of the ledger.
+#[must_use]
+pub fn groups() -> GroupResource {
+    GroupResource::new("quota.openshift.io", "clusterresourcequotas")
+}
+
+/// Whether a kind without namespaces is watched nevertheless.
+#[must_use]
+pub fn is_of_the_cluster(kind: &GroupResource) -> bool {
+    [namespaces(), groups()].contains(kind)
 }
 
 /// All kinds that have to be watched, if they are served. `limited`: those that some quota limits.
@@ -67,6 +80,7 @@ mod tests {
             "pods",
             "resourcequotas",
             "deployments.apps",
+            "clusterresourcequotas.quota.openshift.io",
             "resourceclaims.resource.k8s.io",
             "widgets.x.y",
         ];

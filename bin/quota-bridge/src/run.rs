@@ -22,6 +22,7 @@ use crate::{
     lease::{Candidate, Terms},
     metrics,
     publisher::{Ended, Status},
+    status::StatusWriter,
 };
 
 /// How often what cannot be reached at the start is tried again.
@@ -68,6 +69,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
     let access = access(&config).or_exit(Exit::Configuration)?;
     let own_namespace = access.namespace.clone();
     let client = Client::new(access).or_exit(Exit::Configuration)?;
+    let status = status_writer(&config, &client).or_exit(Exit::Configuration)?;
     let admin = serve_admin(&config, readiness, stop.clone()).await?;
     let (nats, connected) = connect(&config, nats_check).await?;
     tracing::info!(
@@ -88,6 +90,7 @@ async fn serve(config: Config) -> Result<(), Failure> {
             cluster_uid,
             version,
             check: leader_check,
+            status: status.map(Arc::new),
         };
         let terms = terms(&config, own_namespace);
         let keeper = terms
@@ -201,6 +204,21 @@ fn keeper(config: &Config, client: &Client, terms: &Terms) -> Option<Certificate
         names: certificates.names.clone(),
         every: certificates.every.get(),
     })
+}
+
+/// Who keeps the status of groups, while this bridge leads.
+fn status_writer(config: &Config, client: &Client) -> Result<Option<StatusWriter>, SetupError> {
+    let status = &config.status;
+    let Some(url) = &status.quotad else {
+        return Ok(None);
+    };
+    let access = Access::with_token(url, status.token_file.as_deref(), status.tls_ca.as_deref());
+    Ok(Some(StatusWriter {
+        client: client.clone(),
+        quotad: Client::new(access)?,
+        every: status.every.get(),
+        pause: Duration::from_secs(1) / status.max_per_second.get(),
+    }))
 }
 
 async fn keep(keeper: Option<&CertificateManager>) {

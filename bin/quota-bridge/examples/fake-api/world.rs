@@ -19,6 +19,8 @@ pub(crate) struct Kind {
     pub(crate) plural: String,
     pub(crate) kind: String,
     pub(crate) namespaced: bool,
+    /// Its status is written by itself.
+    pub(crate) has_status: bool,
 }
 
 impl Kind {
@@ -72,6 +74,8 @@ pub(crate) enum Request {
     Watch,
     /// A watch that begins with a list.
     WatchList,
+    /// A write of an object of a kind whose status is written by itself.
+    Update,
 }
 
 /// What goes wrong.
@@ -184,6 +188,7 @@ impl World {
             plural: plural.to_owned(),
             kind: kind.to_owned(),
             namespaced,
+            has_status: false,
         });
         let world = Self {
             inner: Arc::new(Mutex::new(Inner {
@@ -252,6 +257,13 @@ impl World {
         let deleted = self.lock().delete(kind, namespace, name);
         self.changed.send_replace(());
         deleted
+    }
+
+    /// An object, as JSON.
+    pub(crate) fn get(&self, kind: &str, namespace: &str, name: &str) -> Option<Value> {
+        let key = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        let object = self.lock().objects.get(&key).cloned()?;
+        serde_json::from_str(&object.text).ok()
     }
 
     /// The objects of a kind, as JSON.
@@ -434,6 +446,7 @@ impl Inner {
             plural: text(&spec["names"]["plural"]),
             kind: text(&spec["names"]["kind"]),
             namespaced: spec["scope"] == "Namespaced",
+            has_status: spec["versions"][0]["subresources"]["status"].is_object(),
         };
         self.kinds.insert(kind.name(), kind);
     }

@@ -50,6 +50,8 @@ pub struct Config {
     pub certificates: Certificates,
     /// The webhook's rules.
     pub webhook: Webhook,
+    /// The status of ClusterResourceQuotas.
+    pub status: Status,
     /// Health and metrics.
     pub admin: Admin,
     /// Logging.
@@ -74,6 +76,7 @@ impl Default for Config {
             lease: Lease::default(),
             certificates: Certificates::default(),
             webhook: Webhook::default(),
+            status: Status::default(),
             admin: Admin::default(),
             log: Log::default(),
         }
@@ -337,6 +340,37 @@ pub struct Webhook {
     /// The ValidatingWebhookConfiguration whose rules are kept equal to what quotas limit.
     #[serde(with = "blank")]
     pub rules: Option<String>,
+}
+
+/// `status.*`: the status of ClusterResourceQuotas, kept by the bridge that leads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Status {
+    /// URL of quotad's HTTP API; none: nothing is written.
+    #[serde(with = "blank")]
+    pub quotad: Option<String>,
+    /// File that holds a token for it.
+    #[serde(with = "blank")]
+    pub token_file: Option<PathBuf>,
+    /// CA certificates (PEM) to trust instead of the system's.
+    #[serde(with = "blank")]
+    pub tls_ca: Option<PathBuf>,
+    /// How often it is asked.
+    pub every: Period,
+    /// Most groups that are looked at or written in the cluster, per second.
+    pub max_per_second: NonZeroU32,
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self {
+            quotad: None,
+            token_file: None,
+            tls_ca: None,
+            every: Period::from_secs(5),
+            max_per_second: NonZeroU32::new(20).expect("20 is not zero"),
+        }
+    }
 }
 
 /// `admin.*`: health and metrics.

@@ -82,6 +82,13 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
         are_names && certificates.names.is_empty() != is_kept,
         "are DNS names, and go together with certificates.secret",
     );
+    let status = &config.status;
+    let is_alone = status.token_file.is_none() && status.tls_ca.is_none();
+    check(
+        "status.quotad",
+        status.quotad.is_some() || is_alone,
+        "goes together with status.token_file and status.tls_ca",
+    );
     let room = config.queue.bytes.bytes();
     let fits = (1 << 20..=1 << 30).contains(&room);
     check("queue.bytes", fits, "is not between 1MiB and 1GiB");

@@ -196,6 +196,22 @@ impl Access {
         }
     }
 
+    /// A server of this API at a URL, with a token that is read from a file, and a CA to trust instead of the system's.
+    #[must_use]
+    pub fn with_token(url: &str, token_file: Option<&Path>, ca: Option<&Path>) -> Self {
+        let authorities = ca.map(|path| Pem::File(path.to_owned()));
+        Self {
+            tls: Tls {
+                authorities,
+                ..Tls::default()
+            },
+            credentials: token_file
+                .map(|path| Credentials::token_file(path.to_owned()))
+                .unwrap_or_default(),
+            ..Self::plain(url)
+        }
+    }
+
     /// As a kubeconfig says: its current context, or this one.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 #[cfg(feature = "planted-bugs")]
 mod bugs;
 mod certificates;
+mod groups;
 mod kinds;
 mod leaders;
 mod lists;

@@ -7,7 +7,8 @@ use super::{
     scene::{Scene, ask, get, pod, until_ready},
 };
 
-fn namespace(scene: &Scene, name: &str, team: &str) {
+/// A namespace with the label of a team.
+pub(crate) fn namespace(scene: &Scene, name: &str, team: &str) {
     let object = json!({"metadata": {"name": name, "labels": {"team": team}}});
     scene.world.put("namespaces", "", object).unwrap();
 }

@@ -1,0 +1,193 @@
+use super::*;
+
+fn reader(group: &str, resource: &str, kind: &str) -> Reader {
+    reader_by(group, resource, kind, Charging::default())
+}
+
+fn reader_by(group: &str, resource: &str, kind: &str, charging: Charging) -> Reader {
+    let served = Served {
+        resource: GroupResource::new(group, resource),
+        version: "v1".to_owned(),
+        kind: kind.to_owned(),
+        aggregated: false,
+    };
+    Reader::new(&served, charging)
+}
+
+fn text(line: &[u8]) -> &str {
+    std::str::from_utf8(line).unwrap()
+}
+
+const POD: &str = r#"{"metadata":{"name":"p","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"},
+    "managedFields":[{}]},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"100m"}}}]},
+    "status":{"phase":"Running","podIP":"1.2.3.4"}}"#;
+
+#[test]
+fn a_pod_is_pruned_to_what_counts() {
+    let alive = reader("", "pods", "Pod").alive("ADDED", POD).unwrap();
+    assert_eq!(
+        text(&alive.line),
+        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","namespace":"a","uid":"u","resourceVersion":"7"},"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"100m"}}}]},"status":{"phase":"Running"}}}"#
+    );
+    assert_eq!(alive.version, 7);
+}
+
+#[test]
+fn the_fingerprint_changes_with_what_counts() {
+    let pods = reader("", "pods", "Pod");
+    let of = |json: &str| pods.alive("MODIFIED", json).unwrap().fingerprint;
+    let with = |from: &str, to: &str| of(&POD.replacen(from, to, 1));
+    let before = of(POD);
+    for (from, to) in [
+        ("\"7\"", "\"8\""),
+        ("\"y\"", "\"z\""),
+        ("1.2.3.4", "1.2.3.5"),
+    ] {
+        assert_eq!(with(from, to), before, "{to}");
+    }
+    for (from, to) in [
+        ("100m", "200m"),
+        ("Running", "Succeeded"),
+        ("\"x\"", "\"pod-template-hash\""),
+        (
+            "\"uid\"",
+            r#""deletionTimestamp":"2026-01-01T00:00:00Z","deletionGracePeriodSeconds":3,"uid""#,
+        ),
+        (
+            "\"uid\"",
+            r#""ownerReferences":[{"kind":"ReplicaSet","controller":true}],"uid""#,
+        ),
+    ] {
+        assert_ne!(with(from, to), before, "{to}");
+    }
+}
+
+#[test]
+fn a_quota_is_kept_but_for_what_changes_by_itself() {
+    let quotas = reader("", "resourcequotas", "ResourceQuota");
+    let quota = r#"{"metadata":{"name":"q","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"},"managedFields":[{}]},
+        "spec":{"hard":{"pods":"1",
+        "count/widgets.x":"2"}},"status":{"used":{}}}"#;
+    let alive = quotas.alive("MODIFIED", quota).unwrap();
+    assert_eq!(alive.limits, [GroupResource::new("x", "widgets")]);
+    let line: serde_json::Value = serde_json::from_slice(&alive.line).unwrap();
+    assert_eq!(line["object"]["metadata"]["labels"]["x"], "y");
+    assert_eq!(line["object"]["spec"]["hard"]["pods"], "1");
+    assert_eq!(line["object"]["kind"], "ResourceQuota");
+    assert!(line["object"]["metadata"]["managedFields"].is_null());
+    assert!(line["object"]["status"].is_null() && !alive.line.contains(&b'\n'));
+    let again = quota
+        .replace("\"7\"", "\"8\"")
+        .replace("{}}}", "{\"pods\":\"1\"}}}");
+    let again = quotas.alive("MODIFIED", &again).unwrap();
+    assert_eq!(again.fingerprint, alive.fingerprint);
+    assert!(text(&quotas.deleted(quota).unwrap().line).contains("\"object\""));
+}
+
+#[test]
+fn a_group_is_kept_as_a_quota_is() {
+    let groups = reader(
+        "quota.openshift.io",
+        "clusterresourcequotas",
+        "ClusterResourceQuota",
+    );
+    let group = r#"{"metadata":{"name":"red","uid":"u","resourceVersion":"7","annotations":{"x":"y"},"managedFields":[{}]},
+        "spec":{"selector":{"labels":{"matchLabels":{"team":"red"}}},"quota":{"hard":{"pods":"1","count/widgets.x":"2"}}},
+        "status":{"total":{"used":{"pods":"1"}}}}"#;
+    let alive = groups.alive("ADDED", group).unwrap();
+    assert_eq!(alive.limits, [GroupResource::new("x", "widgets")]);
+    assert_eq!(
+        text(&alive.line),
+        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"ClusterResourceQuota","metadata":{"annotations":{"x":"y"},"name":"red","resourceVersion":"7","uid":"u"},"spec":{"selector":{"labels":{"matchLabels":{"team":"red"}}},"quota":{"hard":{"pods":"1","count/widgets.x":"2"}}}}}"#
+    );
+    let of = |from: &str, to: &str| {
+        let changed = group.replace(from, to);
+        groups.alive("MODIFIED", &changed).unwrap().fingerprint
+    };
+    assert_eq!(of(r#""used":{"pods":"1"}"#, ""), alive.fingerprint);
+    assert_ne!(
+        of(r#""pods":"1","count"#, r#""pods":"2","count"#),
+        alive.fingerprint
+    );
+    assert!(text(&groups.deleted(group).unwrap().line).contains("\"object\""));
+    assert!(!groups.needs_metadata_only());
+    for wrong in ["{}", r#"{"metadata":{"name":"","uid":"u"},"spec":{}}"#] {
+        assert!(groups.alive("ADDED", wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn of_a_namespace_is_kept_what_groups_choose_by() {
+    let namespaces = reader("", "namespaces", "Namespace");
+    let namespace = r#"{"metadata":{"name":"a","uid":"u","resourceVersion":"7","labels":{"team":"red"},
+        "annotations":{"owner":"ann","long":"LONG"},"managedFields":[{}]},"status":{"phase":"Active"}}"#;
+    let namespace = namespace.replace("LONG", &"x".repeat(257));
+    let alive = namespaces.alive("ADDED", &namespace).unwrap();
+    assert_eq!(
+        text(&alive.line),
+        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"owner":"ann"},"labels":{"team":"red"},"name":"a","resourceVersion":"7","uid":"u"}}}"#
+    );
+    let of = |json: &str| namespaces.alive("MODIFIED", json).unwrap().fingerprint;
+    assert_eq!(of(&namespace.replace("\"7\"", "\"8\"")), alive.fingerprint);
+    assert_ne!(of(&namespace.replace("red", "blue")), alive.fingerprint);
+    let deleted = namespaces.deleted(&namespace).unwrap();
+    assert!(text(&deleted.line).starts_with(r#"{"type":"DELETED","object":{"#));
+    assert!(namespaces.is_list("PartialObjectMetadataList"));
+}
+
+#[test]
+fn other_kinds_are_plain_and_so_are_deletions() {
+    let widgets = reader("x.y", "widgetry", "Widget");
+    let widget = r#"{"metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7"}}"#;
+    let alive = widgets.alive("ADDED", widget).unwrap();
+    assert_eq!(
+        text(&alive.line),
+        r#"{"type":"ADDED","namespace":"a","resource":"widgetry.x.y","name":"w","uid":"u","resourceVersion":"7"}"#
+    );
+    let deleted = reader("", "pods", "Pod").deleted(POD).unwrap();
+    assert!(text(&deleted.line).starts_with(r#"{"type":"DELETED","namespace":"a""#));
+    assert!(widgets.is_list("WidgetList") && widgets.is_list("PartialObjectMetadataList"));
+    assert!(!widgets.is_list("PodList") && !reader("", "pods", "Pod").is_list("Status"));
+}
+
+#[test]
+fn labels_that_groups_choose_by_are_shown() {
+    let labels = || Charging::default().with_object_labels(["x"]);
+    let widgets = reader_by("x.y", "widgets", "Widget", labels());
+    let widget = r#"{"metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y","z":"z"}},"spec":{}}"#;
+    let alive = widgets.alive("ADDED", widget).unwrap();
+    assert_eq!(
+        text(&alive.line),
+        r#"{"type":"ADDED","object":{"apiVersion":"x.y/v1","kind":"Widget","metadata":{"name":"w","namespace":"a","uid":"u","resourceVersion":"7","labels":{"x":"y"}}}}"#
+    );
+    assert!(widgets.needs_metadata_only());
+    let pods = reader_by("", "pods", "Pod", labels());
+    let of = |json: &str| pods.alive("ADDED", json).unwrap();
+    assert!(text(&of(POD).line).contains(r#""labels":{"x":"y"}"#));
+    assert_ne!(
+        of(&POD.replace("\"y\"", "\"z\"")).fingerprint,
+        of(POD).fingerprint
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_refused() {
+    let pods = reader("", "pods", "Pod");
+    for (from, to) in [("\"a\"", "\"\""), ("\"u\"", "null"), ("\"100m\"", "{}")] {
+        assert!(
+            pods.alive("ADDED", &POD.replacen(from, to, 1)).is_err(),
+            "{to}"
+        );
+    }
+}
+
+#[test]
+fn of_a_bookmark_only_the_metadata_are_read() {
+    let real = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"12746","creationTimestamp":null,
+        "annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}"#;
+    let expected = Bookmark {
+        version: "12746".to_owned(),
+        ends_list: true,
+    };
+    assert_eq!(bookmark(real), Ok(expected));
+}

@@ -1,6 +1,6 @@
 # `make verify` is what has to pass before a change is merged.
 
-.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image packages sbom run cluster bench bench-bridge apiserver fuzz docs-tables manifests docs
+.PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-bridge apiserver apiserver-race fuzz docs-tables manifests docs
 
 verify: fmt-check lint test doc deny machete
 
@@ -39,6 +39,11 @@ apiserver:
 	cargo build --locked --workspace --bins
 	tests/apiserver/run
 
+# Creates behind it, with Kubernetes' own quota plugin and with quotad, in turn. Of a release build.
+apiserver-race:
+	cargo build --locked --release --workspace --bins
+	PROGRAMS=target/release tests/apiserver/race
+
 doc:
 	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked
 
@@ -76,6 +81,10 @@ static:
 image: static
 	rm -rf target/image
 	deploy/image/build target/image $(addprefix target/$(STATIC)/dist/,quotad quotactl quota-bridge)
+
+# Its programs, started from its root alone.
+image-start: image
+	IMAGE=$(CURDIR)/target/image tests/deploy/run -k Started
 
 # What the programs are made of, as CycloneDX, in target/sbom.json.
 sbom:

@@ -1,4 +1,8 @@
-"""The image: made of static programs only, the same each time, and what it says it is."""
+"""The image: made of static programs only, the same each time, and what it says it is.
+
+With IMAGE, the directory of the one that `make image` has made, its own programs are started as well, from its root and
+nothing else; that needs root.
+"""
 
 import gzip
 import hashlib
@@ -8,9 +12,11 @@ import subprocess
 import tarfile
 import tempfile
 import unittest
+import urllib.request
 from pathlib import Path
 
 from support import DEPLOY, PROGRAMS, Rendered
+from test_running import PATIENCE, free_ports, until
 
 BUILD = DEPLOY / "image/build"
 NAMES = ("quotad", "quotactl", "quota-bridge")
@@ -118,3 +124,59 @@ class Image(unittest.TestCase):
                 self.assertIn(why, done.stderr)
                 self.assertFalse(out.exists())
         self.assertIn("exists already", build(self.work / "image", self.programs).stderr)
+
+
+# A read-only root as a container runtime makes it, with /data alone to write to, and a user without rights.
+CONTAINER = """
+root=$1; data=$2; shift 2
+mount --bind "$root" "$root" && mount --bind "$data" "$root/data" && mount -o remount,bind,ro "$root"
+exec chroot --userspec=65532:65532 "$root" "$@"
+"""
+
+
+@unittest.skipUnless(os.environ.get("IMAGE") and os.getuid() == 0, "IMAGE names no image that was made, or this is not root")
+class Started(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root, self.data = (Path(directory.name) / name for name in ("root", "data"))
+        for path in (self.root, self.data):
+            path.mkdir()
+        self.data.chmod(0o700)
+        os.chown(self.data, 65532, 65532)
+        image = Path(os.environ["IMAGE"])
+        blob = lambda descriptor: image / "blobs" / descriptor["digest"].replace(":", "/")
+        (named,) = json.loads((image / "index.json").read_text())["manifests"]
+        manifest = json.loads(blob(named).read_text())
+        for layer in manifest["layers"]:
+            with tarfile.open(blob(layer)) as opened:
+                opened.extractall(self.root, filter="fully_trusted")
+
+    def command(self, *program):
+        return ["unshare", "--mount", "sh", "-ec", CONTAINER, "sh", self.root, self.data, *program]
+
+    def start(self, *program):
+        process = subprocess.Popen(self.command(*program), env={}, stdin=subprocess.DEVNULL)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def run_to_end(self, *program):
+        return subprocess.run(self.command(*program), env={}, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+    def test_its_programs_run_from_it_alone(self):
+        ports = free_ports(("api", "admin", "bridge"))
+        address = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+        quotad = self.start("/quotad", "--data-dir=/data/ledger", f"--listen={address['api']}", f"--admin.listen={address['admin']}")
+        status = lambda url: urllib.request.urlopen(url, timeout=PATIENCE).status
+        until("quotad is ready", lambda: status(f"http://{address['admin']}/readyz") == 200)
+        server = f"--server=http://{address['api']}"
+        done = self.run_to_end("/quotactl", server, "status")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.start("/quota-bridge", "--api=http://127.0.0.1:9", "--nats.url=nats://127.0.0.1:9", f"--admin.listen={address['bridge']}")
+        until("the bridge is live", lambda: status(f"http://{address['bridge']}/livez") == 200)
+        quotad.terminate()
+        self.assertEqual(quotad.wait(PATIENCE), 0)
+        done = self.run_to_end("/quotactl", "ledger", "verify", "--data-dir=/data/ledger")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.data / "ledger").exists())

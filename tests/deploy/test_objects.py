@@ -48,7 +48,7 @@ class Objects(unittest.TestCase):
                 self.assertNotRegex(path.read_text(), r"\b%s\b *[\"($]" % function)
 
     def test_names_are_unique_and_in_the_namespace_of_the_release(self):
-        cluster_wide = {"ClusterRole", "ClusterRoleBinding", "ValidatingWebhookConfiguration"}
+        cluster_wide = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "ValidatingWebhookConfiguration"}
         for rendered in self.each():
             watched = set(rendered.values["bridge"]["namespaces"])
             seen = set()
@@ -138,6 +138,7 @@ class Objects(unittest.TestCase):
             values["webhook"]["certificates"]["existing"]["secret"],
             values["webhook"]["client"]["caSecret"],
             values["quotad"]["tokensSecret"],
+            values["groups"]["status"]["tokenSecret"],
             values["nats"]["credentialsSecret"],
             values["nats"]["caSecret"],
         } - {""}

@@ -107,6 +107,8 @@ class Programs(unittest.TestCase):
                     arguments += ["--namespaces", ",".join(rendered.values["bridge"]["namespaces"])]
                 if rendered.values["webhook"]["keepRules"]:
                     arguments.append("--webhook=" + rendered.one("ValidatingWebhookConfiguration")["metadata"]["name"])
+                if rendered.values["groups"]["status"]["tokenSecret"]:
+                    arguments.append("--status")
                 wanted = generated(rendered, "bridge", *arguments)["items"]
 
                 def shape(item):

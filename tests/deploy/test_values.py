@@ -73,6 +73,8 @@ class Values(unittest.TestCase):
             ({"webhook": {"certificates": {"mode": "existing", "existing": {"caBundle": "x"}}}}, "existing.secret"),
             ({"webhook": {"certificates": {"mode": "existing", "existing": {"secret": "s"}}}}, "existing.caBundle"),
             ({"quotad": {"hostNetwork": True}}, "tokensSecret"),
+            ({"groups": {"status": {"tokenSecret": "t"}}}, "quotad.tokensSecret"),
+            ({"groups": {"status": {"tokenSecret": "t"}}, "quotad": {"tokensSecret": "t"}, "bridge": {"namespaces": ["a"]}}, "all namespaces"),
         ]:
             with self.subTest(values=values):
                 self.refused(values, word)

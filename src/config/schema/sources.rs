@@ -2,6 +2,7 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
+use quota_semantics::group::manifest;
 use serde::{Deserialize, Serialize};
 
 use quota_service::config::{Period, Size, blank};
@@ -82,14 +83,16 @@ pub enum WatermarkSource {
 
 impl Config {
     /// The kinds whose watermarks are waited for: those that are configured, or those that the webhook is asked about,
-    /// and quotas if they come from the stream.
+    /// and quotas and groups if they come from the stream.
     #[must_use]
     pub fn watermark_resources(&self) -> Vec<String> {
         if !self.nats.watermark_resources.is_empty() {
             return self.nats.watermark_resources.clone();
         }
         let mut kinds: Vec<_> = REVIEWED.map(str::to_owned).to_vec();
-        kinds.extend(self.quotas.adopt.then(|| "resourcequotas".to_owned()));
+        if self.quotas.adopt {
+            kinds.extend(["resourcequotas", manifest::RESOURCE].map(str::to_owned));
+        }
         kinds.extend(self.admission.charge.iter().cloned());
         kinds.sort_unstable();
         kinds.dedup();

@@ -332,6 +332,14 @@ impl Publisher {
             match self.stream.last().await {
                 Ok(last) => return Ok(last),
                 Err(StreamError::Unfit(unfit)) => return Err(unfit),
+                // No other bridge would find it either, so this is no reason to give up the Lease.
+                Err(StreamError::Missing(stream)) => {
+                    self.status.succeeded();
+                    if waits.is_first() {
+                        tracing::warn!(stream, "waits for the stream, which quotad makes");
+                    }
+                    waits.wait().await;
+                }
                 Err(StreamError::Unreachable(error)) => {
                     self.status.failed();
                     if waits.is_first() {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use async_nats::{
     Client, HeaderMap, Request,
-    jetstream::{self, ErrorCode, stream::LastRawMessageErrorKind},
+    jetstream::{
+        self, ErrorCode, context::GetStreamErrorKind, stream::LastRawMessageErrorKind,
+    },
 };
 use bytes::Bytes;
 use quota_semantics::Timestamp;
@@ -46,6 +48,8 @@ pub enum Unfit {
 pub enum StreamError {
     /// It must not be published to.
     Unfit(Unfit),
+    /// The servers answer that there is none.
+    Missing(String),
     /// It cannot be asked now.
     Unreachable(String),
 }
@@ -115,7 +119,14 @@ impl Stream {
             StreamError::Unreachable(format!("stream {}: {error}", self.name))
         };
         let stream = self.jetstream.get_stream(&self.name).await;
-        let stream = stream.map_err(|error| unreachable(&error))?;
+        let stream = stream.map_err(|error| match error.kind() {
+            GetStreamErrorKind::JetStream(why)
+                if why.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+            {
+                StreamError::Missing(self.name.clone())
+            }
+            _ => unreachable(&error),
+        })?;
         self.check(&stream.cached_info().config)
             .map_err(StreamError::Unfit)?;
         match stream.get_last_raw_message_by_subject(&self.subject).await {

@@ -5,6 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use super::{
+    nats,
     programs::{Program, until},
     proxy::{Mode, Proxy},
     scene::{Scene, metric, until_ready},
@@ -43,6 +44,26 @@ pub(crate) fn one_of_two_leads_and_the_other_takes_over() {
     until_ready(&second);
     scene.churn("second");
     scene.settle();
+}
+
+#[test]
+fn who_waits_for_the_stream_keeps_the_lease() {
+    let scene = Scene::new();
+    let empty = nats::Server::start();
+    let bridge = Program::start(scene.command_to(&empty.url()).args(LEASE));
+    let lease = || {
+        let lease = scene.world.list("leases.coordination.k8s.io").pop()?;
+        let time = |key: &str| -> Option<jiff::Timestamp> {
+            lease["spec"][key].as_str()?.parse().ok()
+        };
+        Some((time("acquireTime")?, time("renewTime")?))
+    };
+    // Who gives up has to take it anew; the time for that is over twice.
+    until("the lease was held for long", || {
+        let (acquired, renewed) = lease()?;
+        (renewed.duration_since(acquired).as_secs() >= 5).then_some(())
+    });
+    assert!(!leads(&bridge), "it cannot publish");
 }
 
 #[test]

@@ -178,6 +178,10 @@ pub(crate) struct Bridge {
     /// The ValidatingWebhookConfiguration whose rules it keeps, as in its key webhook.rules.
     #[arg(long, value_name = "NAME")]
     pub(crate) webhook: Option<String>,
+
+    /// It writes the status of ClusterResourceQuotas, as with its key status.quotad.
+    #[arg(long, conflicts_with = "namespaces")]
+    pub(crate) status: bool,
 }
 
 /// Certificates to be made.

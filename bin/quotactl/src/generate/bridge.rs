@@ -61,6 +61,7 @@ pub(super) fn manifests(wanted: &Bridge) -> Value {
     match namespaces.is_empty() {
         true => {
             of_cluster.push(json!({ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"] }));
+            of_cluster.extend(groups(wanted.status));
             of_cluster.extend(objects(wanted));
         }
         false => {
@@ -102,6 +103,14 @@ fn about_the_cluster() -> Vec<Value> {
         json!({ "apiGroups": ["apiregistration.k8s.io"], "resources": ["apiservices"],
                 "verbs": ["get", "list", "watch"] }),
     ]
+}
+
+/// Quotas over several namespaces, and their status if the bridge writes it.
+fn groups(writes_status: bool) -> Vec<Value> {
+    let api = "quota.openshift.io";
+    let read = json!({ "apiGroups": [api], "resources": ["clusterresourcequotas"], "verbs": ["get", "list", "watch"] });
+    let write = json!({ "apiGroups": [api], "resources": ["clusterresourcequotas/status"], "verbs": ["update"] });
+    [read].into_iter().chain(writes_status.then_some(write)).collect()
 }
 
 /// What is counted, a rule per group.

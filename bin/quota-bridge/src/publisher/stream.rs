@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use async_nats::{
     Client, HeaderMap, Request,
-    jetstream::{
-        self, ErrorCode, context::GetStreamErrorKind, stream::LastRawMessageErrorKind,
-    },
+    jetstream::{self, ErrorCode, context::GetStreamErrorKind, stream::LastRawMessageErrorKind},
 };
 use bytes::Bytes;
 use quota_semantics::Timestamp;

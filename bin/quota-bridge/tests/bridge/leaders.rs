@@ -53,9 +53,8 @@ fn who_waits_for_the_stream_keeps_the_lease() {
     let bridge = Program::start(scene.command_to(&empty.url()).args(LEASE));
     let lease = || {
         let lease = scene.world.list("leases.coordination.k8s.io").pop()?;
-        let time = |key: &str| -> Option<jiff::Timestamp> {
-            lease["spec"][key].as_str()?.parse().ok()
-        };
+        let time =
+            |key: &str| -> Option<jiff::Timestamp> { lease["spec"][key].as_str()?.parse().ok() };
         Some((time("acquireTime")?, time("renewTime")?))
     };
     // Who gives up has to take it anew; the time for that is over twice.

@@ -110,7 +110,10 @@ fn groups(writes_status: bool) -> Vec<Value> {
     let api = "quota.openshift.io";
     let read = json!({ "apiGroups": [api], "resources": ["clusterresourcequotas"], "verbs": ["get", "list", "watch"] });
     let write = json!({ "apiGroups": [api], "resources": ["clusterresourcequotas/status"], "verbs": ["update"] });
-    [read].into_iter().chain(writes_status.then_some(write)).collect()
+    [read]
+        .into_iter()
+        .chain(writes_status.then_some(write))
+        .collect()
 }
 
 /// What is counted, a rule per group.

@@ -11,7 +11,13 @@ use quota_ledger::replay;
 use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
 use serde::{Serialize, Serializer};
 
-use crate::{cluster::NotDecided, history, metrics::Limit, reason, writer::Unavailable};
+use crate::{
+    cluster::{NotDecided, NotReady},
+    history,
+    metrics::Limit,
+    reason,
+    writer::Unavailable,
+};
 
 pub use crate::reason::Reason;
 
@@ -331,8 +337,10 @@ impl IntoResponse for Problem {
         let status = self.0.status;
         let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
         let mut response = (status, content_type, self.to_text()).into_response();
-        if self.0.reason == Reason::NotLeader {
-            response.extensions_mut().insert(NotDecided);
+        match self.0.reason {
+            Reason::NotLeader => _ = response.extensions_mut().insert(NotDecided),
+            Reason::NotReady => _ = response.extensions_mut().insert(NotReady),
+            _ => {}
         }
         if matches!(
             status,

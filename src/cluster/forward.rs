@@ -36,6 +36,13 @@ const OVER: f64 = 0.9;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotDecided;
 
+/// An extension of answers that say that nothing was decided, since the sources of events have not been caught up with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotReady;
+
+/// How long a leader that has just begun may take to catch up with its sources before requests are refused for that.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
 /// What answers a request on this node.
 pub(crate) type Handler = Arc<dyn Fn(Request, ()) -> Answering + Send + Sync>;
 
@@ -138,7 +145,7 @@ impl Cluster {
         let here = || handler(with_body(&parts, body.clone()), ());
         if is_forwarded {
             let mut response = here().await;
-            if was_not_decided(&response) {
+            if self.was_not_decided(&response) {
                 mark(response.headers_mut());
             }
             return response;
@@ -148,7 +155,7 @@ impl Cluster {
         loop {
             if self.0.ledger.decides() {
                 let response = here().await;
-                if !was_not_decided(&response) {
+                if !self.was_not_decided(&response) {
                     return response;
                 }
             } else if let Some(leader) = self.other_leader() {
@@ -167,8 +174,28 @@ impl Cluster {
             if (is_unknown && !is_idempotent) || Instant::now() >= until {
                 return self.no_answer(is_unknown);
             }
-            let _ = tokio::time::timeout(LOOK, self.0.ledger.wait_until_decides(true)).await;
+            match self.0.ledger.decides() {
+                true => tokio::time::sleep(LOOK).await,
+                false => {
+                    let decides = self.0.ledger.wait_until_decides(true);
+                    let _ = tokio::time::timeout(LOOK, decides).await;
+                }
+            }
         }
+    }
+
+    /// Whether an answer says that nothing was decided, and that this may soon be otherwise.
+    fn was_not_decided(&self, response: &Response) -> bool {
+        let reasons = response.extensions();
+        let has_begun = || {
+            self.0
+                .term_began
+                .lock()
+                .is_some_and(|began| began.elapsed() < CATCH_UP)
+        };
+        response.status() == StatusCode::SERVICE_UNAVAILABLE
+            && (reasons.get::<NotDecided>().is_some()
+                || reasons.get::<NotReady>().is_some() && has_begun())
     }
 
     fn no_answer(&self, is_unknown: bool) -> Response {
@@ -266,11 +293,6 @@ fn is_kept(spec: &Spec, request: &Request) -> bool {
 fn is_conditional(request: &Request) -> bool {
     let headers = request.headers();
     headers.contains_key(header::IF_MATCH) || headers.contains_key(header::IF_NONE_MATCH)
-}
-
-fn was_not_decided(response: &Response) -> bool {
-    response.status() == StatusCode::SERVICE_UNAVAILABLE
-        && response.extensions().get::<NotDecided>().is_some()
 }
 
 fn with_body(parts: &Parts, body: Bytes) -> Request {

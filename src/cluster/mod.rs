@@ -12,7 +12,10 @@ mod status;
 mod task;
 mod view;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use async_nats::Client;
@@ -25,7 +28,7 @@ use quota_service::health::Health;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use forward::NotDecided;
+pub(crate) use forward::{NotDecided, NotReady};
 pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;
@@ -76,6 +79,8 @@ struct Shared {
     forward_timeout: Duration,
     /// One change of the lead at a time.
     transfer: tokio::sync::Mutex<()>,
+    /// When this node last began to lead.
+    term_began: Mutex<Option<Instant>>,
 }
 
 /// Why a change of the cluster was not made.
@@ -144,6 +149,7 @@ impl Cluster {
             peers,
             forward_timeout: forward::timeout(config.limits.request_timeout.get()),
             transfer: tokio::sync::Mutex::default(),
+            term_began: Mutex::new(None),
         }));
         cluster
             .0

@@ -1,10 +1,10 @@
 //! What keeps this node a member: it waits for the stream, follows the log, and begins anew when it was deposed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use quota_cluster::{ApplyError, Driver, Ended, Host, skew, stream};
-use quota_journal::{Durable, FileJournal, StoredBatch};
+use quota_journal::{Durable, StoredBatch};
 use quota_replication::Settings;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use crate::{
     config::Period,
     exit::{Exit, Failure},
     fatal, history, metrics,
-    writer::{Replica, Shut},
+    writer::Shut,
 };
 
 /// How often is looked for the stream before there is one.
@@ -110,7 +110,7 @@ impl Cluster {
     async fn drive(&self) -> anyhow::Result<Ended> {
         let shared = &self.0;
         let position = shared.place.read()?;
-        let host = ReplicaHost(shared.replica.clone());
+        let host = ReplicaHost(self.clone());
         let (driver, member) = Driver::new(
             shared.client.clone(),
             shared.names.clone(),
@@ -234,20 +234,21 @@ fn failure(exit: Exit, error: impl Into<anyhow::Error>) -> Failure {
 }
 
 /// The replica, as the member needs it.
-struct ReplicaHost(Replica<FileJournal>);
+struct ReplicaHost(Cluster);
 
 impl Host for ReplicaHost {
     fn end(&self) -> Durable {
-        self.0.end()
+        self.0.0.replica.end()
     }
 
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {
-        self.0.apply(batches)
+        self.0.0.replica.apply(batches)
     }
 
     fn lead(&mut self, _: u64) {
         metrics::cluster_term_began();
-        self.0.lead();
+        *self.0.0.term_began.lock() = Some(Instant::now());
+        self.0.0.replica.lead();
     }
 
     /// Decisions have ended before the lead was given away.

@@ -12,6 +12,7 @@ mod faults;
 #[path = "../linear/parts/mod.rs"]
 mod linear;
 mod producer;
+mod rolling;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

@@ -9,7 +9,7 @@ import { address, moment } from "./route.js";
 /** Groups that the overview shows. */
 const SHOWN = 100;
 
-const GroupLink = ({ name, route }) => html`<a href=${address("group", name, moment(route.query))}>${name}</a>`;
+export const GroupLink = ({ name, route }) => html`<a href=${address("group", name, moment(route.query))}>${name}</a>`;
 
 /** The limits of a group's status, the fullest first. */
 function figures({ hard, used, reserved, guaranteedToOthers }) {
@@ -45,6 +45,32 @@ export function Groups({ context }) {
       ${groups.map((group) => html`<${Row} key=${group.name} group=${group} route=${route} />`)}
     <//>
     ${answer.data.continue && html`<p class="quiet">and more than these ${groups.length}</p>`}
+  <//>`;
+}
+
+/** The groups that count a namespace, as they are now; nothing if there are none. */
+export function Counting({ namespace, context }) {
+  const { version, route, until } = context;
+  const path = `apis/quota.openshift.io/v1/namespaces/${encodeURIComponent(namespace)}/appliedclusterresourcequotas`;
+  const answer = useAnswer(until ? null : [path, {}], version);
+  const limits = (answer.data?.items ?? []).flatMap(({ metadata, status }) => {
+    const own = status.namespaces?.find((member) => member.namespace === namespace)?.status;
+    return figures(status.total).map((figure) => ({ name: metadata.name, figure, own }));
+  });
+  if (!limits.length) return null;
+  const columns = ["Group", "Resource", "-Bar", ">Taken", ">Used", ">Reserved", ">Guaranteed to others", ">Hard", ">Of it here"];
+  const amount = ({ resource }, of) => html`<td class="right"><${Amount} of=${of ?? "0"} resource=${resource} /></td>`;
+  return html`<${Section} title="Groups that count it" id="groups" wide>
+    <${Table} label="Limits of groups" columns=${columns}>
+      ${limits.map(({ name, figure, own }) => html`<tr key=${name + "/" + figure.resource}>
+        <th scope="row"><${GroupLink} name=${name} route=${route} /></th><td>${figure.resource}</td>
+        <td class="bars"><${Bar} figure=${figure} /></td>
+        <td class="right number share ${level(share(figure))}">${percent(share(figure))}</td>
+        ${amount(figure, figure.used)}${amount(figure, figure.reserved)}${amount(figure, figure.guaranteedToOthers)}
+        ${amount(figure, figure.hard)}
+        ${amount(figure, String(number(own?.used?.[figure.resource] ?? "0") + number(own?.reserved?.[figure.resource] ?? "0")))}
+      </tr>`)}
+    <//>
   <//>`;
 }
 

@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { ask, of, pages, useAnswer } from "./api.js";
 import { Changes } from "./entries.js";
 import { Explanation, Parts } from "./explain.js";
+import { Counting } from "./groups.js";
 import { History } from "./history.js";
 import { Amount, Bar, Countdown, Section, State, Table, Time, level, useClock } from "./parts.js";
 import { amounts, number, percent, share } from "./quantity.js";
@@ -130,6 +131,7 @@ export function Namespace({ context }) {
               <td class="right"><${Figure} figure=${sum} of=${sum.reserved} name="reserved" explain=${(figure) => explain({ figure })} /></td></tr>`)}
           <//></details>`}
       <//>
+      <${Counting} namespace=${namespace} context=${context} />
       ${plotted && html`<${Section} title="History" id="history" wide>
         <${History} namespace=${namespace} quotas=${quotas} chosen=${plotted} choose=${choose} context=${context} /><//>`}
       <${Section} title="Reservations" id="reservations"><${Reservations} namespace=${namespace} context=${context} /><//>

@@ -3,8 +3,9 @@
 import { html, useState } from "./vendor/htm-preact.js";
 import { of, send, useAnswer } from "./api.js";
 import { Explanation } from "./explain.js";
+import { GroupLink } from "./groups.js";
 import { Amount, Bar, Countdown, Section, Table, Time, useClock } from "./parts.js";
-import { number } from "./quantity.js";
+import { number, taken } from "./quantity.js";
 import { change } from "./route.js";
 
 const EXAMPLE = `pods=1
@@ -29,8 +30,7 @@ export function request(text) {
 }
 
 /** What is missing of a limit; not positive: nothing. */
-const missing = (figure) =>
-  number(figure.used) + number(figure.reserved) + number(figure.requested) - number(figure.hard);
+const missing = (figure) => taken(figure) + number(figure.requested) - number(figure.hard);
 
 function When({ verdict, now }) {
   if (verdict.fits) return null;
@@ -50,23 +50,25 @@ function When({ verdict, now }) {
 function Verdict({ verdict, namespace, context }) {
   const now = useClock();
   const [explained, explain] = useState(null);
-  const wanted = verdict.quotas.flatMap(({ name, resources }) => resources
-    .filter(({ requested }) => number(requested) !== 0).map((figure) => ({ quota: name, figure })));
+  const wanted = verdict.quotas.flatMap(({ name, kind, resources }) => resources
+    .filter(({ requested }) => number(requested) !== 0)
+    .map((figure) => ({ quota: name, isGroup: kind === "ClusterResourceQuota", figure })));
   wanted.sort((a, b) => missing(b.figure) > 0 ? 1 : missing(a.figure) > 0 ? -1 : 0);
   const after = (figure) => ({ ...figure, reserved: String(number(figure.reserved) + number(figure.requested)) });
   return html`<div class="verdict ${verdict.fits ? "fits" : "denied"}" role="status">
       <h2>${verdict.fits ? "It fits" : "It does not fit"}</h2>
       ${verdict.detail && html`<p class="detail">${verdict.detail}</p>`}
       <${When} verdict=${verdict} now=${now} />
+      ${verdict.unlimited?.length > 0 && html`<p>Nothing limits <b>${verdict.unlimited.join(", ")}</b> here: is it written as meant?</p>`}
       ${verdict.lagging && html`<p>A source is behind: the numbers may be old.</p>`}
     </div>
-    ${wanted.length === 0 ? html`<p class="quiet">No quota of ${namespace} limits anything of this.</p>` : html`
-    <${Table} label="Limits that it counts against" columns=${["Quota", "Resource", "With it", ">Requested", ">Used", ">Reserved", ">Hard", "-Holders"]}>
-      ${wanted.map(({ quota, figure }) => html`<tr class=${missing(figure) > 0 ? "failing" : ""}>
-        <td>${quota}</td><th scope="row">${figure.resource}</th>
+    ${wanted.length === 0 ? html`<p class="quiet">No quota and no group limits anything of this in ${namespace}.</p>` : html`
+    <${Table} label="Limits that it counts against" columns=${["Quota or group", "Resource", "With it", ">Requested", ">Used", ">Reserved", ">Guaranteed to others", ">Hard", "-Holders"]}>
+      ${wanted.map(({ quota, isGroup, figure }) => html`<tr class=${missing(figure) > 0 ? "failing" : ""}>
+        <td>${isGroup ? html`<${GroupLink} name=${quota} route=${context.route} />` : quota}</td><th scope="row">${figure.resource}</th>
         <td class="bars"><${Bar} figure=${after(figure)} /></td>
-        ${["requested", "used", "reserved", "hard"].map((name) => html`<td class="right"><${Amount} of=${figure[name]} resource=${figure.resource} /></td>`)}
-        <td>${missing(figure) > 0 && html`<button type="button" class="link"
+        ${["requested", "used", "reserved", "guaranteedToOthers", "hard"].map((name) => html`<td class="right"><${Amount} of=${figure[name] ?? "0"} resource=${figure.resource} /></td>`)}
+        <td>${missing(figure) > 0 && !isGroup && html`<button type="button" class="link"
           onClick=${() => explain({ quota, figure })} aria-label=${`what takes ${figure.resource} in ${quota}`}>what takes it</button>`}</td>
       </tr>`)}
     <//>`}

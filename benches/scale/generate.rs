@@ -33,7 +33,11 @@ const GROUP: usize = 16;
 impl Shape {
     /// Its entries, in order.
     pub fn entries(self) -> impl Iterator<Item = Entry> {
-        world::entries(self.quotas().chain(self.objects()))
+        world::entries(self.events())
+    }
+
+    fn events(self) -> impl Iterator<Item = Event> {
+        self.quotas().chain(self.objects())
     }
 
     fn quotas(self) -> impl Iterator<Item = Event> {
@@ -68,6 +72,11 @@ impl Shape {
 
     /// Writes it into `data` of a directory, with a snapshot of its end.
     pub fn write(self, directory: &Path) {
+        self.write_with(directory, std::iter::empty());
+    }
+
+    /// The same with other events before.
+    pub fn write_with(self, directory: &Path, before: impl Iterator<Item = Event>) {
         let (mut journal, reader, _) = FileJournal::open(
             Arc::new(RealDisk),
             &directory.join("data"),
@@ -75,7 +84,7 @@ impl Shape {
         )
         .expect("an empty directory opens");
         let mut state = State::default();
-        let mut entries = self.entries();
+        let mut entries = world::entries(before.chain(self.events()));
         let mut group = 0;
         loop {
             let batch: Vec<_> = entries.by_ref().take(BATCH).collect();

@@ -1,12 +1,13 @@
 //! What size does: starts, memory, grants beside millions of objects, upkeep while serving, bytes on disk, and intake
 //! from a real JetStream. Each figure stands beside its baseline, measured in the same run.
 //!
-//! `BENCH_ONLY=replay,start,grants,upkeep,disk,intake,tenants` chooses; `BENCH_SCALE` (default 1) multiplies the sizes;
+//! `BENCH_ONLY=replay,start,grants,upkeep,disk,intake,tenants,groups` chooses; `BENCH_SCALE` (default 1) multiplies the sizes;
 //! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say. Needs nats-server.
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod generate;
+mod groups;
 mod intake;
 mod ledgers;
 mod serving;
@@ -27,7 +28,7 @@ fn main() {
         return;
     }
     let bench = Bench::new();
-    let subjects: [(&str, Measure); 7] = [
+    let subjects: [(&str, Measure); 8] = [
         ("replay", ledgers::replay),
         ("start", ledgers::start),
         ("grants", serving::grants),
@@ -35,6 +36,7 @@ fn main() {
         ("disk", serving::disk),
         ("intake", intake::all),
         ("tenants", tenants::all),
+        ("groups", groups::all),
     ];
     let only = env::var("BENCH_ONLY").unwrap_or_default();
     let is_chosen = |name: &str| only.is_empty() || only.split(',').any(|one| one == name);

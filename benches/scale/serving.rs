@@ -15,7 +15,8 @@ use super::{
     },
 };
 
-fn load(
+/// A load on a daemon, as `quotactl bench` makes it.
+pub fn load(
     bench: &Bench,
     daemon: &Quotad,
     connections: usize,

@@ -21,7 +21,7 @@ use super::{
 pub(super) struct ExplainQuery {
     /// The resource, as a quota names it.
     resource: String,
-    /// Only what this quota counts.
+    /// Only what this quota counts, or this group of the namespace.
     quota: Option<String>,
     at: Option<Timestamp>,
     sequence: Option<Sequence>,
@@ -138,8 +138,9 @@ fn figures(
         };
         return Some((None, of(&totals.used), of(&totals.reserved)));
     };
-    let view = state.quota(namespace, quota)?;
-    let mut figures = view.figures.into_iter();
+    let of_quota = state.quota(namespace, quota).map(|view| view.figures);
+    let of_group = || Some(state.group_member(quota, namespace)?.figures);
+    let mut figures = of_quota.or_else(of_group)?.into_iter();
     let figure = figures.find(|figure| *figure.resource == *resource)?;
     Some((
         Some(figure.hard),

@@ -13,21 +13,20 @@ use quota_core::{
     state::{Head, QuotaView},
 };
 use quota_semantics::{
-    Name,
     quota::{Manifest, validation},
     uid::Uid,
 };
 
 use super::{
     App, Caller, answer,
-    body::{self, ManifestText},
+    body::ManifestText,
     manifest::{self, Read},
     measure::{Operation, measured},
     page::{LabelledQuery, Page, Params, Target, token},
     precondition,
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
-    replacing::{begin, refuse_revival, refuse_stale, refused, take_from_path},
+    replacing::{self, begin, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{kube::LabelSelector, server::warn, writer::DecisionContext};
 
@@ -174,27 +173,10 @@ pub(super) async fn delete(
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Response {
-    let deleted = measured(Operation::Quota, async {
-        body::refuse_foreign_pages(&headers)?;
-        let precondition = precondition::of(&headers)?;
-        let principal = actor.principal.clone();
-        let decision = app.ledger.decide_always(&principal, move |context| {
-            let transaction = &mut context.transaction;
-            let (namespace, name) = (Name::from(namespace), Name::from(name));
-            let events = decide::delete_quota(transaction.state(), &namespace, &name, precondition);
-            let events = events.and_then(|events| {
-                decide::unless_adopted(transaction.state(), context.policy, events)
-            });
-            let deleted = events.map(|events| transaction.record(&actor, events));
-            (deleted, transaction.state().head())
-        });
-        let (deleted, head) = decision.await?;
-        deleted.map_err(|refusal| refused(refusal).as_of(head))
-    });
-    match deleted.await {
-        Ok(_) => StatusCode::NO_CONTENT.into_response(),
-        Err(problem) => problem.into_response(),
-    }
+    replacing::delete(&app, actor, &headers, move |state, precondition| {
+        decide::delete_quota(state, &namespace.into(), &name.into(), precondition)
+    })
+    .await
 }
 
 /// `GET /v1/namespaces/{namespace}/quotas`: by name. With a selector, a page may be shorter than asked for, and even

@@ -1,9 +1,22 @@
-//! A manifest that replaces what is stored: what it may say about that, and what it cannot.
+//! A manifest that replaces what is stored: what it may say about that, and what it cannot. And what is deleted.
 
-use quota_core::decide::Refusal;
+use std::sync::Arc;
+
+use axum::response::{IntoResponse as _, Response};
+use http::{HeaderMap, StatusCode};
+use quota_core::{
+    decide::{self, Precondition, Refusal},
+    event::{Actor, Event},
+    state::State,
+};
 use quota_semantics::{Name, quota::manifest::Metadata};
 
-use super::problem::{Cause, Problem, Reason};
+use super::{
+    App, body,
+    measure::{Operation, measured},
+    precondition,
+    problem::{Cause, Problem, Reason},
+};
 
 /// The path says it; the manifest may say the same.
 pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem> {
@@ -63,5 +76,34 @@ pub(super) fn refused(refusal: Refusal) -> Problem {
     match refusal {
         Refusal::Conflict { .. } => Problem::new(Reason::PreconditionFailed, refusal.to_string()),
         other => other.into(),
+    }
+}
+
+/// Deletes a quota or group, unless it belongs to a source.
+pub(super) async fn delete(
+    app: &App,
+    actor: Arc<Actor>,
+    headers: &HeaderMap,
+    deletion: impl FnOnce(&State, Option<Precondition>) -> Result<Vec<Event>, Refusal> + Send + 'static,
+) -> Response {
+    let deleted = measured(Operation::Quota, async {
+        body::refuse_foreign_pages(headers)?;
+        let precondition = precondition::of(headers)?;
+        let principal = actor.principal.clone();
+        let decision = app.ledger.decide_always(&principal, move |context| {
+            let transaction = &mut context.transaction;
+            let events = deletion(transaction.state(), precondition);
+            let events = events.and_then(|events| {
+                decide::unless_adopted(transaction.state(), context.policy, events)
+            });
+            let deleted = events.map(|events| transaction.record(&actor, events));
+            (deleted, transaction.state().head())
+        });
+        let (deleted, head) = decision.await?;
+        deleted.map_err(|refusal| refused(refusal).as_of(head))
+    });
+    match deleted.await {
+        Ok(_) => StatusCode::NO_CONTENT.into_response(),
+        Err(problem) => problem.into_response(),
     }
 }

@@ -133,6 +133,8 @@ impl Kube {
             Some(Seen {
                 view,
                 members: Vec::new(),
+                // It would name a namespace that the caller may not read.
+                contender: None,
             })
         };
         let (seen, head) = self.read(seen).await?;

@@ -188,7 +188,7 @@ pub(super) fn group_status(seen: &groups::Seen, coverage: &Coverage) -> Result<V
     if let Some(until) = view.override_until {
         status["overrideUntil"] = to_json(&until)?;
     }
-    let conditions = groups::conditions(view, coverage);
+    let conditions = groups::conditions(view, Some(seen), coverage);
     if !conditions.is_empty() {
         status["conditions"] = to_json(&conditions)?;
     }

@@ -7,6 +7,7 @@ mod checkpoints;
 mod daemon;
 mod delivered;
 mod exported;
+mod groups;
 mod published;
 #[path = "../support/mod.rs"]
 mod support;

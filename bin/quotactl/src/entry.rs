@@ -135,7 +135,12 @@ fn detail(event: &Map<String, Value>) -> String {
             ("footprint", footprint) => parts.push(amounts(footprint.get("resources"))),
             ("resources", Value::Array(kinds)) => parts.extend(kinds.iter().map(watermark)),
             ("resources", amount) => parts.push(amounts(Some(amount))),
-            ("spec", spec) => parts.push(amounts(spec.get("hard"))),
+            // That of a group has it one level down.
+            ("spec", spec) => {
+                parts.push(amounts(
+                    spec.get("hard").or_else(|| spec.pointer("/quota/hard")),
+                ));
+            }
             ("was", was @ Value::Object(_)) => {
                 parts.push(format!("was:{}", amounts(was.get("resources"))));
             }

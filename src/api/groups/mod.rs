@@ -16,18 +16,18 @@ use quota_core::{
     event::Actor,
     state::Head,
 };
-use quota_semantics::{Name, group::validation, quota::validation as of_quotas, uid::Uid};
+use quota_semantics::{group::validation, quota::validation as of_quotas, uid::Uid};
 
 use super::{
     App, Caller, answer,
-    body::{self, ManifestText},
+    body::ManifestText,
     measure::{Operation, measured},
     page::{LabelledQuery, Page, Params, Target, token},
     past::{self, When},
     precondition,
     problem::{Problem, Reason},
     render::not_enforced,
-    replacing::{begin, refuse_revival, refuse_stale, refused, take_from_path},
+    replacing::{self, begin, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{server::warn, writer::DecisionContext};
 use read::{Form, Sent};
@@ -192,26 +192,10 @@ pub(super) async fn delete(
     Caller(actor): Caller,
     headers: HeaderMap,
 ) -> Response {
-    let deleted = measured(Operation::Quota, async {
-        body::refuse_foreign_pages(&headers)?;
-        let precondition = precondition::of(&headers)?;
-        let principal = actor.principal.clone();
-        let decision = app.ledger.decide_always(&principal, move |context| {
-            let transaction = &mut context.transaction;
-            let events = decide::delete_group(transaction.state(), &Name::from(name), precondition);
-            let events = events.and_then(|events| {
-                decide::unless_adopted(transaction.state(), context.policy, events)
-            });
-            let deleted = events.map(|events| transaction.record(&actor, events));
-            (deleted, transaction.state().head())
-        });
-        let (deleted, head) = decision.await?;
-        deleted.map_err(|refusal| refused(refusal).as_of(head))
-    });
-    match deleted.await {
-        Ok(_) => StatusCode::NO_CONTENT.into_response(),
-        Err(problem) => problem.into_response(),
-    }
+    replacing::delete(&app, actor, &headers, move |state, precondition| {
+        decide::delete_group(state, &name.into(), precondition)
+    })
+    .await
 }
 
 /// `GET /v1/groups`: by name. The numbers of a page are of one moment; members are counted, not named. With a selector, a

@@ -30,6 +30,8 @@ pub struct Seen {
     pub view: GroupView,
     /// Its members by name; at most [`MEMBERS_MAX`].
     pub members: Vec<MemberView>,
+    /// Another group that is guaranteed the same, and a namespace of both.
+    pub contender: Option<(Name, Name)>,
 }
 
 impl Seen {
@@ -43,7 +45,12 @@ impl Seen {
     #[must_use]
     pub fn with(state: &state::State, view: GroupView, members: usize) -> Option<Self> {
         let (members, _) = state.group_members(&view.record.name, "", members)?;
-        Some(Self { view, members })
+        let contender = state.contender(&view.record.name);
+        Some(Self {
+            contender: contender.map(|(group, namespace)| (group.clone(), namespace.clone())),
+            view,
+            members,
+        })
     }
 
     /// How many members are not named.
@@ -90,7 +97,7 @@ pub(super) fn group(view: &GroupView, members: Option<&Seen>, coverage: &Coverag
             members: view.members,
             namespaces: members.map(|seen| seen.members.iter().map(member).collect()),
             namespaces_omitted: members.map_or(0, Seen::omitted),
-            conditions: conditions(view, coverage),
+            conditions: conditions(view, members, coverage),
         },
         as_of: None,
         lagging: false,
@@ -165,9 +172,13 @@ pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
     view.figures.iter().filter_map(of).collect()
 }
 
-/// What stands in the way of what a group says.
+/// What stands in the way of what a group says. What depends on its members is told only if they are given.
 #[must_use]
-pub fn conditions(view: &GroupView, coverage: &Coverage) -> Vec<wire::Condition> {
+pub fn conditions(
+    view: &GroupView,
+    members: Option<&Seen>,
+    coverage: &Coverage,
+) -> Vec<wire::Condition> {
     let condition = |kind: &str, reason: &str, message| wire::Condition {
         r#type: kind.to_owned(),
         status: "False".to_owned(),
@@ -188,7 +199,15 @@ pub fn conditions(view: &GroupView, coverage: &Coverage) -> Vec<wire::Condition>
         );
         condition("AnnotationsInForce", "Refused", message)
     });
-    missing.into_iter().chain(refused).chain(enforced).collect()
+    let contender = members.and_then(|seen| seen.contender.as_ref());
+    let contended = contender.map(|(group, namespace)| {
+        let message = format!(
+            "{group} is guaranteed the same, and {namespace} is in both: the two may not have all of it at once"
+        );
+        condition("GuaranteesSeparate", "SharedNamespace", message)
+    });
+    let all = [missing, refused, contended, enforced];
+    all.into_iter().flatten().collect()
 }
 
 /// The annotations of a group from a cluster that are not in force; none: all are.

@@ -15,7 +15,7 @@ const ASKED = 10;
 const QUIET = new Set(["ObjectRefreshed", "ObjectsListed", "ResourceListed", "RelistBegan", "SourceAdvanced", "WatermarksAdvanced"]);
 
 const WORDS = {
-  QuotaSet: "quota set", QuotaDeleted: "quota deleted",
+  QuotaSet: "quota set", QuotaDeleted: "quota deleted", GroupSet: "group set", GroupDeleted: "group deleted",
   ObjectObserved: "object seen", ObjectRefreshed: "object seen again", ObjectLapsed: "object lapsed",
   ObjectDeleted: "object deleted", ObjectCorrected: "object corrected", ObjectEnded: "object ended",
   ObjectReplaced: "object replaced", ReservationGranted: "reserved", ReservationExtended: "reservation extended",
@@ -27,7 +27,7 @@ const WORDS = {
 export const word = (type) => WORDS[type] ?? type.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
 
 /** Which colour it has. */
-const kind = (type) => type.startsWith("Quota") ? "quota" : type.startsWith("Reservation") ? "reservation"
+const kind = (type) => /^(Quota|Group|Override)/.test(type) ? "quota" : type.startsWith("Reservation") ? "reservation"
   : type.startsWith("Object") ? "object" : "source";
 
 /** What an entry is about, in a few words. */
@@ -39,7 +39,7 @@ function subject(event) {
 
 /** What an entry says beside that. */
 function detail(event) {
-  if (event.spec) return amounts(event.spec.hard);
+  if (event.spec) return amounts(event.spec.hard ?? event.spec.quota?.hard);
   const footprint = event.footprint ?? event.object?.footprint;
   return amounts(footprint?.resources ?? event.amounts);
 }

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Precondition, Refusal, charging::check_object_labels};
+use super::{
+    Precondition, Refusal,
+    charging::check_object_labels,
+    quota::{check_deletion, identity},
+};
 use crate::{
     event::{Event, GroupRecord},
     state::State,
@@ -59,14 +63,13 @@ pub fn set_group(
     bounds: &GroupBounds,
 ) -> Result<Vec<Event>, Refusal> {
     let current = state.group_record(&change.name);
-    if let Some(precondition) = change.precondition {
-        let what = format!("group {}", change.name);
-        precondition.check(what, current.map(|(_, entry)| entry))?;
-    }
-    let (uid, created) = match current {
-        Some((record, _)) => (record.uid.clone(), record.created),
-        None => (change.fresh_uid.clone(), now.whole_seconds()),
-    };
+    let (uid, created) = identity(
+        format!("group {}", change.name),
+        current.map(|(record, entry)| (&record.uid, record.created, entry)),
+        change.precondition,
+        &change.fresh_uid,
+        now,
+    )?;
     let record = GroupRecord {
         name: change.name.clone(),
         uid,
@@ -137,11 +140,8 @@ pub fn delete_group(
     name: &Name,
     precondition: Option<Precondition>,
 ) -> Result<Vec<Event>, Refusal> {
-    let Some((_, entry)) = state.group_record(name) else {
-        return Err(Refusal::NotFound(format!("group {name}")));
-    };
-    if let Some(precondition) = precondition {
-        precondition.check(format!("group {name}"), Some(entry))?;
-    }
+    let stored = state.group_record(name);
+    let what = format!("group {name}");
+    check_deletion(what, stored.map(|(_, entry)| entry), precondition)?;
     Ok(vec![Event::GroupDeleted { name: name.clone() }])
 }

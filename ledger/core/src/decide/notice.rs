@@ -4,11 +4,9 @@ use super::{Audience, Notice, reserve::Case};
 use crate::state::{Counted, State};
 use quota_semantics::{
     Name,
-    admission::{Charge, Limit},
+    admission::{Charge, Limit as _},
     group::Enforcement,
-    object::Footprint,
     quantity::Quantity,
-    quota::spec::Spec,
     resource::ResourceList,
 };
 
@@ -23,28 +21,27 @@ impl Case<'_> {
         if limits.iter().all(|limit| plain(&limit)) {
             return Vec::new();
         }
-        let mut notices = Vec::new();
-        for limit in &limits {
-            notices.extend(self.passed(limit));
-        }
-        for charge in charges {
-            notices.extend(soft(&limits[charge.limit], &charge.delta));
-        }
-        notices
+        let soft: Vec<_> = charges
+            .iter()
+            .flat_map(|charge| soft(&limits[charge.limit], &charge.delta))
+            .collect();
+        let passed = limits.into_iter().filter_map(|limit| self.passed(limit));
+        passed.chain(soft).collect()
     }
 
     /// What a limit that is not enforced would have said.
-    fn passed(&self, limit: &Counted<'_>) -> Option<Notice> {
+    fn passed(&self, limit: Counted<'_>) -> Option<Notice> {
         let audience = match limit.enforcement() {
             Enforcement::Enforce => return None,
             Enforcement::Warn => Audience::Caller,
             Enforcement::Audit => Audience::Auditors,
         };
-        let strict = [Strict(limit)];
+        let (quota, kind) = (limit.name().clone(), limit.kind());
+        let strict = [limit.enforced()];
         let denied = self.evaluate_against(&strict, &[]).err()?;
         Some(Notice {
-            quota: limit.name().clone(),
-            kind: limit.kind(),
+            quota,
+            kind,
             audience,
             message: denied.to_string(),
         })
@@ -67,28 +64,4 @@ fn soft(limit: &Counted<'_>, delta: &ResourceList) -> Vec<Notice> {
         })
     };
     delta.iter().filter_map(above).collect()
-}
-
-/// A limit as if it were enforced.
-struct Strict<'a>(&'a Counted<'a>);
-
-impl Limit for Strict<'_> {
-    fn name(&self) -> &Name {
-        self.0.name()
-    }
-    fn spec(&self) -> &Spec {
-        self.0.spec()
-    }
-    fn hard(&self) -> &ResourceList {
-        self.0.hard()
-    }
-    fn selects(&self, footprint: &Footprint) -> bool {
-        self.0.selects(footprint)
-    }
-    fn counted(&self, resource: &str) -> Option<Quantity> {
-        self.0.counted(resource)
-    }
-    fn growth<'a>(&'a self, amounts: &'a ResourceList) -> &'a ResourceList {
-        self.0.growth(amounts)
-    }
 }

@@ -38,7 +38,7 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    pub(super) fn check(self, what: String, current: Option<Sequence>) -> Result<(), Refusal> {
+    fn check(self, what: String, current: Option<Sequence>) -> Result<(), Refusal> {
         let (holds, expected) = match self {
             Self::Absent => (current.is_none(), 0),
             Self::Present => (current.is_some(), current.unwrap_or(0)),
@@ -55,6 +55,42 @@ impl Precondition {
     }
 }
 
+/// The identity of what is set, and when it was created: those of what is stored (with the entry that set it), or new ones.
+///
+/// # Errors
+/// `Conflict` if the precondition does not hold.
+pub(super) fn identity(
+    what: String,
+    stored: Option<(&Uid, Timestamp, Sequence)>,
+    precondition: Option<Precondition>,
+    fresh: &Uid,
+    now: Timestamp,
+) -> Result<(Uid, Timestamp), Refusal> {
+    if let Some(precondition) = precondition {
+        precondition.check(what, stored.map(|(_, _, entry)| entry))?;
+    }
+    Ok(match stored {
+        Some((uid, created, _)) => (uid.clone(), created),
+        None => (fresh.clone(), now.whole_seconds()),
+    })
+}
+
+/// Whether what is stored by this entry may be deleted.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if the precondition does not hold.
+pub(super) fn check_deletion(
+    what: String,
+    entry: Option<Sequence>,
+    precondition: Option<Precondition>,
+) -> Result<(), Refusal> {
+    match (entry, precondition) {
+        (None, _) => Err(Refusal::NotFound(what)),
+        (Some(_), None) => Ok(()),
+        (entry, Some(precondition)) => precondition.check(what, entry),
+    }
+}
+
 /// Creates or changes a quota. The same again changes nothing.
 ///
 /// # Errors
@@ -65,16 +101,13 @@ pub fn set_quota(
     change: &QuotaChange,
 ) -> Result<Vec<Event>, Refusal> {
     let current = state.quota_record(&change.namespace, &change.name);
-    if let Some(precondition) = change.precondition {
-        precondition.check(
-            format!("quota {}/{}", change.namespace, change.name),
-            current.map(|(_, entry)| entry),
-        )?;
-    }
-    let (uid, created) = match current {
-        Some((record, _)) => (record.uid.clone(), record.created),
-        None => (change.fresh_uid.clone(), now.whole_seconds()),
-    };
+    let (uid, created) = identity(
+        format!("quota {}/{}", change.namespace, change.name),
+        current.map(|(record, entry)| (&record.uid, record.created, entry)),
+        change.precondition,
+        &change.fresh_uid,
+        now,
+    )?;
     let record = QuotaRecord {
         namespace: change.namespace.clone(),
         name: change.name.clone(),
@@ -112,12 +145,9 @@ pub fn delete_quota(
     name: &Name,
     precondition: Option<Precondition>,
 ) -> Result<Vec<Event>, Refusal> {
-    let Some((_, entry)) = state.quota_record(namespace, name) else {
-        return Err(Refusal::NotFound(format!("quota {namespace}/{name}")));
-    };
-    if let Some(precondition) = precondition {
-        precondition.check(format!("quota {namespace}/{name}"), Some(entry))?;
-    }
+    let stored = state.quota_record(namespace, name);
+    let what = format!("quota {namespace}/{name}");
+    check_deletion(what, stored.map(|(_, entry)| entry), precondition)?;
     Ok(vec![Event::QuotaDeleted {
         namespace: namespace.clone(),
         name: name.clone(),

@@ -3,12 +3,9 @@
 use super::{Policy, explain::EXPLAINED_MAX, reserve::Case};
 use crate::state::{Counted, State};
 use quota_semantics::{
-    Name, Timestamp,
-    admission::{self, Attempt, Denial, Limit, Operation},
-    object::{EveryClass, Footprint},
-    quantity::Quantity,
-    quota::spec::Spec,
-    resource::ResourceList,
+    Timestamp,
+    admission::{self, Attempt, Denial, Operation},
+    object::EveryClass,
 };
 
 /// What looking at a quota once more takes besides its amounts, counted in amounts.
@@ -29,9 +26,9 @@ impl Case<'_> {
             requirements: &|required| request.object.as_ref()?.missing_requirements(required),
             context: &EveryClass,
         };
-        let limits = self.limits(state);
-        let empty: Vec<Empty<'_>> = limits.iter().map(Empty).collect();
-        admission::evaluate(&empty, &attempt, &policy.limited).is_ok()
+        let limits = self.limits(state).into_iter();
+        let limits: Vec<_> = limits.map(Counted::without_others).collect();
+        admission::evaluate(&limits, &attempt, &policy.limited).is_ok()
             && self.refuse_unlimited(&limits, policy).is_ok()
     }
 
@@ -69,29 +66,5 @@ impl Case<'_> {
             }
         }
         None
-    }
-}
-
-/// A quota that nothing counts against.
-struct Empty<'a>(&'a Counted<'a>);
-
-impl Limit for Empty<'_> {
-    fn name(&self) -> &Name {
-        self.0.name()
-    }
-    fn spec(&self) -> &Spec {
-        self.0.spec()
-    }
-    fn hard(&self) -> &ResourceList {
-        self.0.hard()
-    }
-    fn selects(&self, footprint: &Footprint) -> bool {
-        self.0.selects(footprint)
-    }
-    fn is_enforced(&self) -> bool {
-        self.0.is_enforced()
-    }
-    fn counted(&self, _: &str) -> Option<Quantity> {
-        Some(Quantity::ZERO)
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Counted<'a> {
     aside: ResourceList,
     /// As if nothing were reserved.
     used_only: bool,
+    /// As if its limits were enforced.
+    is_strict: bool,
 }
 
 enum Subject<'a> {
@@ -74,6 +76,26 @@ impl Counted<'_> {
     pub(crate) fn without_reservations(self) -> Self {
         Self {
             used_only: true,
+            ..self
+        }
+    }
+
+    /// As if nothing but the object itself counted, which then counts with all its amounts. What is guaranteed to others
+    /// stays out of reach: at least so much of it as they do not use now.
+    pub(crate) fn without_others(self) -> Self {
+        const NONE: &ResourceList = &ResourceList::new();
+        Self {
+            used: NONE,
+            reserved: NONE,
+            growth: None,
+            ..self
+        }
+    }
+
+    /// As if its limits were enforced.
+    pub(crate) fn enforced(self) -> Self {
+        Self {
+            is_strict: true,
             ..self
         }
     }
@@ -189,7 +211,7 @@ impl Limit for Counted<'_> {
         }
     }
     fn is_enforced(&self) -> bool {
-        self.enforcement() == Enforcement::Enforce
+        self.is_strict || self.enforcement() == Enforcement::Enforce
     }
     fn is_counted(&self, _: &str) -> bool {
         true
@@ -244,6 +266,7 @@ impl State {
                     subject: Subject::Quota(quota),
                     aside: ResourceList::new(),
                     used_only: false,
+                    is_strict: false,
                 }
             };
             limits.extend(namespace.quotas.values().map(quota));
@@ -316,6 +339,7 @@ impl State {
                 growth: None,
                 aside,
                 used_only: false,
+                is_strict: false,
             });
         }
     }

@@ -10,7 +10,10 @@ use crate::{
     state::{Figure, State, namespaces::Namespace, query::used, sums::Sums},
 };
 use quota_semantics::{
-    Name, Timestamp, group::tree::Forest, quantity::Quantity, resource::ResourceList,
+    Name, Timestamp,
+    group::{Loads as _, tree::Forest},
+    quantity::Quantity,
+    resource::ResourceList,
 };
 
 /// One limited resource of a group.
@@ -139,6 +142,41 @@ impl State {
             figures: figures(hard, namespace.share_of(place)),
         });
         Some((views.collect(), more))
+    }
+
+    /// Another group with the same parent that is guaranteed something of the same name, and a namespace of which both count
+    /// objects: what each is guaranteed may then not be had by both at once.
+    #[must_use]
+    pub fn contender(&self, group: &str) -> Option<(&Name, &Name)> {
+        let &place = self.groups.by_name.get(group)?;
+        let parent = self.groups.get(place).parent?;
+        let guaranteed = self.groups.guaranteed(place);
+        let contends = |link: &&Link| {
+            let mut names = self.groups.guaranteed(link.group).names();
+            link.group != place
+                && self.groups.parent(link.group) == Some(parent)
+                && names.any(|name| guaranteed.get(name).is_some())
+        };
+        let members = self.groups.members(place).iter();
+        let mut members = members.filter(|_| !guaranteed.is_empty());
+        members.find_map(|&member| {
+            let namespace = self.namespaces.get(member);
+            let link = namespace.chain.iter().find(contends)?;
+            Some((&self.groups.get(link.group).record.name, &namespace.name))
+        })
+    }
+
+    /// What a namespace uses of a group that counts objects of it.
+    #[must_use]
+    pub fn group_member(&self, group: &str, namespace: &str) -> Option<MemberView> {
+        let &place = self.groups.by_name.get(group)?;
+        let namespace = self.namespaces.find(namespace)?;
+        let is_counted = namespace.chain.iter().any(|link| link.group == place);
+        let hard = self.groups.get(place).hard();
+        is_counted.then(|| MemberView {
+            namespace: namespace.name.clone(),
+            figures: figures(hard, namespace.share_of(place)),
+        })
     }
 
     fn group_view(&self, place: u32) -> GroupView {

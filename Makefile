@@ -112,6 +112,11 @@ bench:
 bench-scale:
 	cargo bench --locked --profile dist --bench scale
 
+# Three nodes beside one, and beside three etcds if etcd is there. Needs a nats-server of 2.14.4 or newer, which
+# QUOTAD_NATS_SERVER names. Writes the table of docs/performance.md.
+bench-cluster:
+	cargo bench --locked --profile dist --bench cluster
+
 # Needs nats-server, and 2 GiB of memory; BENCH_SCALE=0.1 does with a tenth.
 bench-bridge:
 	cargo build --locked --profile dist --bin quotad

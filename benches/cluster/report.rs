@@ -1,0 +1,140 @@
+//! The tables.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    Outages, etcd,
+    outages::Fault,
+    rates::{CONNECTIONS, Case, System},
+    support::{
+        document::{Table, met, ms, ratio, whole},
+        machine,
+        measured::Measured,
+    },
+};
+
+type Medians = BTreeMap<(Case, System), Measured>;
+
+/// All of it.
+pub fn text(medians: &Medians, outages: &Outages, rounds: usize, seconds: f64) -> String {
+    let etcd = match etcd::version() {
+        Some(version) => format!(
+            " {version}; of etcd: puts of one key through its JSON, which is the most that it could grant."
+        ),
+        None => String::new(),
+    };
+    format!(
+        "{}. Nodes, servers, etcds and clients on it together.{etcd} Medians of {rounds} rounds of {seconds} s after the \
+         warm-up, all in turn.\n\nOperations per second, and latency p50 / p99 in milliseconds:\n\n{}\n\
+         Time without grants in seconds, of clients that ask another node after one second:\n\n{}\nTargets:\n\n{}",
+        machine::description(),
+        rates(medians),
+        times(outages),
+        targets(medians, outages)
+    )
+}
+
+fn rates(medians: &Medians) -> String {
+    let mut header = vec![""];
+    header.extend(System::all().into_iter().map(System::name));
+    let mut table = Table::new(&header);
+    for case in Case::all() {
+        let shown = |system| match medians.get(&(case, system)) {
+            Some(of) => format!("{}, {} / {}", whole(of.rate), ms(of.p50), ms(of.p99)),
+            None => "-".to_owned(),
+        };
+        let mut cells = vec![case.name()];
+        cells.extend(System::all().into_iter().map(shown));
+        table.row(cells);
+    }
+    table.text().to_owned()
+}
+
+fn times(outages: &Outages) -> String {
+    let mut table = Table::new(&["", "p50", "longest", "times"]);
+    for fault in Fault::ALL {
+        let Some((median, longest)) = figures(outages, &[fault]) else {
+            continue;
+        };
+        let count = outages.get(&fault).map_or(0, Vec::len);
+        table.row([
+            fault.name().to_owned(),
+            format!("{median:.2}"),
+            format!("{longest:.2}"),
+            count.to_string(),
+        ]);
+    }
+    table.text().to_owned()
+}
+
+/// Median and longest, in seconds.
+fn figures(outages: &Outages, faults: &[Fault]) -> Option<(f64, f64)> {
+    let mut all: Vec<_> = faults
+        .iter()
+        .filter_map(|fault| outages.get(fault))
+        .flatten()
+        .map(Duration::as_secs_f64)
+        .collect();
+    all.sort_by(f64::total_cmp);
+    Some((*all.get(all.len() / 2)?, *all.last()?))
+}
+
+fn targets(medians: &Medians, outages: &Outages) -> String {
+    let mut table = Table::new(&["", "target", "measured", "met"]);
+    let of = |case, system| medians.get(&(case, system)).copied().unwrap_or_default();
+    for (system, least) in [(System::Leader, 0.5), (System::Follower, 0.3)] {
+        for case in CONNECTIONS.into_iter().skip(1).map(Case::Grants) {
+            let (ours, single) = (of(case, system).rate, of(case, System::Single).rate);
+            table.row([
+                format!("{}: {} / one node", case.name(), system.name()),
+                format!("at least {least}"),
+                ratio(ours, single),
+                met(ours >= least * single).to_owned(),
+            ]);
+        }
+    }
+    let lone = Case::Grants(1);
+    let (ours, single) = (of(lone, System::Leader).p50, of(lone, System::Single).p50);
+    table.row([
+        "p50 of a lone grant at the leader / one node".to_owned(),
+        "at most 3".to_owned(),
+        ratio(ours, single),
+        met(ours <= 3.0 * single).to_owned(),
+    ]);
+    let of_leader = [Fault::KillLeader, Fault::StopLeader, Fault::CutLeader];
+    let of_server = Fault::ALL.into_iter().filter(|fault| fault.is_of_server());
+    let of_server: Vec<_> = of_server.collect();
+    let mut bound = |what: &str, most: f64, measured: Option<f64>| {
+        let Some(measured) = measured else { return };
+        table.row([
+            what.to_owned(),
+            format!("below {most} s"),
+            format!("{measured:.2} s"),
+            met(measured < most).to_owned(),
+        ]);
+    };
+    let leader = figures(outages, &of_leader);
+    bound(
+        "without grants, leader lost, p50",
+        2.5,
+        leader.map(|of| of.0),
+    );
+    bound(
+        "without grants, leader lost, longest",
+        4.0,
+        leader.map(|of| of.1),
+    );
+    let server = figures(outages, &of_server);
+    bound(
+        "without grants, the stream's leader lost, longest",
+        10.0,
+        server.map(|of| of.1),
+    );
+    let hand_over = figures(outages, &[Fault::HandOver]);
+    bound(
+        "without grants, planned handover, longest",
+        0.5,
+        hand_over.map(|of| of.1),
+    );
+    table.text().to_owned()
+}

@@ -7,6 +7,10 @@
 //! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_OUTAGES` (of each kind), `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say.
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the support of benches and that of tests both start programs"
+)]
 
 mod etcd;
 mod outages;

@@ -130,7 +130,7 @@ bench-instructions:
 fuzz:
 	fuzz/run
 
-# Writes the tables in docs anew after a change of a metric or a route.
+# Writes the tables in docs, and docs/openapi.json, anew after a change of a metric, a route or a schema.
 docs-tables:
 	UPDATE_DOCS=1 cargo test --locked --lib document
 

@@ -8,11 +8,13 @@ use std::{
 };
 
 use quota_core::{
-    event::{Actor, Event, Observed, QuotaRecord, Reservation},
+    event::{Actor, Event, GroupRecord, Observed, QuotaRecord, Reservation},
     state::State,
 };
 use quota_journal::{Batch, Durable, Error, Journal};
-use quota_semantics::{Name, Span, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid};
+use quota_semantics::{
+    Name, Span, group, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid,
+};
 use quotad::{
     config::Config,
     kube::{self, Kube, Limits},
@@ -157,6 +159,21 @@ impl Server {
             ends_reservation: false,
         };
         self.record(Event::ObjectObserved(Box::new(observed)));
+    }
+
+    /// A group over namespace `wire` is seen in the cluster.
+    pub(crate) fn adopt_group(&self, name: &str) {
+        let selector = r#"{"labels":{"matchLabels":{"kubernetes.io/metadata.name":"wire"}}}"#;
+        self.record(Event::GroupSet(Arc::new(GroupRecord {
+            name: name.into(),
+            uid: Uid::new(name).unwrap(),
+            created: writer::now(),
+            spec: group::Spec {
+                selector: serde_json::from_str(selector).unwrap(),
+                ..group::Spec::default()
+            },
+            metadata: r#"{"adoptedVersion":7,"labels":{"a":"b"}}"#.into(),
+        })));
     }
 
     /// A quota of so many limits.

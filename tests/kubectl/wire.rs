@@ -391,6 +391,34 @@ fn a_quota_of_the_cluster_is_changed_there() {
 }
 
 #[test]
+fn a_group_of_the_cluster_is_changed_there() {
+    let server = Server::start();
+    server.adopt_group("g");
+    let path = "/apis/quota.openshift.io/v1/clusterresourcequotas/g";
+    let mut group = ask(&server, "GET", path, &[], "", 200);
+    assert_eq!(group["metadata"]["labels"], json!({"a": "b"}));
+    assert!(!group.to_string().contains("adoptedVersion"), "{group}");
+    group["spec"]["quota"]["hard"] = json!({"pods": "2"});
+    let merge = [("content-type", "application/merge-patch+json")];
+    for (method, headers, body) in [
+        ("PUT", &[][..], group.to_string()),
+        (
+            "PATCH",
+            &merge[..],
+            r#"{"spec":{"quota":{"hard":{"pods":"2"}}}}"#.to_owned(),
+        ),
+        ("DELETE", &[][..], String::new()),
+    ] {
+        let status = ask(&server, method, path, headers, &body, 409);
+        let message = status["message"].as_str().unwrap();
+        assert!(
+            message.contains("kubectl edit clusterresourcequota g"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn no_more_warnings_are_sent_than_clients_read() {
     let server = Server::start();
     let spec: serde_json::Map<_, _> = (0..4000)

@@ -1,9 +1,11 @@
 //! Groups: decisions over quotas of many namespaces.
 
+mod objects;
+
 use std::sync::Arc;
 
 use quota_core::{
-    decide::{Audience, GroupBounds, GroupChange, delete_group, set_group, set_object_labels},
+    decide::{Audience, GroupBounds, GroupChange, Notice, delete_group, set_group},
     event::NamespaceRecord,
     state::LimitKind,
 };
@@ -87,14 +89,24 @@ impl Given {
         assert!(self.sees(&Sighting::Namespace(Arc::new(record))));
     }
 
-    /// Used, reserved and guaranteed to others.
-    fn group_counts(&self, name: &str) -> String {
-        let view = self.state.group(name).unwrap();
-        let figures = view.figures.into_iter().map(|it| {
-            let used = it.figure.used.unwrap_or_default();
-            format!("{used}+{}+{}", it.figure.reserved, it.guaranteed_to_others)
-        });
-        figures.collect::<Vec<_>>().join(",")
+    /// Reserves, and answers what is said of it.
+    fn takes(&mut self, namespace: &str, id: &str, amounts: &str) -> Vec<Notice> {
+        self.reserve(&in_namespace(namespace, id, amounts))
+            .unwrap()
+            .notices
+    }
+
+    /// Groups with what is used, reserved and guaranteed to others of each.
+    fn counts(&self, groups: &[(&str, &str)]) {
+        for (name, expected) in groups {
+            let view = self.state.group(name).unwrap();
+            let figures = view.figures.into_iter().map(|it| {
+                let used = it.figure.used.unwrap_or_default();
+                format!("{used}+{}+{}", it.figure.reserved, it.guaranteed_to_others)
+            });
+            let counted = figures.collect::<Vec<_>>().join(",");
+            assert_eq!(counted, *expected, "{name}");
+        }
     }
 }
 
@@ -102,16 +114,10 @@ impl Given {
 fn a_group_counts_all_its_namespaces() {
     let mut given = Given::default();
     given.group(&group("pool", by_names(&["team-a", "team-b"]), "pods=3"));
-    given
-        .reserve(&in_namespace("team-a", "a", "pods=2"))
-        .unwrap();
-    given
-        .reserve(&in_namespace("team-b", "b", "pods=1"))
-        .unwrap();
-    given
-        .reserve(&in_namespace("team-c", "c", "pods=9"))
-        .unwrap();
-    assert_eq!(given.group_counts("pool"), "0+3+0");
+    given.takes("team-a", "a", "pods=2");
+    given.takes("team-b", "b", "pods=1");
+    given.takes("team-c", "c", "pods=9");
+    given.counts(&[("pool", "0+3+0")]);
     let denied = denied(given.reserve(&in_namespace("team-b", "b2", "pods=1")));
     assert_eq!(
         denied.detail,
@@ -123,9 +129,7 @@ fn a_group_counts_all_its_namespaces() {
     // Any of the group's reservations makes room.
     assert_eq!(denied.retry_after, Some(at(30)));
     given.passes(31, Timestamp::MAX);
-    given
-        .reserve(&in_namespace("team-b", "b2", "pods=3"))
-        .unwrap();
+    given.takes("team-b", "b2", "pods=3");
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn what_others_are_guaranteed_is_not_to_be_had() {
     given.group(&group("root", by_names(&["team-c"]), "pods=10"));
     given.group(&child("a", "root", &["team-a"], "pods=9", "pods=3"));
     given.group(&child("b", "root", &["team-b"], "pods=9", "pods=4"));
-    assert_eq!(given.group_counts("root"), "0+0+7");
+    given.counts(&[("root", "0+0+7")]);
     let denied = denied(given.reserve(&in_namespace("team-a", "x", "pods=7")));
     assert_eq!(
         denied.detail,
@@ -169,19 +173,63 @@ fn what_others_are_guaranteed_is_not_to_be_had() {
         denied.quotas[1].resources[0].guaranteed_to_others,
         Some("4".parse().unwrap())
     );
-    given
-        .reserve(&in_namespace("team-a", "x", "pods=6"))
-        .unwrap();
-    assert_eq!(given.group_counts("root"), "0+6+4");
+    given.takes("team-a", "x", "pods=6");
+    given.counts(&[("root", "0+6+4")]);
     assert!(
         given
             .reserve(&in_namespace("team-c", "y", "pods=1"))
             .is_err()
     );
-    given
-        .reserve(&in_namespace("team-b", "z", "pods=4"))
-        .unwrap();
-    assert_eq!(given.group_counts("root"), "0+10+0");
+    given.takes("team-b", "z", "pods=4");
+    given.counts(&[("root", "0+10+0")]);
+}
+
+#[test]
+fn what_others_are_guaranteed_is_no_room_either_when_nothing_else_counts() {
+    let mut given = Given::default();
+    given.group(&group("root", by_names(&["team-c"]), "pods=10"));
+    given.group(&child("a", "root", &["team-a"], "pods=9", "pods=3"));
+    given.group(&child("b", "root", &["team-b"], "pods=9", "pods=4"));
+    given.takes("team-a", "x", "pods=2");
+    for (amount, fits) in [("pods=6", true), ("pods=7", false)] {
+        let denied = denied(given.reserve(&in_namespace("team-a", "y", amount)));
+        assert_eq!(denied.fits_when_empty, fits, "{amount}");
+        // Waiting is of use exactly where it is said.
+        assert_eq!(denied.retry_after.is_some(), fits, "{amount}");
+    }
+}
+
+#[test]
+fn siblings_that_are_guaranteed_the_same_in_one_namespace_contend() {
+    let mut given = Given::default();
+    given.group(&group("root", by_names(&["team-c"]), "pods=10,secrets=9"));
+    given.group(&child(
+        "a",
+        "root",
+        &["team-a", "team-b"],
+        "pods=9",
+        "pods=3",
+    ));
+    given.group(&child("b", "root", &["team-b"], "pods=9", "pods=4"));
+    given.group(&child("c", "root", &["team-a"], "secrets=9", "secrets=1"));
+    given.group(&child("d", "root", &["team-a"], "pods=9", ""));
+    let contender = |given: &Given, name: &str| {
+        let found = given.state.contender(name);
+        found.map(|(group, namespace)| format!("{group} in {namespace}"))
+    };
+    assert_eq!(contender(&given, "a"), None, "nobody is in team-b");
+    given.takes("team-b", "x", "pods=1");
+    assert_eq!(contender(&given, "a").unwrap(), "b in team-b");
+    assert_eq!(contender(&given, "b").unwrap(), "a in team-b");
+    for name in ["root", "c", "d", "none"] {
+        assert_eq!(contender(&given, name), None, "{name}");
+    }
+    given.record(delete_group(&given.state, &"root".into(), None).unwrap());
+    assert_eq!(
+        contender(&given, "a"),
+        None,
+        "they are no siblings any more"
+    );
 }
 
 #[test]
@@ -214,19 +262,13 @@ fn labels_move_usage_at_once_and_nothing_is_evicted() {
     given.group(&group("blue", by_label("blue"), "pods=1"));
     given.labels("team-a", 1, "red");
     given.sees(&alive("p1", 1, "pods=1"));
-    given.reserve(&wish("p2", "pods=1")).unwrap();
-    assert_eq!(
-        (given.group_counts("red"), given.group_counts("blue")),
-        ("1+1+0".into(), "0+0+0".into())
-    );
+    given.takes("team-a", "p2", "pods=1");
+    given.counts(&[("red", "1+1+0"), ("blue", "0+0+0")]);
     given.labels("team-a", 2, "blue");
-    assert_eq!(
-        (given.group_counts("red"), given.group_counts("blue")),
-        ("0+0+0".into(), "1+1+0".into())
-    );
+    given.counts(&[("red", "0+0+0"), ("blue", "1+1+0")]);
     assert!(given.reserve(&wish("p3", "pods=1")).is_err());
     given.record(delete_group(&given.state, &"blue".into(), None).unwrap());
-    given.reserve(&wish("p3", "pods=1")).unwrap();
+    given.takes("team-a", "p3", "pods=1");
 }
 
 #[test]
@@ -239,9 +281,9 @@ fn labels_that_are_not_known_are_waited_for_where_they_matter() {
         "{refused:?}"
     );
     // What the group does not limit, and namespaces that are known, are decided.
-    given.reserve(&wish("y", "secrets=1")).unwrap();
+    given.takes("team-a", "y", "secrets=1");
     given.labels("team-a", 1, "blue");
-    given.reserve(&wish("x", "pods=1")).unwrap();
+    given.takes("team-a", "x", "pods=1");
     // A list of namespaces asks for no label.
     let mut listed = Given::default();
     listed.group(&group("listed", by_names(&["team-b"]), "pods=0"));
@@ -254,12 +296,8 @@ fn limits_for_each_hold_for_every_namespace_alone() {
     let mut each = group("compute", by_names(&["team-a", "team-b"]), "pods=2");
     each.spec.extensions.each = true;
     given.group(&each);
-    given
-        .reserve(&in_namespace("team-a", "a", "pods=2"))
-        .unwrap();
-    given
-        .reserve(&in_namespace("team-b", "b", "pods=2"))
-        .unwrap();
+    given.takes("team-a", "a", "pods=2");
+    given.takes("team-b", "b", "pods=2");
     let denied = denied(given.reserve(&in_namespace("team-b", "b2", "pods=1")));
     assert_eq!(
         denied.detail,
@@ -267,9 +305,7 @@ fn limits_for_each_hold_for_every_namespace_alone() {
     );
     // A quota of the same name takes its place.
     given.quota("pods=3");
-    given
-        .reserve(&in_namespace("team-a", "a2", "pods=1"))
-        .unwrap();
+    given.takes("team-a", "a2", "pods=1");
     // Also of several in one decision.
     let two = ["c", "d"].map(|id| in_namespace("team-b", id, "pods=2"));
     assert!(given.reserve_all(&two).is_err());
@@ -285,22 +321,15 @@ fn limits_that_are_not_enforced_are_told_of() {
         let mut lax = group("lax", by_names(&["team-a"]), "pods=1");
         lax.spec.extensions.enforcement = enforcement;
         given.group(&lax);
-        assert!(
-            given
-                .reserve(&wish("x", "pods=1"))
-                .unwrap()
-                .notices
-                .is_empty()
-        );
-        let reserved = given.reserve(&wish("y", "pods=1")).unwrap();
-        assert_eq!(reserved.notices.len(), 1);
-        let notice = &reserved.notices[0];
-        assert_eq!(notice.audience, audience);
+        assert_eq!(given.takes("team-a", "x", "pods=1"), []);
+        let notices = given.takes("team-a", "y", "pods=1");
+        assert_eq!(notices.len(), 1);
+        assert_eq!(notices[0].audience, audience);
         assert_eq!(
-            notice.message,
+            notices[0].message,
             "exceeded quota: lax, requested: pods=1, used: pods=1, limited: pods=1"
         );
-        assert_eq!(given.group_counts("lax"), "0+2+0");
+        given.counts(&[("lax", "0+2+0")]);
     }
 }
 
@@ -310,14 +339,8 @@ fn soft_limits_warn() {
     let mut soft = group("pool", by_names(&["team-a"]), "pods=3");
     soft.spec.extensions.soft = list("pods=1");
     given.group(&soft);
-    assert!(
-        given
-            .reserve(&wish("x", "pods=1"))
-            .unwrap()
-            .notices
-            .is_empty()
-    );
-    let notices = given.reserve(&wish("y", "pods=1")).unwrap().notices;
+    assert_eq!(given.takes("team-a", "x", "pods=1"), []);
+    let notices = given.takes("team-a", "y", "pods=1");
     assert_eq!(
         notices[0].message,
         "quota pool: pods is at 2, above its soft limit of 1"
@@ -343,14 +366,11 @@ fn plain_quotas_say_the_same_by_annotations() {
         given.record(events);
     };
     set(&mut given, annotated("enforcement", "warn"));
-    assert_eq!(
-        given.reserve(&wish("x", "pods=2")).unwrap().notices.len(),
-        1
-    );
+    assert_eq!(given.takes("team-a", "x", "pods=2").len(), 1);
     let until = at(60);
     let limits = serde_json::json!({"hard": {"pods": "3"}, "until": until}).to_string();
     set(&mut given, annotated("override", &limits));
-    given.reserve(&wish("y", "pods=1")).unwrap();
+    given.takes("team-a", "y", "pods=1");
     assert_eq!(
         given.state.override_of("team-a", "compute"),
         (list("pods=3"), Some(until))
@@ -367,7 +387,7 @@ fn an_override_ends_by_an_entry_when_its_time_is_over() {
         until: at(10),
     });
     given.group(&raised);
-    given.reserve(&wish("x", "pods=2")).unwrap();
+    given.takes("team-a", "x", "pods=2");
     assert_eq!(
         given.state.group("pool").unwrap().hard,
         list("pods=2,secrets=1")
@@ -380,7 +400,7 @@ fn an_override_ends_by_an_entry_when_its_time_is_over() {
         (list("pods=1,secrets=1"), None)
     );
     assert_eq!(given.state.next_override_end(), None);
-    assert_eq!(given.group_counts("pool"), "0+2+0,0+0+0");
+    given.counts(&[("pool", "0+2+0,0+0+0")]);
     // One that is over when it is set is never in force.
     given.record(delete_group(&given.state, &"pool".into(), None).unwrap());
     given.group(&raised);
@@ -405,7 +425,7 @@ fn groups_with_scopes_count_what_matches() {
     scoped.spec.extensions.parent = Some("root".into());
     given.group(&group("root", by_names(&["team-b"]), "pods=9"));
     given.group(&scoped);
-    given.reserve(&wish("plain", "pods=5")).unwrap();
+    given.takes("team-a", "plain", "pods=5");
     let high = |id: &str| {
         let mut request = wish(id, "pods=1");
         request.footprint.traits =
@@ -417,10 +437,7 @@ fn groups_with_scopes_count_what_matches() {
     };
     given.reserve(&high("x")).unwrap();
     // The parent counts of the namespace what its child does.
-    assert_eq!(
-        (given.group_counts("high"), given.group_counts("root")),
-        ("0+1+0".into(), "0+1+0".into())
-    );
+    given.counts(&[("high", "0+1+0"), ("root", "0+1+0")]);
     assert!(given.reserve(&high("y")).is_err());
 }
 
@@ -463,107 +480,4 @@ fn groups_are_refused_where_they_cannot_stand() {
     given.group(&group("third", by_names(&["team-b"]), "pods=1"));
     let refused = given.refuses(&group("fourth", by_names(&["team-b"]), "pods=1"), &bounds);
     assert!(refused.contains("groups.max is 3"), "{refused}");
-}
-
-/// A request for an object with a label.
-fn labelled(id: &str, app: &str, amounts: &str) -> Request {
-    let mut request = wish(id, amounts);
-    request.footprint.labels = [("app".into(), app.into())].into();
-    request
-}
-
-fn choosing(name: &str, hard: &str, objects: &str) -> GroupChange {
-    let mut change = group(name, by_names(&["team-a", "team-b"]), hard);
-    change.spec.extensions.objects = serde_json::from_str(objects).unwrap();
-    change
-}
-
-impl Given {
-    fn records_labels(&mut self, keys: &[&str]) -> Result<(), Refusal> {
-        let keys = keys.iter().map(|&key| Name::from(key)).collect();
-        let events = set_object_labels(&self.state, &keys, Some(&"stream".into()))?;
-        self.record(events);
-        Ok(())
-    }
-}
-
-#[test]
-fn groups_choose_objects_by_their_own_labels() {
-    let mut given = Given::default();
-    given.records_labels(&["app"]).unwrap();
-    given.group(&choosing(
-        "web",
-        "pods=3",
-        r#"{"matchLabels":{"app":"web"}}"#,
-    ));
-    given.reserve(&labelled("other", "db", "pods=9")).unwrap();
-    given.reserve(&wish("none", "pods=9")).unwrap();
-    given.reserve(&labelled("a", "web", "pods=2")).unwrap();
-    let mut elsewhere = labelled("b", "web", "pods=1");
-    elsewhere.namespace = "team-b".into();
-    given.reserve(&elsewhere).unwrap();
-    assert_eq!(given.group_counts("web"), "0+3+0");
-    let denied = given.reserve(&labelled("c", "web", "pods=1")).unwrap_err();
-    assert!(
-        denied.to_string().contains("exceeded quota: web"),
-        "{denied}"
-    );
-
-    // What has no such label can be held to a limit as well.
-    let unlabelled = r#"{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}"#;
-    given.group(&choosing("rest", "pods=9", unlabelled));
-    assert_eq!(given.group_counts("rest"), "0+9+0");
-    assert!(given.reserve(&wish("more", "pods=1")).is_err());
-}
-
-#[test]
-fn a_relabelled_object_moves_to_other_groups_though_they_are_full() {
-    let mut given = Given::default();
-    given.records_labels(&["app"]).unwrap();
-    given.group(&choosing(
-        "web",
-        "pods=1",
-        r#"{"matchLabels":{"app":"web"}}"#,
-    ));
-    given.group(&choosing("db", "pods=1", r#"{"matchLabels":{"app":"db"}}"#));
-    let seen = |version: u64, app: &str| match alive("a", version, "pods=4") {
-        Sighting::Alive { mut object, quota } => {
-            object.footprint.labels = [("app".into(), app.into())].into();
-            Sighting::Alive { object, quota }
-        }
-        other => other,
-    };
-    assert!(given.sees(&seen(1, "web")));
-    assert_eq!(
-        (given.group_counts("web"), given.group_counts("db")),
-        ("4+0+0".into(), "0+0+0".into())
-    );
-    assert!(given.sees(&seen(2, "db")));
-    assert_eq!(
-        (given.group_counts("web"), given.group_counts("db")),
-        ("0+0+0".into(), "4+0+0".into())
-    );
-}
-
-#[test]
-fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
-    let mut given = Given::default();
-    let web = choosing("web", "pods=1", r#"{"matchLabels":{"app":"web"}}"#);
-    let refused = given.refuses(&web, &GroupBounds::default());
-    assert!(refused.contains("groups.object_labels: []"), "{refused}");
-    assert!(given.sees(&alive("a", 1, "pods=4")));
-    given.records_labels(&["app"]).unwrap();
-    given.group(&web);
-    // What was seen before is to be listed anew.
-    assert_eq!(given.state.version_resets().len(), 1);
-    // A label that a group chooses by cannot go.
-    let refused = given.records_labels(&["tier"]).unwrap_err().to_string();
-    assert!(
-        refused.contains("group web chooses objects by app"),
-        "{refused}"
-    );
-    given.records_labels(&["app", "tier"]).unwrap();
-    given.record(delete_group(&given.state, &"web".into(), None).unwrap());
-    given.records_labels(&[]).unwrap();
-    assert!(given.state.object_labels().is_empty());
 }

@@ -1,10 +1,11 @@
 //! Groups of histories.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use quota_core::decide::{self, GroupBounds, GroupChange};
+use quota_core::decide::{self, GroupBounds, GroupChange, Sighting};
 use quota_core::{
-    event::Event,
+    event::{Event, GroupRecord},
     state::{GroupView, State},
 };
 use quota_semantics::{
@@ -15,6 +16,7 @@ use quota_semantics::{
     uid::Uid,
 };
 
+use super::history::seen;
 use super::things::{OBJECT_LABEL, spec};
 
 /// What a step says of a group.
@@ -26,6 +28,7 @@ pub(crate) struct Wanted {
     pub(crate) guaranteed: u64,
     pub(crate) scope: u8,
     pub(crate) limits: Option<(u64, i64)>,
+    pub(crate) shown: Option<u64>,
 }
 
 pub(crate) fn group(number: u8) -> Name {
@@ -94,10 +97,37 @@ pub(crate) fn set(state: &State, now: Timestamp, wanted: &Wanted) -> Vec<Event> 
         metadata: Box::default(),
         precondition: None,
     };
+    if let Some(version) = wanted.shown {
+        return seen(
+            state,
+            &shown(Arc::new(GroupRecord {
+                name: change.name,
+                uid: Uid::from_uuid(
+                    [100 + wanted.group + 10 * u8::try_from(version % 3).unwrap(); 16],
+                ),
+                created: Timestamp::EPOCH,
+                spec: change.spec,
+                metadata: format!("{{\"adoptedVersion\":{version}}}").into(),
+            })),
+        );
+    }
     decide::set_group(state, now, &change, &GroupBounds::default()).unwrap_or_default()
 }
 
+pub(crate) fn shown(record: Arc<GroupRecord>) -> Sighting {
+    Sighting::Group {
+        record,
+        max_depth: 4,
+    }
+}
+
+/// One that a source has shown is deleted by it.
 pub(crate) fn delete(state: &State, number: u8) -> Vec<Event> {
+    let name = group(number);
+    if let Some((record, _)) = state.adopted_group(&name) {
+        let uid = record.uid.clone();
+        return seen(state, &Sighting::GroupEnded { name, uid });
+    }
     decide::delete_group(state, &group(number), None).unwrap_or_default()
 }
 

@@ -407,6 +407,7 @@ impl World {
                 guaranteed,
                 scope,
                 limits,
+                shown,
             } => {
                 let wanted = groups::Wanted {
                     group,
@@ -416,6 +417,7 @@ impl World {
                     guaranteed,
                     scope,
                     limits,
+                    shown,
                 };
                 groups::set(state, self.now(), &wanted)
             }

@@ -7,6 +7,7 @@ use quota_core::{
 };
 use quota_semantics::{Name, Timestamp};
 
+use super::groups;
 use super::things::{footprint, known, namespace, observed, uid};
 
 /// Whose relists they are: the actor of all steps.
@@ -25,6 +26,9 @@ pub(crate) enum Listing {
     ListNamespace {
         namespace: u8,
         uid: u8,
+    },
+    ListGroup {
+        group: u8,
     },
     Finish {
         kind: u8,
@@ -54,7 +58,8 @@ pub(crate) fn scope(kind: u8, space: Option<u8>) -> RelistScope {
         resource: Name::from(match kind {
             0 => "pods",
             1 => "deployments.apps",
-            _ => "namespaces",
+            2 => "namespaces",
+            _ => "clusterresourcequotas.quota.openshift.io",
         }),
         namespace: space.map(namespace),
         source: Name::from(SOURCE),
@@ -94,6 +99,11 @@ pub(crate) fn events(state: &State, now: Timestamp, listing: &Listing) -> Vec<Ev
             state,
             &Sighting::Namespace(known(namespace, number, 0, number)),
         ),
+        Listing::ListGroup { group } => {
+            let known = state.group_record(&groups::group(group));
+            let sighting = known.map(|(record, _)| groups::shown(record.clone()));
+            sighting.map_or_else(Vec::new, |sighting| listed(state, &sighting))
+        }
         Listing::Finish {
             kind,
             namespace,

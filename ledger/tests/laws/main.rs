@@ -340,7 +340,7 @@ proptest! {
     fn of_racers_in_fifty_namespaces_of_a_group_exactly_k_are_admitted(room in 0..60_u64, racers in 0..120_u64, size in 1..4_u64) {
         let mut world = World::default();
         world.step(&Step::SetGroup {
-            group: 0, selector: 3, parent: None, hard: room * size, guaranteed: 0, scope: 0, limits: None,
+            group: 0, selector: 3, parent: None, hard: room * size, guaranteed: 0, scope: 0, limits: None, shown: None,
         });
         let granted = (0..racers).filter(|racer| world.step(&Step::Reserve {
             namespace: (*racer % 50) as u8, uid: 100 + *racer as u8, name: None, amount: size, pod: false, replica: false, ttl: 60,

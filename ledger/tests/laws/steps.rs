@@ -108,6 +108,8 @@ pub(crate) enum Step {
         scope: u8,
         /// Another limit, for so many seconds.
         limits: Option<(u64, i64)>,
+        /// A source shows it in this version.
+        shown: Option<u64>,
     },
     DeleteGroup {
         group: u8,

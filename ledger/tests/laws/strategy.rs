@@ -40,9 +40,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (namespace.clone(), 0..3_u8, 20..23_u8, 0..6_u64, 0..12_u64)
             .prop_map(|(namespace, quota, uid, version, hard)| Step::Adopt { namespace, quota, uid, version, hard }),
         2 => (namespace, 0..13_u8).prop_map(|(namespace, uid)| Step::Delete { namespace, uid }),
-        4 => (0..5_u8, 0..6_u8, prop::option::of(0..5_u8), 0..20_u64, 0..8_u64, 0..6_u8, prop::option::weighted(0.2, (0..20_u64, -5..90_i64)))
-            .prop_map(|(group, selector, parent, hard, guaranteed, scope, limits)|
-                Step::SetGroup { group, selector, parent, hard, guaranteed, scope, limits }),
+        4 => (0..5_u8, 0..6_u8, prop::option::of(0..5_u8), 0..20_u64, 0..8_u64, 0..6_u8, prop::option::weighted(0.2, (0..20_u64, -5..90_i64)), prop::option::weighted(0.4, 0..6_u64))
+            .prop_map(|(group, selector, parent, hard, guaranteed, scope, limits, shown)|
+                Step::SetGroup { group, selector, parent, hard, guaranteed, scope, limits, shown }),
         1 => (0..5_u8).prop_map(|group| Step::DeleteGroup { group }),
         3 => (0..2_u8, 30..33_u8, 0..6_u64, 0..3_u8, prop::bool::weighted(0.2))
             .prop_map(|(namespace, uid, version, label, gone)| Step::Namespace { namespace, uid, version, label, gone }),
@@ -55,10 +55,11 @@ fn step() -> impl Strategy<Value = Step> {
 fn listing() -> impl Strategy<Value = Listing> {
     let space = || prop::option::of(0..2_u8);
     prop_oneof![
-        3 => (0..3_u8, space()).prop_map(|(kind, namespace)| Listing::Begin { kind, namespace }),
+        3 => (0..4_u8, space()).prop_map(|(kind, namespace)| Listing::Begin { kind, namespace }),
         4 => (0..13_u8).prop_map(|uid| Listing::List { uid }),
         2 => (0..2_u8, 30..33_u8).prop_map(|(namespace, uid)| Listing::ListNamespace { namespace, uid }),
-        3 => (0..3_u8, space(), any::<bool>(), any::<bool>(), 0..5_u64)
+        2 => (0..5_u8).prop_map(|group| Listing::ListGroup { group }),
+        3 => (0..4_u8, space(), any::<bool>(), any::<bool>(), 0..5_u64)
             .prop_map(|(kind, namespace, allow_empty, bookmark, version)|
                 Listing::Finish { kind, namespace, allow_empty, bookmark, version }),
         3 => (0..8_u32, 0..8_u32).prop_map(|(from, most)| Listing::Sweep { from, most }),

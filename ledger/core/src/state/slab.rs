@@ -66,11 +66,15 @@ impl<T: Clone, const CHUNK: usize> Slab<T, CHUNK> {
     }
 
     fn slot(&self, index: u32) -> Option<&Slot<T>> {
+        #[cfg(test)]
+        work::look_up();
         let index = index as usize;
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
+        #[cfg(test)]
+        work::look_up();
         let index = index as usize;
         Arc::make_mut(self.chunks.get_mut(index / CHUNK)?).get_mut(index % CHUNK)
     }
@@ -127,6 +131,10 @@ impl<T: Clone, const CHUNK: usize> Slab<T, CHUNK> {
             slots
                 .iter()
                 .enumerate()
+                .inspect(|_| {
+                    #[cfg(test)]
+                    work::look_up();
+                })
                 .filter_map(move |(offset, slot)| match slot {
                     Slot::Full(value) => Some((place(chunk, offset, CHUNK), value)),
                     Slot::Free(_) => None,
@@ -216,6 +224,27 @@ impl<T: Wire, const CHUNK: usize> Slab<T, CHUNK> {
             return Err(DecodeError("a slab that does not add up".into()));
         }
         Ok(())
+    }
+}
+
+/// How much is looked at, for tests of what something costs.
+#[cfg(test)]
+pub(crate) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LOOK_UPS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn look_up() {
+        LOOK_UPS.set(LOOK_UPS.get() + 1);
+    }
+
+    /// How many places are looked at while this is done.
+    pub(crate) fn of(act: impl FnOnce()) -> u64 {
+        let before = LOOK_UPS.get();
+        act();
+        LOOK_UPS.get() - before
     }
 }
 

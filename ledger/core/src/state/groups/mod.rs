@@ -236,3 +236,6 @@ impl Groups {
         self.uids.remove(&(record.uid.clone(), place));
     }
 }
+
+#[cfg(test)]
+mod tests;

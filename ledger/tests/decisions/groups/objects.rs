@@ -1,0 +1,102 @@
+//! Groups that choose objects by their own labels.
+
+use quota_core::decide::set_object_labels;
+
+use super::*;
+
+/// A request for an object with a label.
+fn labelled(id: &str, app: &str, amounts: &str) -> Request {
+    let mut request = wish(id, amounts);
+    request.footprint.labels = [("app".into(), app.into())].into();
+    request
+}
+
+fn choosing(name: &str, hard: &str, objects: &str) -> GroupChange {
+    let mut change = group(name, by_names(&["team-a", "team-b"]), hard);
+    change.spec.extensions.objects = serde_json::from_str(objects).unwrap();
+    change
+}
+
+impl Given {
+    fn records_labels(&mut self, keys: &[&str]) -> Result<(), Refusal> {
+        let keys = keys.iter().map(|&key| Name::from(key)).collect();
+        let events = set_object_labels(&self.state, &keys, Some(&"stream".into()))?;
+        self.record(events);
+        Ok(())
+    }
+}
+
+#[test]
+fn groups_choose_objects_by_their_own_labels() {
+    let mut given = Given::default();
+    given.records_labels(&["app"]).unwrap();
+    given.group(&choosing(
+        "web",
+        "pods=3",
+        r#"{"matchLabels":{"app":"web"}}"#,
+    ));
+    given.reserve(&labelled("other", "db", "pods=9")).unwrap();
+    given.takes("team-a", "none", "pods=9");
+    given.reserve(&labelled("a", "web", "pods=2")).unwrap();
+    let mut elsewhere = labelled("b", "web", "pods=1");
+    elsewhere.namespace = "team-b".into();
+    given.reserve(&elsewhere).unwrap();
+    given.counts(&[("web", "0+3+0")]);
+    let denied = given.reserve(&labelled("c", "web", "pods=1")).unwrap_err();
+    assert!(
+        denied.to_string().contains("exceeded quota: web"),
+        "{denied}"
+    );
+
+    // What has no such label can be held to a limit as well.
+    let unlabelled = r#"{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}"#;
+    given.group(&choosing("rest", "pods=9", unlabelled));
+    given.counts(&[("rest", "0+9+0")]);
+    assert!(given.reserve(&wish("more", "pods=1")).is_err());
+}
+
+#[test]
+fn a_relabelled_object_moves_to_other_groups_though_they_are_full() {
+    let mut given = Given::default();
+    given.records_labels(&["app"]).unwrap();
+    given.group(&choosing(
+        "web",
+        "pods=1",
+        r#"{"matchLabels":{"app":"web"}}"#,
+    ));
+    given.group(&choosing("db", "pods=1", r#"{"matchLabels":{"app":"db"}}"#));
+    let seen = |version: u64, app: &str| match alive("a", version, "pods=4") {
+        Sighting::Alive { mut object, quota } => {
+            object.footprint.labels = [("app".into(), app.into())].into();
+            Sighting::Alive { object, quota }
+        }
+        other => other,
+    };
+    assert!(given.sees(&seen(1, "web")));
+    given.counts(&[("web", "4+0+0"), ("db", "0+0+0")]);
+    assert!(given.sees(&seen(2, "db")));
+    given.counts(&[("web", "0+0+0"), ("db", "4+0+0")]);
+}
+
+#[test]
+fn labels_of_objects_are_recorded_before_groups_choose_by_them() {
+    let mut given = Given::default();
+    let web = choosing("web", "pods=1", r#"{"matchLabels":{"app":"web"}}"#);
+    let refused = given.refuses(&web, &GroupBounds::default());
+    assert!(refused.contains("groups.object_labels: []"), "{refused}");
+    assert!(given.sees(&alive("a", 1, "pods=4")));
+    given.records_labels(&["app"]).unwrap();
+    given.group(&web);
+    // What was seen before is to be listed anew.
+    assert_eq!(given.state.version_resets().len(), 1);
+    // A label that a group chooses by cannot go.
+    let refused = given.records_labels(&["tier"]).unwrap_err().to_string();
+    assert!(
+        refused.contains("group web chooses objects by app"),
+        "{refused}"
+    );
+    given.records_labels(&["app", "tier"]).unwrap();
+    given.record(delete_group(&given.state, &"web".into(), None).unwrap());
+    given.records_labels(&[]).unwrap();
+    assert!(given.state.object_labels().is_empty());
+}

@@ -85,6 +85,9 @@ fn targets(medians: &Medians, outages: &Outages) -> String {
     for (system, least) in [(System::Leader, 0.5), (System::Follower, 0.3)] {
         for case in CONNECTIONS.into_iter().skip(1).map(Case::Grants) {
             let (ours, single) = (of(case, system).rate, of(case, System::Single).rate);
+            if single == 0.0 {
+                continue;
+            }
             table.row([
                 format!("{}: {} / one node", case.name(), system.name()),
                 format!("at least {least}"),

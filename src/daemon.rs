@@ -50,6 +50,10 @@ pub(crate) async fn serve(config: Config, metrics: Metrics) -> Result<(), Failur
     let closing = CancellationToken::new();
     let (admin_address, admin) = start_admin(&config, &metrics, &readiness, closing.clone())?;
     let (authenticator, tls) = secure(&config, &signals)?;
+    tokio::select! {
+        joined = cluster::before_opening(&config) => joined?,
+        () = signals.stop.cancelled() => return Ok(()),
+    }
     let opened = open(&config, signals.stop.clone()).await?;
     metrics.set_quotas(Quotas(opened.ledger.clone()));
     recovering.pass();

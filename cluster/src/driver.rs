@@ -68,6 +68,9 @@ pub enum Ended {
     /// What others decided cannot be applied.
     #[error(transparent)]
     Apply(#[from] ApplyError),
+    /// The stream is another one: nothing in it is where it was.
+    #[error("the stream was made anew")]
+    Rebuilt,
     /// Nobody is there any more who would want it.
     #[error("the daemon stops")]
     Closed,

@@ -25,11 +25,17 @@ struct Written {
     hash: String,
     time: i64,
     leader: Option<Leader>,
+    /// When the stream was made, as its servers say.
+    #[serde(default)]
+    created: Option<String>,
 }
 
 /// The file of one data directory.
 #[derive(Clone, Debug)]
-pub struct Place(PathBuf);
+pub struct Place {
+    file: PathBuf,
+    created: Option<String>,
+}
 
 /// Why it could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -43,12 +49,24 @@ impl Place {
     /// That of a data directory.
     #[must_use]
     pub fn of(data_dir: &Path) -> Self {
-        Self(data_dir.join(FILE))
+        Self {
+            file: data_dir.join(FILE),
+            created: None,
+        }
+    }
+
+    /// The same, for the stream that was made at this time: a position in one that was made before is none.
+    #[must_use]
+    pub fn in_stream(self, created: String) -> Self {
+        Self {
+            created: Some(created),
+            ..self
+        }
     }
 
     fn error(&self, why: impl ToString) -> PlaceError {
         PlaceError {
-            path: self.0.display().to_string(),
+            path: self.file.display().to_string(),
             why: why.to_string(),
         }
     }
@@ -58,17 +76,59 @@ impl Place {
     /// # Errors
     /// It is there and cannot be understood. Without the file the log is read from its beginning.
     pub fn read(&self) -> Result<Option<Position>, PlaceError> {
-        let text = match fs::read(&self.0) {
+        let text = match fs::read(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(self.error(error)),
         };
-        let written: Written = serde_json::from_slice(&text).map_err(|error| self.error(error))?;
-        if written.version != 1 {
-            return Err(self.error(format!("unknown version {}", written.version)));
+        let written = self.parse(&text)?;
+        let is_of_other = match (&self.created, &written.created) {
+            (Some(own), Some(written)) => own != written,
+            _ => false,
+        };
+        match is_of_other {
+            true => Ok(None),
+            false => self.position(written).map(Some),
         }
+    }
+
+    /// What is written down, in one line: for the node that joins with a backup of this replica.
+    ///
+    /// # Errors
+    /// As [`Place::read`].
+    pub fn text(&self) -> Result<Option<String>, PlaceError> {
+        match fs::read(&self.file) {
+            Ok(text) => {
+                let written = self.parse(&text)?;
+                let line = serde_json::to_string(&written).map_err(|error| self.error(error))?;
+                Ok(Some(line))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.error(error)),
+        }
+    }
+
+    /// Writes down what [`Place::text`] of another node has said.
+    ///
+    /// # Errors
+    /// It cannot be understood, or not be written.
+    pub fn write_text(&self, text: &str) -> Result<Position, PlaceError> {
+        let written = self.parse(text.as_bytes())?;
+        self.put(&written)?;
+        self.position(written)
+    }
+
+    fn parse(&self, text: &[u8]) -> Result<Written, PlaceError> {
+        let written: Written = serde_json::from_slice(text).map_err(|error| self.error(error))?;
+        match written.version {
+            1 => Ok(written),
+            version => Err(self.error(format!("unknown version {version}"))),
+        }
+    }
+
+    fn position(&self, written: Written) -> Result<Position, PlaceError> {
         let hash = written.hash.parse().map_err(|error| self.error(error))?;
-        Ok(Some(Position {
+        Ok(Position {
             ledger: Some(written.ledger),
             stream: written.stream,
             end: Durable {
@@ -77,7 +137,7 @@ impl Place {
                 time: Timestamp::from_nanoseconds(written.time),
             },
             leader: written.leader,
-        }))
+        })
     }
 
     /// Writes a position down, whole or not at all. The replica must be durable up to it.
@@ -96,14 +156,19 @@ impl Place {
             hash: position.end.hash.to_string(),
             time: position.end.time.nanoseconds(),
             leader: position.leader.clone(),
+            created: self.created.clone(),
         };
-        let text = serde_json::to_vec_pretty(&written).map_err(|error| self.error(error))?;
-        let new = self.0.with_extension("new");
+        self.put(&written)
+    }
+
+    fn put(&self, written: &Written) -> Result<(), PlaceError> {
+        let text = serde_json::to_vec_pretty(written).map_err(|error| self.error(error))?;
+        let new = self.file.with_extension("new");
         let write = || -> io::Result<()> {
             let mut file = File::create(&new)?;
             file.write_all(&text)?;
             file.sync_all()?;
-            fs::rename(&new, &self.0)
+            fs::rename(&new, &self.file)
         };
         write().map_err(|error| self.error(error))
     }
@@ -136,7 +201,23 @@ mod tests {
             }),
         };
         place.write(&position).unwrap();
-        assert_eq!(place.read().unwrap(), Some(position));
+        assert_eq!(place.read().unwrap(), Some(position.clone()));
+        let made = |at: &str| place.clone().in_stream(at.to_owned());
+        assert_eq!(made("1").read().unwrap(), Some(position.clone()));
+        made("1").write(&position).unwrap();
+        assert_eq!(made("1").read().unwrap(), Some(position.clone()));
+        assert_eq!(place.read().unwrap(), Some(position.clone()));
+        assert_eq!(made("2").read().unwrap(), None);
+        let line = place.text().unwrap().unwrap();
+        assert!(!line.contains('\n'));
+        let other = tempfile::tempdir().unwrap();
+        let joined = Place::of(other.path());
+        assert_eq!(joined.write_text(&line).unwrap(), position);
+        assert_eq!(
+            joined.in_stream("1".to_owned()).read().unwrap(),
+            Some(position)
+        );
+        assert!(Place::of(other.path()).write_text("{}").is_err());
         fs::write(directory.path().join(FILE), "{").unwrap();
         assert!(place.read().is_err());
     }

@@ -34,15 +34,16 @@ impl Skew {
     }
 }
 
-/// Asks the server that leads the stream for its time. None: it did not answer.
-pub async fn measure(client: &Client, names: &Names) -> Option<Skew> {
+/// Asks the server that leads the stream for its time, and for when the stream was made. None: it did not answer.
+pub async fn measure(client: &Client, names: &Names) -> Option<(Skew, String)> {
     let subject = format!("$JS.API.STREAM.INFO.{}", names.stream);
     let asked = wall();
     let answer = client.request(subject, bytes::Bytes::new()).await.ok()?;
     let answered = wall();
     let info: serde_json::Value = serde_json::from_slice(&answer.payload).ok()?;
     let other = info["ts"].as_str()?.parse().ok()?;
-    Some(Skew::between(asked, other, answered))
+    let created = info["created"].as_str()?.to_owned();
+    Some((Skew::between(asked, other, answered), created))
 }
 
 #[cfg(test)]

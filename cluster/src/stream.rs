@@ -1,5 +1,7 @@
 //! The stream of a replicated log: how it is made, and what it must be like.
 
+use std::collections::BTreeSet;
+
 use async_nats::{
     Client,
     jetstream::{
@@ -14,6 +16,125 @@ use crate::Names;
 
 /// How many servers hold it.
 pub const REPLICAS: usize = 3;
+
+/// The key of its metadata that holds the nodes that it is not kept for.
+const REMOVED: &str = "quota-ledger-removed";
+
+/// What servers say when there is no such stream.
+const NOT_FOUND: u64 = 10059;
+
+/// A stream as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// When it was made, as the servers write it.
+    pub created: String,
+    /// Its first message.
+    pub first: u64,
+    /// How many messages it holds.
+    pub messages: u64,
+    /// Bytes that these take.
+    pub bytes: u64,
+    /// The nodes that it is not kept for.
+    pub removed: BTreeSet<String>,
+}
+
+impl Found {
+    /// Which message is to be the first, if no node needs what is before `bound`, and about `keep` bytes stay in any case.
+    /// None: nothing can go.
+    #[must_use]
+    pub fn purged(&self, bound: u64, keep: u64) -> Option<u64> {
+        let spare = u128::from(self.bytes.saturating_sub(keep));
+        let messages = spare * u128::from(self.messages) / u128::from(self.bytes.max(1));
+        let messages = u64::try_from(messages).unwrap_or(u64::MAX);
+        let first = self.first.saturating_add(messages).min(bound);
+        (first > self.first).then_some(first)
+    }
+}
+
+/// Looks at the stream.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Server`].
+pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
+    let subject = format!("$JS.API.STREAM.INFO.{}", names.stream);
+    let server = |error: &dyn std::fmt::Display| Error::Server(error.to_string());
+    let answer = client.request(subject, bytes::Bytes::new()).await;
+    let answer = answer.map_err(|error| server(&error))?;
+    let info: serde_json::Value =
+        serde_json::from_slice(&answer.payload).map_err(|error| server(&error))?;
+    if info["error"]["err_code"] == NOT_FOUND {
+        return Err(Error::Missing(names.stream.clone()));
+    }
+    let state = &info["state"];
+    let number = |name: &str| state[name].as_u64();
+    let found = || {
+        Some(Found {
+            created: info["created"].as_str()?.to_owned(),
+            first: number("first_seq")?,
+            messages: number("messages")?,
+            bytes: number("bytes")?,
+            removed: removed(info["config"]["metadata"][REMOVED].as_str()),
+        })
+    };
+    found().ok_or_else(|| server(&info))
+}
+
+fn removed(metadata: Option<&str>) -> BTreeSet<String> {
+    let names = metadata.unwrap_or_default().split(',');
+    let names = names.filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+/// Changes which nodes it is not kept for, if `change` says that it has changed anything.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Server`].
+pub async fn change_removed(
+    client: &Client,
+    names: &Names,
+    change: impl FnOnce(&mut BTreeSet<String>) -> bool,
+) -> Result<(), Error> {
+    let context = jetstream::new(client.clone());
+    let stream = context.get_stream(&names.stream).await;
+    let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+    let mut config = stream.cached_info().config.clone();
+    let mut nodes = removed(config.metadata.get(REMOVED).map(String::as_str));
+    if !change(&mut nodes) {
+        return Ok(());
+    }
+    let nodes: Vec<_> = nodes.into_iter().collect();
+    config.metadata.insert(REMOVED.to_owned(), nodes.join(","));
+    let changed = context.update_stream(config).await;
+    changed
+        .map(drop)
+        .map_err(|error| Error::Server(error.to_string()))
+}
+
+/// Removes all messages before this one.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Server`].
+pub async fn purge(client: &Client, names: &Names, first: u64) -> Result<(), Error> {
+    let context = jetstream::new(client.clone());
+    let stream = context.get_stream(&names.stream).await;
+    let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+    let purged = stream.purge().sequence(first).await;
+    purged
+        .map(drop)
+        .map_err(|error| Error::Server(error.to_string()))
+}
+
+/// Removes the stream, to make it anew.
+///
+/// # Errors
+/// [`Error::Server`].
+pub async fn delete(client: &Client, names: &Names) -> Result<(), Error> {
+    let context = jetstream::new(client.clone());
+    let deleted = context.delete_stream(&names.stream).await;
+    deleted
+        .map(drop)
+        .map_err(|error| Error::Server(error.to_string()))
+}
 
 /// Why there is no stream to be used.
 #[derive(Debug, thiserror::Error)]
@@ -157,6 +278,9 @@ pub async fn initialise(
         }
         found => found?,
     };
+    if stream.cached_info().state.first_sequence > 1 {
+        return Err(Error::Exists(names.stream.clone()));
+    }
     let genesis = Message {
         ledger,
         partition: identity.partition,
@@ -194,6 +318,26 @@ pub async fn initialise(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_spare_is_purged_and_nothing_that_is_needed() {
+        let found = Found {
+            first: 101,
+            messages: 100,
+            bytes: 1_000,
+            ..Found::default()
+        };
+        assert_eq!(found.purged(200, 1_000), None);
+        assert_eq!(found.purged(200, 600), Some(141));
+        assert_eq!(found.purged(130, 600), Some(130));
+        assert_eq!(found.purged(100, 600), None);
+        assert_eq!(Found::default().purged(9, 0), None);
+        assert_eq!(
+            removed(Some("a,b")),
+            BTreeSet::from(["a".to_owned(), "b".to_owned()])
+        );
+        assert!(removed(None).is_empty() && removed(Some("")).is_empty());
+    }
 
     #[test]
     fn what_is_made_is_fit_and_what_could_lose_messages_is_not() {

@@ -7,13 +7,14 @@ use std::{
 };
 
 use axum::{
+    Extension,
     body::Body,
     extract::State,
     response::{IntoResponse as _, Response},
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use http::header;
+use http::{HeaderValue, header};
 use quota_journal::{BackedUp, FileReader};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -21,7 +22,10 @@ use super::{
     App,
     problem::{Problem, Reason},
 };
-use crate::metrics;
+use crate::{
+    cluster::{Cluster, FromNode, PLACE},
+    metrics,
+};
 
 /// Longest time that a backup may take: nothing is compacted as long as it goes on.
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
@@ -50,7 +54,14 @@ impl Backups {
 }
 
 /// `GET /v1/backup`: all that is durable now, while grants go on. A stream without its end is no backup.
-pub(super) async fn backup(State(app): State<App>) -> Result<Response, Problem> {
+///
+/// Another node of the cluster, which joins with it, is told where in the log the replica was before.
+pub(super) async fn backup(
+    State(app): State<App>,
+    asker: Option<Extension<FromNode>>,
+) -> Result<Response, Problem> {
+    let cluster = app.cluster.as_ref().filter(|_| asker.is_some());
+    let place = cluster.and_then(Cluster::place_text);
     let Backups { reader, turn } = app.backups.clone();
     let Ok(turn) = turn.try_acquire_owned() else {
         let detail = "another backup is being made";
@@ -73,7 +84,11 @@ pub(super) async fn backup(State(app): State<App>) -> Result<Response, Problem> 
         .map(Ok::<Bytes, io::Error>)
         .take_until(Box::pin(ended));
     let content_type = [(header::CONTENT_TYPE, "application/octet-stream")];
-    Ok((content_type, Body::from_stream(pieces)).into_response())
+    let mut response = (content_type, Body::from_stream(pieces)).into_response();
+    if let Some(place) = place.and_then(|place| HeaderValue::try_from(place).ok()) {
+        response.headers_mut().insert(PLACE, place);
+    }
+    Ok(response)
 }
 
 fn tell(made: Result<BackedUp, quota_journal::Error>) {

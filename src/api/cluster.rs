@@ -20,6 +20,20 @@ struct Transfer {
     to: String,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remove {
+    node: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Heal {
+    ledger: String,
+    #[serde(default)]
+    lost: Vec<String>,
+}
+
 #[derive(Serialize)]
 struct Initialised {
     ledger: LedgerId,
@@ -38,7 +52,11 @@ impl From<Error> for Problem {
             Error::NotLeader | Error::NotTaken(_) => Reason::NotLeader,
             Error::Busy => Reason::Overloaded,
             Error::UnknownNode(_) => Reason::Invalid,
-            Error::Unfit(_) | Error::WasReplica | Error::Stream(_) => Reason::Conflict,
+            Error::Unfit(_)
+            | Error::WasReplica
+            | Error::StillRuns(_)
+            | Error::Healing(_)
+            | Error::Stream(_) => Reason::Conflict,
         };
         Self::new(reason, error.to_string())
     }
@@ -69,4 +87,20 @@ pub(super) async fn transfer(State(app): State<App>, text: JsonText) -> Result<R
     let Transfer { to } = text.read()?;
     cluster.transfer(&to).await?;
     Ok(answer::ok(&cluster.status().await))
+}
+
+/// `POST /v1/cluster/remove`
+pub(super) async fn remove(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
+    let cluster = cluster(&app)?;
+    let Remove { node } = text.read()?;
+    cluster.remove(&node).await?;
+    Ok(answer::ok(&cluster.status().await))
+}
+
+/// `POST /v1/cluster/heal`
+pub(super) async fn heal(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
+    let cluster = cluster(&app)?;
+    let Heal { ledger, lost } = text.read()?;
+    let ledger = cluster.heal(&ledger, &lost).await?;
+    Ok(answer::json(StatusCode::CREATED, &Initialised { ledger }))
 }

@@ -55,6 +55,11 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("initCluster", &[(201, "ClusterInitialised")]).about("201: the stream was made, and the ledger begins in it behind what this node holds"),
         post("/v1/cluster/transfer", Role(&[Admin], Everywhere), cluster::transfer)
             .operation("transferLead", &[(200, "Cluster")]).sends("ClusterTransfer").about("200: another node has taken the lead"),
+        post("/v1/cluster/remove", Role(&[Admin], Everywhere), cluster::remove).idempotent()
+            .operation("removeNode", &[(200, "Cluster")]).sends("ClusterRemove").about("200: the stream is not kept any more for a node that was stopped"),
+        // A ledger is begun behind what this node holds.
+        post("/v1/cluster/heal", Role(&[Admin], Everywhere), cluster::heal).of_node()
+            .operation("healCluster", &[(201, "ClusterInitialised")]).sends("ClusterHeal").about("201: a stream that is gone, or has lost what was acknowledged, was made anew behind what this node holds ([cluster](cluster.md#the-servers-have-lost-the-stream))"),
         get("/v1/usage", Role(&[Read], Everywhere), overview::list)
             .operation("listUsage", &[(200, "OverviewPage")]).query(&["search", "at", "sequence", "limit", "continue"]).about("list of the namespaces, the fullest first ([overview](#overview)); `search`, `at`, `sequence`"),
         get("/v1/usage/history", Role(&[Read], Everywhere), overview::trend)

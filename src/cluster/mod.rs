@@ -6,13 +6,17 @@
 mod checks;
 mod digests;
 mod forward;
+mod heal;
+mod join;
 mod lease;
 mod peers;
+mod purge;
 mod status;
 mod task;
 mod view;
 
 use std::{
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,6 +33,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 pub(crate) use forward::{NotDecided, NotReady};
+pub(crate) use join::{PLACE, before_opening};
 pub(crate) use peers::FromNode;
 pub use task::Running;
 pub use view::View;
@@ -64,6 +69,7 @@ struct Shared {
     names: Names,
     client: Client,
     place: Place,
+    data_dir: PathBuf,
     ledger: Ledger,
     replica: Replica<FileJournal>,
     reader: FileReader,
@@ -103,10 +109,16 @@ pub enum Error {
     Unfit(String),
     /// This replica has been part of a ledger before.
     #[error(
-        "this node has a replica of a ledger whose stream is gone. Beginning anew here would make two ledgers of one: \
-         bring the stream back from a backup of the servers, or start with another data_dir"
+        "this node has a replica of a ledger already. Beginning anew here would make two ledgers of one: if its stream is \
+         gone, `quotactl cluster heal`; for another ledger, start with another data_dir"
     )]
     WasReplica,
+    /// A node that is to be removed.
+    #[error("{0} answers: stop it before it is removed")]
+    StillRuns(NodeName),
+    /// The stream is not made anew.
+    #[error(transparent)]
+    Healing(#[from] heal::Refused),
     /// The stream holds another ledger.
     #[error(transparent)]
     Stream(#[from] stream::Error),
@@ -135,6 +147,7 @@ impl Cluster {
         let names = Names::new(&name(&settings.ledger)?, PARTITION);
         let cluster = Self(Arc::new(Shared {
             place: Place::of(&config.data_dir),
+            data_dir: config.data_dir.clone(),
             settings,
             node,
             names,
@@ -247,11 +260,7 @@ impl Cluster {
     /// # Errors
     /// [`Error`].
     pub async fn transfer(&self, to: &str) -> Result<(), Error> {
-        let unknown = || Error::UnknownNode(to.to_owned());
-        let to: NodeName = to.parse().map_err(|_| unknown())?;
-        if to == self.0.node || !self.0.settings.peers.contains_key(to.as_str()) {
-            return Err(unknown());
-        }
+        let to = self.other(to)?;
         let _one = self.0.transfer.lock().await;
         let member = self.member().ok_or(Error::NotLeader)?;
         if member.status.borrow().role != Role::Leader {
@@ -275,6 +284,17 @@ impl Cluster {
             Ok(Ok(_)) => Ok(()),
             _ => Err(Error::NotTaken(to)),
         }
+    }
+
+    /// The other node of this name.
+    fn other(&self, name: &str) -> Result<NodeName, Error> {
+        let other = self.others().find(|node| node.as_str() == name);
+        other.ok_or_else(|| Error::UnknownNode(name.to_owned()))
+    }
+
+    /// Where in the stream this replica is, as it is written down: for a node that joins.
+    pub(crate) fn place_text(&self) -> Option<String> {
+        self.0.place.text().ok().flatten()
     }
 
     /// The other nodes.

@@ -7,7 +7,10 @@ use std::{collections::BTreeMap, future::Future, time::Duration};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{self, SendRequest},
+};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use quota_replication::NodeName;
@@ -136,6 +139,16 @@ impl Peers {
         let body = body.map_err(|_| Failed::Unknown)?.to_bytes();
         peer.keep(sender);
         Ok(Response::from_parts(parts, body))
+    }
+
+    /// The answer of a node to `GET`, its body unread: it may be long. None: it does not answer.
+    pub(super) async fn open(&self, node: &NodeName, path: &str) -> Option<Response<Incoming>> {
+        let peer = self.nodes.get(node)?;
+        let nobody = Actor::default();
+        let asked = (&Method::GET, path);
+        let request = self.request(peer, asked, &HeaderMap::new(), &nobody, Bytes::new())?;
+        let mut sender = self.connect(peer).await?;
+        sender.send_request(request).await.ok()
     }
 
     fn request(

@@ -8,7 +8,10 @@ use http::{HeaderMap, Method};
 use quota_client::wire::{self, ClusterNode, ReplicaEnd};
 use quota_replication::NodeName;
 
-use super::{Cluster, peers::Actor};
+use super::{
+    Cluster,
+    peers::{Actor, Peers},
+};
 
 /// How long a node may take to say how it stands.
 const WAIT: Duration = Duration::from_secs(2);
@@ -58,13 +61,17 @@ impl Cluster {
     }
 
     pub(super) async fn ask(&self, node: &NodeName) -> ClusterNode {
+        self.0.peers.status(node).await
+    }
+}
+
+impl Peers {
+    /// How a node says that it stands.
+    pub(super) async fn status(&self, node: &NodeName) -> ClusterNode {
         let headers = HeaderMap::new();
         let nobody = Actor::default();
         let asked = (&Method::GET, PATH);
-        let sent = self
-            .0
-            .peers
-            .send(node, asked, &headers, &nobody, Bytes::new());
+        let sent = self.send(node, asked, &headers, &nobody, Bytes::new());
         let unreachable = |why: String| ClusterNode {
             name: node.to_string(),
             role: "unreachable".to_owned(),

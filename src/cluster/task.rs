@@ -9,7 +9,7 @@ use quota_replication::Settings;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Cluster;
+use super::{Cluster, join};
 use crate::{
     config::Period,
     exit::{Exit, Failure},
@@ -67,6 +67,7 @@ impl Cluster {
         let stop = CancellationToken::new();
         let compared = self.clone().compare_digests();
         tokio::spawn(stop.clone().run_until_cancelled_owned(compared));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(self.clone().purge()));
         let (cluster, stopped) = (self.clone(), stop.clone());
         let task = tokio::spawn(async move {
             tokio::select! {
@@ -82,11 +83,12 @@ impl Cluster {
     }
 
     async fn run(&self) -> Failure {
-        if let Err(failure) = self.find_stream().await {
-            return failure;
-        }
+        let mut created = match self.find_stream().await {
+            Ok(created) => created,
+            Err(failure) => return failure,
+        };
         loop {
-            let ended = match self.drive().await {
+            let ended = match self.drive(&created).await {
                 Ok(ended) => ended,
                 Err(error) => return failure(Exit::Failure, error),
             };
@@ -96,6 +98,14 @@ impl Cluster {
                     tracing::warn!("{ended}");
                     metrics::cluster_deposed();
                 }
+                Ended::Rebuilt => {
+                    tracing::warn!("{ended}");
+                    created = match self.find_stream().await {
+                        Ok(created) => created,
+                        Err(failure) => return failure,
+                    };
+                }
+                Ended::Behind(_) => return self.join_again(ended),
                 Ended::Apply(ApplyError::Replica(error)) => fatal::journal_stopped(&error),
                 Ended::Closed => return failure(Exit::Failure, ended),
                 ended => return failure(Exit::Damaged, ended),
@@ -106,16 +116,25 @@ impl Cluster {
         }
     }
 
+    /// The ledger is taken from another node at the next start, which a supervisor sees to.
+    fn join_again(&self, why: Ended) -> Failure {
+        match join::want(&self.0.data_dir) {
+            Ok(()) => failure(Exit::Failure, why),
+            Err(error) => failure(Exit::Failure, error),
+        }
+    }
+
     /// Follows the log, and leads, until that ends.
-    async fn drive(&self) -> anyhow::Result<Ended> {
+    async fn drive(&self, created: &str) -> anyhow::Result<Ended> {
         let shared = &self.0;
-        let position = shared.place.read()?;
+        let place = shared.place.clone().in_stream(created.to_owned());
+        let position = place.read()?;
         let host = ReplicaHost(self.clone());
         let (driver, member) = Driver::new(
             shared.client.clone(),
             shared.names.clone(),
             (self.identity(), self.settings()),
-            (shared.place.clone(), position),
+            (place, position),
             host,
         )
         .await?;
@@ -123,7 +142,7 @@ impl Cluster {
         shared.member.send_replace(Some(member.clone()));
         Ok(tokio::select! {
             ended = driver.run() => ended,
-            never = self.compare_clocks() => never,
+            ended = self.compare_clocks(created) => ended,
         })
     }
 
@@ -151,18 +170,21 @@ impl Cluster {
         }
     }
 
-    /// Waits until there is a stream that is fit. A replica whose stream is gone does not wait.
-    async fn find_stream(&self) -> Result<(), Failure> {
+    /// Waits until there is a stream that is fit. Gives when it was made.
+    async fn find_stream(&self) -> Result<String, Failure> {
         let shared = &self.0;
         let was_replica = !matches!(shared.place.read(), Ok(None));
         loop {
             let replicas = shared.settings.replicas;
             let why = match stream::check(&shared.client, &shared.names, replicas).await {
-                Ok(()) => return Ok(()),
-                Err(error @ stream::Error::Missing(_)) if was_replica => {
-                    let error = anyhow!(super::Error::WasReplica).context(error);
-                    return Err(failure(Exit::Damaged, error));
-                }
+                Ok(()) => match self.take_part().await {
+                    Ok(created) => return Ok(created),
+                    Err(error) => error.to_string(),
+                },
+                Err(stream::Error::Missing(stream)) if was_replica => format!(
+                    "the stream {stream} is gone, and this node has a replica of its ledger: bring the servers' data back, \
+                     or have the node that has most make it anew (`quotactl cluster heal`)"
+                ),
                 Err(stream::Error::Missing(stream)) => {
                     format!("there is no stream {stream}: run `quotactl cluster init` once")
                 }
@@ -171,13 +193,26 @@ impl Cluster {
                 }
                 Err(stream::Error::Unfit { problems, .. }) => {
                     tracing::warn!(?problems, "cluster.unsafe: the stream is not fit");
-                    return Ok(());
+                    match self.take_part().await {
+                        Ok(created) => return Ok(created),
+                        Err(error) => error.to_string(),
+                    }
                 }
                 Err(error) => error.to_string(),
             };
             self.wait_for(why);
             tokio::time::sleep(LOOK).await;
         }
+    }
+
+    /// The stream is kept for this node from now on, if it was removed before. Gives when the stream was made.
+    async fn take_part(&self) -> Result<String, stream::Error> {
+        let shared = &self.0;
+        let found = stream::look(&shared.client, &shared.names).await?;
+        if found.removed.contains(shared.node.as_str()) {
+            self.register().await?;
+        }
+        Ok(found.created)
     }
 
     fn wait_for(&self, why: String) {
@@ -188,14 +223,16 @@ impl Cluster {
         }
     }
 
-    /// Keeps a node from leading whose clock is wrong: reservations would expire too early, or hardly ever.
-    async fn compare_clocks(&self) -> Ended {
+    /// Keeps a node from leading whose clock is wrong: reservations would expire too early, or hardly ever. Ends when the
+    /// stream is not the one any more that was made at `created`.
+    async fn compare_clocks(&self, created: &str) -> Ended {
         let shared = &self.0;
         let most = shared.settings.max_clock_skew.get().as_millis();
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         loop {
             let wait = match skew::measure(&shared.client, &shared.names).await {
-                Some(skew) => {
+                Some((_, made)) if made != created => return Ended::Rebuilt,
+                Some((skew, _)) => {
                     let why = skew.is_beyond(most).then(|| {
                         format!(
                             "its clock is {} ms ahead of the servers' (at most {most} ms either way)",

@@ -67,6 +67,12 @@ pub fn cluster_digest(outcome: Digest) {
     counter!(table::CLUSTER_DIGESTS.name, &[pair(outcome)]).increment(1);
 }
 
+/// The stream, as its leader has found it.
+pub fn cluster_stream(bytes: u64, first: u64) {
+    gauge!(table::CLUSTER_STREAM_BYTES.name).set(float(bytes));
+    gauge!(table::CLUSTER_STREAM_FIRST.name).set(float(first));
+}
+
 /// A request was passed on to the leader.
 pub fn cluster_forwarded(outcome: Forwarded) {
     counter!(table::CLUSTER_FORWARDED.name, &[pair(outcome)]).increment(1);

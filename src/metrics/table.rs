@@ -115,6 +115,10 @@ table! {
         "How far this node's clock is ahead of the servers' (negative: behind); beyond cluster.max_clock_skew it does not lead."
     CLUSTER_DIGESTS Counter "quota_ledger_cluster_digest_comparisons_total" [closed::<Digest>()]
         "Comparisons of the digest of this node's state with those of other nodes at the same entry, by what they showed."
+    CLUSTER_STREAM_BYTES Gauge "quota_ledger_cluster_stream_bytes" []
+        "Bytes of the stream that holds the log, when this node, as leader, last looked; cluster.stream_bytes of them stay when it is purged."
+    CLUSTER_STREAM_FIRST Gauge "quota_ledger_cluster_stream_first_sequence" []
+        "The first message of the stream, when this node, as leader, last looked: what was before was purged."
     CLUSTER_FORWARDED Counter "quota_ledger_cluster_forwarded_total" [closed::<Forwarded>()]
         "Requests that were passed on to the leader, by what became of them."
     ENDED_RESERVATIONS_BYTES Gauge "quota_ledger_ended_reservations_bytes"

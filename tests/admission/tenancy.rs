@@ -84,6 +84,8 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
         "delete a group" => ("DELETE", "/v1/groups/other".into(), none),
         "see the cluster" => ("GET", "/v1/cluster".into(), none),
         "begin a cluster" => ("POST", "/v1/cluster/init".into(), none),
+        "remove a node" => ("POST", "/v1/cluster/remove".into(), json!({"node": "b"})),
+        "make a stream anew" => ("POST", "/v1/cluster/heal".into(), json!({"ledger": "b"})),
         "have another node lead" => ("POST", "/v1/cluster/transfer".into(), json!({"to": "b"})),
         "send events" => ("POST", "/v1/events".into(), json!([])),
         "correct what is known of objects" => (

@@ -294,6 +294,21 @@ pub(crate) enum Cluster {
     Init,
     /// Show the nodes: who leads, and how far each replica is.
     Status,
+    /// Keep the stream no longer for a node that was stopped. Started again, it takes part again.
+    Remove {
+        /// The node.
+        node: String,
+    },
+    /// Make a stream anew that is gone, or has lost what was acknowledged, behind what the node holds that is asked: the one
+    /// that holds most.
+    Heal {
+        /// The id of the ledger, as `cluster status` shows it, to confirm it.
+        #[arg(long, value_name = "ID")]
+        ledger: String,
+        /// A node that will not come back, with all that it holds and the others do not.
+        #[arg(long, value_name = "NODE")]
+        lost: Vec<String>,
+    },
     /// Have another node lead. All that was decided before is durable, and requests wait for it.
     Transfer {
         /// The node.

@@ -12,7 +12,19 @@ pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {
     match command {
         args::Cluster::Init => init(session),
         args::Cluster::Status => status(session),
-        args::Cluster::Transfer { to } => transfer(session, to),
+        args::Cluster::Transfer { to } => {
+            let done = format!("{to} leads");
+            post(session, "transfer", &json!({ "to": to }), &done)
+        }
+        args::Cluster::Remove { node } => {
+            let done = format!("{node} is removed");
+            post(session, "remove", &json!({ "node": node }), &done)
+        }
+        args::Cluster::Heal { ledger, lost } => {
+            let done = format!("the stream of the ledger {ledger} is made anew");
+            let body = json!({ "ledger": ledger, "lost": lost });
+            post(session, "heal", &body, &done)
+        }
     }
 }
 
@@ -39,16 +51,15 @@ fn status(session: &Session) -> Outcome {
     session.output.table(&table(&cluster.nodes))
 }
 
-fn transfer(session: &Session, to: &str) -> Outcome {
-    let address = Address::of(["v1", "cluster", "transfer"]);
-    let body = json!({ "to": to });
+fn post(session: &Session, what: &str, body: &Value, done: &str) -> Outcome {
+    let address = Address::of(["v1", "cluster", what]);
     let answer = session
         .client
-        .send_json(Method::POST, &address, Some(&body))?
+        .send_json(Method::POST, &address, Some(body))?
         .body;
     match session.output.is_structured() {
         true => session.output.value(&answer),
-        false => session.output.line(one_line(&format!("{to} leads"))),
+        false => session.output.line(one_line(done)),
     }
 }
 

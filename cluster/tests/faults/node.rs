@@ -151,7 +151,7 @@ pub(crate) fn run(arguments: &[String]) -> ! {
         Ended::Deposed => 6,
         Ended::Stop(_) | Ended::Diverged(_) | Ended::Behind(_) => 4,
         Ended::Apply(_) => 5,
-        Ended::Closed => 1,
+        Ended::Closed | Ended::Rebuilt => 1,
     });
 }
 

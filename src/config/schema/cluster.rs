@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 use quota_replication::NodeName;
 use serde::{Deserialize, Serialize};
 
-use quota_service::config::{Period, blank};
+use quota_service::config::{Period, Size, blank};
 
 /// `cluster.*`: several nodes that keep one ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +54,10 @@ pub struct Cluster {
     pub max_read_age: Period,
     /// Digests of the states of nodes are compared once in so much ledger time.
     pub digest_interval: Period,
+    /// The stream is not kept for nodes that were not heard of for so long.
+    pub forget_after: Period,
+    /// About so many bytes stay in the stream, also of what all nodes have.
+    pub stream_bytes: Size,
     /// Start with servers that may lose what they acknowledged.
     #[serde(rename = "unsafe")]
     pub is_unsafe: bool,
@@ -94,6 +98,8 @@ impl Default for Cluster {
             max_clock_skew: Period::from_millis(500),
             max_read_age: Period::from_secs(10),
             digest_interval: Period::from_secs(60),
+            forget_after: Period::from_secs(24 * 3600),
+            stream_bytes: Size::from_mib(1024),
             is_unsafe: false,
         }
     }

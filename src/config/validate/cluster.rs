@@ -43,6 +43,12 @@ pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
         !cluster.digest_interval.is_zero(),
         "must be longer than 0s",
     );
+    check(
+        findings,
+        "cluster.forget_after",
+        !cluster.forget_after.is_zero(),
+        "must be longer than 0s",
+    );
     if cluster.is_on() {
         members(config, findings);
     }

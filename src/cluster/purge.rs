@@ -1,0 +1,154 @@
+//! The stream is purged of what every registered node has made durable.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use quota_client::wire::ClusterNode;
+use quota_cluster::stream;
+use quota_replication::Role;
+
+use super::{Cluster, Error};
+use crate::metrics;
+
+/// How often is looked what can go.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How far a node was when it was heard last.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// Up to this message it needs none any more; none: it has not said since this node leads.
+    position: Option<u64>,
+    at: Instant,
+}
+
+/// What is known of all nodes since this one leads.
+#[derive(Debug, Default)]
+struct Nodes(BTreeMap<String, Heard>);
+
+impl Nodes {
+    fn hear(&mut self, nodes: &[ClusterNode], now: Instant) {
+        for node in nodes {
+            let heard = self.0.entry(node.name.clone()).or_insert(Heard {
+                position: None,
+                at: now,
+            });
+            // A node that has not applied anything yet needs the stream, or joins from another node.
+            if node.role != "unreachable" {
+                heard.position = Some(node.durable_stream_sequence);
+                heard.at = now;
+            }
+        }
+    }
+
+    /// Up to which message no node needs the stream any more. Nodes that were removed, and those that were not heard of for so
+    /// long, do not count: they join again.
+    fn bound(&self, removed: &BTreeSet<String>, now: Instant, forget: Duration) -> Option<u64> {
+        let counted = self.0.iter().filter(|(name, heard)| {
+            !removed.contains(*name) && now.duration_since(heard.at) < forget
+        });
+        let positions: Option<Vec<_>> = counted.map(|(_, heard)| heard.position).collect();
+        positions?.into_iter().min()
+    }
+}
+
+impl Cluster {
+    /// Purges the stream while this node leads.
+    pub(super) async fn purge(self) {
+        let mut nodes = Nodes::default();
+        loop {
+            tokio::time::sleep(LOOK.min(self.0.settings.forget_after.get())).await;
+            if self.view().role != Some(Role::Leader) {
+                nodes = Nodes::default();
+                continue;
+            }
+            nodes.hear(&self.status().await.nodes, Instant::now());
+            if let Err(error) = self.purge_to(&nodes).await {
+                tracing::warn!(%error, "the stream was not purged");
+            }
+        }
+    }
+
+    async fn purge_to(&self, nodes: &Nodes) -> Result<(), stream::Error> {
+        let shared = &self.0;
+        let settings = &shared.settings;
+        let found = stream::look(&shared.client, &shared.names).await?;
+        metrics::cluster_stream(found.bytes, found.first);
+        let forget = settings.forget_after.get();
+        let Some(bound) = nodes.bound(&found.removed, Instant::now(), forget) else {
+            return Ok(());
+        };
+        let keep = settings.stream_bytes.bytes();
+        if let Some(first) = found.purged(bound, keep) {
+            stream::purge(&shared.client, &shared.names, first).await?;
+            tracing::info!(first, "the stream was purged of what all nodes have");
+        }
+        Ok(())
+    }
+
+    /// The stream need not be kept for a node any more. It has to be stopped; started again, it is registered again.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn remove(&self, node: &str) -> Result<(), Error> {
+        let shared = &self.0;
+        let name = self.other(node)?;
+        if self.ask(&name).await.role != "unreachable" {
+            return Err(Error::StillRuns(name));
+        }
+        let add = |removed: &mut BTreeSet<String>| removed.insert(node.to_owned());
+        stream::change_removed(&shared.client, &shared.names, add).await?;
+        tracing::info!(node, "the node was removed");
+        Ok(())
+    }
+
+    /// The stream is kept for this node, too.
+    pub(super) async fn register(&self) -> Result<(), stream::Error> {
+        let shared = &self.0;
+        let take = |removed: &mut BTreeSet<String>| removed.remove(shared.node.as_str());
+        stream::change_removed(&shared.client, &shared.names, take).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_goes_that_a_registered_node_may_need() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let node = |name: &str, role: &str, position| ClusterNode {
+            name: name.to_owned(),
+            role: role.to_owned(),
+            durable_stream_sequence: position,
+            ..ClusterNode::default()
+        };
+        let (nobody, forget) = (BTreeSet::new(), Duration::from_secs(100));
+        let mut nodes = Nodes::default();
+        assert_eq!(nodes.bound(&nobody, start, forget), None);
+        let silent = node("c", "unreachable", 0);
+        nodes.hear(
+            &[
+                node("a", "leader", 90),
+                node("b", "follower", 70),
+                silent.clone(),
+            ],
+            start,
+        );
+        // Nobody knows what `c` needs.
+        assert_eq!(nodes.bound(&nobody, after(1), forget), None);
+        let removed = BTreeSet::from(["c".to_owned()]);
+        assert_eq!(nodes.bound(&removed, after(1), forget), Some(70));
+        nodes.hear(&[node("c", "follower", 20)], after(2));
+        assert_eq!(nodes.bound(&nobody, after(3), forget), Some(20));
+        // It is gone: what it needed counts until it is forgotten.
+        nodes.hear(
+            &[node("a", "leader", 95), node("b", "follower", 94), silent],
+            after(101),
+        );
+        assert_eq!(nodes.bound(&nobody, after(101), forget), Some(20));
+        assert_eq!(nodes.bound(&nobody, after(102), forget), Some(94));
+    }
+}

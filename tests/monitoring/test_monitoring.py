@@ -19,8 +19,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MONITORING = ROOT / "deploy" / "monitoring"
 PROGRAMS = pathlib.Path(os.environ["PROGRAMS"])
 PATIENCE = 60
-# A newer one than Debian's, for a replicated log.
-NATS_SERVER = os.environ.get("QUOTAD_NATS_SERVER", "nats-server")
+# A newer one than Debian's, for a replicated log: tests/run installs it.
+NATS_SERVER = os.environ.get("QUOTAD_NATS_SERVER", str(ROOT / "target/servers/bin/nats-server"))
 # Without keys of the programs, such as those that tests/run exports for other tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("QUOTA")}
 

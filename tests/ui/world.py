@@ -109,7 +109,8 @@ class Cluster:
     def __init__(self):
         first = free_ports()
         self.apis = {node: f"http://127.0.0.1:{first + 31 + at}" for at, node in enumerate(self.NODES)}
-        programs = {name: os.environ.get(name, ROOT / "target/debug" / name.lower()) for name in ["QUOTAD", "QUOTACTL"]}
+        defaults = {"QUOTAD": "debug/quotad", "QUOTACTL": "debug/quotactl", "QUOTAD_NATS_SERVER": "servers/bin/nats-server"}
+        programs = {name: os.environ.get(name, ROOT / "target" / path) for name, path in defaults.items()}
         self.process = subprocess.Popen([ROOT / "deploy/cluster/try"], stdout=subprocess.PIPE, text=True,
                                         env={**os.environ, **programs, "CLUSTER_PORT": str(first)})
         for line in self.process.stdout:

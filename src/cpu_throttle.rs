@@ -33,8 +33,8 @@ pub fn until(stop: CancellationToken) -> Throttle {
     })
 }
 
-/// Whether the step was long enough to pause.
-fn pause() -> bool {
+/// Pauses, if this thread's step was long enough; whether it did.
+pub(crate) fn pause() -> bool {
     let is_over = BEGAN.get().elapsed() >= STEP;
     if is_over {
         thread::sleep(PAUSE);

@@ -16,6 +16,7 @@ pub mod history;
 pub mod intake;
 pub mod kube;
 mod kubernetes_status;
+mod large;
 pub mod maintenance;
 pub mod metrics;
 pub mod peer;

@@ -108,6 +108,9 @@ struct Content {
     errors: Vec<Cause>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quotas: Option<Vec<CheckedQuota>>,
+    /// How many more quotas were looked at.
+    #[serde(skip_serializing_if = "is_zero")]
+    quotas_omitted: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,6 +147,11 @@ impl Ended {
     }
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
 fn as_uri<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(reason.uri())
 }
@@ -169,6 +177,7 @@ impl Problem {
             index: None,
             errors: Vec::new(),
             quotas: None,
+            quotas_omitted: 0,
             retry_after: None,
             fits_when_empty: None,
             as_of: None,
@@ -264,6 +273,7 @@ impl From<Refusal> for Problem {
             Refusal::Denied(denied) => {
                 let mut problem = Self::new(reason, denied.detail);
                 problem.0.quotas = Some(denied.quotas);
+                problem.0.quotas_omitted = denied.quotas_omitted;
                 problem.0.retry_after = denied.retry_after;
                 problem.0.fits_when_empty = Some(denied.fits_when_empty);
                 problem

@@ -12,15 +12,15 @@ use quota_semantics::in_microseconds;
 use serde::Serialize;
 
 use super::problem::Problem;
+use crate::large;
 
 /// Room for an answer about one reservation; more is found for a longer one.
 pub(super) const ANSWER_BYTES: usize = 512;
 
 /// An answer with this body.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let mut text = Vec::with_capacity(ANSWER_BYTES);
-    match in_microseconds(|| serde_json::to_writer(&mut text, body)) {
-        Ok(()) => written(status, text),
+    match in_microseconds(|| large::to_json(body, ANSWER_BYTES)) {
+        Ok(text) => written(status, text),
         Err(error) => Problem::internal(&error).into_response(),
     }
 }

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     auth::{Principal, Role},
     denials::Denials,
+    large,
     metrics::{self, AuthRefusal},
     writer::{self, DecisionContext},
 };
@@ -86,13 +87,19 @@ pub(super) async fn reserve(
                 .enumerate()
                 .map(at)
                 .collect::<Result<Vec<_>, _>>()?;
-            together(&app, actor, &principal, requests).await
+            together(&app, actor.clone(), &principal, requests).await
         } else {
-            one_by_one(&app, actor, principal.clone(), requests.collect()).await
+            one_by_one(&app, actor.clone(), principal.clone(), requests.collect()).await
         }
     });
     match results.await {
-        Ok((results, head)) => shown(&app, &results, head),
+        Ok((results, head)) => {
+            let amounts = results.iter().map(amounts_of).sum();
+            large::make(&actor.principal, amounts, move || {
+                shown(&app, &results, head)
+            })
+            .await
+        }
         Err(problem) => {
             decided(Some(&problem), false);
             problem.into_response()
@@ -242,6 +249,14 @@ fn all_or_none(
     Ok(results)
 }
 
+/// How many amounts an outcome tells; a grant a few.
+fn amounts_of(result: &Result<Granted, Problem>) -> usize {
+    let quotas = result.as_ref().err().and_then(Problem::quotas);
+    quotas.map_or(0, |quotas| {
+        quotas.iter().map(|quota| 1 + quota.resources.len()).sum()
+    })
+}
+
 fn shown(app: &App, results: &Results, head: Head) -> Response {
     for result in results {
         match result {
@@ -278,6 +293,7 @@ fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::
             }
             Err(problem) => {
                 out.push_str(&problem.to_text());
+                large::pause();
             }
         }
     }

@@ -4,13 +4,15 @@ use axum::{extract::State, response::Response};
 use quota_client::wire::{Contribution, Explanation, Kind};
 use quota_core::{
     event::Sequence,
-    state::{self, Head, Holder, Part, PartKey},
+    state::{self, Head, Holder, Part, PartKey, PartsView},
 };
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::Deserialize;
 
+use crate::large;
+
 use super::{
-    App, answer,
+    App, Caller, answer,
     page::{self, Params, Target, token},
     past::{self, When},
     problem::{Problem, Reason},
@@ -61,12 +63,13 @@ fn contribution(part: &Part) -> Contribution {
     }
 }
 
-/// The number, and a page of what makes it.
+/// The number, and what makes it.
 struct Number {
     hard: Option<Quantity>,
     used: Quantity,
     reserved: Quantity,
-    parts: Vec<Part>,
+    parts: PartsView,
+    objects: usize,
     head: Head,
 }
 
@@ -74,6 +77,7 @@ struct Number {
 pub(super) async fn explain(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    Caller(actor): Caller,
     Params(query): Params<ExplainQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
@@ -90,38 +94,45 @@ pub(super) async fn explain(
     let quota = query.quota.as_deref();
     let question = |state: &state::State| {
         let (hard, used, reserved) = figures(state, &namespace, quota, &query.resource)?;
-        let resource = &query.resource;
+        let parts = state.parts_view(&namespace, quota, &query.resource)?;
         Some(Number {
             hard,
             used,
             reserved,
-            parts: state.parts(&namespace, quota, resource, after.as_ref(), limit + 1)?,
+            objects: parts.len(),
+            parts,
             head: state.head(),
         })
     };
     let (number, lagging) = past::ask(&app, &when, question).await?;
-    let Some(mut number) = number else {
+    let Some(number) = number else {
         let detail = format!(
             "quota {:?} not found, or it does not limit this",
             quota.unwrap_or("")
         );
         return Err(Problem::new(Reason::NotFound, detail));
     };
-    let more = number.parts.len() > limit;
-    number.parts.truncate(limit);
-    let last = number.parts.last().filter(|_| more);
-    Ok(answer::ok(&Explanation {
-        namespace: namespace.into(),
-        quota: query.quota.as_deref().map(Name::from),
-        resource: query.resource.into(),
-        hard: number.hard,
-        used: number.used,
-        reserved: number.reserved,
-        next: last.map(|part| token(&part.key())).transpose()?,
-        items: number.parts.iter().map(contribution).collect(),
-        as_of: answer::as_of(number.head),
-        lagging,
-    }))
+    // All objects are looked at, but not while the state is held.
+    let objects = number.objects;
+    let make = move || {
+        let mut parts = number.parts.first(after.as_ref(), limit + 1, large::pause);
+        let more = parts.len() > limit;
+        parts.truncate(limit);
+        let last = parts.last().filter(|_| more);
+        Ok(answer::ok(&Explanation {
+            namespace: namespace.into(),
+            quota: query.quota.as_deref().map(Name::from),
+            resource: query.resource.into(),
+            hard: number.hard,
+            used: number.used,
+            reserved: number.reserved,
+            next: last.map(|part| token(&part.key())).transpose()?,
+            items: parts.iter().map(contribution).collect(),
+            as_of: answer::as_of(number.head),
+            lagging,
+        }))
+    };
+    large::make(&actor.principal, objects, make).await
 }
 
 /// Hard, used and reserved.

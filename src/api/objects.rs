@@ -12,11 +12,11 @@ use quota_semantics::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
-    App, answer,
+    App, Caller, answer,
     page::{self, Page, Params, Target, token},
     problem::Problem,
 };
-use crate::writer::now;
+use crate::{large, writer::now};
 
 /// How many places of objects are looked at under one hold of the state.
 const PLACES: u32 = 16_384;
@@ -102,17 +102,24 @@ fn page(app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Resp
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    Caller(actor): Caller,
     Params(query): Params<ObjectsQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after: Option<ObjectKey> = query.after()?;
-    let wanted = query.resource.as_deref();
-    let read = app.ledger.read(|state| {
+    let read = app
+        .ledger
+        .read(|state| (state.objects_view(&namespace), state.head()));
+    let (view, head) = read.await?;
+    // All objects are looked at, but not while the state is held.
+    let count = view.len();
+    let look = move || {
+        let wanted = query.resource.as_deref();
         let keep = |resource: &str, _: &_| wanted.is_none_or(|wanted| wanted == resource);
-        let views = state.objects(&namespace, after.as_ref(), limit + 1, keep);
-        (found(state, views, now()), state.head())
-    });
-    let (mut objects, head) = read.await?;
+        view.page(after.as_ref(), limit + 1, keep, large::pause)
+    };
+    let objects = large::make(&actor.principal, count, look).await;
+    let mut objects = app.ledger.peek(|state| found(state, objects, now()));
     let more = objects.len() > limit;
     objects.truncate(limit);
     let key = |(view, _): &Found| token(&(&view.resource, &view.name, &view.uid));

@@ -28,7 +28,7 @@ use super::{
     render::{self, ResourceQuota, not_enforced},
     replacing::{self, begin, refuse_revival, refuse_stale, refused, take_from_path},
 };
-use crate::{kube::LabelSelector, server::warn, writer::DecisionContext};
+use crate::{kube::LabelSelector, large, server::warn, writer::DecisionContext};
 
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn put(
@@ -184,6 +184,7 @@ pub(super) async fn delete(
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
@@ -199,12 +200,15 @@ pub(super) async fn list(
         .filter(|_| more)
         .map(|view| token(&&*view.record.name))
         .transpose()?;
-    Ok(shown(&app, &views, &labels, last, head))
+    let amounts = amounts_of(&views);
+    let make = move || shown(&app, &views, &labels, last, head);
+    Ok(large::make(&actor.principal, amounts, make).await)
 }
 
 /// `GET /v1/quotas`: by namespace and name. The numbers of a page are of one moment.
 pub(super) async fn list_all(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
@@ -217,7 +221,15 @@ pub(super) async fn list_all(
     let ((views, more), head) = page.await?;
     let key = |view: &QuotaView| token(&(&*view.record.namespace, &*view.record.name));
     let last = views.last().filter(|_| more).map(key).transpose()?;
-    Ok(shown(&app, &views, &labels, last, head))
+    let amounts = amounts_of(&views);
+    let make = move || shown(&app, &views, &labels, last, head);
+    Ok(large::make(&actor.principal, amounts, make).await)
+}
+
+/// How many amounts quotas tell.
+fn amounts_of(views: &[QuotaView]) -> usize {
+    let amounts = |view: &QuotaView| view.figures.len() + view.holds.len();
+    views.iter().map(amounts).sum()
 }
 
 fn labels_of(view: &QuotaView) -> BTreeMap<String, String> {

@@ -7,8 +7,10 @@ use quota_client::wire::{QuotaUsage, ResourceUsage, Total, Usage};
 use quota_core::state::{Figure, Head, Totals};
 use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
 
+use crate::large;
+
 use super::{
-    App, answer,
+    App, Caller, answer,
     page::{Params, Target},
     past::{self, When},
     problem::Problem,
@@ -38,17 +40,23 @@ impl Seen {
 pub(super) async fn usage(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
     let name = namespace.clone();
     let (seen, lagging) = past::ask(&app, &when, move |state| Seen::of(state, &name)).await?;
-    Ok(answer::ok(&Usage {
-        namespace: namespace.into(),
-        resources: sums(&seen.totals),
-        quotas: seen.quotas.into_iter().map(limits).collect(),
-        as_of: answer::as_of(seen.head),
-        lagging,
-    }))
+    let figures = seen.quotas.iter().map(|(_, figures)| figures.len());
+    let amounts = figures.sum();
+    let make = move || {
+        answer::ok(&Usage {
+            namespace: namespace.into(),
+            resources: sums(&seen.totals),
+            quotas: seen.quotas.into_iter().map(limits).collect(),
+            as_of: answer::as_of(seen.head),
+            lagging,
+        })
+    };
+    Ok(large::make(&actor.principal, amounts, make).await)
 }
 
 pub(super) fn sums(totals: &Totals) -> Vec<Total> {

@@ -36,6 +36,7 @@ pub(super) fn policy(config: &Config) -> Result<Policy, Failure> {
         max_pending_per_principal: reservations.max_pending_per_principal.get(),
         bounds: bounds(config),
         search_max: Policy::default().search_max,
+        shown_max: Policy::default().shown_max,
         limited: limited(config.admission.limited_resources_file.as_deref())?,
         unlimited: reservations.unlimited,
         adopts_quotas: config.quotas.adopt,

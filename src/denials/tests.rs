@@ -61,6 +61,7 @@ fn refusal() -> Refusal {
                 resources: vec![looked("services", "0")],
             },
         ],
+        quotas_omitted: 0,
         retry_after: None,
         fits_when_empty: false,
     }))

@@ -6,6 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::header;
 use quota_core::{
     event::{Actor, Sequence},
     state,
@@ -24,7 +25,7 @@ use super::{
     table::{self, Attachment},
     watch,
 };
-use crate::{api::groups, writer::now};
+use crate::{api::groups, large, writer::now};
 
 /// Objects of one list; more are left for `continue`, whatever `limit` says.
 const LIST_MAX: usize = 10_000;
@@ -124,7 +125,14 @@ pub(super) async fn list(
     let page = kube
         .page(&scope, after, limit, |head| params.check_version(head))
         .await?;
-    Ok(Json(page_json(path.kind, &page, shape, &params)?).into_response())
+    let amounts = page.objects.iter().map(|object| object.figures().len());
+    let amounts = amounts.sum();
+    let make = move || {
+        let json = page_json(path.kind, &page, shape, &params)?;
+        large::to_json(&json, 0).map_err(|error| Failure::internal(&error))
+    };
+    let text = large::make(&actor.principal, amounts, make).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 
 /// Some objects of a list.
@@ -144,6 +152,7 @@ pub(super) fn page_json(kind: Kind, page: &Page, shape: Shape, params: &Params) 
         metadata["continue"] = next.token()?.into();
     }
     let bare = |object: &Object| {
+        large::pause();
         let mut json = object.to_json()?;
         if let Some(json) = json.as_object_mut() {
             json.remove("apiVersion");
@@ -170,7 +179,10 @@ pub(super) fn page_json(kind: Kind, page: &Page, shape: Shape, params: &Params) 
         }
         Shape::Table(version) => {
             let (attachment, now) = (Attachment::parse(&params.include_object)?, now());
-            let row = |object| table::row(object, attachment, version, now);
+            let row = |object| {
+                large::pause();
+                table::row(object, attachment, version, now)
+            };
             let rows: Result<Vec<_>> = page.objects.iter().map(row).collect();
             Ok(as_table(kind, version, &metadata, rows?))
         }

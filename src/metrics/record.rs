@@ -22,6 +22,11 @@ fn float(number: u64) -> f64 {
     number as f64
 }
 
+/// Counts an answer that is made on a thread for large ones.
+pub fn large_answer() {
+    counter!(table::LARGE_ANSWERS.name).increment(1);
+}
+
 /// Counts a denial that cannot be listed.
 pub fn denials_dropped() {
     counter!(table::DENIALS_DROPPED.name).increment(1);

@@ -83,6 +83,8 @@ table! {
         "Decisions on requests for capacity."
     DECISION_DURATION SECONDS "quota_ledger_decision_duration_seconds" [closed::<Operation>()]
         "From the arrival of a command to its answer, durability included."
+    LARGE_ANSWERS Counter "quota_ledger_large_answers_total"
+        "Answers that were made on threads of their own, one of a principal at a time."
     DENIALS_DROPPED Counter "quota_ledger_denials_dropped_total"
         "Denials that are not listed, since too many came at once."
     RESERVATIONS Gauge "quota_ledger_reservations" [closed::<ReservationState>()]

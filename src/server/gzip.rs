@@ -13,12 +13,12 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::{api::whole, problem::Problem};
+use crate::{api::whole, cpu_throttle, problem::Problem};
 
 /// Shorter bodies fit one packet as they are.
 const BYTES_MIN: u64 = 1024;
 
-/// Longer bodies are compressed on a thread of their own: a megabyte takes milliseconds.
+/// Longer bodies are compressed on a thread of their own, with pauses: a megabyte takes milliseconds.
 const BYTES_AT_ONCE: usize = 32 * 1024;
 
 /// Whether a caller accepts gzip (RFC 9110, section 12.5.3).
@@ -80,7 +80,13 @@ pub(super) async fn zipped(response: Response) -> Response {
 
 fn zip(bytes: &Bytes) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    encoder.write_all(bytes)?;
+    for step in bytes.chunks(BYTES_AT_ONCE) {
+        encoder.write_all(step)?;
+        // What fits one step is compressed on a thread that others wait for.
+        if bytes.len() > BYTES_AT_ONCE {
+            cpu_throttle::pause();
+        }
+    }
     encoder.finish()
 }
 

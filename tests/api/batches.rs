@@ -150,3 +150,48 @@ async fn what_is_granted_together_is_bounded() {
     assert_eq!(told[100], 201);
     assert_eq!(again.body["asOf"]["sequence"], 102);
 }
+
+#[tokio::test]
+async fn the_denials_of_a_batch_share_what_they_show_of_quotas() {
+    let world = World::new();
+    const QUOTAS: usize = 40;
+    for number in 0..QUOTAS {
+        // The last ones are exceeded.
+        let pods = if number < QUOTAS - 2 { "1000" } else { "1" };
+        let quota = json!({"spec": {"hard": {"pods": pods, "services": "1"}}});
+        let path = format!("/v1/namespaces/a/quotas/q{number:02}");
+        world.put(&path, &quota).await.is(201);
+    }
+    let ask = async |count: usize| {
+        let items: Vec<_> = (0..count)
+            .map(|number| item("a", &format!("u{number}"), "2"))
+            .collect();
+        let reply = world.post(BATCH, &json!({"items": items})).await;
+        reply.is(200);
+        reply
+    };
+    let alone = ask(1).await;
+    let alone = &alone.items()[0];
+    assert_eq!(alone["quotas"].as_array().unwrap().len(), QUOTAS);
+    assert_eq!(alone["quotasOmitted"], Value::Null);
+    let reply = ask(1000).await;
+    assert_eq!(reply.items().len(), 1000);
+    for denied in reply.items() {
+        assert_eq!(
+            (&denied["status"], &denied["detail"]),
+            (&json!(403), &alone["detail"])
+        );
+        let quotas = denied["quotas"].as_array().unwrap();
+        let names: Vec<_> = quotas
+            .iter()
+            .map(|quota| quota["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names[..2],
+            ["q38", "q39"],
+            "those that are exceeded come first"
+        );
+        assert_eq!(quotas.len(), 8);
+        assert_eq!(denied["quotasOmitted"], QUOTAS - 8);
+    }
+}

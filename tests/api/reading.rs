@@ -225,3 +225,52 @@ async fn the_index_names_paths_that_are_there() {
         reply.is_refused(405, "MethodNotAllowed");
     }
 }
+
+/// More objects than are looked at on the threads that serve connections.
+#[tokio::test]
+async fn what_is_told_of_many_objects_adds_up() {
+    let world = World::new();
+    const OBJECTS: usize = 2500;
+    let events: Vec<Value> = (0..OBJECTS)
+        .map(|number| {
+            json!({"type": "ADDED", "namespace": "a", "resource": "widgets.example.com",
+                   "name": format!("w{number:04}"), "uid": format!("u{number}"), "resourceVersion": "1",
+                   "usage": {"example.com/r": (number % 7).to_string()}})
+        })
+        .collect();
+    world.events(&events).await;
+    let held = json!({"reservedBy": {"uid": "held"}, "reserved": {"example.com/r": "9"}});
+    let held = world.post("/v1/namespaces/a/reservations", &held).await;
+    held.is(201);
+    let pages = async |path: &str| {
+        let (mut all, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = world
+                .get(&format!("{path}limit=400&continue={after}"))
+                .await;
+            all.extend(page.is(200).items().to_vec());
+            match page.body["continue"].as_str() {
+                Some(next) => after = next.to_owned(),
+                None => return (all, page),
+            }
+        }
+    };
+    let (objects, _) = pages("/v1/namespaces/a/objects?").await;
+    let names: Vec<_> = objects
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    let expected: Vec<_> = (0..OBJECTS).map(|number| format!("w{number:04}")).collect();
+    assert_eq!(names, expected);
+    let (parts, last) = pages("/v1/namespaces/a/explain?resource=example.com/r&").await;
+    let amounts: Vec<u64> = parts
+        .iter()
+        .map(|part| part["amount"].as_str().unwrap().parse().unwrap())
+        .collect();
+    assert!(amounts.is_sorted_by(|a, b| a >= b), "the largest first");
+    let used: u64 = last.body["used"].as_str().unwrap().parse().unwrap();
+    assert_eq!(last.body["reserved"], "9");
+    assert_eq!(amounts.iter().sum::<u64>(), used + 9);
+    let expected: u64 = (0..OBJECTS as u64).map(|number| number % 7).sum();
+    assert_eq!(used, expected);
+}

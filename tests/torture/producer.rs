@@ -153,7 +153,7 @@ impl<'a> Producer<'a> {
                 self.see(uid, namespace_of(uid), units)
             }
             // Final: whatever comes now changes nothing.
-            Some(None) => event("MODIFIED", uid, namespace_of(uid), u64::MAX / 2, WRONG),
+            Some(None) => event("MODIFIED", uid, namespace_of(uid), u64::MAX / 2 - 1, WRONG),
             Some(Some(alive)) if self.random.once_in(2) => {
                 self.published.objects.insert(uid.to_owned(), None);
                 event("DELETED", uid, alive.namespace, alive.version + 1, 0)
@@ -174,7 +174,7 @@ impl<'a> Producer<'a> {
         let objects = self.published.objects.iter();
         let event = |(uid, state): (&String, &Option<Alive>)| match state {
             Some(alive) => event("ADDED", uid, alive.namespace, alive.version, alive.units),
-            None => event("DELETED", uid, namespace_of(uid), u64::MAX / 2 + 1, 0),
+            None => event("DELETED", uid, namespace_of(uid), u64::MAX / 2, 0),
         };
         objects.map(event).collect()
     }

@@ -3,7 +3,7 @@
 use quota_semantics::{Name, Timestamp, quantity::Quantity};
 use serde::{Deserialize, Serialize};
 
-use super::{AsOf, is_false};
+use super::{AsOf, is_false, is_zero};
 
 /// Why a request was not carried out: `application/problem+json` (RFC 9457).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct Problem {
     /// The quotas that were looked at, if a quota denied the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quotas: Option<Vec<QuotaCheck>>,
+    /// How many more quotas were looked at: the denials of a batch share what its answer shows of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quotas_omitted: usize,
     /// When there will be room, if the expiry of reservations alone makes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Timestamp>,

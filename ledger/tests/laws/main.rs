@@ -200,6 +200,32 @@ proptest! {
     }
 
     #[test]
+    fn what_makes_a_number_is_of_the_moment_that_it_was_taken(steps in steps(), cut in 0.0..1.0_f64) {
+        let world = World::run(&steps);
+        let cut = (world.entries.len() as f64 * cut) as usize;
+        let mut state = fold(&world.entries[..cut]);
+        let spaces: Vec<String> = state.namespaces("").map(ToString::to_string).collect();
+        let mut taken = Vec::new();
+        for space in spaces {
+            let totals = state.totals(&space);
+            for name in totals.used.names().chain(totals.reserved.names()) {
+                let view = state.parts_view(&space, None, name).unwrap();
+                taken.push((view, totals.used.get(name).cloned(), totals.reserved.get(name).cloned()));
+            }
+        }
+        for entry in &world.entries[cut..] {
+            state.apply(entry);
+        }
+        for (view, used, reserved) in taken {
+            let mut pauses = 0;
+            let all = view.first(None, usize::MAX, || pauses += 1);
+            prop_assert_eq!(sum(&all, false), used.unwrap_or_default());
+            prop_assert_eq!(sum(&all, true), reserved.unwrap_or_default());
+            prop_assert!(all.len() <= view.len());
+        }
+    }
+
+    #[test]
     fn no_grant_passes_a_limit(steps in steps()) {
         World::run_checking(&steps, |world| {
             let Some(granted) = &world.granted else { return };

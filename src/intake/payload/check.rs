@@ -71,13 +71,20 @@ pub(super) fn uid(text: &str) -> Result<Uid, Fault> {
     Uid::new(text).map_err(|error| Fault::field(error.to_string()))
 }
 
-/// An object's version; 0 if it is not given.
+/// The highest version that an API server gives: the revisions of etcd have a sign.
+const VERSION_MAX: u64 = i64::MAX.unsigned_abs();
+
+/// An object's version; 0 if it is not given. One that no API server gives would keep out all that follow.
 pub(super) fn version(text: &str) -> Result<u64, Fault> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse()
-        .map_err(|_| Fault::field(format!("resourceVersion {text:?} is not a number")))
+    let version = text.parse().ok().filter(|&version| version <= VERSION_MAX);
+    version.ok_or_else(|| {
+        Fault::field(format!(
+            "resourceVersion {text:?} is not a number up to {VERSION_MAX}"
+        ))
+    })
 }
 
 /// Refuses what would make too long an entry.

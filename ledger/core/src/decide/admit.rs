@@ -182,12 +182,13 @@ fn settle(
     holds: bool,
     policy: &Policy,
 ) -> Result<Admitted, Refusal> {
-    let charges = case.evaluate(state, now, policy)?;
-    let charged = charged(&case.limits(state), &charges);
+    let limits = case.limits(state);
+    let charges = case.evaluate(state, &limits, now, policy)?;
+    let charged = charged(&limits, &charges);
     // Of an object of which nothing is limited, an API server's user learns nothing: most namespaces limit little.
     let unlimited = match charged.is_empty() {
         true => Vec::new(),
-        false => case.unlimited_to_warn_of(&case.limits(state), policy),
+        false => case.unlimited_to_warn_of(&limits, policy),
     };
     let counts = !charged.is_empty() || case.is_new_workload() || needs_later(state, &case);
     let events = if holds && counts {
@@ -257,7 +258,9 @@ fn grow_unseen(
         let mut by_its_word = Case::of(state, by, request, Overlay::default());
         by_its_word.before = Some(Cow::Owned(seen));
         by_its_word.pending = None;
-        !by_its_word.evaluate(state, now, policy)?.is_empty()
+        let limits = by_its_word.limits(state);
+        let charges = by_its_word.evaluate(state, &limits, now, policy)?;
+        !charges.is_empty()
     } else {
         // What grows may have room in what is charged, but has to be held.
         let mut amounts = footprint.resources.iter();
@@ -287,9 +290,12 @@ fn scaled(state: &State, request: &Request, replicas: u64) -> Option<Footprint> 
 
 fn no_previous_version(state: &State, case: &Case<'_>, policy: &Policy) -> Refusal {
     let denial = Denial::NoPreviousVersion;
+    let limits = case.limits(state);
+    let (quotas, quotas_omitted) = explain::looked_at(&limits, &case.wanted(), policy.shown_max);
     Refusal::Denied(Box::new(Denied {
         detail: denial.to_string(),
-        quotas: explain::looked_at(&case.limits(state), &case.wanted()),
+        quotas,
+        quotas_omitted,
         retry_after: None,
         fits_when_empty: case.fits_when_empty(state, policy),
         denial,

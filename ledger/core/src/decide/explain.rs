@@ -15,26 +15,56 @@ const LIMITS_MAX: usize = 1000;
 /// More pending reservations than this in a namespace are not searched for the time when there will be room.
 pub(super) const EXPLAINED_MAX: usize = 1024;
 
-/// Every limit of the quotas looked at, and what was wanted of it.
-pub(super) fn looked_at(limits: &[Counted<'_>], wanted: &ResourceList) -> Vec<CheckedQuota> {
+/// The limits of the quotas looked at, and what was wanted of each; and how many quotas are left out, since their limits
+/// and those before are more than `shown_max`. Those that are exceeded come first then.
+pub(super) fn looked_at(
+    limits: &[Counted<'_>],
+    wanted: &ResourceList,
+    shown_max: usize,
+) -> (Vec<CheckedQuota>, usize) {
     let all: usize = limits.iter().map(|limit| limit.hard().len()).sum();
-    let looked = |limit: &Counted<'_>| {
-        let looked = |name| looked(limit, name, wanted.get(name).cloned().unwrap_or_default());
+    let names = |limit: &Counted<'_>| -> Vec<Name> {
         let hard = limit.hard();
-        let resources = match all <= LIMITS_MAX {
-            true => hard.names().map(looked).collect(),
+        match all <= LIMITS_MAX.min(shown_max) {
+            true => hard.names().cloned().collect(),
             false => {
                 let wanted = wanted.names().filter(|name| hard.get(name).is_some());
-                wanted.map(looked).collect()
+                wanted.cloned().collect()
             }
-        };
-        CheckedQuota {
-            name: limit.name().clone(),
-            kind: limit.kind(),
-            resources,
         }
     };
-    limits.iter().map(looked).collect()
+    let mut order: Vec<&Counted<'_>> = limits.iter().collect();
+    if all > shown_max {
+        order.sort_by_cached_key(|limit| !is_exceeded(limit, wanted));
+    }
+    let (mut quotas, mut shown) = (Vec::new(), 0_usize);
+    for limit in order {
+        let names = names(limit);
+        shown = shown.saturating_add(names.len().max(1));
+        if shown > shown_max && !quotas.is_empty() {
+            break;
+        }
+        let looked = |name| looked(limit, name, wanted.get(name).cloned().unwrap_or_default());
+        quotas.push(CheckedQuota {
+            name: limit.name().clone(),
+            kind: limit.kind(),
+            resources: names.iter().map(looked).collect(),
+        });
+    }
+    let omitted = limits.len() - quotas.len();
+    (quotas, omitted)
+}
+
+/// Whether something that is wanted does not fit.
+fn is_exceeded(limit: &Counted<'_>, wanted: &ResourceList) -> bool {
+    wanted.iter().any(|(name, wanted)| {
+        let hard = limit.hard().get(name);
+        hard.is_some_and(|hard| {
+            let mut counted = limit.counted(name).unwrap_or_default();
+            counted.add_assign(wanted);
+            wanted.is_positive() && counted > *hard
+        })
+    })
 }
 
 /// One limit of a quota.

@@ -49,6 +49,12 @@ pub use watermark::{Bookmark, advance_watermarks};
 
 use quota_semantics::{Span, quota::LimitedResource};
 
+/// How many amounts of quotas all denials of one answer show.
+const SHOWN_BY_ALL: usize = 8192;
+
+/// How many each of them shows at least.
+const SHOWN_MIN: usize = 8;
+
 /// What the operator has set for all decisions.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -68,6 +74,8 @@ pub struct Policy {
     pub bounds: Bounds,
     /// How many amounts are looked at to find out when there will be room for one denied request.
     pub search_max: usize,
+    /// How many amounts of quotas one denial shows, unless those of one quota are more.
+    pub shown_max: usize,
     /// Resources that may be used only where a quota covers them.
     pub limited: Vec<LimitedResource>,
     /// How requests are decided that need something that nothing limits.
@@ -89,6 +97,7 @@ impl Default for Policy {
             max_pending_per_principal: 20_000,
             bounds: Bounds::default(),
             search_max: 1 << 15,
+            shown_max: usize::MAX,
             limited: Vec::new(),
             unlimited: Unlimited::default(),
             adopts_quotas: false,
@@ -98,11 +107,13 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The rules for each of so many requests that come together: they share the work of one search.
+    /// The rules for each of so many requests that come together: they share the work of one search, and what one answer
+    /// shows of the quotas that denied them.
     #[must_use]
     pub fn shared_by(&self, requests: usize) -> Self {
         Self {
             search_max: self.search_max / requests.max(1),
+            shown_max: (SHOWN_BY_ALL / requests.max(1)).max(SHOWN_MIN),
             ..self.clone()
         }
     }

@@ -114,8 +114,10 @@ pub struct Denied {
     pub denial: admission::Denial,
     /// Kubernetes' own words, and what is to be said about reservations.
     pub detail: String,
-    /// Every quota looked at.
+    /// Every quota looked at, as far as the rules let so many be shown.
     pub quotas: Vec<CheckedQuota>,
+    /// How many more were looked at.
+    pub quotas_omitted: usize,
     /// When the expiry of pending reservations alone would make room.
     pub retry_after: Option<Timestamp>,
     /// Whether it would be granted if nothing else counted. If not, waiting is of no use: the request or a quota has

@@ -112,10 +112,10 @@ pub fn check(
 ) -> Result<Checked, Refusal> {
     policy.bounds.check_request(state, request)?;
     let case = Case::of(state, by, request, Overlay::default());
-    let charges = case.evaluate(state, now, policy)?;
     let limits = case.limits(state);
+    let charges = case.evaluate(state, &limits, now, policy)?;
     Ok(Checked {
-        quotas: looked_at(&limits, &case.wanted()),
+        quotas: looked_at(&limits, &case.wanted(), usize::MAX).0,
         notices: case.notices(state, &charges),
         unlimited: state::unlimited(&limits, &case.target),
         warn_of: case.unlimited_to_warn_of(&limits, policy),
@@ -155,11 +155,14 @@ fn decide(
     if let Some(uid) = &case.not_owned {
         return Err(Refusal::NotOwner(uid.clone()));
     }
-    let charges = case.evaluate(state, now, policy)?;
+    let limits = case.limits(state);
+    let charges = case.evaluate(state, &limits, now, policy)?;
     case.check_share(state, by, policy)?;
+    let unlimited = case.unlimited_to_warn_of(&limits, policy);
+    drop(limits);
     let reserved = Reserved {
         notices: case.notices(state, &charges),
-        unlimited: case.unlimited_to_warn_of(&case.limits(state), policy),
+        unlimited,
         events: case.grant(state, now, ttl, policy)?,
         replayed: false,
     };
@@ -329,10 +332,11 @@ impl<'a> Case<'a> {
         is_replica && !self.wanted().without_zeros().is_empty()
     }
 
-    /// What each quota of the namespace, and each group that counts the object, would be charged.
+    /// What each of its limits would be charged.
     pub(super) fn evaluate(
         &self,
         state: &State,
+        limits: &[Counted<'_>],
         now: Timestamp,
         policy: &Policy,
     ) -> Result<Vec<Charge>, Refusal> {
@@ -344,28 +348,22 @@ impl<'a> Case<'a> {
                 group: group.clone(),
             });
         }
-        let limits = self.limits(state);
-        let denial = match self.admitted(&limits, policy) {
+        let denial = match self.admitted(limits, policy) {
             Ok(charges) => return Ok(charges),
             Err(denial) => denial,
         };
+        let (quotas, quotas_omitted) = looked_at(limits, &wanted, policy.shown_max);
         Err(Refusal::Denied(Box::new(Denied {
-            detail: detail(
-                state,
-                now,
-                self.request,
-                &limits,
-                &denial,
-                policy.search_max,
-            ),
-            quotas: looked_at(&limits, &wanted),
+            detail: detail(state, now, self.request, limits, &denial, policy.search_max),
+            quotas,
+            quotas_omitted,
             retry_after: self.retry_after(state, policy, &denial),
             fits_when_empty: self.fits_when_empty(state, policy),
             denial,
         })))
     }
 
-    /// The quotas of the namespace and the groups that count the object, as [`Case::evaluate`] numbers them.
+    /// The quotas of the namespace and the groups that count the object, as [`Case::evaluate`] takes and numbers them.
     pub(super) fn limits<'s>(&'s self, state: &'s State) -> Vec<Counted<'s>> {
         self.limits_with(state, &self.overlay)
     }

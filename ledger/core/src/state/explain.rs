@@ -1,16 +1,15 @@
 //! What makes a number: the objects and reservations behind it.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ObjectView, ReservationView, State,
-    groups::Link,
-    namespaces::{Claim, Namespace, hold},
+    ObjectView, ObjectsView, State,
+    groups::Choosers,
+    namespaces::{self, Claim, Namespace, hold},
 };
-use crate::event::Sequence;
+use crate::event::{QuotaRecord, Reservation, Sequence};
 use quota_semantics::{
     object::{Amount, Footprint},
     quantity::Quantity,
@@ -32,9 +31,18 @@ pub enum Holder {
     /// A part of what is used.
     Object(ObjectView),
     /// A part of what is used: its holder said that the object exists, and no source has shown it.
-    Commit(ReservationView),
+    Commit(Claimed),
     /// A part of what is reserved.
-    Reservation(ReservationView),
+    Reservation(Claimed),
+}
+
+/// A reservation that is pending or committed, and the entry that granted it.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The reservation as granted.
+    pub reservation: Arc<Reservation>,
+    /// The entry that granted it.
+    pub entry: Sequence,
 }
 
 /// What a part is, in the order in which equal ones stand.
@@ -55,7 +63,7 @@ impl Part {
     pub const fn entry(&self) -> Sequence {
         match &self.holder {
             Holder::Object(object) => object.entry,
-            Holder::Commit(reservation) | Holder::Reservation(reservation) => reservation.entry,
+            Holder::Commit(claimed) | Holder::Reservation(claimed) => claimed.entry,
         }
     }
 
@@ -68,6 +76,34 @@ impl Part {
             Holder::Reservation(view) => (Kind::Reservation, &view.reservation.uid),
         };
         PartKey(Reverse(self.amount.clone()), kind, uid.clone())
+    }
+}
+
+/// What makes a number, as it stood at one moment: it is looked through while the state goes on.
+#[derive(Clone, Debug)]
+pub struct PartsView {
+    objects: ObjectsView,
+    resource: Box<str>,
+    counts: Counts,
+    /// What is pending or committed, and how much of it counts.
+    claims: Vec<(Kind, Amount, Quantity, Claimed)>,
+}
+
+/// Which objects a number counts.
+#[derive(Clone, Debug)]
+enum Counts {
+    All,
+    OfQuota(Arc<QuotaRecord>),
+    OfGroup(Choosers),
+}
+
+impl Counts {
+    fn count(&self, footprint: &Footprint) -> bool {
+        match self {
+            Self::All => true,
+            Self::OfQuota(quota) => namespaces::counts(quota, footprint),
+            Self::OfGroup(choosers) => choosers.choose(footprint),
+        }
     }
 }
 
@@ -84,75 +120,122 @@ impl State {
         after: Option<&PartKey>,
         limit: usize,
     ) -> Option<Vec<Part>> {
+        let view = self.parts_view(namespace, quota, resource)?;
+        Some(view.first(after, limit, || ()))
+    }
+
+    /// What makes a number, as it stands now. Looks at what is pending and committed in the namespace, which is bounded, and
+    /// at no object. None if there is neither such a quota nor such a group.
+    #[must_use]
+    pub fn parts_view(
+        &self,
+        namespace: &str,
+        quota: Option<&str>,
+        resource: &str,
+    ) -> Option<PartsView> {
+        let objects = self.objects_view(namespace);
+        let mut view = PartsView {
+            objects,
+            resource: resource.into(),
+            counts: Counts::All,
+            claims: Vec::new(),
+        };
         let Some(namespace) = self.namespaces.find(namespace) else {
-            return quota.is_none().then(Vec::new);
+            return quota.is_none().then_some(view);
         };
-        let counts: Box<dyn Fn(&Footprint) -> bool + '_> = match quota {
-            None => Box::new(|_| true),
-            Some(name) => match namespace.quotas.get(name) {
-                Some(quota) => Box::new(|footprint| quota.counts(footprint)),
-                None => {
-                    let link = self.link(namespace, name)?;
-                    Box::new(|footprint| self.groups.counts(link, footprint))
-                }
-            },
-        };
+        if let Some(name) = quota {
+            view.counts = match namespace.quotas.get(name) {
+                Some(quota) => Counts::OfQuota(quota.record.clone()),
+                None => Counts::OfGroup(self.choosers(namespace, name)?),
+            };
+        }
+        for &place in namespace.pending.iter().chain(&namespace.committed) {
+            let tracked = self.reservations.get(place);
+            let Some((claim, target)) = tracked.claim() else {
+                continue;
+            };
+            if target.resources.get(resource).is_none() {
+                continue;
+            }
+            let kind = match claim {
+                Claim::Pending => Kind::Reservation,
+                Claim::Committed => Kind::Commit,
+            };
+            let observed = self.beside(tracked).map(|shared| &**shared);
+            let taken = hold(|footprint| view.counts.count(footprint), target, observed);
+            if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(resource)) {
+                let claimed = Claimed {
+                    reservation: tracked.reservation.clone(),
+                    entry: tracked.entry,
+                };
+                let how = target.traits.amount(resource);
+                view.claims.push((kind, how, amount.clone(), claimed));
+            }
+        }
+        Some(view)
+    }
+
+    fn choosers(&self, namespace: &Namespace, group: &str) -> Option<Choosers> {
+        let &place = self.groups.by_name.get(group)?;
+        let link = namespace.chain.iter().find(|link| link.group == place)?;
+        Some(self.groups.choosers(link))
+    }
+}
+
+impl PartsView {
+    /// How many objects and claims are looked at to find the largest.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.objects.len() + self.claims.len()
+    }
+
+    /// Whether there is nothing to look at.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The `limit` largest parts after `after`. Looks at all objects of the namespace; `pause` is called behind every
+    /// thousand of them, so that others get the processor.
+    #[must_use]
+    pub fn first(&self, after: Option<&PartKey>, limit: usize, pause: impl FnMut()) -> Vec<Part> {
         let mut first = First {
             places: BTreeMap::new(),
             after,
             limit,
         };
         let mut shares = Shares::default();
-        for &place in &namespace.objects {
-            let object = self.objects.get(place);
-            let footprint = self.footprints.get(object.footprint);
-            let amount = footprint.resources.get(resource);
-            if let Some(amount) = amount.filter(|_| counts(footprint)) {
+        self.objects.each(pause, |place, object, _, footprint| {
+            let amount = footprint.resources.get(&self.resource);
+            if let Some(amount) = amount.filter(|_| self.counts.count(footprint)) {
                 let part = (Kind::Object, object.uid.clone(), place);
-                let how = footprint.traits.amount(resource);
+                let how = footprint.traits.amount(&self.resource);
                 shares.take(&mut first, how, object.entry, amount.clone(), part);
             }
-        }
-        for &place in namespace.pending.iter().chain(&namespace.committed) {
-            let tracked = self.reservations.get(place);
-            let observed = self.beside(tracked).map(|shared| &**shared);
-            let Some((claim, target)) = tracked.claim() else {
-                continue;
-            };
-            let kind = match claim {
-                Claim::Pending => Kind::Reservation,
-                Claim::Committed => Kind::Commit,
-            };
-            let taken = hold(&counts, target, observed);
-            if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(resource)) {
-                let part = (kind, tracked.reservation.uid.clone(), place);
-                let how = target.traits.amount(resource);
-                shares.take(&mut first, how, tracked.entry, amount.clone(), part);
-            }
+        });
+        // The place of a claim is its number in the view.
+        for (place, (kind, how, amount, claimed)) in (0..).zip(&self.claims) {
+            let part = (*kind, claimed.reservation.uid.clone(), place);
+            shares.take(&mut first, *how, claimed.entry, amount.clone(), part);
         }
         shares.offer_to(&mut first);
-        Some(
-            first
-                .places
-                .into_iter()
-                .map(|(key, place)| self.part(key, place))
-                .collect(),
-        )
+        let parts = first.places.into_iter();
+        parts
+            .filter_map(|(key, place)| self.part(key, place))
+            .collect()
     }
 
-    fn link<'s>(&self, namespace: &'s Namespace, group: &str) -> Option<&'s Link> {
-        let &place = self.groups.by_name.get(group)?;
-        namespace.chain.iter().find(|link| link.group == place)
-    }
-
-    fn part(&self, PartKey(Reverse(amount), kind, _): PartKey, place: u32) -> Part {
-        let claimed = || self.reservation_view(self.reservations.get(place));
-        let holder = match kind {
-            Kind::Object => Holder::Object(self.object_view(place)),
-            Kind::Commit => Holder::Commit(claimed()),
-            Kind::Reservation => Holder::Reservation(claimed()),
+    fn part(&self, PartKey(Reverse(amount), kind, _): PartKey, place: u32) -> Option<Part> {
+        let claimed = || {
+            let claim = self.claims.get(place as usize);
+            claim.map(|(.., claimed)| claimed.clone())
         };
-        Part { amount, holder }
+        let holder = match kind {
+            Kind::Object => Holder::Object(self.objects.view(place)?),
+            Kind::Commit => Holder::Commit(claimed()?),
+            Kind::Reservation => Holder::Reservation(claimed()?),
+        };
+        Some(Part { amount, holder })
     }
 }
 

@@ -99,15 +99,20 @@ record!(Namespace {
     pending
 } without { committed, known, chain, shares });
 
+/// Whether a quota counts an object with this footprint. A broken selector counts nothing, as Kubernetes' controller
+/// has it.
+pub(crate) fn counts(quota: &QuotaRecord, footprint: &Footprint) -> bool {
+    scopes::matches(&quota.spec, &footprint.traits).unwrap_or(false)
+}
+
 impl QuotaState {
     pub(crate) fn is_scoped(&self) -> bool {
         scopes::scopes_of(&self.record.spec).next().is_some()
     }
 
-    /// Whether the quota counts an object with this footprint. A broken selector counts nothing, as
-    /// Kubernetes' controller has it.
+    /// Whether the quota counts an object with this footprint.
     pub(crate) fn counts(&self, footprint: &Footprint) -> bool {
-        scopes::matches(&self.record.spec, &footprint.traits).unwrap_or(false)
+        counts(&self.record, footprint)
     }
 
     /// What a pending reservation or a commit for `target` takes here, given the object as it is observed.

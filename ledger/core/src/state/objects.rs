@@ -9,7 +9,7 @@ use super::{deleted::Deleted, label::Label, places::make_room, slab::Slab};
 use crate::{codec::record, event::Sequence};
 use quota_semantics::{Timestamp, uid::Uid};
 
-const CHUNK: usize = 256;
+pub(crate) const CHUNK: usize = 256;
 
 /// An object that is alive. There may be ten million: keep it small.
 #[derive(Clone, Debug)]

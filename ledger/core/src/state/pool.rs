@@ -21,6 +21,10 @@ impl<T> Pooled<T> {
     pub(crate) fn value(&self) -> &T {
         &self.value
     }
+
+    pub(crate) const fn shared(&self) -> &Arc<T> {
+        &self.value
+    }
 }
 
 impl<T: Wire> Wire for Pooled<T> {

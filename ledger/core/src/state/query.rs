@@ -544,32 +544,8 @@ impl State {
         limit: usize,
         keep: impl Fn(&str, &Footprint) -> bool,
     ) -> Vec<ObjectView> {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return Vec::new();
-        };
-        let mut first = BTreeMap::new();
-        for &place in &namespace.objects {
-            let object = self.objects.get(place);
-            let resource = self.resources.get(object.resource);
-            if !keep(resource, self.footprints.get(object.footprint)) {
-                continue;
-            }
-            let key = (&***resource, object.name.as_str(), &object.uid);
-            if after.is_some_and(|(r, n, u)| key <= (&**r, &**n, u)) {
-                continue;
-            }
-            if first.len() == limit && first.last_key_value().is_none_or(|(last, _)| key > *last) {
-                continue;
-            }
-            first.insert(key, place);
-            if first.len() > limit {
-                first.pop_last();
-            }
-        }
-        first
-            .into_values()
-            .map(|place| self.object_view(place))
-            .collect()
+        let view = self.objects_view(namespace);
+        view.page(after, limit, keep, || ())
     }
 
     /// Looks at up to `most` places from `from` on for objects that `keep` keeps. Answers them, at most `limit`, and

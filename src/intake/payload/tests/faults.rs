@@ -113,6 +113,12 @@ fn what_cannot_be_understood_is_rejected_with_its_reason() {
             InvalidField,
             "not a number",
         ),
+        // No API server gives such a version: it would keep out all that follow.
+        (
+            plain(r#","resourceVersion":"9223372036854775808""#),
+            InvalidField,
+            "not a number up to 9223372036854775807",
+        ),
         (
             plain(r#","usage":{"a b":"1"}"#),
             InvalidField,

@@ -90,15 +90,30 @@ impl Group {
             .map(|limits| limits.until)
     }
 
-    /// Whether its own scopes and its selector of objects are for an object like this. A broken selector counts
-    /// nothing.
     fn selects(&self, footprint: &Footprint) -> bool {
-        let spec = &self.record.spec;
-        let objects = spec.extensions.objects.as_ref();
-        scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
-            && objects.is_none_or(|objects| {
-                objects.matches(|key| Label::from(footprint.labels.get(key))) == Some(true)
-            })
+        selects(&self.record, footprint)
+    }
+}
+
+/// Whether a group by itself is for an object like this: by its scopes, and by its selector of objects. A broken
+/// selector counts nothing.
+fn selects(record: &GroupRecord, footprint: &Footprint) -> bool {
+    let spec = &record.spec;
+    let objects = spec.extensions.objects.as_ref();
+    scopes::matches(&spec.quota, &footprint.traits).unwrap_or(false)
+        && objects.is_none_or(|objects| {
+            objects.matches(|key| Label::from(footprint.labels.get(key))) == Some(true)
+        })
+}
+
+/// Which objects of a namespace a group counts, whatever becomes of the groups: all, or what any of these choose.
+#[derive(Clone, Debug)]
+pub(crate) struct Choosers(Option<Vec<Arc<GroupRecord>>>);
+
+impl Choosers {
+    pub(crate) fn choose(&self, footprint: &Footprint) -> bool {
+        let choosers = self.0.as_ref();
+        choosers.is_none_or(|choosers| choosers.iter().any(|it| selects(it, footprint)))
     }
 }
 
@@ -195,6 +210,13 @@ impl Groups {
         link.partial
             .as_ref()
             .is_none_or(|choosers| choosers.iter().any(selects))
+    }
+
+    /// The same for any footprint, to be looked up later.
+    pub(crate) fn choosers(&self, link: &Link) -> Choosers {
+        let record = |&group: &u32| self.get(group).record.clone();
+        let partial = link.partial.as_ref();
+        Choosers(partial.map(|choosers| choosers.iter().map(record).collect()))
     }
 
     /// The namespaces of which a group counts anything.

@@ -2,8 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
-#[path = "support/programs.rs"]
-mod programs;
+use quota_test_support::programs;
 
 use std::{
     fs,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
+use quota_test_support as support;
 
 use std::{
     fs::Permissions,

@@ -8,8 +8,7 @@ pub mod events;
 pub mod machine;
 pub mod measured;
 pub mod process;
-#[path = "../../tests/support/programs.rs"]
-pub mod programs;
+pub use quota_test_support::programs;
 pub mod world;
 
 use std::{env, path::PathBuf, str::FromStr};

@@ -9,8 +9,7 @@ mod names;
 mod owners;
 mod refusals;
 mod reviews;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 mod tenancy;
 mod tenants;
 mod tls;

@@ -9,8 +9,7 @@ mod delivered;
 mod exported;
 mod groups;
 mod published;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -5,8 +5,7 @@
 
 mod ledger;
 mod page;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 
 use std::{
     collections::BTreeSet,

@@ -4,8 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 
 mod hook;
 mod transport;

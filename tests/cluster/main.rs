@@ -13,9 +13,9 @@ mod faults;
 mod linear;
 mod producer;
 mod rolling;
-#[path = "../support/mod.rs"]
-mod support;
 mod tls;
+
+use quota_test_support as support;
 
 use std::{
     collections::HashSet,

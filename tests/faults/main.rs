@@ -9,8 +9,7 @@ mod calls;
 mod full;
 mod power;
 mod session;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 mod tape;
 
 use std::path::Path;

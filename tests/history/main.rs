@@ -5,8 +5,7 @@
 
 mod daemon;
 mod recording;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 
 use std::sync::Arc;
 

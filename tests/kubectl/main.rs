@@ -8,8 +8,7 @@ mod groups;
 mod read;
 mod resume;
 mod server;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 mod watch;
 mod wire;
 mod write;

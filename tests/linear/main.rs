@@ -8,8 +8,7 @@
 
 mod checkers;
 mod parts;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -17,8 +17,7 @@ mod questions;
 mod readme;
 mod secure;
 mod stub;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 mod token;
 mod transcripts;
 

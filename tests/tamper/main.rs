@@ -8,11 +8,8 @@ mod check;
 mod checkpoints;
 mod ledger;
 mod mutation;
-#[path = "../support/programs.rs"]
-mod programs;
-#[allow(dead_code, reason = "each test uses a part")]
-#[path = "../support/random.rs"]
-mod random;
+use quota_test_support::programs;
+use quota_test_support::random;
 
 use std::{
     collections::BTreeMap,

@@ -16,8 +16,7 @@ mod place;
 mod producer;
 mod rounds;
 mod standing;
-#[path = "../support/mod.rs"]
-mod support;
+use quota_test_support as support;
 
 use std::{
     fmt::Debug,

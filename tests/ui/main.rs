@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-#[path = "../support/programs.rs"]
-mod programs;
+use quota_test_support::programs;
 
 use std::{path::Path, path::PathBuf, process::Command};
 

@@ -7,9 +7,6 @@
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
 #[allow(dead_code, reason = "the tests use the rest")]
-#[path = "../../../tests/support/nats.rs"]
-mod nats;
-#[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/bridge/programs.rs"]
 mod programs;
 #[path = "../examples/fake-api/server.rs"]
@@ -28,6 +25,7 @@ use std::{
 use programs::{Program, until};
 use quota_bridge::{discovery::Served, kind::Reader};
 use quota_semantics::{admission::Charging, object::GroupResource, quantity::Quantity};
+use quota_test_support::nats;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use world::World;

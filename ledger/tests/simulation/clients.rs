@@ -8,10 +8,10 @@ use quota_semantics::{Name, uid::Uid};
 use super::{
     account::{Checked, ensure},
     daemon::{Op, Said},
-    random::Random,
     settings::Settings,
     things::{footprint, namespace, spec, uid, wish},
 };
+use quota_simulation::Random;
 
 /// Objects have numbers, and those fit into a byte.
 const OBJECTS: u8 = 240;

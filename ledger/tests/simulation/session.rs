@@ -12,11 +12,10 @@ use quota_semantics::{Name, Timestamp};
 use super::{
     account::{Checked, ensure},
     daemon::{Errand, Job, Told},
-    random::Random,
-    report::Report,
     settings::StreamFaults,
     stream::{Message, Stream},
 };
+use quota_simulation::{Random, Report};
 
 pub(crate) const SOURCE: &str = "OBJECTS";
 

@@ -8,7 +8,7 @@ use quota_core::decide::Policy;
 use quota_journal::{Options, Retention};
 use quota_semantics::Span;
 
-use super::random::Random;
+use quota_simulation::Random;
 
 pub(crate) const DIRECTORY: &str = "/var/ledger";
 const ARCHIVE: &str = "/srv/archive";

@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use quota_core::{decide::Sighting, event::Observed};
 use quota_semantics::{Name, Timestamp, object::Footprint};
 
-use super::{
-    random::Random,
-    things::{footprint, namespace, uid},
-};
+use super::things::{footprint, namespace, uid};
+use quota_simulation::Random;
 
 /// A message: what it says, or that nobody will understand it.
 #[derive(Clone, Debug)]

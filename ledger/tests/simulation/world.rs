@@ -3,6 +3,7 @@
 mod outside;
 mod restart;
 
+use planted::Bug;
 use quota_core::{
     decide,
     event::{Entry, Event, Reservation},
@@ -19,12 +20,11 @@ use super::{
     account::{Account, Checked, Sight, ensure},
     clients::Clients,
     daemon::{Answer, Daemon, Job, Op, Said, Wish},
-    random::Random,
-    report::Report,
     session::Session,
     settings::Settings,
     stream::{Cluster, Stream},
 };
+use quota_simulation::{Random, Report};
 use restart::is_simulated;
 
 /// Everything is compared with the account so often, in steps.
@@ -46,13 +46,56 @@ pub(crate) struct World {
     /// Nothing goes wrong any more.
     pub(crate) is_calm: bool,
     /// Everything that happens is printed.
-    pub(crate) tells: bool,
+    pub(crate) verbose: bool,
     pub(crate) report: Report,
     trace: blake3::Hasher,
 }
 
-impl World {
-    pub(crate) fn new(seed: u64) -> Self {
+/// Events that have to happen in a run of many seeds: every kind of fault, and what the ledger does.
+const EXPECTED: &[&str] = &[
+    "process kill",
+    "power loss",
+    "sync failed",
+    "write failed",
+    "disk full",
+    "unsynced writes lost",
+    "unsynced writes reordered",
+    "names lost",
+    "database suffix lost",
+    "database does not open",
+    "bit flip, no harm",
+    "bit flip, refused",
+    "bit flip, refused when read",
+    "start failed",
+    "clean stop",
+    "clock forward",
+    "clock back",
+    "answer lost",
+    "request repeated",
+    "queue full",
+    "message delivered twice",
+    "messages out of order",
+    "message not delivered",
+    "consumer lost",
+    "stream purged",
+    "stream lost a range",
+    "stream lost its tail",
+    "stream created anew",
+    "granted",
+    "denied",
+    "expired",
+    "snapshot",
+    "epochs removed",
+    "gap recorded",
+];
+
+impl quota_simulation::World for World {
+    const BUGS: &'static [Bug] = Bug::LEDGER;
+    const EXPECTED: &'static [&'static str] = EXPECTED;
+    const ENOUGH: u64 = 2_000;
+    const KEPT: &'static str = include_str!("seeds.txt");
+
+    fn new(seed: u64, verbose: bool) -> Self {
         let mut random = Random::new(seed);
         let settings = Settings::draw(&mut random);
         Self {
@@ -67,28 +110,17 @@ impl World {
             daemon: None,
             clock: 1_000_000,
             is_calm: false,
-            tells: false,
+            verbose,
             report: Report::default(),
             trace: blake3::Hasher::new(),
         }
     }
 
-    /// A hash of all that has happened.
-    pub(crate) fn trace(&self) -> String {
-        self.trace.finalize().to_hex().to_string()
+    fn plant(bug: Option<Bug>) {
+        planted::plant(bug);
     }
 
-    fn mark(&mut self, what: &str, number: u64) {
-        self.trace.update(what.as_bytes());
-        self.trace.update(&number.to_le_bytes());
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::EPOCH.plus(Span::from_seconds(self.clock))
-    }
-
-    /// Runs until everything has come to rest.
-    pub(crate) fn run(&mut self) -> Checked {
+    fn run(&mut self) -> Checked {
         self.start(Crash::Kill)?;
         for step in 0..self.settings.steps {
             self.step()?;
@@ -102,6 +134,25 @@ impl World {
         self.settle()?;
         self.report_faults();
         Ok(())
+    }
+
+    fn trace(&self) -> String {
+        self.trace.finalize().to_hex().to_string()
+    }
+
+    fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+impl World {
+    fn mark(&mut self, what: &str, number: u64) {
+        self.trace.update(what.as_bytes());
+        self.trace.update(&number.to_le_bytes());
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::EPOCH.plus(Span::from_seconds(self.clock))
     }
 
     fn report_faults(&mut self) {
@@ -183,7 +234,7 @@ impl World {
             watermark,
             policy: &policy,
         };
-        let tells = self.tells;
+        let verbose = self.verbose;
         let mut see = |entry: &Entry, _: &State| {
             trace.update(entry.event.name().as_bytes());
             trace.update(&entry.time.nanoseconds().to_le_bytes());
@@ -193,7 +244,7 @@ impl World {
                 Event::ReservationGranted(_) => report.borrow_mut().count("granted"),
                 _ => {}
             }
-            if tells {
+            if verbose {
                 println!(
                     "{:>5} {} {:?}",
                     entry.sequence,

@@ -11,14 +11,8 @@ mod kinds;
 mod leaders;
 mod lists;
 mod namespaces;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../../tests/support/nats.rs"]
-mod nats;
 #[allow(dead_code, reason = "a bench uses the rest")]
 mod programs;
-#[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../../../../tests/support/proxy.rs"]
-mod proxy;
 mod rules;
 mod scene;
 #[path = "../../examples/fake-api/server.rs"]
@@ -30,6 +24,8 @@ mod watermarks;
 mod world;
 
 use std::time::Duration;
+
+use quota_test_support::{nats, proxy};
 
 /// How long something may take that has to happen at some time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);

@@ -7,9 +7,9 @@ use quota_replication::Message;
 
 use super::{
     clients::{HARD, amount},
-    run::Report,
     stream::Stream,
 };
+use quota_simulation::Report;
 
 pub(crate) type Checked = Result<(), String>;
 

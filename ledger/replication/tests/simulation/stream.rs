@@ -6,7 +6,7 @@ use std::sync::Arc;
 use planted::Bug;
 use quota_replication::Reply;
 
-use super::random::Random;
+use quota_simulation::Random;
 
 /// Which process waits for a reply: its node, its life, and the sequence that it expected.
 pub(crate) type Origin = (usize, u64, u64);

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use planted::Bug;
 use quota_journal::{Hash, StoredBatch};
 use quota_replication::{Action, Identity, Kind, LedgerId, Message, NodeName, Position, Reply};
 use quota_semantics::Timestamp;
@@ -14,10 +15,9 @@ use super::{
     account::{Account, Checked},
     clients::{Answer, Client, Job, Op, Said},
     process::Process,
-    random::Random,
-    run::Report,
     stream::{Arrived, Origin, Stream},
 };
+use quota_simulation::{Random, Report};
 
 const NODES: usize = 3;
 const CLIENTS: usize = 4;
@@ -80,17 +80,45 @@ pub(crate) struct World {
     account: Account,
     next_uid: u64,
     has_quota: bool,
-    tells: bool,
-    pub(crate) trace: u64,
-    pub(crate) report: Report,
+    verbose: bool,
+    trace: u64,
+    report: Report,
 }
 
 fn name(node: usize) -> NodeName {
     format!("n{node}").parse().unwrap()
 }
 
-impl World {
-    pub(crate) fn new(seed: u64, tells: bool) -> Self {
+/// Events that have to happen in a run of many seeds.
+const EXPECTED: &[&str] = &[
+    "process killed",
+    "process paused",
+    "position lost",
+    "stream leader changed",
+    "uncommitted tail lost",
+    "refused by a deposed server",
+    "publish lost",
+    "publish late",
+    "publish delivered twice",
+    "acknowledgement lost",
+    "node cut off",
+    "ambiguous append",
+    "resolved as stored",
+    "refused, then stored",
+    "fence lost",
+    "leader deposed",
+    "handed over",
+    "granted",
+    "denied",
+    "expired",
+];
+
+impl quota_simulation::World for World {
+    const BUGS: &'static [Bug] = Bug::CLUSTER;
+    const EXPECTED: &'static [&'static str] = EXPECTED;
+    const ENOUGH: u64 = 500;
+
+    fn new(seed: u64, verbose: bool) -> Self {
         let mut random = Random::new(seed);
         let genesis = Message {
             ledger: LedgerId::from_bytes([1; 16]),
@@ -147,13 +175,13 @@ impl World {
             account: Account::default(),
             next_uid: 1,
             has_quota: false,
-            tells,
+            verbose,
             trace: 0,
             report: Report::default(),
         }
     }
 
-    pub(crate) fn run(&mut self) -> Checked {
+    fn run(&mut self) -> Checked {
         for node in 0..NODES {
             self.after(0, Event::Start(node));
         }
@@ -170,7 +198,7 @@ impl World {
             let mut hasher = DefaultHasher::new();
             (self.trace, time, format!("{event:?}").len()).hash(&mut hasher);
             self.trace = hasher.finish();
-            if self.tells && !matches!(event, Event::Tick(..)) {
+            if self.verbose && !matches!(event, Event::Tick(..)) {
                 println!("{time:>6} {}", short(&event));
             }
             self.step(event)?;
@@ -181,6 +209,20 @@ impl World {
         Err("nothing happens any more".to_owned())
     }
 
+    fn plant(bug: Option<Bug>) {
+        planted::plant(bug);
+    }
+
+    fn trace(&self) -> String {
+        format!("{:016x}", self.trace)
+    }
+
+    fn report(&self) -> &Report {
+        &self.report
+    }
+}
+
+impl World {
     fn is_troubled(&self) -> bool {
         self.now < TROUBLED
     }

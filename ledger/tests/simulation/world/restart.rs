@@ -91,7 +91,7 @@ impl World {
                         "I6: {:?}",
                         recovery.damaged_snapshots
                     );
-                    if self.tells {
+                    if self.verbose {
                         println!("start at {} after {crash:?}", recovery.durable.sequence);
                     }
                     self.mark("start", recovery.durable.sequence);

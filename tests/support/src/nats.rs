@@ -18,7 +18,7 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 
 /// A server; killed when dropped.
-pub(crate) struct Server {
+pub struct Server {
     child: Child,
     directory: TempDir,
     port: u16,
@@ -27,17 +27,17 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts a server on a free port, and waits until it answers.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// As [`Server::start`], with further arguments.
-    pub(crate) fn start_with(arguments: &[&str]) -> Self {
+    pub fn start_with(arguments: &[&str]) -> Self {
         Self::start_at(free_port(), arguments)
     }
 
     /// As [`Server::start`], on a port that was free before.
-    pub(crate) fn start_at(port: u16, arguments: &[&str]) -> Self {
+    pub fn start_at(port: u16, arguments: &[&str]) -> Self {
         let directory = TempDir::new().unwrap();
         let arguments: Vec<_> = arguments
             .iter()
@@ -55,41 +55,41 @@ impl Server {
     }
 
     /// Where it listens.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         url(self.port)
     }
 
     /// Its process.
-    pub(crate) fn pid(&self) -> Pid {
+    pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     /// Ends it without a chance to tidy up.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Starts it again with what it had stored.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.child = spawn(&self.directory, self.port, &self.arguments);
         self.wait();
     }
 
     /// Copies what a killed server has stored.
-    pub(crate) fn copy(&self) -> TempDir {
+    pub fn copy(&self) -> TempDir {
         let copy = TempDir::new().unwrap();
         copy_directory(self.directory.path(), copy.path());
         copy
     }
 
     /// Replaces what a killed server has stored.
-    pub(crate) fn restore(&mut self, copy: TempDir) {
+    pub fn restore(&mut self, copy: TempDir) {
         self.directory = copy;
     }
 
@@ -105,7 +105,7 @@ impl Server {
     }
 
     /// A client's view of JetStream on it.
-    pub(crate) async fn jetstream(&self) -> jetstream::Context {
+    pub async fn jetstream(&self) -> jetstream::Context {
         jetstream::new(async_nats::connect(self.url()).await.unwrap())
     }
 }
@@ -135,7 +135,7 @@ fn copy_directory(from: &Path, to: &Path) {
 const PORTS: Range<u16> = 16_000..32_000;
 
 /// A port that nothing listens on, and that is given once in this process.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     static NEXT: OnceLock<AtomicU64> = OnceLock::new();
     let next = NEXT.get_or_init(|| AtomicU64::new(RandomState::new().hash_one(0) >> 1));
     loop {
@@ -148,7 +148,7 @@ pub(crate) fn free_port() -> u16 {
 }
 
 /// The URL of a server on this port.
-pub(crate) fn url(port: u16) -> String {
+pub fn url(port: u16) -> String {
     format!("nats://127.0.0.1:{port}")
 }
 

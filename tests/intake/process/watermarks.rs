@@ -7,13 +7,11 @@ use quotad::writer::now;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{
-    STREAM,
-    support::{
-        nats::Server,
-        quotad::{Quotad, REQUEST, agent},
-        until,
-    },
+use super::STREAM;
+use crate::support::{
+    nats::Server,
+    quotad::{Quotad, REQUEST, agent},
+    until,
 };
 
 /// How long a reservation stands, and how old a watermark may be, here.

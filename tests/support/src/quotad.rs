@@ -15,37 +15,37 @@ use ureq::Agent;
 use super::PATIENCE;
 
 /// How long one request may take.
-pub(crate) const REQUEST: Duration = Duration::from_secs(20);
+pub const REQUEST: Duration = Duration::from_secs(20);
 
 /// A daemon that serves; killed when dropped.
-pub(crate) struct Quotad {
+pub struct Quotad {
     child: Child,
     /// The API, as `http://address`.
-    pub(crate) api: String,
+    pub api: String,
     /// Health and metrics, as `http://address`.
-    pub(crate) admin: String,
+    pub admin: String,
     /// What it said when it served.
-    pub(crate) ready: Value,
+    pub ready: Value,
     log: PathBuf,
 }
 
 /// How a daemon ended that did not get as far as serving, and what it said.
 #[derive(Debug)]
-pub(crate) struct Ended {
-    pub(crate) status: ExitStatus,
-    pub(crate) said: String,
+pub struct Ended {
+    pub status: ExitStatus,
+    pub said: String,
 }
 
 /// A daemon as it is started: in this directory, with its ledger in `data`, on free ports. It logs JSON.
-pub(crate) fn command(directory: &Path) -> Command {
+pub fn command(directory: &Path) -> Command {
     let mut command = with_config(directory);
     command.args(["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0"]);
     command
 }
 
 /// As [`command`], but it listens where its configuration says.
-pub(crate) fn with_config(directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quotad"));
+pub fn with_config(directory: &Path) -> Command {
+    let mut command = Command::new(crate::programs::quotad());
     command
         .current_dir(directory)
         .env_clear()
@@ -57,14 +57,14 @@ pub(crate) fn with_config(directory: &Path) -> Command {
 
 impl Quotad {
     /// Starts it with these further arguments, and waits until it serves. What it logs is in `quotad.log`.
-    pub(crate) fn start(directory: &Path, arguments: &[String]) -> Self {
+    pub fn start(directory: &Path, arguments: &[String]) -> Self {
         let mut command = command(directory);
         command.args(arguments);
         Self::try_start(directory, &mut command).unwrap_or_else(|ended| panic!("{ended:?}"))
     }
 
     /// Starts what [`command`] made; if it does not get as far as serving, how it ended.
-    pub(crate) fn try_start(directory: &Path, command: &mut Command) -> Result<Self, Ended> {
+    pub fn try_start(directory: &Path, command: &mut Command) -> Result<Self, Ended> {
         let mut child = command.spawn().unwrap();
         let path = directory.join("quotad.log");
         let mut log = File::options()
@@ -103,12 +103,12 @@ impl Quotad {
     }
 
     /// Its process.
-    pub(crate) fn pid(&self) -> Pid {
+    pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Waits for the end that it comes to by itself.
-    pub(crate) fn wait(mut self) -> ExitStatus {
+    pub fn wait(mut self) -> ExitStatus {
         let deadline = Instant::now() + REQUEST;
         loop {
             if let Some(status) = self.ended() {
@@ -120,29 +120,29 @@ impl Quotad {
     }
 
     /// How it ended, if it did.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
     /// The end of its log.
-    pub(crate) fn last_words(&self) -> String {
+    pub fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
 
     /// Its process id.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Whether `/readyz` says that it is.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.ask_admin("/readyz").0 == 200
     }
 
     /// The first line of its log with this message, once it is there.
-    pub(crate) fn logged(&self, message: &str) -> Value {
+    pub fn logged(&self, message: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let text = std::fs::read_to_string(&self.log).unwrap();
@@ -162,7 +162,7 @@ impl Quotad {
     }
 
     /// Status and text of an answer to a question about health or metrics.
-    pub(crate) fn ask_admin(&self, path: &str) -> (u16, String) {
+    pub fn ask_admin(&self, path: &str) -> (u16, String) {
         let asked = agent(REQUEST).get(format!("{}{path}", self.admin)).call();
         let mut response = asked.unwrap();
         let text = response.body_mut().read_to_string().unwrap();
@@ -170,7 +170,7 @@ impl Quotad {
     }
 
     /// The answer 200 to a question to the API.
-    pub(crate) fn get(&self, path: &str) -> Value {
+    pub fn get(&self, path: &str) -> Value {
         let mut response = agent(REQUEST)
             .get(format!("{}{path}", self.api))
             .call()
@@ -181,7 +181,7 @@ impl Quotad {
     }
 
     /// Asks many questions over one connection; no answer where there is no such thing.
-    pub(crate) fn asking(&self) -> impl FnMut(&str) -> Option<Value> {
+    pub fn asking(&self) -> impl FnMut(&str) -> Option<Value> {
         let agent = agent(REQUEST);
         move |path| {
             let mut response = agent.get(format!("{}{path}", self.api)).call().unwrap();
@@ -195,7 +195,7 @@ impl Quotad {
     }
 
     /// All items of a list, page by page, and how far the ledger was at the last page.
-    pub(crate) fn list(&self, path: &str) -> (Vec<Value>, u64) {
+    pub fn list(&self, path: &str) -> (Vec<Value>, u64) {
         let mut items = Vec::new();
         let mut token = String::new();
         loop {
@@ -213,13 +213,13 @@ impl Quotad {
     }
 
     /// Ends it without a chance to tidy up.
-    pub(crate) fn kill(mut self) {
+    pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Asks it to stop, and waits for the end.
-    pub(crate) fn stop(mut self) -> ExitStatus {
+    pub fn stop(mut self) -> ExitStatus {
         // It may have ended already.
         let _ = kill_process(self.pid(), Signal::TERM);
         self.child.wait().unwrap()
@@ -234,7 +234,7 @@ impl Drop for Quotad {
 }
 
 /// A client that takes every status for an answer, and waits so long for it.
-pub(crate) fn agent(timeout: Duration) -> Agent {
+pub fn agent(timeout: Duration) -> Agent {
     let config = Agent::config_builder()
         .http_status_as_error(false)
         .proxy(None)

@@ -28,18 +28,18 @@ const QUESTION: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 
 /// The stream of the log.
-pub(crate) const LOG: &str = "QL_main_0";
+pub const LOG: &str = "QL_main_0";
 
 /// A process of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     Node(usize),
     Server(usize),
 }
 
 /// What becomes of the network between a part and all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub enum Cut {
     /// Connections end, and none are made.
     Ended,
     /// Connections stand, and nothing gets through until it is healed; then all of it does.
@@ -66,26 +66,26 @@ impl Cut {
 
 /// How all of them are set up.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Setup {
+pub struct Setup {
     /// Further lines of the servers' configuration.
-    pub(crate) servers: String,
+    pub servers: String,
     /// Where the certificates are that all use, as `quotactl generate certs` makes them.
-    pub(crate) certificates: Option<PathBuf>,
+    pub certificates: Option<PathBuf>,
     /// Further sections of the daemons' configuration.
-    pub(crate) nodes: String,
+    pub nodes: String,
     /// Whether events come from a stream on the same servers.
-    pub(crate) has_events: bool,
+    pub has_events: bool,
     /// Whether the clock of each node can be moved.
-    pub(crate) moves_clocks: bool,
+    pub moves_clocks: bool,
     /// Without a network that can be cut: nothing is between the parts.
-    pub(crate) is_direct: bool,
+    pub is_direct: bool,
 }
 
 /// The nodes, by number, and their servers; killed when dropped.
-pub(crate) struct Nodes {
+pub struct Nodes {
     directory: PathBuf,
     setup: Setup,
-    pub(crate) servers: Cluster,
+    pub servers: Cluster,
     nodes: Vec<Node>,
     links: Vec<Link>,
 }
@@ -108,7 +108,7 @@ struct Link {
 
 impl Nodes {
     /// Starts them in this directory, and waits until one of them leads.
-    pub(crate) fn start(directory: &Path, setup: Setup) -> Self {
+    pub fn start(directory: &Path, setup: Setup) -> Self {
         let servers =
             Cluster::start_durable(directory.join("servers"), &setup.servers, setup.is_direct);
         if setup.has_events {
@@ -138,7 +138,7 @@ impl Nodes {
     }
 
     /// Starts a node with what it had stored.
-    pub(crate) fn start_node(&mut self, node: usize) {
+    pub fn start_node(&mut self, node: usize) {
         let home = self.home(node);
         std::fs::create_dir_all(&home).unwrap();
         let file = home.join("quotad.toml");
@@ -224,32 +224,32 @@ impl Nodes {
     }
 
     /// Where a node keeps what it has.
-    pub(crate) fn home(&self, node: usize) -> PathBuf {
+    pub fn home(&self, node: usize) -> PathBuf {
         self.directory.join(format!("n{node}"))
     }
 
     /// What a node's clock is ahead by stands here, in seconds.
-    pub(crate) fn clock(&self, node: usize) -> PathBuf {
+    pub fn clock(&self, node: usize) -> PathBuf {
         self.directory.join(format!("clock-{node}"))
     }
 
     /// Where the other nodes reach a node.
-    pub(crate) fn peer_address(&self, node: usize) -> SocketAddr {
+    pub fn peer_address(&self, node: usize) -> SocketAddr {
         ([127, 0, 0, 1], self.nodes[node].peers).into()
     }
 
     /// The process of a node.
-    pub(crate) fn daemon(&self, node: usize) -> &Quotad {
+    pub fn daemon(&self, node: usize) -> &Quotad {
         self.nodes[node].daemon.as_ref().unwrap()
     }
 
     /// The process of a node, which is the caller's from now on.
-    pub(crate) fn take(&mut self, node: usize) -> Quotad {
+    pub fn take(&mut self, node: usize) -> Quotad {
         self.nodes[node].daemon.take().unwrap()
     }
 
     /// Where clients reach the nodes, as `http://address`.
-    pub(crate) fn apis(&self) -> Vec<String> {
+    pub fn apis(&self) -> Vec<String> {
         let clients = self.links.iter().filter(|link| link.from.is_none());
         clients
             .map(|link| format!("http://{}", link.proxy.address()))
@@ -257,7 +257,7 @@ impl Nodes {
     }
 
     /// The role of a node, and the term that it knows of, as it says itself.
-    pub(crate) fn role(&self, node: usize) -> Option<(String, u64)> {
+    pub fn role(&self, node: usize) -> Option<(String, u64)> {
         let url = format!("{}/metrics", self.daemon(node).admin);
         let mut answer = asking().get(url).call().ok()?;
         let text = answer.body_mut().read_to_string().ok()?;
@@ -278,7 +278,7 @@ impl Nodes {
     }
 
     /// Which node leads, if one does; of several that say so, the one of the last term.
-    pub(crate) fn leads(&self) -> Option<usize> {
+    pub fn leads(&self) -> Option<usize> {
         let roles = (0..NODES).filter(|node| self.nodes[*node].daemon.is_some());
         let roles = roles.filter_map(|node| Some((self.role(node)?, node)));
         let leaders = roles.filter(|((role, _), _)| role == "leader");
@@ -288,12 +288,12 @@ impl Nodes {
     }
 
     /// Waits until a node leads.
-    pub(crate) fn leader(&self) -> usize {
+    pub fn leader(&self) -> usize {
         self.wait("a node leads", || self.leads())
     }
 
     /// Where a node's replica ends: sequence and hash, as it says itself.
-    pub(crate) fn end(&self, node: usize) -> Option<(u64, String)> {
+    pub fn end(&self, node: usize) -> Option<(u64, String)> {
         let url = format!("{}/v1/cluster", self.daemon(node).api);
         let mut answer = asking().get(url).call().ok()?;
         let text = answer.body_mut().read_to_string().ok()?;
@@ -306,7 +306,7 @@ impl Nodes {
     }
 
     /// Waits until the replicas of all nodes end at the same place, and answers it.
-    pub(crate) fn wait_until_same(&self) -> u64 {
+    pub fn wait_until_same(&self) -> u64 {
         let same = || {
             let ends: Vec<_> = (0..NODES).filter_map(|node| self.end(node)).collect();
             let first = ends.first()?;
@@ -317,7 +317,7 @@ impl Nodes {
     }
 
     /// Ends a process without a chance to tidy up.
-    pub(crate) fn kill(&mut self, part: Part) {
+    pub fn kill(&mut self, part: Part) {
         match part {
             Part::Node(node) => self.take(node).kill(),
             Part::Server(server) => self.servers.kill(server),
@@ -325,7 +325,7 @@ impl Nodes {
     }
 
     /// Tells a process something.
-    pub(crate) fn signal(&self, part: Part, signal: Signal) {
+    pub fn signal(&self, part: Part, signal: Signal) {
         match part {
             Part::Node(node) => kill_process(self.daemon(node).pid(), signal).unwrap(),
             Part::Server(server) => self.servers.signal(server, signal),
@@ -333,7 +333,7 @@ impl Nodes {
     }
 
     /// Starts what has been killed.
-    pub(crate) fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         let ended: Vec<_> = (0..NODES)
             .filter(|&at| self.servers.has_ended(at))
             .collect();
@@ -346,7 +346,7 @@ impl Nodes {
     }
 
     /// No node has ended by itself.
-    pub(crate) fn all_run(&mut self) {
+    pub fn all_run(&mut self) {
         for (number, node) in self.nodes.iter_mut().enumerate() {
             if let Some(daemon) = &mut node.daemon
                 && let Some(status) = daemon.ended()
@@ -357,7 +357,7 @@ impl Nodes {
     }
 
     /// Cuts a part off from all other parts, and from its clients if that is said.
-    pub(crate) fn cut(&self, part: Part, cut: Cut, and_clients: bool) {
+    pub fn cut(&self, part: Part, cut: Cut, and_clients: bool) {
         for (proxy, is_caller) in self.links_of(part, and_clients) {
             proxy.set(cut.mode(is_caller));
             if cut == Cut::Ended {
@@ -367,7 +367,7 @@ impl Nodes {
     }
 
     /// The network is whole again.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         let parts = (0..NODES).flat_map(|at| [Part::Node(at), Part::Server(at)]);
         for (proxy, _) in parts.flat_map(|part| self.links_of(part, true)) {
             proxy.set(Mode::Pass);
@@ -393,7 +393,7 @@ impl Nodes {
     }
 
     /// Runs a program on the ledger of each node, which has ended; what it said.
-    pub(crate) fn of_each(&self, command: impl Fn(&Path) -> Command) -> Vec<String> {
+    pub fn of_each(&self, command: impl Fn(&Path) -> Command) -> Vec<String> {
         let said = (0..NODES).map(|node| {
             let done = command(&self.home(node).join("data")).output().unwrap();
             assert!(done.status.success(), "n{node}: {done:?}");

@@ -11,7 +11,8 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::support::{daemon::Opened, nats as server};
+use crate::daemon::Opened;
+use crate::support::nats as server;
 
 /// Writes a file into the scene's directory, and answers where it is.
 fn write(directory: &TempDir, name: &str, text: &str) -> std::path::PathBuf {

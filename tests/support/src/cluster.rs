@@ -22,10 +22,10 @@ use super::{
 };
 
 /// How many servers.
-pub(crate) const NODES: usize = 3;
+pub const NODES: usize = 3;
 
 /// The stream that the daemon takes events from.
-pub(crate) const EVENTS: &str = "OBJECTS";
+pub const EVENTS: &str = "OBJECTS";
 
 /// How long a server may take to say how it is; one that is stopped does not say it.
 const QUESTION: Duration = Duration::from_secs(2);
@@ -51,7 +51,7 @@ struct Setup {
 }
 
 /// The servers, by number; killed when dropped.
-pub(crate) struct Cluster {
+pub struct Cluster {
     directory: PathBuf,
     setup: Setup,
     nodes: Vec<Node>,
@@ -74,7 +74,7 @@ struct Link {
 
 impl Cluster {
     /// Starts it in this directory, which is made, and waits until it has a leader.
-    pub(crate) fn start(directory: PathBuf) -> Self {
+    pub fn start(directory: PathBuf) -> Self {
         let setup = Setup {
             program: "nats-server".to_owned(),
             jetstream: "",
@@ -86,7 +86,7 @@ impl Cluster {
 
     /// As [`Cluster::start`], with servers that a replicated log can be entrusted to, and these further lines of their
     /// configuration. What is direct cannot be cut, and costs nothing on its way.
-    pub(crate) fn start_durable(directory: PathBuf, more: &str, is_direct: bool) -> Self {
+    pub fn start_durable(directory: PathBuf, more: &str, is_direct: bool) -> Self {
         let setup = Setup {
             program: durable_program(),
             jetstream: ", sync_interval: always",
@@ -130,34 +130,34 @@ impl Cluster {
     }
 
     /// Where all of them listen, separated by commas.
-    pub(crate) fn urls(&self) -> String {
+    pub fn urls(&self) -> String {
         let urls: Vec<_> = self.nodes.iter().map(|node| url(node.port)).collect();
         urls.join(",")
     }
 
     /// Where one listens.
-    pub(crate) fn address(&self, node: usize) -> SocketAddr {
+    pub fn address(&self, node: usize) -> SocketAddr {
         ([127, 0, 0, 1], self.nodes[node].port).into()
     }
 
     /// Where one says how it is, as `http://address`.
-    pub(crate) fn monitoring(&self, node: usize) -> String {
+    pub fn monitoring(&self, node: usize) -> String {
         format!("http://127.0.0.1:{}", self.nodes[node].monitor)
     }
 
     /// Where all but one of them listen.
-    pub(crate) fn urls_but(&self, node: usize) -> String {
+    pub fn urls_but(&self, node: usize) -> String {
         let others = self.others(node).map(|other| url(self.nodes[other].port));
         others.collect::<Vec<_>>().join(",")
     }
 
     /// All but one of them.
-    pub(crate) fn others(&self, node: usize) -> impl Iterator<Item = usize> {
+    pub fn others(&self, node: usize) -> impl Iterator<Item = usize> {
         (0..NODES).filter(move |&other| other != node)
     }
 
     /// Starts a server with what it had stored.
-    pub(crate) fn start_node(&mut self, node: usize) {
+    pub fn start_node(&mut self, node: usize) {
         let file = self.directory.join(format!("n{node}.conf"));
         std::fs::write(&file, self.config(node)).unwrap();
         let mut command = Command::new(&self.setup.program);
@@ -198,37 +198,37 @@ impl Cluster {
     }
 
     /// Ends a server without a chance to tidy up.
-    pub(crate) fn kill(&mut self, node: usize) {
+    pub fn kill(&mut self, node: usize) {
         let mut child = self.nodes[node].child.take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     /// Removes what a killed server has stored.
-    pub(crate) fn wipe(&self, node: usize) {
+    pub fn wipe(&self, node: usize) {
         std::fs::remove_dir_all(self.store(node)).unwrap();
     }
 
     /// Tells the process of a server something.
-    pub(crate) fn signal(&self, node: usize, signal: Signal) {
+    pub fn signal(&self, node: usize, signal: Signal) {
         let child = self.nodes[node].child.as_ref().unwrap();
         kill_process(Pid::from_child(child), signal).unwrap();
     }
 
     /// The network between this server and the others, and whether this one is the caller.
-    pub(crate) fn links(&self, node: usize) -> impl Iterator<Item = (&Proxy, bool)> {
+    pub fn links(&self, node: usize) -> impl Iterator<Item = (&Proxy, bool)> {
         let links = self.links.iter();
         let of_node = links.filter(move |link| link.from == node || link.to == node);
         of_node.map(move |link| (&link.proxy, link.from == node))
     }
 
     /// What the network between this server and the others does.
-    pub(crate) fn set_links(&self, node: usize, mode: Mode) {
+    pub fn set_links(&self, node: usize, mode: Mode) {
         self.links(node).for_each(|(link, _)| link.set(mode));
     }
 
     /// Ends all connections between this server and the others, and answers how many there were.
-    pub(crate) fn cut_links(&self, node: usize) -> usize {
+    pub fn cut_links(&self, node: usize) -> usize {
         self.links(node).map(|(link, _)| link.cut()).sum()
     }
 
@@ -252,7 +252,7 @@ impl Cluster {
 
     /// Makes the stream of events, with a copy on each server.
     #[tokio::main(flavor = "current_thread")]
-    pub(crate) async fn create_stream(&self, name: &str) {
+    pub async fn create_stream(&self, name: &str) {
         let context = publisher::connect(&self.urls()).await;
         let config = Config {
             name: name.to_owned(),
@@ -266,7 +266,7 @@ impl Cluster {
 
     /// Has the leader of a stream hand over to another server, and answers whether it does.
     #[tokio::main(flavor = "current_thread")]
-    pub(crate) async fn steps_down(&self, stream: &str) -> bool {
+    pub async fn steps_down(&self, stream: &str) -> bool {
         let context = publisher::connect(&self.urls()).await;
         let subject = format!("STREAM.LEADER.STEPDOWN.{stream}");
         let answer: Result<Value, _> = context.request(subject, &()).await;
@@ -274,7 +274,7 @@ impl Cluster {
     }
 
     /// Which server leads the stream of this name, as most of those that answer say.
-    pub(crate) fn leader_of(&self, stream: &str) -> Option<usize> {
+    pub fn leader_of(&self, stream: &str) -> Option<usize> {
         let mut votes = [0; NODES];
         for node in 0..NODES {
             let told = self.ask(node, "/jsz?accounts=true&streams=true");
@@ -293,25 +293,25 @@ impl Cluster {
     }
 
     /// Whether a server's process has ended.
-    pub(crate) fn has_ended(&mut self, node: usize) -> bool {
+    pub fn has_ended(&mut self, node: usize) -> bool {
         let child = self.nodes[node].child.as_mut();
         child.is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
     /// Who leads the stream, as a server knows it.
-    pub(crate) fn leader_seen_by(&self, node: usize) -> Option<usize> {
+    pub fn leader_seen_by(&self, node: usize) -> Option<usize> {
         numbered(&self.stream(node)?["leader"])
     }
 
     /// Waits until a server knows a leader of the stream for which this is true, and answers it.
-    pub(crate) fn wait_for_leader(&self, seen_by: usize, right: impl Fn(usize) -> bool) -> usize {
+    pub fn wait_for_leader(&self, seen_by: usize, right: impl Fn(usize) -> bool) -> usize {
         let leader = || self.leader_seen_by(seen_by).filter(|&leader| right(leader));
         self.wait("a leader of the stream", || leader().is_some());
         leader().unwrap_or_else(|| self.wait_for_leader(seen_by, right))
     }
 
     /// Waits until all servers are there and hold all that there is.
-    pub(crate) fn wait_until_current(&self) {
+    pub fn wait_until_current(&self) {
         self.wait("all are current", || {
             let healthy = (0..NODES).all(|node| {
                 self.ask(node, "/healthz")
@@ -333,7 +333,7 @@ impl Cluster {
     }
 
     /// Which server a client of this name is connected to.
-    pub(crate) fn server_of(&self, client: &str) -> Option<usize> {
+    pub fn server_of(&self, client: &str) -> Option<usize> {
         (0..NODES).find(|&node| {
             let connections = self.ask(node, "/connz").unwrap_or_default();
             let connections = connections["connections"].as_array().cloned();

@@ -24,7 +24,7 @@ use quotad::{
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::until;
+use crate::support::until;
 
 /// How far entries were seen, and those since the start.
 type Seen = Arc<Mutex<(Sequence, Vec<Entry>)>>;

@@ -1,15 +1,19 @@
 //! Randomness that follows from a seed alone.
 
-/// splitmix64.
+/// Numbers by splitmix64.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// The numbers of a seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
         Self(seed ^ 0x5157_4F54_4120_1E57)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -18,22 +22,23 @@ impl Random {
     }
 
     /// A number below `limit`; 0 if that is 0.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
 
     /// A number from `low` to `high`, both included.
-    pub(crate) fn within(&mut self, low: i64, high: i64) -> i64 {
+    pub fn within(&mut self, low: i64, high: i64) -> i64 {
         let span = u64::try_from(high - low).unwrap_or(0) + 1;
         low + i64::try_from(self.below(span)).unwrap_or(0)
     }
 
     /// True so many times in a thousand.
-    pub(crate) fn chance(&mut self, permille: u64) -> bool {
+    pub fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
 
-    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+    /// One of the choices, of which there is at least one.
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         let at = self.below(choices.len() as u64);
         choices[usize::try_from(at).unwrap_or(0)]
     }

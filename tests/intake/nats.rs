@@ -1,24 +1,15 @@
 //! The intake against a real nats-server: every message counts once, whatever crashes when.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
-#[path = "intake_nats/asking.rs"]
 mod asking;
-#[path = "intake_nats/charging.rs"]
 mod charging;
-#[path = "intake_nats/connections.rs"]
 mod connections;
-#[path = "intake_nats/messages.rs"]
 mod messages;
-#[path = "intake_nats/relists.rs"]
 mod relists;
-#[path = "intake_nats/silence.rs"]
 mod silence;
-#[path = "intake_nats/streams.rs"]
 mod streams;
 
+use crate::daemon::Daemon;
+use crate::support::nats::Server;
 use async_nats::jetstream;
 use quota_core::{
     event::{DeadLetter, Event},
@@ -26,7 +17,6 @@ use quota_core::{
 };
 use quota_semantics::{Name, uid::Uid};
 use quotad::config::Config;
-use support::{daemon::Daemon, nats::Server};
 use tempfile::TempDir;
 
 const STREAM: &str = "OBJECTS";

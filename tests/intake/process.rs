@@ -1,15 +1,11 @@
 //! The whole daemon against a real nats-server, killed without a chance to tidy up.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
-#[path = "intake_process/watermarks.rs"]
 mod watermarks;
 
 use std::path::Path;
 
-use support::{daemon::Opened, nats::Server, quotad::Quotad, until};
+use crate::daemon::Opened;
+use crate::support::{nats::Server, quotad::Quotad, until};
 use tempfile::TempDir;
 
 const STREAM: &str = "OBJECTS";

@@ -81,7 +81,7 @@ async fn what_is_charged_is_counted_anew_when_the_rule_changes() {
         daemon.caught_up().await;
         assert_eq!(daemon.ledger.peek(pods), expected);
         let quiet = || (!daemon.status.lag()).then_some(());
-        support::until("nothing is outdated", quiet).await;
+        crate::support::until("nothing is outdated", quiet).await;
         daemon.stop().await;
     }
     let daemon = scene.daemon().await;

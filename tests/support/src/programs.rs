@@ -1,14 +1,22 @@
 //! Programs of other crates of the workspace.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::OnceLock,
 };
 
+/// `quotad`, which Cargo builds beside the tests and benches of its package.
+pub fn quotad() -> PathBuf {
+    // This program is in target/PROFILE/deps, or target/TRIPLE/PROFILE/deps.
+    let own = std::env::current_exe().expect("a running program has a file");
+    let profile = own.parent().and_then(Path::parent);
+    profile.expect("Cargo built it").join("quotad")
+}
+
 /// `quotactl`, built as this program is. Cargo builds only the programs of the crate that is tested, so that this builds
 /// it.
-pub(crate) fn quotactl() -> PathBuf {
+pub fn quotactl() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let path = BUILT.get_or_init(|| {
         build(&["--bin", "quotactl"]);
@@ -18,8 +26,8 @@ pub(crate) fn quotactl() -> PathBuf {
 }
 
 /// Where built programs are: target/PROFILE, or target/TRIPLE/PROFILE.
-pub(crate) fn directory() -> PathBuf {
-    let quotad = PathBuf::from(env!("CARGO_BIN_EXE_quotad"));
+pub fn directory() -> PathBuf {
+    let quotad = quotad();
     quotad.parent().map(PathBuf::from).unwrap_or_default()
 }
 
@@ -35,13 +43,13 @@ fn profile() -> String {
 
 /// Builds what these arguments of `cargo build` select, with this profile.
 #[expect(clippy::panic, reason = "nothing can be tested without it")]
-pub(crate) fn build(selection: &[&str]) {
+pub fn build(selection: &[&str]) {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--profile", &profile()]);
     cargo.args(selection);
     cargo.args([
         "--manifest-path",
-        concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"),
     ]);
     cargo.stdin(Stdio::null());
     match cargo.status() {

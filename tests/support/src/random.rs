@@ -3,17 +3,17 @@
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// SplitMix64.
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
     /// The numbers that this part of the test gets from the seed.
-    pub(crate) fn new(seed: u64, part: &str) -> Self {
+    pub fn new(seed: u64, part: &str) -> Self {
         let mut hasher = DefaultHasher::new();
         (seed, part).hash(&mut hasher);
         Self(hasher.finish())
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,17 +22,17 @@ impl Random {
     }
 
     /// From 0 to one less than this.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
     /// An index into something of this length, which is not zero.
-    pub(crate) fn index(&mut self, length: usize) -> usize {
+    pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap()
     }
 
     /// Once in so many times.
-    pub(crate) fn once_in(&mut self, times: u64) -> bool {
+    pub fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 }

@@ -6,7 +6,8 @@ use quota_core::{decide, event::Actor};
 use quotad::intake::record;
 
 use super::*;
-use crate::support::{daemon::Opened, nats, until};
+use crate::daemon::Opened;
+use crate::support::{nats, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_may_be_killed_and_come_back() {

@@ -11,7 +11,7 @@ use super::PATIENCE;
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Connects to one of these servers, which are separated by commas.
-pub(crate) async fn connect(urls: &str) -> jetstream::Context {
+pub async fn connect(urls: &str) -> jetstream::Context {
     let again = |_| Duration::from_millis(50);
     let options = ConnectOptions::new()
         .retry_on_initial_connect()
@@ -22,7 +22,7 @@ pub(crate) async fn connect(urls: &str) -> jetstream::Context {
 
 /// Publishes messages, of which the first has this number, until each is acknowledged. The stream drops what it has by
 /// the same number already.
-pub(crate) async fn publish(
+pub async fn publish(
     urls: &str,
     context: &mut jetstream::Context,
     first: u64,

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// What happens at a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// The process is killed before it.
     Kill,
     /// The process is killed in the middle of it.
@@ -25,11 +25,11 @@ pub(crate) enum Fault {
     Sync(i32),
 }
 
-pub(crate) const EIO: i32 = 5;
-pub(crate) const ENOSPC: i32 = 28;
+pub const EIO: i32 = 5;
+pub const ENOSPC: i32 = 28;
 
 impl Fault {
-    pub(crate) const ALL: [Self; 9] = [
+    pub const ALL: [Self; 9] = [
         Self::Kill,
         Self::Tear,
         Self::Once(EIO),
@@ -42,7 +42,7 @@ impl Fault {
     ];
 
     /// Whether it ends the process rather than a call.
-    pub(crate) const fn kills(self) -> bool {
+    pub const fn kills(self) -> bool {
         matches!(self, Self::Kill | Self::Tear)
     }
 
@@ -77,12 +77,12 @@ impl Fault {
 }
 
 /// The library, built once for all tests of this process.
-pub(crate) fn library() -> &'static Path {
+pub fn library() -> &'static Path {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, library) = BUILT.get_or_init(|| {
         let directory = TempDir::new().unwrap();
         let library = directory.path().join("shim.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/shim.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("shim.c");
         let built = Command::new("cc")
             .args(["-O1", "-shared", "-fPIC", "-o"])
             .args([&library, &source])
@@ -96,12 +96,12 @@ pub(crate) fn library() -> &'static Path {
 }
 
 /// Lets `command` run with the shim in front of the directory `data`.
-pub(crate) fn load(command: &mut Command, data: &Path) {
+pub fn load(command: &mut Command, data: &Path) {
     command.env("LD_PRELOAD", library()).env("FAULT_DIR", data);
 }
 
 /// As [`load`], with a fault at the `n`-th call; a line in `said` tells that it fired.
-pub(crate) fn inject(command: &mut Command, data: &Path, fault: Fault, n: u64, said: &Path) {
+pub fn inject(command: &mut Command, data: &Path, fault: Fault, n: u64, said: &Path) {
     load(command, data);
     command
         .env("FAULT_AT", n.to_string())
@@ -110,7 +110,7 @@ pub(crate) fn inject(command: &mut Command, data: &Path, fault: Fault, n: u64, s
 }
 
 /// Lets the wall clock of `command` be ahead by the seconds that stand in a file.
-pub(crate) fn shift_clock(command: &mut Command, seconds: &Path) {
+pub fn shift_clock(command: &mut Command, seconds: &Path) {
     command
         .env("LD_PRELOAD", library())
         .env("FAULT_CLOCK", seconds);

@@ -1,11 +1,9 @@
 //! Events by HTTP, below the HTTP.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
-
 use std::{collections::BTreeMap, sync::Arc};
 
+use crate::daemon::Opened;
+use crate::support;
 use quota_core::{
     event::{Actor, DeadLetter, Event},
     state::State,
@@ -15,7 +13,6 @@ use quotad::intake::{
     payload::Reader,
     record::Recorded,
 };
-use support::daemon::Opened;
 use tempfile::TempDir;
 
 async fn post(opened: &Opened, body: String) -> Answer {

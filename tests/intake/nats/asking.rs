@@ -27,7 +27,7 @@ async fn listen(scene: &Scene) -> Subscriber {
 
 /// What was asked for next, and of which cluster.
 async fn asked(subscriber: &mut Subscriber) -> (String, Value) {
-    let message = tokio::time::timeout(support::PATIENCE, subscriber.next()).await;
+    let message = tokio::time::timeout(crate::support::PATIENCE, subscriber.next()).await;
     let message = message.expect("nobody was asked").unwrap();
     (
         message.subject.to_string(),

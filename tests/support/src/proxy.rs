@@ -13,7 +13,7 @@ use std::{
 /// What the network does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Bytes get through.
     Pass,
     /// Connections stand, and nothing gets through for now.
@@ -44,14 +44,14 @@ struct Shared {
 }
 
 /// A proxy, for as long as the process runs.
-pub(crate) struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 impl Proxy {
     /// Listens on a free port, and connects callers to `target`.
-    pub(crate) fn start(target: SocketAddr) -> Self {
+    pub fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
@@ -69,26 +69,26 @@ impl Proxy {
         Self { address, shared }
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// From now on callers are connected to another server.
-    pub(crate) fn lead_to(&self, target: SocketAddr) {
+    pub fn lead_to(&self, target: SocketAddr) {
         *self.shared.target.lock().unwrap() = target;
     }
 
-    pub(crate) fn set(&self, mode: Mode) {
+    pub fn set(&self, mode: Mode) {
         self.shared.mode.store(mode as u8, Ordering::Relaxed);
     }
 
     /// How many answers were lost.
-    pub(crate) fn lost_answers(&self) -> u64 {
+    pub fn lost_answers(&self) -> u64 {
         self.shared.lost_answers.load(Ordering::Relaxed)
     }
 
     /// Ends all connections, and answers how many there were.
-    pub(crate) fn cut(&self) -> usize {
+    pub fn cut(&self) -> usize {
         let mut open = self.shared.open.lock().unwrap();
         let ended = open
             .drain(..)

@@ -1,0 +1,223 @@
+//! What simulations have in common: their seeds run on all processors, each seed gives the same run again, and each
+//! planted bug is found by some seed. Worlds are in the tests of `quota-ledger` and `quota-replication`.
+//!
+//! `QUOTAD_SIM_SEEDS`: how many seeds from 0 on (20,000). `QUOTAD_SIM_FRESH`: how many besides that were never run
+//! (2,000), from `QUOTAD_SIM_BASE` or from the clock. `QUOTAD_SIM_SEED`: the seed of the test `one`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test fails by panicking"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test reads its settings, and takes new seeds from the clock"
+)]
+
+mod random;
+mod report;
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Mutex,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use planted::Bug;
+
+pub use random::Random;
+pub use report::Report;
+
+/// A planted bug has to be found within so many seeds: the fewest that are ever run.
+const BUDGET: u64 = 20_000;
+
+/// A simulated world.
+pub trait World: Sized {
+    /// The bugs that it has to find.
+    const BUGS: &'static [Bug];
+    /// Events that have to happen in a run of many seeds, or the rig is at fault.
+    const EXPECTED: &'static [&'static str];
+    /// Runs of fewer seeds may lack an expected event.
+    const ENOUGH: u64;
+    /// Seeds that have failed once, a line for each: the seed, then what was wrong.
+    const KEPT: &'static str = "";
+
+    /// The world of a seed. If `verbose`, everything that happens is printed.
+    fn new(seed: u64, verbose: bool) -> Self;
+
+    /// Plants a bug in this thread, or removes it.
+    fn plant(bug: Option<Bug>);
+
+    /// Runs until everything has come to rest.
+    ///
+    /// # Errors
+    /// What was wrong.
+    fn run(&mut self) -> Result<(), String>;
+
+    /// A hash of all that has happened.
+    fn trace(&self) -> String;
+
+    /// How often each event happened.
+    fn report(&self) -> &Report;
+}
+
+/// The end of a run.
+#[derive(Debug)]
+struct Outcome {
+    seed: u64,
+    /// What was wrong.
+    failed: Option<String>,
+    trace: String,
+    report: Report,
+}
+
+/// Runs `QUOTAD_SIM_SEED`, if it is set, and prints everything that happens.
+pub fn one<W: World>() {
+    let Some(seed) = number("QUOTAD_SIM_SEED") else {
+        return;
+    };
+    let outcome = run::<W>(seed, None, true);
+    println!("{}trace {}", outcome.report, outcome.trace);
+    assert_eq!(outcome.failed, None, "seed {seed}");
+}
+
+/// Runs each of so many seeds twice: both runs have to be the same.
+pub fn repeat<W: World>(count: u64) {
+    let quiet = |seed| run::<W>(seed, None, false);
+    for seed in 0..count {
+        let (once, again) = (quiet(seed), quiet(seed));
+        assert_eq!(
+            (once.trace, once.report),
+            (again.trace, again.report),
+            "seed {seed}"
+        );
+    }
+    assert_ne!(quiet(1).trace, quiet(2).trace);
+}
+
+/// Runs the kept seeds, those from 0 on, and some that were never run: none may fail.
+pub fn seeds<W: World>() {
+    let count = number("QUOTAD_SIM_SEEDS").unwrap_or(BUDGET);
+    let fresh = number("QUOTAD_SIM_FRESH").unwrap_or(2_000);
+    let base = number("QUOTAD_SIM_BASE").unwrap_or_else(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        (since.as_secs() << 20) | BUDGET.next_power_of_two()
+    });
+    let kept = kept(W::KEPT);
+    let all = kept.iter().copied().chain(0..count);
+    let (report, failed) = run_all::<W>(all.chain(base..base + fresh));
+    println!(
+        "{report}seeds: {} kept, {count} from 0, {fresh} from {base}",
+        kept.len()
+    );
+    for Outcome { seed, failed, .. } in failed.iter().take(20) {
+        println!("seed {seed}: {}", failed.as_deref().unwrap_or_default());
+        println!("    QUOTAD_SIM_SEED={seed} tests/simulate one --nocapture");
+    }
+    assert!(
+        failed.is_empty(),
+        "{} seeds failed: keep them",
+        failed.len()
+    );
+    let missing = report.missing(W::EXPECTED);
+    assert!(
+        count < W::ENOUGH || missing.is_empty(),
+        "never happened: {missing:?}"
+    );
+}
+
+/// Every planted bug is found by some seed. Prints the row of each in `docs/simulation.md`.
+pub fn planted_bugs<W: World>() {
+    let mut missed = Vec::new();
+    for bug in W::BUGS {
+        match first_failing::<W>(0..BUDGET, *bug) {
+            Some(Outcome { seed, failed, .. }) => {
+                let why: String = failed.unwrap_or_default().chars().take(100).collect();
+                println!("| {} | {seed} | {} |", bug.what(), why.replace('|', "/"));
+            }
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+fn kept(text: &str) -> Vec<u64> {
+    let first = |line: &str| line.split_whitespace().next()?.parse().ok();
+    text.lines().filter_map(first).collect()
+}
+
+/// Runs one seed, with a bug or without.
+fn run<W: World>(seed: u64, bug: Option<Bug>, verbose: bool) -> Outcome {
+    let mut world = W::new(seed, verbose);
+    W::plant(bug);
+    let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
+    W::plant(None);
+    let failed = match ended {
+        Ok(checked) => checked.err(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+            Some(format!("panic: {}", text.unwrap_or_default()))
+        }
+    };
+    Outcome {
+        seed,
+        failed,
+        trace: world.trace(),
+        report: world.report().clone(),
+    }
+}
+
+/// Runs seeds on all processors; returns the sum of their reports, and the runs that failed, by seed.
+fn run_all<W: World>(seeds: impl Iterator<Item = u64> + Send) -> (Report, Vec<Outcome>) {
+    let result = Mutex::new((Report::default(), Vec::new()));
+    each(seeds, |seed| {
+        let outcome = run::<W>(seed, None, false);
+        let mut result = result.lock().unwrap();
+        result.0.merge(&outcome.report);
+        if outcome.failed.is_some() {
+            result.1.push(outcome);
+        }
+        true
+    });
+    let (report, mut failed) = result.into_inner().unwrap();
+    failed.sort_by_key(|outcome| outcome.seed);
+    (report, failed)
+}
+
+/// The first of the seeds that finds a planted bug.
+fn first_failing<W: World>(seeds: impl Iterator<Item = u64> + Send, bug: Bug) -> Option<Outcome> {
+    let found: Mutex<Option<Outcome>> = Mutex::new(None);
+    each(seeds, |seed| {
+        let outcome = run::<W>(seed, Some(bug), false);
+        let mut found = found.lock().unwrap();
+        if outcome.failed.is_some() && found.as_ref().is_none_or(|other| seed < other.seed) {
+            *found = Some(outcome);
+        }
+        found.is_none()
+    });
+    found.into_inner().unwrap()
+}
+
+/// Hands out seeds in order to a thread per processor, until one visit returns false or none are left.
+fn each(seeds: impl Iterator<Item = u64> + Send, visit: impl Fn(u64) -> bool + Sync) {
+    let seeds = Mutex::new(seeds);
+    let work = || {
+        loop {
+            let next = seeds.lock().unwrap().next();
+            if !next.is_some_and(&visit) {
+                return;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+}

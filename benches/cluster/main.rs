@@ -7,10 +7,6 @@
 //! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_OUTAGES` (of each kind), `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say.
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
-#![allow(
-    clippy::duplicate_mod,
-    reason = "the support of benches and that of tests both start programs"
-)]
 
 mod etcd;
 mod outages;
@@ -18,12 +14,11 @@ mod rates;
 mod report;
 #[path = "../support/mod.rs"]
 mod support;
-#[path = "../../tests/support/mod.rs"]
-mod testing;
 
 use std::collections::BTreeMap;
 
 use outages::Fault;
+use quota_test_support as testing;
 use rates::{Case, System};
 use support::measured::Measured;
 

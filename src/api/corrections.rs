@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
+use quota_client::wire::{
+    Corrected, CorrectionOutcome, CorrectionRequest, CorrectionsAnswer, CorrectionsRequest,
+    ExpectedObject,
+};
 use quota_core::{
     decide::{self, Repair, Repaired, Seen},
-    event::{Actor, Event, Sequence},
+    event::{Actor, Event},
     size,
-    state::{Head, State as LedgerState},
+    state::State as LedgerState,
 };
-use quota_semantics::{Name, Timestamp, uid::Uid};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use quota_semantics::Timestamp;
 
 use super::{
     App, Caller, answer,
@@ -35,64 +37,6 @@ const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 /// Most entries of one correction: that of the object, and that of the quota that it is.
 const ENTRIES_EACH: usize = 2;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CorrectionsRequest<'a> {
-    reason: Option<String>,
-    #[serde(borrow)]
-    items: Vec<CorrectionRequest<'a>>,
-}
-
-/// The object is there as it was listed, or that of the uid is not there any more.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct CorrectionRequest<'a> {
-    #[serde(borrow)]
-    object: Option<&'a RawValue>,
-    uid: Option<Uid>,
-    /// With the uid: the namespace of the one that is gone. None: no other one bears the uid.
-    namespace: Option<Name>,
-    known: Option<ExpectedObject>,
-    /// The entry that had set the quota of its name.
-    quota_sequence: Option<Sequence>,
-}
-
-/// What was known of the object when it was compared.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ExpectedObject {
-    sequence: Sequence,
-    resource_version: Option<String>,
-}
-
-/// What became of one item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-enum Outcome {
-    /// It has been put right.
-    Corrected,
-    /// It was right already.
-    Right,
-    /// It has changed since it was compared, and was left as it is.
-    Conflict,
-    /// Its holder said a short while ago that it exists: it was left as it is.
-    Awaited,
-}
-
-#[derive(Serialize)]
-struct Done {
-    outcome: Outcome,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer {
-    items: Vec<Done>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
-
 /// `POST /v1/corrections`: each item is put right if it still is as it was compared. Answers when all is durable.
 ///
 /// Many items become several batches, so after an error a part of them may be put right. To send them again is safe.
@@ -109,9 +53,9 @@ pub(super) async fn correct(
         for chunk in chunks(repairs, app.max_batch_entries) {
             items.extend(record(&app, &actor, chunk).await?);
         }
-        Ok(answer::ok(&Answer {
+        Ok(answer::ok(&CorrectionsAnswer {
             items,
-            as_of: app.ledger.read(LedgerState::head).await?,
+            as_of: answer::as_of(app.ledger.read(LedgerState::head).await?),
             lagging: app.lags(),
         }))
     })
@@ -241,7 +185,11 @@ fn chunks(repairs: Vec<Sized>, max_entries: usize) -> Vec<Vec<Repair>> {
     chunks
 }
 
-async fn record(app: &App, actor: &Arc<Actor>, chunk: Vec<Repair>) -> Result<Vec<Done>, Problem> {
+async fn record(
+    app: &App,
+    actor: &Arc<Actor>,
+    chunk: Vec<Repair>,
+) -> Result<Vec<Corrected>, Problem> {
     let by = actor.clone();
     let decision = move |context: &mut DecisionContext<'_>| {
         let put_right = |repair: &Repair| {
@@ -250,11 +198,11 @@ async fn record(app: &App, actor: &Arc<Actor>, chunk: Vec<Repair>) -> Result<Vec
                 Repaired::Done(events) => {
                     let kind = events.first().and_then(correction);
                     transaction.record(&by, events);
-                    (Outcome::Corrected, kind)
+                    (CorrectionOutcome::Corrected, kind)
                 }
-                Repaired::Right => (Outcome::Right, None),
-                Repaired::Changed => (Outcome::Conflict, None),
-                Repaired::Early => (Outcome::Awaited, None),
+                Repaired::Right => (CorrectionOutcome::Right, None),
+                Repaired::Changed => (CorrectionOutcome::Conflict, None),
+                Repaired::Early => (CorrectionOutcome::Awaited, None),
             }
         };
         chunk.iter().map(put_right).collect::<Vec<_>>()
@@ -266,7 +214,9 @@ async fn record(app: &App, actor: &Arc<Actor>, chunk: Vec<Repair>) -> Result<Vec
     let corrected = outcomes.iter().filter(|(_, kind)| kind.is_some()).count();
     let (principal, reason) = (&actor.principal, actor.reason.as_deref());
     tracing::warn!(%principal, reason, corrected, of = outcomes.len(), "objects have been corrected");
-    let done = outcomes.into_iter().map(|(outcome, _)| Done { outcome });
+    let done = outcomes
+        .into_iter()
+        .map(|(outcome, _)| Corrected { outcome });
     Ok(done.collect())
 }
 
@@ -280,6 +230,8 @@ const fn correction(event: &Event) -> Option<Correction> {
 
 #[cfg(test)]
 mod tests {
+    use quota_semantics::uid::Uid;
+
     use super::*;
 
     fn end(bytes: usize) -> Sized {

@@ -1,14 +1,14 @@
 //! Where the ledger and a listing disagree.
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::Object;
+use quota_client::wire::{DriftRequest, Object};
 use quota_core::{
     decide::{self, Comparison},
     event::{QuotaRecord, Sequence},
     state::{Head, ObjectView, State as LedgerState},
 };
 use quota_semantics::{Timestamp, quota::Spec};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
 
@@ -23,13 +23,6 @@ use crate::{intake::payload::Listed, writer::now};
 
 /// Most objects of one call: they are compared under one hold of the state.
 const LISTING_MAX: usize = 500;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DriftRequest<'a> {
-    #[serde(borrow)]
-    listing: Vec<&'a RawValue>,
-}
 
 /// How a listed object stands to what the ledger believes.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -4,6 +4,7 @@
 //! caller reads a newer daemon.
 
 mod cluster;
+mod correction;
 mod denial;
 mod entry;
 mod explain;
@@ -17,6 +18,10 @@ mod status;
 mod usage;
 
 pub use cluster::{Cluster, ClusterNode, ReplicaEnd, StateDigest};
+pub use correction::{
+    Corrected, CorrectionOutcome, CorrectionRequest, CorrectionsAnswer, CorrectionsRequest,
+    DriftRequest, ExpectedObject,
+};
 pub use denial::{Actor, Denial, DeniedObject};
 pub use entry::{DeadLetter, Entry, EventsAnswer, RejectedEvent, RelistAnswer};
 pub use explain::{Contribution, Explanation, Kind};

@@ -1,13 +1,19 @@
 //! Corrections, sent piece by piece.
 
-use quota_client::http::Address;
-use serde::Serialize;
+use quota_client::{
+    http::Address,
+    wire::{
+        CorrectionOutcome, CorrectionRequest, CorrectionsAnswer, CorrectionsRequest, ExpectedObject,
+    },
+};
+use quota_semantics::uid::Uid;
 use serde_json::{Value, value::RawValue};
 
 use super::Difference;
 use crate::{
+    client::read,
     failure::{Failure, Outcome},
-    session::{Session, items, text},
+    session::{Session, text},
 };
 
 /// Corrections are sent when there are so many…
@@ -16,93 +22,81 @@ const PIECE_ITEMS: usize = 1000;
 /// …or so many bytes of objects.
 const PIECE_BYTES: usize = 512 * 1024;
 
-#[derive(Serialize)]
-struct Body<'a> {
-    reason: &'a str,
-    items: &'a [CorrectionRequest<'a>],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CorrectionRequest<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    object: Option<&'a RawValue>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    uid: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<ExpectedObject<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quota_sequence: Option<u64>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ExpectedObject<'a> {
-    sequence: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    resource_version: Option<&'a str>,
-}
-
 /// Puts differences right; answers what became of each.
 pub(super) fn correct(
     session: &Session,
     differences: &[Difference],
     reason: &str,
-) -> Outcome<Vec<String>> {
+) -> Outcome<Vec<CorrectionOutcome>> {
     let mut outcomes = Vec::with_capacity(differences.len());
     let (mut piece, mut bytes) = (Vec::new(), 0_usize);
     for difference in differences {
         let length = difference.object.as_ref().map_or(0, |text| text.len());
         if piece.len() == PIECE_ITEMS || bytes.saturating_add(length) > PIECE_BYTES {
-            outcomes.extend(send(session, reason, &piece, outcomes.len())?);
-            piece.clear();
+            outcomes.extend(send(
+                session,
+                reason,
+                std::mem::take(&mut piece),
+                outcomes.len(),
+            )?);
             bytes = 0;
         }
         bytes += length;
         piece.push(wish(difference)?);
     }
-    outcomes.extend(send(session, reason, &piece, outcomes.len())?);
+    outcomes.extend(send(session, reason, piece, outcomes.len())?);
     Ok(outcomes)
 }
 
 fn wish(difference: &Difference) -> Outcome<CorrectionRequest<'_>> {
     let Difference { shown, object } = difference;
-    let known = shown.get("known").map(|known| ExpectedObject {
-        sequence: known["sequence"].as_u64().unwrap_or_default(),
-        resource_version: Some(text(known, "/resourceVersion")).filter(|text| !text.is_empty()),
-    });
-    let not_json = |error: serde_json::Error| Failure::general(error.to_string());
     let object: Option<&RawValue> = match object {
         Some(text) => Some(serde_json::from_str(text).map_err(not_json)?),
         None => None,
     };
+    let known = shown.get("known").map(|known| ExpectedObject {
+        sequence: known["sequence"].as_u64().unwrap_or_default(),
+        resource_version: Some(text(known, "/resourceVersion").to_owned())
+            .filter(|text| !text.is_empty()),
+    });
     // Of one that took another's name nothing is known itself.
     let is_known = text(shown, "/difference") != "recreated";
+    let (uid, namespace) = match object {
+        Some(_) => (None, None),
+        None => {
+            let uid = Uid::new(text(shown, "/uid"));
+            let uid = uid.map_err(|error| Failure::general(error.to_string()))?;
+            (Some(uid), Some(text(shown, "/namespace").into()))
+        }
+    };
     Ok(CorrectionRequest {
-        uid: object.is_none().then(|| text(shown, "/uid")),
-        namespace: object.is_none().then(|| text(shown, "/namespace")),
         object,
+        uid,
+        namespace,
         known: known.filter(|_| is_known),
         quota_sequence: shown.pointer("/quota/sequence").and_then(Value::as_u64),
     })
 }
 
+fn not_json(error: serde_json::Error) -> Failure {
+    Failure::general(error.to_string())
+}
+
 fn send(
     session: &Session,
     reason: &str,
-    piece: &[CorrectionRequest<'_>],
+    items: Vec<CorrectionRequest<'_>>,
     done: usize,
-) -> Outcome<Vec<String>> {
-    if piece.is_empty() {
+) -> Outcome<Vec<CorrectionOutcome>> {
+    if items.is_empty() {
         return Ok(Vec::new());
     }
-    let body = Body {
-        reason,
-        items: piece,
+    let count = items.len();
+    let body = CorrectionsRequest {
+        reason: Some(reason.to_owned()),
+        items,
     };
-    let body = serde_json::to_vec(&body).map_err(|error| Failure::general(error.to_string()))?;
+    let body = serde_json::to_vec(&body).map_err(not_json)?;
     let address = Address::of(["v1", "corrections"]);
     let client = &session.client;
     let sent = client.send_patiently(&address, "application/json", body);
@@ -112,9 +106,9 @@ fn send(
             "{done} corrections were made; to compare and correct again is safe"
         )),
     })?;
-    let outcome = |item: &Value| text(item, "/outcome").to_owned();
-    let outcomes: Vec<_> = items(&reply.body).iter().map(outcome).collect();
-    match outcomes.len() == piece.len() {
+    let answer: CorrectionsAnswer = read(&reply.body)?;
+    let outcomes: Vec<_> = answer.items.iter().map(|item| item.outcome).collect();
+    match outcomes.len() == count {
         true => Ok(outcomes),
         false => Err(Failure::general("the answer is not about what was asked")),
     }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use quota_client::http::Address;
+use quota_client::{http::Address, wire::CorrectionOutcome};
 use serde_json::Value;
 
 use self::{
@@ -115,8 +115,9 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
         return Err(failure);
     }
     let outcomes = correct::correct(session, &report.differences, reason)?;
-    let is_right = |outcome: &String| matches!(outcome.as_str(), "corrected" | "right");
-    let all_right = outcomes.iter().all(is_right);
+    let all_right = outcomes
+        .iter()
+        .all(|it| matches!(it, CorrectionOutcome::Corrected | CorrectionOutcome::Right));
     report.show(session, Some(&outcomes))?;
     found(all_right)
 }

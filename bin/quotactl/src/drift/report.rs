@@ -1,5 +1,6 @@
 //! What is told of the differences.
 
+use quota_client::wire::CorrectionOutcome;
 use serde_json::{Map, Value, json};
 
 use super::{Difference, note_some};
@@ -27,7 +28,11 @@ pub(super) struct Report {
 
 impl Report {
     /// Shows the differences, and what became of each if they were to be put right.
-    pub(super) fn show(&self, session: &Session, outcomes: Option<&[String]>) -> Outcome {
+    pub(super) fn show(
+        &self,
+        session: &Session,
+        outcomes: Option<&[CorrectionOutcome]>,
+    ) -> Outcome {
         self.summarize(outcomes);
         let items: Vec<_> = self.items(outcomes);
         let answer = json!({
@@ -42,7 +47,7 @@ impl Report {
         )
     }
 
-    fn items(&self, outcomes: Option<&[String]>) -> Vec<Value> {
+    fn items(&self, outcomes: Option<&[CorrectionOutcome]>) -> Vec<Value> {
         let shown = self
             .differences
             .iter()
@@ -56,7 +61,7 @@ impl Report {
         shown.enumerate().map(with_outcome).collect()
     }
 
-    fn summarize(&self, outcomes: Option<&[String]>) {
+    fn summarize(&self, outcomes: Option<&[CorrectionOutcome]>) {
         let count = |what: &str| {
             let is_it = |difference: &&Difference| text(&difference.shown, "/difference") == what;
             self.differences.iter().filter(is_it).count()
@@ -81,18 +86,18 @@ impl Report {
         );
         note_some(self.outside, "of the listing were not asked for");
         for (outcome, what) in [
-            ("corrected", "corrected"),
-            ("right", "were right already"),
+            (CorrectionOutcome::Corrected, "corrected"),
+            (CorrectionOutcome::Right, "were right already"),
             (
-                "conflict",
+                CorrectionOutcome::Conflict,
                 "have changed since they were compared, and were left as they are",
             ),
             (
-                "awaited",
+                CorrectionOutcome::Awaited,
                 "were committed just now, and were left as they are",
             ),
         ] {
-            let is_it = |own: &&String| *own == outcome;
+            let is_it = |own: &&CorrectionOutcome| **own == outcome;
             let outcomes = outcomes.unwrap_or_default();
             note_some(outcomes.iter().filter(is_it).count(), what);
         }

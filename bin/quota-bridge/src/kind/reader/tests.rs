@@ -98,7 +98,7 @@ fn a_group_is_kept_as_a_quota_is() {
     assert_eq!(alive.limits, [GroupResource::new("x", "widgets")]);
     assert_eq!(
         text(&alive.line),
-        r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"ClusterResourceQuota","metadata":{"annotations":{"x":"y"},"name":"red","resourceVersion":"7","uid":"u"},"spec":{"selector":{"labels":{"matchLabels":{"team":"red"}}},"quota":{"hard":{"pods":"1","count/widgets.x":"2"}}}}}"#
+        r#"{"type":"ADDED","object":{"apiVersion":"quota.openshift.io/v1","kind":"ClusterResourceQuota","metadata":{"annotations":{"x":"y"},"name":"red","resourceVersion":"7","uid":"u"},"spec":{"selector":{"labels":{"matchLabels":{"team":"red"}}},"quota":{"hard":{"pods":"1","count/widgets.x":"2"}}}}}"#
     );
     let of = |from: &str, to: &str| {
         let changed = group.replace(from, to);

@@ -8,7 +8,7 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, Write},
-    sync::LazyLock,
+    sync::{Arc, LazyLock},
     thread,
 };
 
@@ -17,7 +17,10 @@ use quota_semantics::Name;
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use crate::{cpu_throttle, metrics};
+use crate::{
+    cpu_throttle, metrics,
+    problem::{Problem, Reason},
+};
 
 /// Answers that tell no more amounts than this are made at once: that takes less than a millisecond.
 pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
@@ -25,13 +28,32 @@ pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
 /// Bytes that are written between two looks at the time.
 const STEP_BYTES: usize = 4096;
 
+/// So many answers wait for the turn of a principal: more reads are refused.
+const WAITING: usize = 16;
+
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Where a job lies until its turn: whoever asked takes it back by going, and with it what it holds.
+type Slot = Arc<Mutex<Option<Job>>>;
 
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
 
 thread_local! {
     /// Whether this is one of the threads that make large answers.
     static IS_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether another read of the principal may take what a large answer is made of. What changes the ledger is not asked: its
+/// answer is made in any case.
+///
+/// # Errors
+/// [`Reason::Overloaded`]: as many answers wait for it as may.
+pub(crate) fn may_wait(principal: &Name) -> Result<(), Problem> {
+    if POOL.waiting.lock().count(principal) < WAITING {
+        return Ok(());
+    }
+    let detail = format!("{WAITING} large answers are being made for {principal}");
+    Err(Problem::new(Reason::Overloaded, detail))
 }
 
 /// Makes an answer that tells about so many amounts: at once, or in the turn of the principal if that are many.
@@ -50,12 +72,23 @@ where
             let _ = made.send(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
         }
     };
-    POOL.waiting.lock().push(principal.clone(), Box::new(job));
+    let slot: Slot = Arc::new(Mutex::new(Some(Box::new(job))));
+    let _ends = TakeBack(Arc::clone(&slot));
+    POOL.waiting.lock().push(principal.clone(), slot);
     POOL.ready.notify_one();
     match making.await {
         Ok(Ok(made)) => made,
         Ok(Err(panic)) => std::panic::resume_unwind(panic),
         Err(_) => unreachable!("a job is done or its asker has gone"),
+    }
+}
+
+/// Empties a slot when its asker has its answer or goes.
+struct TakeBack(Slot);
+
+impl Drop for TakeBack {
+    fn drop(&mut self) {
+        drop(self.0.lock().take());
     }
 }
 
@@ -132,8 +165,11 @@ impl Pool {
                 continue;
             };
             drop(waiting);
-            metrics::large_answer();
-            job();
+            let job = job.lock().take();
+            if let Some(job) = job {
+                metrics::large_answer();
+                job();
+            }
             waiting = self.waiting.lock();
             if waiting.done(&principal) {
                 self.ready.notify_one();
@@ -146,7 +182,7 @@ impl Pool {
 #[derive(Default)]
 struct Waiting {
     /// Of each principal that has any.
-    jobs: BTreeMap<Name, VecDeque<Job>>,
+    jobs: BTreeMap<Name, VecDeque<Slot>>,
     /// Those of them for whom nothing is made right now, the next one first.
     order: VecDeque<Name>,
     /// For whom something is made right now.
@@ -154,7 +190,11 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn push(&mut self, principal: Name, job: Job) {
+    fn count(&self, principal: &Name) -> usize {
+        self.jobs.get(principal).map_or(0, VecDeque::len)
+    }
+
+    fn push(&mut self, principal: Name, job: Slot) {
         let jobs = self.jobs.entry(principal.clone()).or_default();
         jobs.push_back(job);
         if jobs.len() == 1 && !self.served.contains(&principal) {
@@ -162,7 +202,7 @@ impl Waiting {
         }
     }
 
-    fn take(&mut self) -> Option<(Name, Job)> {
+    fn take(&mut self) -> Option<(Name, Slot)> {
         let principal = self.order.pop_front()?;
         let jobs = self.jobs.get_mut(&principal)?;
         let job = jobs.pop_front()?;
@@ -196,12 +236,12 @@ mod tests {
     fn principals_take_turns_and_have_one_at_a_time() {
         let mut waiting = Waiting::default();
         for principal in ["a", "a", "a", "b", "b"] {
-            waiting.push(principal.into(), Box::new(|| ()));
+            waiting.push(principal.into(), Slot::default());
         }
         assert_eq!(next(&mut waiting).as_deref(), Some("a"));
         assert_eq!(next(&mut waiting).as_deref(), Some("b"));
         assert_eq!(next(&mut waiting), None, "both are served");
-        waiting.push("a".into(), Box::new(|| ()));
+        waiting.push("a".into(), Slot::default());
         assert_eq!(next(&mut waiting), None, "a is served");
         assert!(waiting.done(&"b".into()));
         assert!(waiting.done(&"a".into()));
@@ -227,6 +267,39 @@ mod tests {
             to_json(&numbers, 0).unwrap()
         });
         assert!(made.await == expected);
+    }
+
+    #[tokio::test]
+    async fn who_has_gone_leaves_nothing_and_who_has_many_waits() {
+        let name = Name::from("crowd");
+        let (go, wait) = std::sync::mpsc::channel::<()>();
+        let first = tokio::spawn({
+            let name = name.clone();
+            async move { make(&name, usize::MAX, move || wait.recv()).await }
+        });
+        while !POOL.waiting.lock().served.contains(&name) {
+            tokio::task::yield_now().await;
+        }
+        let held = Arc::new(());
+        let asks = (0..WAITING).map(|_| {
+            let (name, held) = (name.clone(), Arc::clone(&held));
+            tokio::spawn(async move { make(&name, usize::MAX, move || drop(held)).await })
+        });
+        let asks: Vec<_> = asks.collect();
+        while may_wait(&name).is_ok() {
+            tokio::task::yield_now().await;
+        }
+        for ask in &asks {
+            ask.abort();
+        }
+        while Arc::strong_count(&held) > 1 {
+            tokio::task::yield_now().await;
+        }
+        go.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        while may_wait(&name).is_err() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

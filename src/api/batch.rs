@@ -94,6 +94,12 @@ pub(super) async fn reserve(
     });
     match results.await {
         Ok((results, head)) => {
+            for result in &results {
+                match result {
+                    Ok(granted) => decided(None, granted.replayed),
+                    Err(problem) => decided(Some(problem), false),
+                }
+            }
             let amounts = results.iter().map(amounts_of).sum();
             large::make(&actor.principal, amounts, move || {
                 shown(&app, &results, head)
@@ -249,21 +255,15 @@ fn all_or_none(
     Ok(results)
 }
 
-/// How many amounts an outcome tells; a grant a few.
+/// How many amounts an outcome tells; of a grant they are few.
 fn amounts_of(result: &Result<Granted, Problem>) -> usize {
     let quotas = result.as_ref().err().and_then(Problem::quotas);
-    quotas.map_or(0, |quotas| {
+    quotas.map_or(1, |quotas| {
         quotas.iter().map(|quota| 1 + quota.resources.len()).sum()
     })
 }
 
 fn shown(app: &App, results: &Results, head: Head) -> Response {
-    for result in results {
-        match result {
-            Ok(granted) => decided(None, granted.replayed),
-            Err(problem) => decided(Some(problem), false),
-        }
-    }
     match written(results, head, app.lags()) {
         Ok(text) => answer::written(StatusCode::OK, text.into()),
         Err(error) => Problem::internal(&error).into_response(),

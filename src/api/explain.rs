@@ -104,6 +104,7 @@ pub(super) async fn explain(
             head: state.head(),
         })
     };
+    large::may_wait(&actor.principal)?;
     let (number, lagging) = past::ask(&app, &when, question).await?;
     let Some(number) = number else {
         let detail = format!(

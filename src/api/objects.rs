@@ -107,6 +107,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after: Option<ObjectKey> = query.after()?;
+    large::may_wait(&actor.principal)?;
     let read = app
         .ledger
         .read(|state| (state.objects_view(&namespace), state.head()));
@@ -119,7 +120,8 @@ pub(super) async fn list(
         view.page(after.as_ref(), limit + 1, keep, large::pause)
     };
     let objects = large::make(&actor.principal, count, look).await;
-    let mut objects = app.ledger.peek(|state| found(state, objects, now()));
+    let objects = app.ledger.read(|state| found(state, objects, now()));
+    let mut objects = objects.await?;
     let more = objects.len() > limit;
     objects.truncate(limit);
     let key = |(view, _): &Found| token(&(&view.resource, &view.name, &view.uid));

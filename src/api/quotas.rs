@@ -187,6 +187,7 @@ pub(super) async fn list(
     Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
+    large::may_wait(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<String> = query.after()?;
     let page = app.ledger.read(|state| {
@@ -211,6 +212,7 @@ pub(super) async fn list_all(
     Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
+    large::may_wait(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<(String, String)> = query.after()?;
     let page = app.ledger.read(|state| {
@@ -228,7 +230,7 @@ pub(super) async fn list_all(
 
 /// How many amounts quotas tell.
 fn amounts_of(views: &[QuotaView]) -> usize {
-    let amounts = |view: &QuotaView| view.figures.len() + view.holds.len();
+    let amounts = |view: &QuotaView| 1 + view.figures.len() + view.holds.len();
     views.iter().map(amounts).sum()
 }
 

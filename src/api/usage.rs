@@ -43,9 +43,10 @@ pub(super) async fn usage(
     Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
+    large::may_wait(&actor.principal)?;
     let name = namespace.clone();
     let (seen, lagging) = past::ask(&app, &when, move |state| Seen::of(state, &name)).await?;
-    let figures = seen.quotas.iter().map(|(_, figures)| figures.len());
+    let figures = seen.quotas.iter().map(|(_, figures)| 1 + figures.len());
     let amounts = figures.sum();
     let make = move || {
         answer::ok(&Usage {

@@ -25,7 +25,11 @@ use super::{
     table::{self, Attachment},
     watch,
 };
-use crate::{api::groups, large, writer::now};
+use crate::{
+    api::groups,
+    large,
+    writer::{Unavailable, now},
+};
 
 /// Objects of one list; more are left for `continue`, whatever `limit` says.
 const LIST_MAX: usize = 10_000;
@@ -122,10 +126,11 @@ pub(super) async fn list(
         Some(limit) => limit.min(LIST_MAX),
     };
     let after = Position::read(&params.after)?;
+    large::may_wait(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
     let page = kube
         .page(&scope, after, limit, |head| params.check_version(head))
         .await?;
-    let amounts = page.objects.iter().map(|object| object.figures().len());
+    let amounts = page.objects.iter().map(|object| 1 + object.figures().len());
     let amounts = amounts.sum();
     let make = move || {
         let json = page_json(path.kind, &page, shape, &params)?;

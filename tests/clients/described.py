@@ -23,7 +23,7 @@ CHECKS = ["no_failure_of_the_server", "status_code_conformance", "content_type_c
           "ensure_resource_availability"]
 # It does not end.
 ENDLESS = "/v1/watch"
-# How many of the 39 operations have to succeed at least once; in a minute on a busy machine not all do.
+# How many operations have to succeed at least once; in a minute on a busy machine not all do.
 SUCCESSES = 25
 # What is there before the first request. Of the reservations there are many, since each can be ended only once.
 THERE = {"namespace": ["team-a"], "name": ["compute"], "uid": [f"held-{number}" for number in range(500)]}

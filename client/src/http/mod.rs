@@ -34,7 +34,7 @@ mod usage;
 mod watch;
 
 use std::{
-    fs,
+    fmt, fs,
     io::{BufReader, Read},
     path::{Path, PathBuf},
     time::Duration,
@@ -93,13 +93,22 @@ impl Default for Options {
     }
 }
 
-/// A bearer token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A bearer token. Its text is not shown by `Debug`.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Token {
     /// What stands in a file. It is read for each call, since tokens are renewed.
     File(PathBuf),
     /// The token itself.
     Text(String),
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Text(_) => f.write_str("Text(…)"),
+        }
+    }
 }
 
 /// A client of one daemon. Its clones share their connections.
@@ -385,6 +394,13 @@ impl Client {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Error {
+        if let ureq::Error::BodyExceedsLimit(most) = error {
+            return Error::Answer {
+                server: self.server.clone(),
+                status: 200,
+                what: format!("gives an answer of more than {most} bytes"),
+            };
+        }
         let why = match error {
             ureq::Error::Io(error) => error.to_string(),
             error => error.to_string(),

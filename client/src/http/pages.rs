@@ -50,7 +50,14 @@ impl Pages<'_> {
         let behind = page.get("continue").and_then(Value::as_str);
         let behind = behind.filter(|behind| !behind.is_empty());
         // A page may be empty and yet not be the last; but it cannot be the next one of itself.
-        if let Some(behind) = behind.filter(|behind| token.as_deref() != Some(behind))
+        if behind.is_some() && behind == token.as_deref() {
+            return Err(Error::Answer {
+                server: self.client.server.clone(),
+                status: reply.status.as_u16(),
+                what: "lists the same page again".to_owned(),
+            });
+        }
+        if let Some(behind) = behind
             && self.left > 0
         {
             self.next = Next::Behind(behind.to_owned());
@@ -84,11 +91,14 @@ impl<T: DeserializeOwned> Iterator for Items<'_, T> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(item) = self.page.pop_front() {
-                let server = &self.pages.client.server;
-                return Some(serde_json::from_value(item).map_err(|error| Error::Answer {
-                    server: server.clone(),
+                let item = serde_json::from_value(item).map_err(|error| Error::Answer {
+                    server: self.pages.client.server.clone(),
                     status: 200,
                     what: format!("lists an item of another form: {error}"),
+                });
+                return Some(item.inspect_err(|_| {
+                    self.page.clear();
+                    self.pages.next = Next::None;
                 }));
             }
             match self.pages.next()? {

@@ -156,3 +156,13 @@ fn tokens_go_out_encrypted_or_not_at_all() {
     assert!(near.authorization().is_err());
     assert!(client("http://127.0.0.1:8480").is_err());
 }
+
+#[test]
+fn tokens_are_not_shown() {
+    let token = Some(Token::Text("secret".to_owned()));
+    let options = Options {
+        token,
+        ..Options::default()
+    };
+    assert!(!format!("{options:?}").contains("secret"));
+}

@@ -60,11 +60,11 @@ impl Client {
         self.items(when.of(address))
     }
 
-    /// What makes a number: of a quota, or of all that counts in the namespace. The largest parts, at most so many as the
-    /// daemon puts on a page.
+    /// What makes a number: of a quota, of a group that counts the namespace, or of all that counts in the namespace. The
+    /// largest parts, at most so many as the daemon puts on a page.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such quota.
+    /// [`Error::NotFound`] if there is neither such a quota nor such a group, or it does not limit this.
     pub fn explain(
         &self,
         namespace: &str,

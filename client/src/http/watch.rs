@@ -21,6 +21,10 @@ impl Watch<'_> {
         let events = match &mut self.open {
             Some(events) => events,
             closed => {
+                // What comes between a first connection that breaks early and the next one must not be missed.
+                if self.last.is_none() {
+                    self.last = Some(self.client.status()?.as_of.sequence.to_string());
+                }
                 let stream = self
                     .client
                     .open_stream(&self.address, self.last.as_deref())?;

@@ -240,6 +240,26 @@ fn annotations_without_a_place_are_not_in_force() {
 }
 
 #[test]
+fn a_group_is_as_the_cluster_says_whoever_named_it_before() {
+    let mut given = Given::default();
+    let below =
+        |name: &str, version, parent: &str| seen(name, version, "pods=3", &[("parent", parent)]);
+    given.shows(below("a", 1, "b"));
+    given.shows(below("b", 2, "c"));
+    given.shows(below("c", 3, "d"));
+    given.shows(seen("d", 4, "pods=9", &[]));
+    assert_eq!(given.extensions("c"), [""; 0], "four are too deep");
+    assert_eq!(given.extensions("b"), ["parent"], "three are not");
+
+    given.shows(below("e", 5, "scoped"));
+    let mut scoped = seen("scoped", 6, "pods=9", &[]);
+    scoped.spec.quota.scopes = vec!["Terminating".into()];
+    given.shows(scoped);
+    assert_eq!(given.extensions("e"), [""; 0], "scopes take no children");
+    assert_eq!(given.hard_of("scoped").unwrap(), "pods=9");
+}
+
+#[test]
 fn a_list_ends_the_groups_that_it_does_not_show() {
     let mut given = Given::default();
     for (number, name) in ["a", "b", "c"].into_iter().enumerate() {

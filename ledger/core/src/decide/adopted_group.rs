@@ -9,28 +9,57 @@ use crate::{
 };
 use quota_semantics::{
     Name,
-    group::{manifest, tree, validation::validate_extensions},
+    group::{
+        manifest,
+        tree::{self, Forest},
+        validation::validate_extensions,
+    },
     object::Footprint,
     uid::Uid,
 };
 
 /// A group was seen. Nothing, if it says the same as before, if what is known is newer, or if it is deleted.
-pub(super) fn observe(state: &State, seen: &GroupRecord, max_depth: usize) -> Option<Event> {
-    let record = as_it_fits(state, seen, max_depth);
+pub(super) fn observe(state: &State, seen: &GroupRecord, max_depth: usize) -> Vec<Event> {
     let version = seen.adopted_version().unwrap_or(0);
     let known = state.adopted_group(&seen.name).map(|(known, _)| known);
     let is_old = known.is_some_and(|known| {
         let shown = known.adopted_version().unwrap_or(0);
-        version != 0 && version <= shown || says_the_same(known, &record)
+        version != 0 && version <= shown
     });
     let is_alive = known.is_some_and(|known| known.uid == seen.uid);
     let is_deleted = !is_alive && state.is_deleted("", &seen.uid);
-    (!is_old && !is_deleted).then(|| Event::GroupSet(Arc::new(record)))
+    if is_old || is_deleted {
+        return Vec::new();
+    }
+    let record = as_it_fits(state, seen, max_depth);
+    if known.is_some_and(|known| says_the_same(known, &record)) {
+        return Vec::new();
+    }
+    set(state, record, max_depth)
 }
 
 /// A group was listed that replaces what is known of it.
-pub(super) fn replace(state: &State, seen: &GroupRecord, max_depth: usize) -> Event {
-    Event::GroupSet(Arc::new(as_it_fits(state, seen, max_depth)))
+pub(super) fn replace(state: &State, seen: &GroupRecord, max_depth: usize) -> Vec<Event> {
+    set(state, as_it_fits(state, seen, max_depth), max_depth)
+}
+
+/// Sets a group. Those that have named it as their parent before lose it if the group cannot have them.
+fn set(state: &State, record: GroupRecord, max_depth: usize) -> Vec<Event> {
+    let takes_children =
+        tree::takes_children(state.forest(), &record.name, &record.spec, max_depth);
+    let children = match takes_children {
+        true => Vec::new(),
+        false => state.forest().children(&record.name),
+    };
+    let orphaned = children.iter().filter_map(|child| {
+        let mut orphan = GroupRecord::clone(state.group_record(child)?.0);
+        orphan.spec.extensions.parent = None;
+        Some(orphan)
+    });
+    let records = orphaned.chain([record.clone()]);
+    records
+        .map(|record| Event::GroupSet(Arc::new(record)))
+        .collect()
 }
 
 /// A group was deleted. Nothing, if that is known. In no namespace: that is where a group is.

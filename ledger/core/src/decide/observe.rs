@@ -95,9 +95,10 @@ pub fn observe(state: &State, sighting: Sighting) -> Verdict {
             None => Verdict::Ignored(Sighting::Namespace(record)),
         },
         Sighting::Group { record, max_depth } => {
-            match adopted_group::observe(state, &record, max_depth) {
-                Some(event) => Verdict::Accepted(vec![event]),
-                None => Verdict::Ignored(Sighting::Group { record, max_depth }),
+            let events = adopted_group::observe(state, &record, max_depth);
+            match events.is_empty() {
+                true => Verdict::Ignored(Sighting::Group { record, max_depth }),
+                false => Verdict::Accepted(events),
             }
         }
         Sighting::GroupEnded { name, uid } => {
@@ -202,7 +203,7 @@ pub fn replace(state: &State, source: &Name, sighting: Sighting) -> Result<Vec<E
         }
         Sighting::Namespace(record) if is_replaced => Ok(vec![Event::NamespaceObserved(record)]),
         Sighting::Group { record, max_depth } if is_replaced => {
-            Ok(vec![adopted_group::replace(state, &record, max_depth)])
+            Ok(adopted_group::replace(state, &record, max_depth))
         }
         sighting => Err(sighting),
     }

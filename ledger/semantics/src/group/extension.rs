@@ -203,15 +203,15 @@ impl Extensions {
         Ok(())
     }
 
-    /// Takes back what is wrong, by the annotations that the errors are about. Answers whether there was any.
+    /// Takes back what is wrong, by the annotations that the errors are about. Answers whether that changed anything.
     pub fn drop_wrong(&mut self, errors: &[FieldError]) -> bool {
+        let before = self.clone();
         let is_wrong = |key: &&&str| {
             let field = field_of(key);
             errors.iter().any(|error| error.field.starts_with(&field))
         };
-        let wrong: Vec<_> = OF_GROUPS.iter().filter(is_wrong).collect();
-        for key in &wrong {
-            match **key {
+        for key in OF_GROUPS.iter().filter(is_wrong) {
+            match *key {
                 PARENT => self.parent = None,
                 GUARANTEED => self.guaranteed = ResourceList::new(),
                 OBJECTS => self.objects = None,
@@ -221,7 +221,7 @@ impl Extensions {
                 _ => self.r#override = None,
             }
         }
-        !wrong.is_empty()
+        *self != before
     }
 
     /// The keys of those annotations of a group that say something else than is in force.

@@ -126,6 +126,14 @@ pub fn validate<F: Forest>(
     errors
 }
 
+/// Whether a group, if it were like this, can have those that name it as their parent.
+#[must_use]
+pub fn takes_children<F: Forest>(forest: &F, name: &Name, spec: &Spec, max_depth: usize) -> bool {
+    let with = With { forest, name, spec };
+    let is_flat = || with.ancestors(name).len() + with.height(name) <= max_depth;
+    with.children(name).is_empty() || why_childless(spec).is_none() && is_flat()
+}
+
 /// Why a group cannot have children.
 fn why_childless(spec: &Spec) -> Option<&'static str> {
     if spec.quota.is_scoped() {

@@ -270,21 +270,26 @@ impl Inbox {
         self.wake_decider(waiting);
     }
 
-    /// Gives the idle syncer a batch.
+    /// Gives the idle syncer a batch. If all that was decided became void meanwhile, the batch is dropped.
     pub(super) fn hand_on(&self, batch: SealedBatch<Answer>) {
         let mut waiting = self.waiting.lock();
+        if matches!(waiting.gate, Gate::Voiding | Gate::Void) {
+            drop(waiting);
+            return;
+        }
         waiting.syncer_is_idle = false;
         waiting.batch = Some(batch);
         drop(waiting);
         self.for_syncer.notify_one();
     }
 
-    /// Sleeps until there is a batch. None: one of the two threads has gone.
-    pub(super) fn next_batch(&self) -> Option<SealedBatch<Answer>> {
+    /// Sleeps until there is a batch. Gives it and the term that it was decided in. None: one of the two threads has gone.
+    pub(super) fn next_batch(&self) -> Option<(SealedBatch<Answer>, u64)> {
         let mut waiting = self.waiting.lock();
         loop {
             if waiting.batch.is_some() || waiting.ended {
-                return waiting.batch.take();
+                let term = waiting.term;
+                return waiting.batch.take().map(|batch| (batch, term));
             }
             self.for_syncer.wait(&mut waiting);
         }
@@ -381,6 +386,23 @@ mod tests {
         let mut taken = VecDeque::new();
         let woken = inbox.wait(wants, longest, usize::MAX, &mut taken)?;
         Some((woken, taken.len()))
+    }
+
+    #[test]
+    fn a_batch_that_is_void_before_it_is_handed_on_leaves_the_syncer_idle() {
+        let inbox = Inbox::new(8, Gate::Shut);
+        inbox.open();
+        inbox.void(inbox.term());
+        inbox.hand_on(batch());
+        inbox.has_voided();
+        inbox.hand_on(batch());
+        inbox.is_rebuilt();
+        inbox.open();
+        assert!(inbox.syncer_rests());
+        inbox.begin_to_shut();
+        inbox.close();
+        let (woken, _) = wait(&inbox, JOBS, LONG).unwrap();
+        assert!(woken.syncer_is_idle && woken.closed);
     }
 
     #[test]

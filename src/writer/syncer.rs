@@ -55,8 +55,8 @@ enum Lost {
 impl<J: Journal> Syncer<J> {
     /// The syncing thread: runs until the decider is gone, or a write or fsync fails.
     pub(super) fn run(&self) {
-        while let Some(sealed) = self.inbox.next_batch() {
-            match self.make_durable(sealed) {
+        while let Some((sealed, term)) = self.inbox.next_batch() {
+            match self.make_durable(sealed, term) {
                 Ok(synced) => {
                     // The decider may go on while the answers leave.
                     self.inbox.syncer_is_idle();
@@ -70,7 +70,8 @@ impl<J: Journal> Syncer<J> {
 
     /// Syncs a batch here and now. None: a write or fsync failed; false: another node leads, and it is void.
     pub(super) fn sync(&self, sealed: SealedBatch<Answer>) -> Option<bool> {
-        match self.make_durable(sealed) {
+        // The decider asks: no other term begins before it has dropped what is void.
+        match self.make_durable(sealed, self.inbox.term()) {
             Ok(synced) => {
                 self.answer(synced);
                 Some(true)
@@ -80,8 +81,7 @@ impl<J: Journal> Syncer<J> {
         }
     }
 
-    fn make_durable(&self, sealed: SealedBatch<Answer>) -> Result<Synced, Lost> {
-        let term = self.inbox.term();
+    fn make_durable(&self, sealed: SealedBatch<Answer>, term: u64) -> Result<Synced, Lost> {
         match self.append(sealed) {
             // Before the other thread can sync what follows: watchers are told in the ledger's order.
             Ok(committed) => Ok(self.publish(committed)),

@@ -1,6 +1,6 @@
 //! The stream of a replicated log: how it is made, and what it must be like.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use async_nats::{
     Client,
@@ -20,6 +20,12 @@ pub const REPLICAS: usize = 3;
 /// The key of its metadata that holds the nodes that it is not kept for.
 const REMOVED: &str = "quota-ledger-removed";
 
+/// How often a change of the metadata is made again that others have overwritten.
+const CHANGES: usize = 5;
+
+/// How long until it is looked whether a change holds.
+const SETTLE: Duration = Duration::from_millis(100);
+
 /// What servers say when there is no such stream.
 const NOT_FOUND: u64 = 10059;
 
@@ -30,6 +36,8 @@ pub struct Found {
     pub created: String,
     /// Its first message.
     pub first: u64,
+    /// Its last message; 0: it never had one.
+    pub last: u64,
     /// How many messages it holds.
     pub messages: u64,
     /// Bytes that these take.
@@ -71,6 +79,7 @@ pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
         Some(Found {
             created: info["created"].as_str()?.to_owned(),
             first: number("first_seq")?,
+            last: number("last_seq")?,
             messages: number("messages")?,
             bytes: number("bytes")?,
             removed: removed(info["config"]["metadata"][REMOVED].as_str()),
@@ -85,29 +94,33 @@ fn removed(metadata: Option<&str>) -> BTreeSet<String> {
     names.map(str::to_owned).collect()
 }
 
-/// Changes which nodes it is not kept for, if `change` says that it has changed anything.
+/// Changes which nodes it is not kept for, until `change` says that it has nothing to change. Servers know no conditional
+/// change of a stream: another node that changes it at the same moment may overwrite this one, so it is looked again.
 ///
 /// # Errors
 /// [`Error::Missing`], [`Error::Server`].
 pub async fn change_removed(
     client: &Client,
     names: &Names,
-    change: impl FnOnce(&mut BTreeSet<String>) -> bool,
+    change: impl Fn(&mut BTreeSet<String>) -> bool,
 ) -> Result<(), Error> {
     let context = jetstream::new(client.clone());
-    let stream = context.get_stream(&names.stream).await;
-    let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
-    let mut config = stream.cached_info().config.clone();
-    let mut nodes = removed(config.metadata.get(REMOVED).map(String::as_str));
-    if !change(&mut nodes) {
-        return Ok(());
+    for _ in 0..CHANGES {
+        let stream = context.get_stream(&names.stream).await;
+        let stream = stream.map_err(|error| missing_or(&names.stream, &error))?;
+        let mut config = stream.cached_info().config.clone();
+        let mut nodes = removed(config.metadata.get(REMOVED).map(String::as_str));
+        if !change(&mut nodes) {
+            return Ok(());
+        }
+        let nodes: Vec<_> = nodes.into_iter().collect();
+        config.metadata.insert(REMOVED.to_owned(), nodes.join(","));
+        let changed = context.update_stream(config).await;
+        changed.map_err(|error| Error::Server(error.to_string()))?;
+        tokio::time::sleep(SETTLE).await;
     }
-    let nodes: Vec<_> = nodes.into_iter().collect();
-    config.metadata.insert(REMOVED.to_owned(), nodes.join(","));
-    let changed = context.update_stream(config).await;
-    changed
-        .map(drop)
-        .map_err(|error| Error::Server(error.to_string()))
+    let why = format!("{REMOVED} was overwritten {CHANGES} times: try again");
+    Err(Error::Server(why))
 }
 
 /// Removes all messages before this one.
@@ -172,7 +185,7 @@ pub fn config(names: &Names, replicas: usize) -> Config {
         deny_delete: true,
         allow_direct: true,
         // Messages are known by what they follow, not by an id.
-        duplicate_window: std::time::Duration::from_millis(100),
+        duplicate_window: Duration::from_millis(100),
         ..Config::default()
     }
 }
@@ -348,7 +361,7 @@ mod tests {
             |config| config.num_replicas = 1,
             |config| config.storage = StorageType::Memory,
             |config| config.discard = DiscardPolicy::Old,
-            |config| config.max_age = std::time::Duration::from_secs(60),
+            |config| config.max_age = Duration::from_secs(60),
             |config| config.subjects.push("other".to_owned()),
             |config| config.deny_delete = false,
             |config| config.allow_direct = false,

@@ -123,9 +123,15 @@ impl Cluster {
         let mut compared_at = 0;
         loop {
             tokio::time::sleep(COMPARE).await;
+            if self.0.digests.differs().is_some() {
+                // Nobody may have been able to take the lead before.
+                self.set_bar();
+                self.leave().await;
+                continue;
+            }
             let own = self.0.digests.own();
             let is_news = own.last().is_some_and(|last| last.sequence > compared_at);
-            if !is_news || self.0.digests.differs().is_some() {
+            if !is_news {
                 continue;
             }
             let others: Vec<_> = self.others().collect();

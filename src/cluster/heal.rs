@@ -1,7 +1,7 @@
 //! A stream that is gone, or that has lost what was acknowledged, is made anew from a node that has it all.
 
 use futures::future::join_all;
-use quota_cluster::stream;
+use quota_cluster::stream::{self, Found};
 use quota_journal::Durable;
 use quota_replication::LedgerId;
 
@@ -19,6 +19,22 @@ pub enum Refused {
     /// The stream has all that this node has.
     #[error("the stream is there, and lacks nothing that this node has")]
     NotNeeded,
+    /// The stream was made anew by another node, perhaps, and this node reads the one before.
+    #[error("the stream was made at {0}, and this node does not read that one yet: try again")]
+    OtherStream(String),
+    /// The stream has messages that this node has not read.
+    #[error(
+        "the stream ends at message {last}, and this node has read up to {read}: making it anew could lose what is between"
+    )]
+    Unread {
+        /// The last message.
+        last: u64,
+        /// The last that this node has read.
+        read: u64,
+    },
+    /// Somebody writes to the stream, or makes it anew.
+    #[error("the stream has changed meanwhile: see `quotactl cluster status`, and try again")]
+    Changed,
     /// What the stream has is not what this node has.
     #[error(
         "the stream has entry {0}, and this node has not the same there: making it anew here would lose entries"
@@ -62,13 +78,9 @@ impl Cluster {
             return Err(Refused::Unconfirmed(id).into());
         }
         let end = shared.ledger.durable();
-        let is_there = match stream::look(&shared.client, &shared.names).await {
-            Ok(_) => true,
-            Err(stream::Error::Missing(_)) => false,
-            Err(error) => return Err(error.into()),
-        };
-        if is_there {
-            self.has_all_of_stream()?;
+        let found = self.found().await?;
+        if let Some(found) = &found {
+            self.has_all_of_stream(found)?;
         }
         self.has_most(end, lost).await?;
         checks::servers(&shared.settings, true)
@@ -76,7 +88,10 @@ impl Cluster {
             .map_err(Error::Unfit)?;
         let begin = (&self.identity(), id, end);
         let replicas = shared.settings.replicas;
-        if is_there {
+        if let Some(found) = &found {
+            // All this took a while. Servers delete without a condition: a moment in which another node heals, too, is left.
+            let now = self.found().await?;
+            is_unchanged(found, now.as_ref())?;
             stream::delete(&shared.client, &shared.names).await?;
         }
         stream::initialise(&shared.client, &shared.names, replicas, begin).await?;
@@ -84,13 +99,27 @@ impl Cluster {
         Ok(id)
     }
 
+    /// The stream as it is, if there is one.
+    async fn found(&self) -> Result<Option<Found>, stream::Error> {
+        match stream::look(&self.0.client, &self.0.names).await {
+            Ok(found) => Ok(Some(found)),
+            Err(stream::Error::Missing(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The stream has ended before this node's replica, and the replica holds all of it.
-    fn has_all_of_stream(&self) -> Result<(), Refused> {
-        let member = self.member().ok_or(Refused::NotNeeded)?;
-        let read = member.status.borrow().end;
+    fn has_all_of_stream(&self, found: &Found) -> Result<(), Refused> {
+        let not_followed = || Refused::OtherStream(found.created.clone());
+        let member = self.member().ok_or_else(not_followed)?;
+        let (read, position) = {
+            let status = member.status.borrow();
+            (status.end, status.stream)
+        };
         if self.view().ahead.is_none_or(|since| since < AHEAD) {
             return Err(Refused::NotNeeded);
         }
+        is_read(found, &self.0.followed.lock(), position)?;
         let diverged = Refused::Diverged(read.sequence);
         if read.sequence == 0 {
             return Ok(());
@@ -123,5 +152,56 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+}
+
+/// The stream is the one that was made at `followed`, and it has nothing behind message `read`.
+fn is_read(found: &Found, followed: &str, read: u64) -> Result<(), Refused> {
+    if found.created != followed {
+        return Err(Refused::OtherStream(found.created.clone()));
+    }
+    match found.last {
+        last if last > read => Err(Refused::Unread { last, read }),
+        _ => Ok(()),
+    }
+}
+
+/// The stream is there still, the same one, and nothing was added.
+fn is_unchanged(before: &Found, now: Option<&Found>) -> Result<(), Refused> {
+    match now {
+        Some(now) if now.created == before.created && now.last == before.last => Ok(()),
+        _ => Err(Refused::Changed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stream(created: &str, last: u64) -> Found {
+        Found {
+            created: created.to_owned(),
+            last,
+            ..Found::default()
+        }
+    }
+
+    #[test]
+    fn a_stream_is_deleted_only_if_all_of_it_was_read_and_it_is_the_same_still() {
+        let found = stream("monday", 7);
+        assert!(is_read(&found, "monday", 7).is_ok());
+        // It has lost what came behind message 7.
+        assert!(is_read(&found, "monday", 9).is_ok());
+        let unread = is_read(&found, "monday", 6);
+        assert!(matches!(unread, Err(Refused::Unread { last: 7, read: 6 })));
+        let other = is_read(&found, "sunday", 7);
+        assert!(matches!(other, Err(Refused::OtherStream(_))));
+
+        assert!(is_unchanged(&found, Some(&found)).is_ok());
+        let others = [stream("monday", 8), stream("tuesday", 7)];
+        for now in others.iter().map(Some).chain([None]) {
+            let changed = is_unchanged(&found, now);
+            assert!(matches!(changed, Err(Refused::Changed)), "{now:?}");
+        }
     }
 }

@@ -47,6 +47,9 @@ const FILES: [&str; 3] = ["replica.json", "anchor", "LEDGER"];
 /// How long until other nodes are asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// For how long a node that gives its ledger may send nothing: then the next one is tried.
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// Pieces of a backup that wait to be written.
 const PIECES: usize = 16;
 
@@ -139,9 +142,9 @@ async fn receive(peers: &Peers, node: &NodeName, directory: &Path) -> anyhow::Re
     restoring.await?
 }
 
-/// A backup that was cut off is noticed by who reads it.
+/// A backup that was cut off, or that does not go on, is noticed by who reads it: it lacks its end.
 async fn pass_on(mut body: Incoming, pieces: mpsc::Sender<Bytes>) {
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(SILENCE, body.frame()).await {
         if let Ok(piece) = frame.into_data()
             && pieces.send(piece).await.is_err()
         {

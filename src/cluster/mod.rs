@@ -75,6 +75,8 @@ struct Shared {
     reader: FileReader,
     /// The member that is running; none before there is a stream, and while its state is rebuilt.
     member: watch::Sender<Option<Handle>>,
+    /// When the stream was made that the last member reads.
+    followed: Mutex<String>,
     /// Why there is none.
     waits_for: Mutex<String>,
     /// Why this node must not lead, if its clock says so.
@@ -156,6 +158,7 @@ impl Cluster {
             replica,
             reader,
             member: watch::Sender::new(None),
+            followed: Mutex::default(),
             waits_for: Mutex::new("starting".to_owned()),
             clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
             digests: Digests::default(),

@@ -29,6 +29,9 @@ use crate::config;
 /// How long connecting to a node may take.
 const CONNECT: Duration = Duration::from_secs(1);
 
+/// How long a node may take to begin an answer whose body is read apart.
+const BEGIN: Duration = Duration::from_secs(10);
+
 /// Connections to a node that are kept for the next request.
 const IDLE_MAX: usize = 64;
 
@@ -141,14 +144,14 @@ impl Peers {
         Ok(Response::from_parts(parts, body))
     }
 
-    /// The answer of a node to `GET`, its body unread: it may be long. None: it does not answer.
+    /// The answer of a node to `GET`, its body unread: it may be long. None: it does not answer, or not in time.
     pub(super) async fn open(&self, node: &NodeName, path: &str) -> Option<Response<Incoming>> {
         let peer = self.nodes.get(node)?;
         let nobody = Actor::default();
         let asked = (&Method::GET, path);
         let request = self.request(peer, asked, &HeaderMap::new(), &nobody, Bytes::new())?;
         let mut sender = self.connect(peer).await?;
-        sender.send_request(request).await.ok()
+        within(BEGIN, sender.send_request(request)).await?.ok()
     }
 
     fn request(

@@ -139,7 +139,11 @@ impl Cluster {
         )
         .await?;
         shared.replica.attach(member.clone());
+        created.clone_into(&mut shared.followed.lock());
         shared.member.send_replace(Some(member.clone()));
+        if shared.digests.differs().is_some() {
+            self.set_bar();
+        }
         Ok(tokio::select! {
             ended = driver.run() => ended,
             ended = self.compare_clocks(created) => ended,

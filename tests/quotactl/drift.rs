@@ -432,7 +432,9 @@ fn what_changed_meanwhile_is_told_and_ends_with_12() {
             "/v1/drift" => {
                 json!({"items": [{"difference": "missing", "uid": "u1", "namespace": "a", "resource": "pods", "name": "x"}]})
             }
-            "/v1/corrections" => json!({"items": [{"outcome": "conflict"}]}),
+            "/v1/corrections" => {
+                json!({"items": [{"outcome": "conflict"}], "asOf": {"sequence": 9, "time": "2026-01-01T00:00:00Z"}})
+            }
             _ => json!({"items": [], "asOf": {"sequence": 9}}),
         };
         (200, Vec::new(), body.to_string())

@@ -267,10 +267,16 @@ impl Cluster {
     /// Has the leader of a stream hand over to another server, and answers whether it does.
     #[tokio::main(flavor = "current_thread")]
     pub async fn steps_down(&self, stream: &str) -> bool {
-        let context = publisher::connect(&self.urls()).await;
-        let subject = format!("STREAM.LEADER.STEPDOWN.{stream}");
-        let answer: Result<Value, _> = context.request(subject, &()).await;
-        answer.is_ok_and(|answer| answer["success"] == true)
+        let urls = self.urls();
+        let servers: Vec<_> = urls.split(',').collect();
+        let client = async_nats::connect(servers).await.unwrap();
+        let subject = format!("$JS.API.STREAM.LEADER.STEPDOWN.{stream}");
+        // Servers before 2.10 take no other body than an empty one.
+        let answer = client.request(subject, "".into()).await;
+        let answer = answer
+            .ok()
+            .and_then(|answer| serde_json::from_slice(&answer.payload).ok());
+        answer.is_some_and(|answer: Value| answer["success"] == true)
     }
 
     /// Which server leads the stream of this name, as most of those that answer say.

@@ -28,12 +28,12 @@ pub(crate) const AMOUNTS_AT_ONCE: usize = 1000;
 /// Bytes that are written between two looks at the time.
 const STEP_BYTES: usize = 4096;
 
-/// So many answers wait for the turn of a principal: more reads are refused.
+/// How many answers may wait for one principal's turn before further reads are refused.
 const WAITING: usize = 16;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Where a job lies until its turn: whoever asked takes it back by going, and with it what it holds.
+/// Holds a job until its turn. When the request ends early, the job is taken out again and its memory is freed.
 type Slot = Arc<Mutex<Option<Job>>>;
 
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
@@ -43,11 +43,11 @@ thread_local! {
     static IS_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether another read of the principal may take what a large answer is made of. What changes the ledger is not asked: its
-/// answer is made in any case.
+/// Called by reads before they copy what a large answer is made of. Requests that change the ledger do not call this: they
+/// are decided already, and are always answered.
 ///
 /// # Errors
-/// [`Reason::Overloaded`]: as many answers wait for it as may.
+/// [`Reason::Overloaded`]: `WAITING` answers wait for the principal's turn.
 pub(crate) fn may_wait(principal: &Name) -> Result<(), Problem> {
     if POOL.waiting.lock().count(principal) < WAITING {
         return Ok(());
@@ -83,7 +83,7 @@ where
     }
 }
 
-/// Empties a slot when its asker has its answer or goes.
+/// Empties a slot when its request is answered or dropped.
 struct TakeBack(Slot);
 
 impl Drop for TakeBack {

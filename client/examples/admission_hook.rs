@@ -144,6 +144,8 @@ fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
             let grant = client.reserve(namespace, &wanted)?;
             Ok(grant.reservation.warnings.into_owned())
         }
+        // This comes before the deletion: another webhook may still refuse it, and finalizers may keep the object. Where
+        // that matters, leave this arm out, and release when the object is seen to be gone.
         "DELETE" if !dry_run => {
             match client.release(namespace, text("/oldObject/metadata/uid")) {
                 // Nothing was held any more.

@@ -70,7 +70,7 @@ impl<J: Journal> Syncer<J> {
 
     /// Syncs a batch here and now. None: a write or fsync failed; false: another node leads, and it is void.
     pub(super) fn sync(&self, sealed: SealedBatch<Answer>) -> Option<bool> {
-        // The decider asks: no other term begins before it has dropped what is void.
+        // Called by the decider alone: no other term begins before the decider has dropped its void decisions.
         match self.make_durable(sealed, self.inbox.term()) {
             Ok(synced) => {
                 self.answer(synced);

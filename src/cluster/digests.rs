@@ -124,9 +124,9 @@ impl Cluster {
         loop {
             tokio::time::sleep(COMPARE).await;
             if self.0.digests.differs().is_some() {
-                // Nobody may have been able to take the lead before.
+                // It may have been about to lead when that was found.
                 self.set_bar();
-                self.leave().await;
+                self.step_down().await;
                 continue;
             }
             let own = self.0.digests.own();
@@ -162,8 +162,9 @@ impl Cluster {
         );
         tracing::error!(sequence, node, "this node stops to serve: {why}");
         *self.0.digests.differs.lock() = Some(why);
+        self.0.replica.bar();
         self.set_bar();
-        self.leave().await;
+        self.step_down().await;
     }
 }
 

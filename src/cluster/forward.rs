@@ -86,10 +86,7 @@ impl Cluster {
         match whose(spec) {
             For::ThisNode => handler(request, ()),
             For::Replica => Box::pin(self.clone().read(request, handler.clone())),
-            For::Leader if !is_kept(spec, &request) => match self.refusal() {
-                Some(refused) => Box::pin(std::future::ready(refused)),
-                None => handler(request, ()),
-            },
+            For::Leader if !is_kept(spec, &request) => handler(request, ()),
             For::Leader => {
                 let is_idempotent = spec.is_idempotent && !is_conditional(&request);
                 Box::pin(self.clone().write(is_idempotent, request, handler.clone()))
@@ -147,10 +144,7 @@ impl Cluster {
         let is_forwarded = parts.extensions.get::<FromNode>().is_some();
         let here = || handler(with_body(&parts, body.clone()), ());
         if is_forwarded {
-            let mut response = match self.refusal() {
-                Some(refused) => refused,
-                None => here().await,
-            };
+            let mut response = here().await;
             if self.was_not_decided(&response) {
                 mark(response.headers_mut());
             }
@@ -159,8 +153,7 @@ impl Cluster {
         let until = Instant::now() + self.0.forward_timeout;
         let mut is_unknown = false;
         loop {
-            let refused = self.refusal();
-            if refused.is_none() && self.0.ledger.decides() {
+            if self.0.ledger.decides() {
                 let response = here().await;
                 if !self.was_not_decided(&response) {
                     return response;
@@ -179,10 +172,7 @@ impl Cluster {
                 }
             }
             if (is_unknown && !is_idempotent) || Instant::now() >= until {
-                return match refused {
-                    Some(refused) if !is_unknown => refused,
-                    _ => self.no_answer(is_unknown),
-                };
+                return self.no_answer(is_unknown);
             }
             match self.0.ledger.decides() {
                 true => tokio::time::sleep(LOOK).await,
@@ -192,13 +182,6 @@ impl Cluster {
                 }
             }
         }
-    }
-
-    /// The answer of a node that must not decide, though it may lead still: its state is not what the others have.
-    fn refusal(&self) -> Option<Response> {
-        let why = self.0.digests.differs()?;
-        let detail = format!("nothing was carried out: this node must not decide: {why}");
-        Some(Problem::new(Reason::NotLeader, detail).into_response())
     }
 
     /// Whether an answer says that nothing was decided, and that this may soon be otherwise.
@@ -225,7 +208,10 @@ impl Cluster {
             }
             false => {
                 metrics::cluster_forwarded(metrics::Forwarded::NoLeader);
-                let detail = "no node of the cluster leads: nothing was carried out";
+                let mut detail = "no node of the cluster leads: nothing was carried out".to_owned();
+                if let Some(why) = self.0.digests.differs() {
+                    detail = format!("{detail}; this one must not decide: {why}");
+                }
                 Problem::new(Reason::NotLeader, detail)
             }
         };

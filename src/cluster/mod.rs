@@ -328,6 +328,18 @@ impl Cluster {
         }
     }
 
+    /// Gives the lead, if it has it, to a node that can take it, or to nobody: whoever can lead takes it then.
+    async fn step_down(&self) {
+        self.leave().await;
+        if let Some(member) = self.member()
+            && member.status.borrow().role == Role::Leader
+            && self.0.replica.shut().await == Shut::Durable
+        {
+            // It is barred from taking it.
+            member.hand_over(self.0.node.clone());
+        }
+    }
+
     /// Keeps this node from leading as long as there is a reason that is not in the log.
     fn set_bar(&self) {
         let is_barred = self.0.clock.lock().is_some() || self.0.digests.differs().is_some();

@@ -54,6 +54,8 @@ struct Waiting {
     /// One of the two threads has gone: nothing is decided any more.
     ended: bool,
     gate: Gate,
+    /// The state is not what it should be: the gate is not opened any more.
+    is_barred: bool,
     /// How often the gate was opened.
     term: u64,
     /// What the decider sleeps for; none while it is awake.
@@ -117,6 +119,7 @@ impl Inbox {
                 closed: false,
                 ended: false,
                 gate,
+                is_barred: false,
                 term: 0,
                 sleeps_for: None,
             }),
@@ -142,9 +145,12 @@ impl Inbox {
         self.waiting.lock().term
     }
 
-    /// From now on decisions are made. The state is that of the journal.
+    /// From now on decisions are made. The state is that of the journal. If it is barred, none are.
     pub(super) fn open(&self) {
         let mut waiting = self.waiting.lock();
+        if waiting.is_barred {
+            return;
+        }
         waiting.term += 1;
         self.set_gate(&mut waiting, Gate::Open);
         self.wake_at_once(waiting);
@@ -160,10 +166,22 @@ impl Inbox {
         self.wake_decider(waiting);
     }
 
+    /// Shuts the gate for good, whoever leads: what was not decided yet is dropped.
+    pub(super) fn bar(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.is_barred = true;
+        let dropped = std::mem::take(&mut waiting.jobs);
+        if waiting.gate == Gate::Open {
+            self.set_gate(&mut waiting, Gate::Closing);
+        }
+        self.wake_decider(waiting);
+        drop(dropped);
+    }
+
     /// Takes decisions again, since the role was not given away after all.
     pub(super) fn stay_open(&self) {
         let mut waiting = self.waiting.lock();
-        if matches!(waiting.gate, Gate::Closing | Gate::Shut) {
+        if !waiting.is_barred && matches!(waiting.gate, Gate::Closing | Gate::Shut) {
             self.set_gate(&mut waiting, Gate::Open);
         }
         self.wake_at_once(waiting);
@@ -403,6 +421,21 @@ mod tests {
         inbox.close();
         let (woken, _) = wait(&inbox, JOBS, LONG).unwrap();
         assert!(woken.syncer_is_idle && woken.closed);
+    }
+
+    #[test]
+    fn what_is_barred_drops_what_waits_and_is_not_opened_again() {
+        let inbox = Inbox::new(8, Gate::Open);
+        push(&inbox).unwrap();
+        inbox.bar();
+        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
+        assert_eq!((woken.gate, taken), (Gate::Closing, 0));
+        inbox.stay_open();
+        inbox.has_shut();
+        inbox.open();
+        inbox.stay_open();
+        assert_eq!(push(&inbox), Err(Unavailable::NotLeader));
+        assert_eq!(*inbox.gate().borrow(), Gate::Shut);
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl<J: Journal + 'static> Replica<J> {
         set.is_ok().then_some(marked)
     }
 
-    /// From now on decisions are made here. Everything before is applied.
+    /// From now on decisions are made here, unless that is barred. Everything before is applied.
     pub fn lead(&self) {
         self.ledger.inbox.open();
     }
@@ -128,6 +128,12 @@ impl<J: Journal + 'static> Replica<J> {
     /// Takes decisions again, since the lead was not given away after all.
     pub fn stay(&self) {
         self.ledger.inbox.stay_open();
+    }
+
+    /// Nothing is decided here any more, whoever leads: neither requests nor events, nor what is due. What was decided
+    /// before becomes durable.
+    pub fn bar(&self) {
+        self.ledger.inbox.bar();
     }
 
     /// Another node leads: drops what was decided here and is not durable. Gives whether that can be anything: then

@@ -19,7 +19,7 @@ use crate::{
 const WRONG: &str = "30";
 
 /// So long without a leader another node would have taken over, twice.
-const TWICE_SILENCE: Duration = Duration::from_secs(4);
+pub(crate) const TWICE_SILENCE: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
@@ -79,7 +79,8 @@ fn a_node_whose_clock_is_wrong_does_not_begin_to_lead() {
     assert_eq!(cluster.leader(), leader);
 }
 
-fn wait(what: &str, is_so: impl Fn() -> bool) {
+/// Asks again until it is so.
+pub(crate) fn wait(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "never: {what}");

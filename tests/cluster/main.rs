@@ -14,6 +14,7 @@ mod linear;
 mod producer;
 mod rolling;
 mod tls;
+mod wrong_state;
 
 use quota_test_support as support;
 

@@ -217,6 +217,7 @@ fn status_writer(config: &Config, client: &Client) -> Result<Option<StatusWriter
         client: client.clone(),
         quotad: Client::new(access)?,
         every: status.every.get(),
+        compare_every: status.compare_every.get(),
         pause: Duration::from_secs(1) / status.max_per_second.get(),
     }))
 }

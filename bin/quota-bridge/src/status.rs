@@ -22,27 +22,29 @@ const GROUPS: &str = "/apis/quota.openshift.io/v1/clusterresourcequotas";
 /// Groups of one answer of quotad.
 const PAGE: usize = 500;
 
-/// How long a status is taken for written: then somebody else's changes are looked for.
-const LOOK: Duration = Duration::from_secs(1800);
-
 /// Keeps the status of groups equal to what quotad says of them.
 pub(crate) struct StatusWriter {
     /// The API server.
     pub(crate) client: Client,
     /// quotad's HTTP API.
     pub(crate) quotad: Client,
-    /// How often quotad is asked.
+    /// How often quotad is asked for changes.
     pub(crate) every: Duration,
+    /// How often every status is compared with the cluster's, changed or not.
+    pub(crate) compare_every: Duration,
     /// Least time between two requests to the API server.
     pub(crate) pause: Duration,
 }
 
-/// What was written, or found not to be the cluster's; by name. Forgotten from time to time.
-struct Known {
-    since: Instant,
+/// The groups that need no request: what was written, and what is not the cluster's. Somebody else may change a status in
+/// the cluster, so all of it is forgotten after a time.
+struct Compared {
+    /// When the comparison began: a time since the start.
+    since: Duration,
     hasher: RandomState,
+    /// Fingerprints of what the cluster holds, by name.
     written: BTreeMap<Name, u64>,
-    /// Groups of quotad alone.
+    /// Groups of quotad alone, by name and uid.
     elsewhere: BTreeSet<(Name, Name)>,
 }
 
@@ -89,13 +91,20 @@ enum Outcome {
     Conflict,
 }
 
-impl Known {
-    fn new() -> Self {
+impl Compared {
+    fn new(now: Duration) -> Self {
         Self {
-            since: Instant::now(),
+            since: now,
             hasher: RandomState::new(),
             written: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
+        }
+    }
+
+    /// Begins anew once the comparison is older than `every`.
+    fn expire(&mut self, now: Duration, every: Duration) {
+        if now.saturating_sub(self.since) >= every {
+            *self = Self::new(now);
         }
     }
 
@@ -127,12 +136,11 @@ impl Known {
 impl StatusWriter {
     /// Works until it is dropped.
     pub(crate) async fn run(&self) {
-        let mut known = Known::new();
+        let begun = Instant::now();
+        let mut compared = Compared::new(Duration::ZERO);
         loop {
-            if known.since.elapsed() >= LOOK {
-                known = Known::new();
-            }
-            if let Err((whose, failure)) = self.round(&mut known).await {
+            compared.expire(begun.elapsed(), self.compare_every);
+            if let Err((whose, failure)) = self.round(&mut compared).await {
                 tracing::warn!(%failure, whose, "cannot keep the status of groups");
                 metrics::error(whose, &failure);
             }
@@ -141,7 +149,7 @@ impl StatusWriter {
     }
 
     /// Looks at all groups once. The error says whose answer is missing.
-    async fn round(&self, known: &mut Known) -> Result<(), (&'static str, Failure)> {
+    async fn round(&self, compared: &mut Compared) -> Result<(), (&'static str, Failure)> {
         let mut next = String::new();
         loop {
             let path = format!("{GROUPS}?limit={PAGE}&continue={next}");
@@ -150,10 +158,10 @@ impl StatusWriter {
             let list: List<'_> = serde_json::from_slice(&body)
                 .map_err(|error| ("quotad", Failure::Unreadable(error.to_string())))?;
             for group in &list.items {
-                if known.needs(group) {
+                if compared.needs(group) {
                     let outcome = self.write(group).await;
                     let outcome = outcome.map_err(|failure| ("status", failure))?;
-                    known.note(group, outcome);
+                    compared.note(group, outcome);
                     tokio::time::sleep(self.pause).await;
                 }
             }
@@ -201,5 +209,56 @@ impl StatusWriter {
             }
             Err(failure) => Err(failure),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn group(uid: &str, status: &'static str) -> Group<'static> {
+        Group {
+            metadata: Identity {
+                name: "red".into(),
+                uid: uid.into(),
+            },
+            status: serde_json::from_str(status).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_status_is_compared_when_it_has_changed_and_when_the_time_is_over() {
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let mut compared = Compared::new(minutes(5));
+        let two = group("a", r#"{"used":"2"}"#);
+        assert!(compared.needs(&two));
+        compared.note(&two, Outcome::Conflict);
+        assert!(compared.needs(&two), "it was not written");
+        for outcome in [Outcome::Written, Outcome::Refused, Outcome::Elsewhere] {
+            compared.note(&two, outcome);
+            assert!(!compared.needs(&two), "{outcome:?}");
+            compared.expire(minutes(64), HOUR);
+            assert!(!compared.needs(&two), "{outcome:?}: the hour is not over");
+            compared = Compared::new(minutes(5));
+        }
+        compared.note(&two, Outcome::Written);
+        assert!(compared.needs(&group("a", r#"{"used":"3"}"#)), "it changed");
+        assert!(
+            compared.needs(&group("b", r#"{"used":"2"}"#)),
+            "another group"
+        );
+        compared.expire(minutes(65), HOUR);
+        assert!(compared.needs(&two), "the hour is over");
+        compared.note(&two, Outcome::Written);
+        compared.expire(minutes(124), HOUR);
+        assert!(
+            !compared.needs(&two),
+            "the next hour began with the comparison"
+        );
+        compared.note(&group("c", "{}"), Outcome::Elsewhere);
+        compared.expire(minutes(125), HOUR);
+        assert!(compared.needs(&group("c", "{}")), "it may be there now");
     }
 }

@@ -357,6 +357,8 @@ pub struct Status {
     pub tls_ca: Option<PathBuf>,
     /// How often it is asked.
     pub every: Period,
+    /// How often every status is compared with the cluster's, changed or not.
+    pub compare_every: Period,
     /// Most groups that are looked at or written in the cluster, per second.
     pub max_per_second: NonZeroU32,
 }
@@ -368,6 +370,7 @@ impl Default for Status {
             token_file: None,
             tls_ca: None,
             every: Period::from_secs(5),
+            compare_every: Period::from_secs(1800),
             max_per_second: NonZeroU32::new(20).expect("20 is not zero"),
         }
     }

@@ -162,6 +162,36 @@ fn their_status_is_written_when_it_changes_and_not_else() {
     assert!(scene.outcomes(GROUPS).iter().all(|it| it == "Complete"));
 }
 
+/// Somebody else writes the status of a group.
+fn tamper(scene: &Scene, name: &str) {
+    let mut group = scene.world.get(GROUPS, "", name).unwrap();
+    group["status"]["total"]["used"]["pods"] = json!("99");
+    scene.world.put(GROUPS, "", group).unwrap();
+}
+
+#[test]
+fn a_status_that_somebody_else_wrote_is_put_right_when_all_are_compared() {
+    let scene = scene();
+    define(&scene);
+    limit(&scene, "red", "red", "5");
+    let bridge = writing(&scene, &[]);
+    until_shown(&scene, "red", "2");
+    tamper(&scene, "red");
+    // Rounds go by: others are written, this one has not changed at quotad.
+    for name in ["one", "two"] {
+        limit(&scene, name, name, "5");
+        until_shown(&scene, name, "0");
+    }
+    assert_eq!(shown(&scene, "red").as_deref(), Some("99"));
+    drop(bridge);
+
+    let _bridge = writing(&scene, &["--status.compare_every=500ms"]);
+    until_shown(&scene, "red", "2");
+    tamper(&scene, "red");
+    until_shown(&scene, "red", "2");
+    scene.settle();
+}
+
 #[test]
 fn their_status_is_written_after_conflicts_and_without_the_definition_nothing_is_wrong() {
     let scene = scene();

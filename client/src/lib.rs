@@ -6,5 +6,6 @@
 #[cfg(feature = "http")]
 pub mod http;
 pub mod paths;
+pub mod server;
 pub mod table;
 pub mod wire;

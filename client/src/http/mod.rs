@@ -44,6 +44,8 @@ use http::{HeaderMap, HeaderValue, Request, StatusCode, Uri, header};
 use serde::{Serialize, de::DeserializeOwned};
 use ureq::{Agent, Body, Proxy};
 
+use crate::server::{is_this_machine, may_send_token};
+
 pub use address::Address;
 pub use error::{Error, Refusal};
 pub use http::Method;
@@ -203,11 +205,18 @@ impl Client {
     /// If the URL is none, a token would go over http to another machine, or a file cannot be read.
     pub fn new(server: &str, options: Options) -> Result<Self, Error> {
         let server = server.trim_end_matches('/').to_owned();
-        let (uri, secure) = check_server(&server)?;
-        let is_near = is_this_machine(&uri);
-        if options.token.is_some() && !secure && !is_near {
+        let uri = check_server(&server)?;
+        let (scheme, host) = (
+            uri.scheme_str().unwrap_or_default(),
+            uri.host().unwrap_or_default(),
+        );
+        if options.token.is_some() && !may_send_token(scheme, host) {
             return Err(Error::PlainToken);
         }
+        let proxy = match is_this_machine(host) {
+            true => None,
+            false => Proxy::try_from_env(),
+        };
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)
@@ -215,8 +224,8 @@ impl Client {
             .user_agent(&options.user_agent)
             .accept("application/json")
             .timeout_global(Some(options.timeout))
-            .proxy(if is_near { None } else { Proxy::try_from_env() });
-        if secure {
+            .proxy(proxy);
+        if scheme == "https" {
             config = config.tls_config(tls::configuration(&options)?);
         }
         let change_reason = options.change_reason.map(|reason| {
@@ -425,23 +434,16 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// The server's address, and whether it is an https one.
-fn check_server(server: &str) -> Result<(Uri, bool), Error> {
+fn check_server(server: &str) -> Result<Uri, Error> {
     let wrong = || Error::Server(server.to_owned());
     let uri: Uri = server.parse().map_err(|_| wrong())?;
     if uri.host().is_none() || uri.query().is_some() {
         return Err(wrong());
     }
     match uri.scheme_str() {
-        Some("http") => Ok((uri, false)),
-        Some("https") => Ok((uri, true)),
+        Some("http" | "https") => Ok(uri),
         _ => Err(wrong()),
     }
-}
-
-fn is_this_machine(uri: &Uri) -> bool {
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let address = host.parse::<std::net::IpAddr>();
-    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 fn bearer(token: &Token) -> Result<String, Error> {

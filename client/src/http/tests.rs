@@ -114,7 +114,8 @@ fn attempts_end_with_the_last_error() {
 #[test]
 fn only_urls_are_servers() {
     assert!(check_server("http://127.0.0.1:8480").is_ok());
-    assert!(check_server("https://quota.example.com/prefix").is_ok_and(|(_, secure)| secure));
+    let https = check_server("https://quota.example.com/prefix");
+    assert!(https.is_ok_and(|uri| uri.scheme_str() == Some("https")));
     for wrong in [
         "127.0.0.1:8480",
         "ftp://x",

@@ -53,6 +53,8 @@ mod tests {
             ("resources.charge", "pods"),
             ("lease.renew", "20s"),
             ("list.page", "0"),
+            ("status.quotad", "http://10.0.0.1:8480"),
+            ("status.token_file", "token"),
             ("nats.url", "nats://a"),
         ];
         let sources = Sources {
@@ -69,6 +71,7 @@ mod tests {
             "resources.include",
             "resources.charge",
             "lease.renew",
+            "status.quotad",
         ];
         assert_eq!(keys, expected);
     }

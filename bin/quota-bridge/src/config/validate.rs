@@ -1,5 +1,6 @@
 //! What the type of a value cannot say: ranges, and keys that need or exclude each other.
 
+use quota_client::server::may_send_token;
 use quota_semantics::{admission::Charging, object::GroupResource};
 use quota_service::config::Finding;
 use tracing_subscriber::EnvFilter;
@@ -89,11 +90,11 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
         status.quotad.is_some() || is_alone,
         "goes together with status.token_file and status.tls_ca",
     );
-    let is_seen_by_others =
-        status.token_file.is_some() && status.quotad.as_deref().is_some_and(is_plain_to_others);
+    let shows_token =
+        status.token_file.is_some() && status.quotad.as_deref().is_some_and(shows_token);
     check(
         "status.quotad",
-        !is_seen_by_others,
+        !shows_token,
         "would send the token in plain text to another machine: use https",
     );
     let room = config.queue.bytes.bytes();
@@ -104,37 +105,15 @@ pub(super) fn validate(config: &Config) -> Vec<Finding> {
     findings
 }
 
-/// Whether requests to the address pass a network that others can read.
-fn is_plain_to_others(url: &str) -> bool {
-    let Ok(uri) = url.parse::<http::Uri>() else {
-        return false;
-    };
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let is_near = host == "localhost"
-        || (host.parse::<std::net::IpAddr>()).is_ok_and(|address| address.is_loopback());
-    uri.scheme_str() != Some("https") && !is_near
+/// Whether a token that is sent there can be read by others.
+fn shows_token(url: &str) -> bool {
+    let uri = url.parse::<http::Uri>();
+    uri.is_ok_and(|uri| {
+        let scheme = uri.scheme_str().unwrap_or_default();
+        !may_send_token(scheme, uri.host().unwrap_or_default())
+    })
 }
 
 fn is_kind(text: &str) -> bool {
     text.parse::<GroupResource>().is_ok() && text.to_ascii_lowercase() == text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_plain_to_others;
-
-    #[test]
-    fn tokens_pass_networks_by_https_only() {
-        for url in ["http://quotad.other:8480", "http://10.0.0.1:8480"] {
-            assert!(is_plain_to_others(url), "{url}");
-        }
-        for url in [
-            "https://quotad.other:8480",
-            "http://localhost:8480",
-            "http://127.0.0.1:8480",
-            "http://[::1]:8480",
-        ] {
-            assert!(!is_plain_to_others(url), "{url}");
-        }
-    }
 }

@@ -1,5 +1,7 @@
 //! Every refusal and error as `application/problem+json` (RFC 9457): the one place that writes it.
 
+use std::num::NonZero;
+
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use quota_core::{
@@ -109,8 +111,8 @@ struct Content {
     #[serde(skip_serializing_if = "Option::is_none")]
     quotas: Option<Vec<CheckedQuota>>,
     /// How many more quotas were looked at.
-    #[serde(skip_serializing_if = "is_zero")]
-    quotas_omitted: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quotas_omitted: Option<NonZero<usize>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,11 +149,6 @@ impl Ended {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-const fn is_zero(number: &usize) -> bool {
-    *number == 0
-}
-
 fn as_uri<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(reason.uri())
 }
@@ -177,7 +174,7 @@ impl Problem {
             index: None,
             errors: Vec::new(),
             quotas: None,
-            quotas_omitted: 0,
+            quotas_omitted: None,
             retry_after: None,
             fits_when_empty: None,
             as_of: None,
@@ -273,7 +270,7 @@ impl From<Refusal> for Problem {
             Refusal::Denied(denied) => {
                 let mut problem = Self::new(reason, denied.detail);
                 problem.0.quotas = Some(denied.quotas);
-                problem.0.quotas_omitted = denied.quotas_omitted;
+                problem.0.quotas_omitted = NonZero::new(denied.quotas_omitted);
                 problem.0.retry_after = denied.retry_after;
                 problem.0.fits_when_empty = Some(denied.fits_when_empty);
                 problem

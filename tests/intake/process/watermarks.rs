@@ -14,7 +14,7 @@ use crate::support::{
     until,
 };
 
-/// How long a reservation stands, and how old a watermark may be, here.
+/// How long a reservation lasts, and how old a watermark may be, here.
 const TTL: &str = "1s";
 const MAX_AGE: &str = "2s";
 
@@ -136,14 +136,32 @@ async fn ready(quotad: &Quotad) {
     until("it is ready", || quotad.is_ready().then_some(())).await;
 }
 
+async fn not_listed(quotad: &Quotad) {
+    waits(quotad, "pods not listed").await;
+}
+
+/// A daemon with a limit of so many pods, of which nothing was listed yet, and a publisher.
+async fn unlisted(directory: &TempDir, server: &Server, pods: u64) -> (Quotad, Publisher) {
+    let quotad = start(directory.path(), server);
+    limit(&quotad, pods);
+    not_listed(&quotad).await;
+    (quotad, Publisher::of(server).await)
+}
+
+/// The same once it was listed that there are no pods.
+async fn without_pods(directory: &TempDir, server: &Server, pods: u64) -> (Quotad, Publisher) {
+    let (quotad, publisher) = unlisted(directory, server, pods).await;
+    publisher.relist(&[]).await;
+    publisher.bookmark().await;
+    ready(&quotad).await;
+    (quotad, publisher)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_granted_before_everything_was_listed() {
     let (server, directory) = (Server::start(), TempDir::new().unwrap());
-    let quotad = start(directory.path(), &server);
-    limit(&quotad, 5);
-    waits(&quotad, "pods not listed").await;
+    let (quotad, publisher) = unlisted(&directory, &server, 5).await;
     assert_eq!(reserve(&quotad, "p-1"), not_ready());
-    let publisher = Publisher::of(&server).await;
     // A watermark without a list says nothing of what was there before.
     publisher.bookmark().await;
     until("the bookmark is read", || {
@@ -174,13 +192,7 @@ async fn nothing_is_granted_before_everything_was_listed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_holds_while_the_publisher_is_away() {
     let (server, directory) = (Server::start(), TempDir::new().unwrap());
-    let quotad = start(directory.path(), &server);
-    limit(&quotad, 2);
-    waits(&quotad, "pods not listed").await;
-    let publisher = Publisher::of(&server).await;
-    publisher.relist(&[]).await;
-    publisher.bookmark().await;
-    ready(&quotad).await;
+    let (quotad, publisher) = without_pods(&directory, &server, 2).await;
     for uid in ["p-1", "p-2"] {
         assert_eq!(reserve(&quotad, uid), granted());
     }
@@ -224,13 +236,7 @@ async fn a_limit_holds_while_the_publisher_is_away() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_loss_a_watermark_counts_when_everything_was_listed_again() {
     let (server, directory) = (Server::start(), TempDir::new().unwrap());
-    let quotad = start(directory.path(), &server);
-    limit(&quotad, 2);
-    waits(&quotad, "pods not listed").await;
-    let publisher = Publisher::of(&server).await;
-    publisher.relist(&[]).await;
-    publisher.bookmark().await;
-    ready(&quotad).await;
+    let (quotad, publisher) = without_pods(&directory, &server, 2).await;
     quotad.kill();
     // What is published while it is away is lost.
     publisher.send(&[pod("lost")]).await;
@@ -238,7 +244,7 @@ async fn after_a_loss_a_watermark_counts_when_everything_was_listed_again() {
     stream.purge().await.unwrap();
     publisher.bookmark().await;
     let quotad = start(directory.path(), &server);
-    waits(&quotad, "pods not listed").await;
+    not_listed(&quotad).await;
     publisher.bookmark().await;
     assert_eq!(reserve(&quotad, "p-1"), not_ready());
     publisher.relist(&["lost"]).await;
@@ -249,7 +255,7 @@ async fn after_a_loss_a_watermark_counts_when_everything_was_listed_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_gone_is_told_of() {
+async fn a_server_that_is_gone_shows_in_lag_and_readiness() {
     let (mut server, directory) = (Server::start(), TempDir::new().unwrap());
     let quotad = start_with(directory.path(), &server, &[]);
     ready(&quotad).await;
@@ -265,8 +271,8 @@ async fn a_server_that_is_gone_is_told_of() {
     })
     .await;
     let (status, text) = quotad.ask_admin("/readyz");
-    let told = "[+]stream ok, lagging: the NATS server is not connected";
-    assert!(status == 200 && text.contains(told), "{text}");
+    let expected = "[+]stream ok, lagging: the NATS server is not connected";
+    assert!(status == 200 && text.contains(expected), "{text}");
     assert_eq!(quotad.get("/v1/quotas")["lagging"], json!(true));
     server.restart();
     until("it has caught up", || {

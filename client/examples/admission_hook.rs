@@ -9,6 +9,12 @@
 //! ```
 //!
 //! An API server calls webhooks by https only: let a proxy beside the hook end TLS.
+//!
+//! The hook decides about creations and gives nothing back: a webhook learns what is about to happen, not what happened. The
+//! controller of the objects sees that. It calls `client.commit(namespace, uid, None)` when it sees an object for the first
+//! time, which turns the reservation into use, and `client.release(namespace, uid)` when the object is gone. A creation that
+//! failed is never seen, and its room is free again after [`HOLD`]. Let what [`amounts`] reads be immutable, since the hook is
+//! not asked about changes.
 
 use std::{env, io, time::Duration};
 
@@ -21,7 +27,7 @@ use quota_semantics::{Period, resource::ResourceList, uid::Uid};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// How long room is held for an object that the API server has not stored yet.
+/// How long room is held for an object that nobody has seen yet: longer than its controller takes to commit it.
 const HOLD: Period = Period::from_secs(60);
 
 #[tokio::main]
@@ -103,7 +109,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// Reserves for what is created, and gives back what is deleted. Answers warnings for whoever asked.
+/// Reserves for what is created. Answers warnings for whoever asked.
 fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
     let invalid = |message: &str| Refused::Denied {
         code: 422,
@@ -139,20 +145,12 @@ fn decide(client: &Client, request: &Value) -> Result<Vec<String>, Refused> {
                     }),
                 };
             }
-            // To ask twice is safe: the same uid holds the same once. Who sees the object stored says so with
-            // `client.commit(namespace, uid, None)`; else the room is free again after `HOLD`.
+            // Asking twice is safe: the same uid holds the same once.
             let grant = client.reserve(namespace, &wanted)?;
             Ok(grant.reservation.warnings.into_owned())
         }
-        // This comes before the deletion: another webhook may still refuse it, and finalizers may keep the object. Where
-        // that matters, leave this arm out, and release when the object is seen to be gone.
-        "DELETE" if !dry_run => {
-            match client.release(namespace, text("/oldObject/metadata/uid")) {
-                // Nothing was held any more.
-                Ok(()) | Err(Error::NotFound(_) | Error::Conflict(_)) => Ok(Vec::new()),
-                Err(error) => Err(error.into()),
-            }
-        }
+        // Above all not a deletion, which may still fail: another webhook may refuse it, and finalizers may keep the object.
+        // Its room would be granted twice.
         _ => Ok(Vec::new()),
     }
 }

@@ -1,4 +1,4 @@
-"""The rendered objects at work: the programs with the chart's configuration, its webhook and its rights to certificates,
+"""The rendered objects at work: the programs with the chart's configuration, its webhook, certificates and tokens,
 between an API server that keeps objects in memory and a real nats-server."""
 
 import base64
@@ -14,10 +14,11 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 from pathlib import Path
 
-from support import NAMESPACE, PROGRAMS, Rendered
+from support import NAMESPACE, PROGRAMS, Rendered, program
 
 PATIENCE = 90
 
@@ -89,50 +90,58 @@ class Running(unittest.TestCase):
         file.write_text(text)
         return f"--config={file}"
 
+    def install(self, rendered):
+        """Starts everything around the programs, and creates what an API server without nodes does something with."""
+        self.ports = free_ports(("nats", "api server", "webhook", "api", "metrics", "bridge"))
+        self.nats = f"nats://127.0.0.1:{self.ports['nats']}"
+        store = str(self.work / "nats")
+        self.start("nats", "nats-server", "-js", "-sd", store, "-a", "127.0.0.1", "-p", str(self.ports["nats"]))
+        self.start("api", PROGRAMS / "examples/fake-api", f"127.0.0.1:{self.ports['api server']}")
+        self.api = Api(f"http://127.0.0.1:{self.ports['api server']}")
+        until("the API server answers", lambda: self.api.call("/version"))
+        until("nats-server answers", lambda: socket.create_connection(("127.0.0.1", self.ports["nats"])).close() or True)
+        self.webhook = self.api.create(rendered.one("ValidatingWebhookConfiguration"), "validatingwebhookconfigurations")
+        self.secret = self.api.create(rendered.one("Secret"), "secrets")
+        for definition in rendered.all("CustomResourceDefinition"):
+            self.api.create(definition, "customresourcedefinitions")
+
+    def start_bridge(self, rendered, **more):
+        places = {rendered.values["nats"]["url"]: self.nats, "0.0.0.0:8482": f"127.0.0.1:{self.ports['bridge']}"} | more
+        bridge = self.configuration("bridge", rendered.config("-bridge"), places)
+        return self.start("bridge", PROGRAMS / "quota-bridge", bridge, f"--api={self.api.url}")
+
+    def mount_certificate(self):
+        """As the kubelet does once it is there."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{self.secret['metadata']['name']}"
+        for key, value in until("the bridge makes a certificate", lambda: self.api.call(path).get("data")).items():
+            (self.work / key).write_bytes(base64.b64decode(value))
+
+    def start_quotad(self, rendered, **more):
+        places = {
+            rendered.values["nats"]["url"]: self.nats,
+            "/etc/quota-ledger/tls": self.work,
+            "/data/ledger": self.work / "ledger",
+            "0.0.0.0:8443": f"127.0.0.1:{self.ports['webhook']}",
+            "0.0.0.0:8481": f"127.0.0.1:{self.ports['metrics']}",
+        } | more
+        quotad = self.start("quotad", PROGRAMS / "quotad", self.configuration("quotad", rendered.config("-quotad"), places))
+        probe = f"http://127.0.0.1:{self.ports['metrics']}/readyz"
+        until("quotad is ready", lambda: urllib.request.urlopen(probe, timeout=PATIENCE).status == 200)
+        return quotad
+
     def test_what_is_installed_decides(self):
         rendered = Rendered()
         service = f"{rendered.one('Service')['metadata']['name']}.{NAMESPACE}.svc"
-        ports = free_ports(("nats", "api server", "webhook", "api", "metrics", "bridge"))
-        nats = f"nats://127.0.0.1:{ports['nats']}"
-        self.start("nats", "nats-server", "-js", "-sd", str(self.work / "nats"), "-a", "127.0.0.1", "-p", str(ports["nats"]))
-        self.start("api", PROGRAMS / "examples/fake-api", f"127.0.0.1:{ports['api server']}")
-        api = Api(f"http://127.0.0.1:{ports['api server']}")
-        until("the API server answers", lambda: api.call("/version"))
-        until("nats-server answers", lambda: socket.create_connection(("127.0.0.1", ports["nats"])).close() or True)
-
-        # Installed: what of the chart an API server without nodes does something with.
-        webhook = api.create(rendered.one("ValidatingWebhookConfiguration"), "validatingwebhookconfigurations")
-        secret = api.create(rendered.one("Secret"), "secrets")
+        self.install(rendered)
         tenant = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "team-a"}}
-        api.create(tenant | {"spec": {"hard": {"pods": "1"}}}, "resourcequotas")
-
-        bridge = self.configuration(
-            "bridge", rendered.config("-bridge"), {rendered.values["nats"]["url"]: nats, "0.0.0.0:8482": f"127.0.0.1:{ports['bridge']}"}
-        )
-        self.start("bridge", PROGRAMS / "quota-bridge", bridge, f"--api={api.url}")
-
-        def data():
-            path = f"/api/v1/namespaces/{NAMESPACE}/secrets/{secret['metadata']['name']}"
-            return api.call(path).get("data")
-
-        # As the kubelet does once it is there.
-        for key, value in until("the bridge makes a certificate", data).items():
-            (self.work / key).write_bytes(base64.b64decode(value))
-        places = {
-            rendered.values["nats"]["url"]: nats,
-            "/etc/quota-ledger/tls": self.work,
-            "/data/ledger": self.work / "ledger",
-            "0.0.0.0:8443": f"127.0.0.1:{ports['webhook']}",
-            "0.0.0.0:8481": f"127.0.0.1:{ports['metrics']}",
-            "127.0.0.1:8480": f"127.0.0.1:{ports['api']}",
-        }
-        quotad = self.start("quotad", PROGRAMS / "quotad", self.configuration("quotad", rendered.config("-quotad"), places))
-        probe = f"http://127.0.0.1:{ports['metrics']}/readyz"
-        until("quotad is ready", lambda: urllib.request.urlopen(probe, timeout=PATIENCE).status == 200)
+        self.api.create(tenant | {"spec": {"hard": {"pods": "1"}}}, "resourcequotas")
+        self.start_bridge(rendered)
+        self.mount_certificate()
+        quotad = self.start_quotad(rendered, **{"127.0.0.1:8480": f"127.0.0.1:{self.ports['api']}"})
 
         # As the API server calls: it trusts the caBundle, and expects the service's name.
-        path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{webhook['metadata']['name']}"
-        client = api.call(path)["webhooks"][0]["clientConfig"]
+        path = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{self.webhook['metadata']['name']}"
+        client = self.api.call(path)["webhooks"][0]["clientConfig"]
         self.assertEqual(f"{client['service']['name']}.{client['service']['namespace']}.svc", service)
         trusted = ssl.create_default_context(cadata=base64.b64decode(client["caBundle"]).decode())
 
@@ -154,7 +163,7 @@ class Running(unittest.TestCase):
                 "object": pod,
             }
             body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
-            plain = socket.create_connection(("127.0.0.1", ports["webhook"]), timeout=PATIENCE)
+            plain = socket.create_connection(("127.0.0.1", self.ports["webhook"]), timeout=PATIENCE)
             connection = http.client.HTTPConnection(service)
             with trusted.wrap_socket(plain, server_hostname=service) as connection.sock:
                 connection.request("POST", client["service"]["path"], json.dumps(body), {"Content-Type": "application/json"})
@@ -166,3 +175,45 @@ class Running(unittest.TestCase):
         self.assertIn("exceeded quota: q", second["status"]["message"])
         quotad.send_signal(signal.SIGTERM)
         self.assertEqual(quotad.wait(PATIENCE), 0, (self.work / "quotad.log").read_text())
+
+    def test_the_status_of_groups_is_kept_with_the_token_of_the_chart(self):
+        rendered = Rendered({"groups": {"status": {"tokenSecret": "bridge-token"}}, "quotad": {"tokensSecret": "quotad-tokens"}})
+        service = f"{rendered.one('Service', '-quotad')['metadata']['name']}.{NAMESPACE}.svc"
+        self.install(rendered)
+        team = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "red"}}}
+        self.api.create(team, "namespaces")
+        pod = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+        self.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "shop"}} | pod, "pods")
+        group = {"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota", "metadata": {"name": "red"}}
+        limits = {"selector": {"labels": {"matchLabels": {"team": "red"}}}, "quota": {"hard": {"pods": "3"}}}
+        self.api.create(group | {"spec": limits}, "clusterresourcequotas")
+
+        # The two Secrets, by the command that docs name, mounted where the pods have them.
+        (self.work / "tokens").mkdir()
+        (self.work / "status").mkdir()
+        create = ("token", "create", "--principal=bridge", "--role=read", "-A", f"--file={self.work}/tokens/tokens.toml")
+        made = program("quotactl", *create)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        (self.work / "status/token").write_text(made.stdout)
+        # The service's address and its name: there is no DNS here, so the certificate is for this host.
+        places = {
+            service: "localhost",
+            "localhost:8480": f"localhost:{self.ports['api']}",
+            "/etc/quota-ledger/status": self.work / "status",
+            "/etc/quota-ledger/quotad-ca": self.work,
+        }
+        self.start_bridge(rendered, **places)
+        self.mount_certificate()
+        tokens = {"/etc/quota-ledger/tokens": self.work / "tokens", "0.0.0.0:8480": f"127.0.0.1:{self.ports['api']}"}
+        self.start_quotad(rendered, **tokens)
+
+        def used():
+            found = self.api.call("/apis/quota.openshift.io/v1/clusterresourcequotas/red").get("status") or {}
+            return found.get("total", {}).get("used", {}).get("pods")
+
+        self.assertEqual(until("the status is written", used), "1")
+        # Without a token quotad says nothing.
+        trusted = ssl.create_default_context(cafile=self.work / "ca.crt")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"https://localhost:{self.ports['api']}/v1/groups", context=trusted, timeout=PATIENCE)
+        self.assertEqual(refused.exception.code, 401)

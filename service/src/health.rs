@@ -22,7 +22,7 @@ pub type Render = Arc<dyn Fn() -> String + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Readiness(Arc<RwLock<BTreeMap<&'static str, HealthSource>>>);
 
-/// How a check stands.
+/// The state of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It holds.
@@ -67,7 +67,7 @@ impl Readiness {
         check
     }
 
-    /// Adds a check whose health is asked for each time.
+    /// Adds a check whose health is computed for each request.
     pub fn ask(&self, name: &'static str, health: impl Fn() -> Health + Send + Sync + 'static) {
         let source = HealthSource::Ask(Box::new(health));
         self.0.write().insert(name, source);
@@ -171,8 +171,8 @@ async fn show_metrics(State(metrics): State<Render>, headers: HeaderMap) -> Resp
     }
 }
 
-/// In the form of Kubernetes' own health endpoints, but 503 on failure, as load balancers expect. What lags is listed
-/// without being asked for.
+/// In the form of Kubernetes' own health endpoints, but 503 on failure, as load balancers expect. Checks that lag
+/// are always listed.
 fn report(endpoint: &str, checks: &Checks, only: Option<&str>, query: Option<&str>) -> Response {
     let parameters = query
         .unwrap_or_default()

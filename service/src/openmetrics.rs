@@ -31,7 +31,7 @@ pub(crate) fn convert(prometheus: &str) -> String {
     text
 }
 
-/// What is said of a family before its samples. The type of a counter has to be known before its help can be written.
+/// The lines before the samples of a family. The type of a counter decides how its help is written.
 #[derive(Default)]
 struct Families<'a> {
     help: Option<&'a str>,

@@ -96,7 +96,7 @@ fn log_panic(info: &panic::PanicHookInfo<'_>) {
     );
 }
 
-/// What was given to `panic!`: a literal, or a formatted text.
+/// The message of a panic: a literal, or a formatted text.
 fn message_of(payload: &(dyn Any + Send)) -> &str {
     let literal = payload.downcast_ref::<&str>().copied();
     literal

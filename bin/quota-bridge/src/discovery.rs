@@ -13,7 +13,7 @@ use crate::{
     needed::is_of_the_cluster,
 };
 
-/// What has to be asked for, so that `/api` and `/apis` say all at once.
+/// What the request has to accept, so that `/api` and `/apis` say all at once.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json";
 
@@ -25,7 +25,7 @@ const STALE: &str = "Stale";
 pub struct Served {
     /// Its group and plural name.
     pub resource: GroupResource,
-    /// The version of its group that is asked for.
+    /// The version of its group that is requested.
     pub version: String,
     /// Its kind, such as `Pod`.
     pub kind: String,
@@ -214,7 +214,7 @@ fn take(
     resource: Resource,
     aggregated: bool,
 ) {
-    let can = |verb: &str| resource.verbs.iter().any(|known| known == verb);
+    let can = |verb: &str| resource.verbs.iter().any(|has| has == verb);
     let name = GroupResource::new(group, &resource.resource);
     let is_counted = resource.scope == "Namespaced" || is_of_the_cluster(&name);
     if !is_counted || !can("list") || !can("watch") {

@@ -19,16 +19,16 @@ use crate::{
     needed::{Wanted, groups, is_of_the_cluster, needed},
 };
 
-/// Whom to ask for relists. Clones share them.
+/// Where relists are requested, by scope. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Registry(Arc<Mutex<BTreeMap<Scope, mpsc::UnboundedSender<Relist>>>>);
 
 impl Registry {
     /// Has these kinds listed again, or all of them if none is named.
     pub fn relist(&self, kinds: &BTreeSet<String>) {
-        for (scope, ask) in self.0.lock().iter() {
+        for (scope, relists) in self.0.lock().iter() {
             if kinds.is_empty() || kinds.contains(&scope.resource.to_string()) {
-                let _ = ask.send(Relist { reset: false });
+                let _ = relists.send(Relist { reset: false });
             }
         }
     }
@@ -89,7 +89,7 @@ impl Kinds {
                     self.every
                 }
                 Err(failure) => {
-                    tracing::warn!(%failure, "cannot find out which kinds there are");
+                    tracing::warn!(%failure, "discovery failed");
                     metrics::error("discovery", &failure);
                     failures = failures.saturating_add(1);
                     let wait = Duration::from_millis(500) * 2_u32.saturating_pow(failures.min(6));
@@ -125,7 +125,7 @@ impl Kinds {
                         self.end(kind).await;
                     }
                 }
-                // Nobody knows: what runs goes on, and fails by itself.
+                // Not certain: what runs goes on, and fails by itself.
                 (None, _) => {}
             }
         }
@@ -150,8 +150,8 @@ impl Kinds {
         self.registry.remove(&kind);
         let mut tasks = JoinSet::new();
         for scope in scopes {
-            let ask = kind::start(&self.shared, &served, scope.clone(), &mut tasks);
-            self.registry.0.lock().insert(scope, ask);
+            let relists = kind::start(&self.shared, &served, scope.clone(), &mut tasks);
+            self.registry.0.lock().insert(scope, relists);
         }
         let running = Running {
             served,
@@ -160,7 +160,7 @@ impl Kinds {
         self.running.insert(kind, running);
     }
 
-    /// Discovery knows nothing of a kind. It is gone if its definition is as well.
+    /// Discovery does not have a kind. It is gone if its definition is as well.
     async fn is_gone(&self, kind: &GroupResource) -> bool {
         let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let path = format!("{definitions}/{kind}");

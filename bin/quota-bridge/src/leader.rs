@@ -64,8 +64,8 @@ pub(crate) struct Leader {
     pub(crate) status: Option<Arc<StatusWriter>>,
 }
 
-/// What a leader tells of.
-struct Publishing<'a> {
+/// What the progress of a leader is read from, and where it goes.
+struct Reporting<'a> {
     queue: &'a Queue,
     watermarks: &'a Watermarks,
     instance: &'a str,
@@ -133,14 +133,14 @@ impl Leader {
             let mut tasks = JoinSet::new();
             tasks.spawn(kinds.run());
             tasks.spawn(listen(self.nats.clone(), self.control_subject(), registry));
-            let (limits, known) = watch::channel(None);
+            let (limits, limited_kinds) = watch::channel(None);
             if let Some(rules) = self.rules() {
-                tasks.spawn(async move { rules.run(known).await });
+                tasks.spawn(async move { rules.run(limited_kinds).await });
             }
             if let Some(status) = self.status.clone() {
                 tasks.spawn(async move { status.run().await });
             }
-            let told = Publishing {
+            let reporting = Reporting {
                 queue: &queue,
                 watermarks: &watermarks,
                 instance: &instance,
@@ -148,13 +148,13 @@ impl Leader {
             };
             let listed = || {
                 let now = Some(limited.get());
-                limits.send_if_modified(|known| {
-                    let changed = *known != now;
-                    *known = now;
+                limits.send_if_modified(|before| {
+                    let changed = *before != now;
+                    *before = now;
                     changed
                 });
             };
-            self.tell(told, listed).await;
+            self.publish_progress(reporting, listed).await;
         };
         tokio::select! {
             ended = publisher.run(lines) => ended,
@@ -221,35 +221,33 @@ impl Leader {
         })
     }
 
-    /// Publishes up to when kinds are known, behind what was queued before. `listed` is called whenever all of them are.
-    async fn tell(&self, told: Publishing<'_>, listed: impl Fn()) {
-        let Publishing {
+    /// Publishes the watermarks of all kinds, behind what was queued before. Calls `listed` whenever each kind has one.
+    async fn publish_progress(&self, reporting: Reporting<'_>, listed: impl Fn()) {
+        let Reporting {
             queue,
             watermarks,
             instance,
             status,
-        } = told;
+        } = reporting;
         let every = self.config.watermark.every.get();
         loop {
             let progress = watermarks.progress();
             let missing = watermarks.missing();
-            let all_known = missing.is_empty() && !watermarks.is_empty();
+            let is_complete = missing.is_empty() && !watermarks.is_empty();
             // The lists were queued before their watermarks; what is no longer queued precedes the next message.
-            if all_known && queue.is_empty() {
+            if is_complete && queue.is_empty() {
                 status.listed();
                 listed();
             }
-            let unknown = match missing.first() {
-                _ if watermarks.is_empty() => {
-                    Some("it is not known which kinds there are".to_owned())
-                }
+            let incomplete = match missing.first() {
+                _ if watermarks.is_empty() => Some("discovery has not succeeded yet".to_owned()),
                 Some(first) => Some(format!(
-                    "{} kinds are not known yet: {first}",
+                    "{} kinds have no watermark yet: {first}",
                     missing.len()
                 )),
                 None => None,
             };
-            match unknown {
+            match incomplete {
                 Some(why) => self.check.fail(&why),
                 None => self.check.pass(),
             }
@@ -259,8 +257,8 @@ impl Leader {
             if queue.push(line).await.is_err() {
                 return;
             }
-            // Until all is known, news is worth more.
-            let wait = match all_known {
+            // Until there are all watermarks, others wait for the next one.
+            let wait = match is_complete {
                 true => every,
                 false => every.min(Duration::from_millis(500)),
             };
@@ -271,25 +269,25 @@ impl Leader {
 
 fn ages(progress: &BTreeMap<Name, Progress>) {
     let now = clock::now();
-    for (kind, known) in progress {
-        if let Progress::Known { watermark, .. } = known {
+    for (kind, progress) in progress {
+        if let Progress::Watermark { watermark, .. } = progress {
             let age = now.since(*watermark).nanoseconds();
             metrics::watermark_age(kind, age as f64 / 1e9);
         }
     }
 }
 
-/// Hears what quotad wants to have listed again.
+/// Receives the relist requests of quotad.
 async fn listen(nats: Nats, subject: String, registry: Registry) {
     loop {
         match nats.subscribe(subject.clone()).await {
             Ok(mut messages) => {
                 while let Some(message) = messages.next().await {
-                    let asked: RelistRequest =
+                    let request: RelistRequest =
                         serde_json::from_slice(&message.payload).unwrap_or_default();
-                    tracing::info!(resources = ?asked.resources, "a relist is asked for");
-                    metrics::relist_asked();
-                    registry.relist(&asked.resources);
+                    tracing::info!(resources = ?request.resources, "relist requested");
+                    metrics::relist_requested();
+                    registry.relist(&request.resources);
                 }
             }
             Err(error) => tracing::warn!(%error, subject, "cannot subscribe"),

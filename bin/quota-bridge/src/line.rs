@@ -19,7 +19,7 @@ pub struct Scope {
 pub struct Begin {
     /// Its id.
     pub id: String,
-    /// Versions have gone back: what is listed replaces what is known in newer versions.
+    /// Versions have gone back: what is listed replaces what the ledger holds, also in newer versions.
     pub reset: bool,
 }
 
@@ -120,12 +120,12 @@ pub fn plain(event: &Plain<'_>) -> Vec<u8> {
     json(event)
 }
 
-/// Up to when a kind is known.
+/// How far a kind was published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Progress {
     /// All that was committed by this time has been published before.
-    Known {
+    Watermark {
         /// The time, on the clock of the NATS servers.
         watermark: Timestamp,
         /// The version that a consistent read gave at that time.
@@ -149,7 +149,7 @@ struct Bookmark<'a> {
     resources: &'a BTreeMap<Name, Progress>,
 }
 
-/// Up to when each kind is known.
+/// The watermarks of all kinds.
 #[must_use]
 pub fn bookmark(
     cluster_uid: &str,
@@ -208,12 +208,12 @@ mod tests {
             text(whole("ADDED", "v1", "Pod", b"{}")),
             r#"{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod"}}"#
         );
-        let known = Progress::Known {
+        let pods = Progress::Watermark {
             watermark: Timestamp::EPOCH,
             version: "9".to_owned(),
         };
         let resources = BTreeMap::from([
-            (Name::from("pods"), known),
+            (Name::from("pods"), pods),
             (Name::from("widgets.x"), Progress::Absent { absent: true }),
         ]);
         assert_eq!(

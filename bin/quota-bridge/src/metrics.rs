@@ -57,7 +57,7 @@ pub const ALL: [Metric; 15] = [
         "quota_bridge_publish_refused_total",
         Kind::Counter,
         "",
-        "Messages that did not come after the one that they had to come after.",
+        "Messages that the stream refused, since another one was before them.",
     ),
     (
         "quota_bridge_suppressed_total",
@@ -69,7 +69,7 @@ pub const ALL: [Metric; 15] = [
         "quota_bridge_watermark_age_seconds",
         Kind::Gauge,
         "resource",
-        "How long ago all was known of a kind.",
+        "Age of the watermark of a kind.",
     ),
     (
         "quota_bridge_events_total",
@@ -231,7 +231,7 @@ pub fn status_written() {
     counter!("quota_bridge_group_status_written_total").increment(1);
 }
 
-/// quotad asked for a relist.
-pub fn relist_asked() {
+/// quotad requested a relist.
+pub fn relist_requested() {
     counter!("quota_bridge_relists_asked_total").increment(1);
 }

@@ -1,4 +1,4 @@
-//! The webhook's rules, kept by the bridge that leads: the API server asks about what quotas limit.
+//! The webhook's rules, kept by the bridge that leads: the API server calls the webhook for what quotas limit.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -33,12 +33,12 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
-    /// Keeps them, as long as `limited`, the kinds that quotas of the cluster limit, is told. Nothing is written before
-    /// it is known.
+    /// Keeps them until the sender of `limited` is gone: the kinds that quotas of the cluster limit. Writes nothing while
+    /// that is `None`.
     pub(crate) async fn run(&self, mut limited: watch::Receiver<Option<BTreeSet<GroupResource>>>) {
         loop {
-            let known = limited.borrow_and_update().clone();
-            let wait = match known {
+            let current = limited.borrow_and_update().clone();
+            let wait = match current {
                 None => LOOK,
                 Some(limited) => self.look(&limited).await,
             };

@@ -28,13 +28,13 @@ use crate::{
 /// How often what cannot be reached at the start is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long giving up the Lease may take when the bridge is stopped.
+/// How long releasing the Lease may take when the bridge is stopped.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// How often samples of histograms are taken in.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// `quota-bridge`: reads the command line, does what it asks for, says how it ended.
+/// `quota-bridge`: reads the command line, does what it says, and returns how it ended.
 #[must_use]
 pub fn main() -> Exit {
     #[cfg(feature = "planted-bugs")]
@@ -236,7 +236,7 @@ fn host_name() -> String {
         .map_or_else(|| "bridge".to_owned(), |name| name.trim().to_owned())
 }
 
-/// Who the cluster is, and which version it has; asked for until it answers.
+/// The uid of the cluster and its version; tries until the API server answers.
 async fn greet(client: &Client) -> (String, (u32, u32)) {
     #[derive(Deserialize)]
     struct Namespace {
@@ -276,7 +276,7 @@ async fn greet(client: &Client) -> (String, (u32, u32)) {
 /// Begins to connect, and goes on until it succeeds, now and after each loss.
 async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver<bool>), Failure> {
     let (connected, is_connected) = watch::channel(false);
-    let tell = move |is: bool, why: &str| {
+    let report = move |is: bool, why: &str| {
         metrics::nats_connected(is);
         match is {
             true => check.pass(),
@@ -291,11 +291,11 @@ async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver
         match event {
             Event::Connected => {
                 tracing::info!("NATS is connected");
-                tell(true, "");
+                report(true, "");
             }
             Event::Disconnected => {
                 tracing::warn!("NATS is disconnected");
-                tell(false, "not connected");
+                report(false, "not connected");
             }
             event => tracing::info!("NATS: {event}"),
         }

@@ -1,4 +1,4 @@
-//! Up to when each kind is known, as it is published.
+//! The watermark of each kind, as it is published.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ pub struct Watermarks(Arc<Mutex<BTreeMap<GroupResource, Kind>>>);
 #[derive(Debug)]
 enum Kind {
     Absent,
-    /// By scope; a kind is known up to the time of the one that is least known.
+    /// By scope; the watermark of a kind is the oldest of them.
     Scopes(BTreeMap<Scope, Option<ScopeWatermark>>),
 }
 
@@ -25,7 +25,7 @@ struct ScopeWatermark {
 }
 
 impl Watermarks {
-    /// A kind is watched from now on, in these scopes. Nothing is known yet.
+    /// A kind is watched from now on, in these scopes. It has no watermark yet.
     pub fn watched(&self, kind: &GroupResource, scopes: &[Scope]) {
         let scopes = scopes.iter().map(|scope| (scope.clone(), None));
         let kind_of = Kind::Scopes(scopes.collect());
@@ -38,11 +38,11 @@ impl Watermarks {
     }
 
     /// All that was committed by this time is queued.
-    pub fn known(&self, scope: &Scope, time: Timestamp, version: u64) {
+    pub fn advance(&self, scope: &Scope, time: Timestamp, version: u64) {
         if let Some(Kind::Scopes(scopes)) = self.0.lock().get_mut(&scope.resource)
-            && let Some(known) = scopes.get_mut(scope)
+            && let Some(watermark) = scopes.get_mut(scope)
         {
-            *known = Some(ScopeWatermark { time, version });
+            *watermark = Some(ScopeWatermark { time, version });
         }
     }
 
@@ -50,43 +50,43 @@ impl Watermarks {
     #[must_use]
     pub fn progress(&self) -> BTreeMap<Name, Progress> {
         let kinds = self.0.lock();
-        let told = kinds.iter().filter_map(|(kind, known)| {
-            let progress = match known {
+        let progress = kinds.iter().filter_map(|(kind, watched)| {
+            let progress = match watched {
                 Kind::Absent => Progress::Absent { absent: true },
                 Kind::Scopes(scopes) => {
-                    let least = least(scopes)?;
-                    Progress::Known {
-                        watermark: least.time,
-                        version: least.version.to_string(),
+                    let oldest = oldest(scopes)?;
+                    Progress::Watermark {
+                        watermark: oldest.time,
+                        version: oldest.version.to_string(),
                     }
                 }
             };
             Some((kind.name(), progress))
         });
-        told.collect()
+        progress.collect()
     }
 
-    /// Kinds that are watched, and of which nothing is known yet.
+    /// Kinds that are watched, and have no watermark yet.
     #[must_use]
     pub fn missing(&self) -> Vec<Name> {
         let kinds = self.0.lock();
-        let missing = kinds.iter().filter(|(_, known)| match known {
+        let missing = kinds.iter().filter(|(_, watched)| match watched {
             Kind::Absent => false,
-            Kind::Scopes(scopes) => least(scopes).is_none(),
+            Kind::Scopes(scopes) => oldest(scopes).is_none(),
         });
         missing.map(|(kind, _)| kind.name()).collect()
     }
 
-    /// Whether it was looked at which kinds there are.
+    /// Whether discovery has not succeeded yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 }
 
-fn least(scopes: &BTreeMap<Scope, Option<ScopeWatermark>>) -> Option<ScopeWatermark> {
+fn oldest(scopes: &BTreeMap<Scope, Option<ScopeWatermark>>) -> Option<ScopeWatermark> {
     let all: Option<Vec<_>> = scopes.values().copied().collect();
-    all?.into_iter().min_by_key(|known| known.time)
+    all?.into_iter().min_by_key(|watermark| watermark.time)
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_is_known_as_far_as_its_least_known_namespace() {
+    fn the_watermark_of_a_kind_is_that_of_its_last_namespace() {
         let kind = GroupResource::new("", "pods");
         let scope = |namespace: &str| Scope {
             resource: kind.clone(),
@@ -103,17 +103,17 @@ mod tests {
         let marks = Watermarks::default();
         marks.watched(&kind, &[scope("a"), scope("b")]);
         let at = |seconds: i64| Timestamp::from_nanoseconds(seconds * 1_000_000_000);
-        marks.known(&scope("a"), at(9), 20);
+        marks.advance(&scope("a"), at(9), 20);
         assert_eq!(marks.missing(), [Name::from("pods")]);
         assert!(marks.progress().is_empty());
-        marks.known(&scope("b"), at(7), 18);
-        let known = Progress::Known {
+        marks.advance(&scope("b"), at(7), 18);
+        let expected = Progress::Watermark {
             watermark: at(7),
             version: "18".to_owned(),
         };
-        assert_eq!(marks.progress()["pods"], known);
+        assert_eq!(marks.progress()["pods"], expected);
         marks.absent(&kind);
-        marks.known(&scope("b"), at(8), 19);
+        marks.advance(&scope("b"), at(8), 19);
         assert_eq!(marks.progress()["pods"], Progress::Absent { absent: true });
         assert!(marks.missing().is_empty());
     }

@@ -17,7 +17,7 @@ pub enum Exit {
     Damaged = 4,
     /// A write or fsync failed; what is durable is unknown until the ledger is recovered.
     Poisoned = 5,
-    /// A quota stands against it: denied, does not fit.
+    /// A quota denies it, or it does not fit.
     Denied = 10,
     /// There is no such thing.
     NotFound = 11,

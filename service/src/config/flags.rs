@@ -17,7 +17,7 @@ pub struct Invocation {
     pub overrides: Vec<(String, String)>,
 }
 
-/// What a program can be asked to do.
+/// The commands of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Serve.

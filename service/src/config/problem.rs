@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, and where it stands.
+//! What can be wrong with a configuration, and where it was set.
 
 use std::{fmt, path::PathBuf};
 

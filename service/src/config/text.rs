@@ -1,4 +1,4 @@
-//! How a value stands in the file when it is more than a TOML string, and how it stands when it is none.
+//! How a value is written in the file when it is more than a TOML string, and when it is none.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl de::Visitor<'_> for TextVisitor {
     }
 }
 
-/// For `#[serde(with = "blank")]`: an empty string stands for no value.
+/// For `#[serde(with = "blank")]`: an empty string means no value.
 pub mod blank {
     use std::{fmt::Display, str::FromStr};
 

@@ -40,7 +40,7 @@ pub struct Token {
     pub expires: Option<Timestamp>,
 }
 
-/// A client certificate, known by one of its names. That it is genuine, `tls.client_ca` says.
+/// A client certificate, identified by one of its names. `tls.client_ca` says which ones are genuine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
@@ -100,7 +100,7 @@ impl File {
         Ok(file)
     }
 
-    /// As it stands in a file.
+    /// As it is written in the file.
     ///
     /// # Errors
     /// A value has no form in TOML.

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A namespace, or several by `*`, which stands for any run of characters: `team-*`.
+/// A namespace, or several by `*`, which matches any run of characters: `team-*`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Pattern(String);

@@ -24,7 +24,7 @@ impl fmt::Debug for Secret {
 }
 
 /// The text with everything that begins like a token cut out, for errors that quote what they found: the mistake
-/// may be that a token stands in the wrong place.
+/// may be that a token is in the wrong place.
 pub(super) fn without_tokens(text: &str) -> String {
     let is_of_token = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut parts = text.split(super::token::PREFIX);

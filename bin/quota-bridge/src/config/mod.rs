@@ -36,8 +36,8 @@ mod tests {
         let described = entries::<Config>();
         let mut keys: Vec<_> = described.iter().map(|entry| entry.key.clone()).collect();
         keys.sort();
-        let known: Vec<_> = leaves_of_defaults::<Config>().into_keys().collect();
-        assert_eq!(keys, known);
+        let expected: Vec<_> = leaves_of_defaults::<Config>().into_keys().collect();
+        assert_eq!(keys, expected);
         for entry in described {
             assert!(!entry.comment.is_empty(), "{} has no comment", entry.key);
         }

@@ -1,5 +1,5 @@
-//! Every key of the configuration with its type and default. What each is for stands in the shipped `bridge.toml`, which
-//! a test holds equal to these defaults.
+//! Every key of the configuration with its type and default. The shipped `bridge.toml`, which a test holds equal to these
+//! defaults, says what each is for.
 
 use std::{
     net::SocketAddr,
@@ -40,7 +40,7 @@ pub struct Config {
     pub list: List,
     /// How watches are read.
     pub watch: Watch,
-    /// Up to when kinds are known.
+    /// The watermarks of kinds.
     pub watermark: Watermark,
     /// Room between readers and publisher.
     pub queue: Queue,
@@ -224,7 +224,7 @@ pub enum ListMode {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Watch {
-    /// How long a watch is asked for.
+    /// The timeout that a watch is opened with.
     pub timeout: Period,
     /// How long it may be silent.
     pub idle: Period,
@@ -242,7 +242,7 @@ impl Default for Watch {
     }
 }
 
-/// `watermark.*`: up to when kinds are known.
+/// `watermark.*`: the watermarks of kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Watermark {
@@ -288,7 +288,7 @@ pub struct Lease {
     pub namespace: Option<String>,
     /// How long others wait after the last renewal that they saw.
     pub duration: Period,
-    /// How long the holder tries to renew before it gives up.
+    /// How long the holder tries to renew before it releases it.
     pub renew: Period,
     /// How often it is renewed, or tried for.
     pub retry: Period,
@@ -355,7 +355,7 @@ pub struct Status {
     /// CA certificates (PEM) to trust instead of the system's.
     #[serde(with = "blank")]
     pub tls_ca: Option<PathBuf>,
-    /// How often it is asked.
+    /// How often it is asked for changes.
     pub every: Period,
     /// How often every status is compared with the cluster's, changed or not.
     pub compare_every: Period,

@@ -9,7 +9,7 @@ use crate::bugs;
 /// What was last published of each object: nothing but a version and a fingerprint.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    known: HashMap<Uid, Published>,
+    published: HashMap<Uid, Published>,
     /// What a relist has listed so far.
     listed: HashMap<Uid, Published>,
 }
@@ -26,29 +26,29 @@ impl Filter {
         self.listed = HashMap::new();
     }
 
-    /// Whether an object that is listed has to be published: always. It is known from the end of the list on.
+    /// Whether an object that is listed has to be published: always. It counts as published from the end of the list on.
     pub fn list(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
-        let known = Published {
+        let now = Published {
             version,
             fingerprint,
         };
-        let before = self.known.get(&uid).map(|before| before.version);
-        self.listed.insert(uid, known);
+        let before = self.published.get(&uid).map(|before| before.version);
+        self.listed.insert(uid, now);
         !(bugs::filters_lists() && before == Some(version))
     }
 
     /// The list is complete: what it does not hold is gone.
     pub fn end(&mut self) {
-        self.known = std::mem::take(&mut self.listed);
+        self.published = std::mem::take(&mut self.listed);
     }
 
-    /// Whether a change has to be published. It is known from then on.
+    /// Whether a change has to be published. It counts as published from then on.
     pub fn changes(&mut self, uid: Uid, version: u64, fingerprint: u64) -> bool {
         let now = Published {
             version,
             fingerprint,
         };
-        match self.known.insert(uid, now) {
+        match self.published.insert(uid, now) {
             // Without a number nobody can say which one is newer.
             Some(before) if version > 0 && before.version > 0 => {
                 version < before.version || fingerprint != before.fingerprint
@@ -59,7 +59,7 @@ impl Filter {
 
     /// An object was deleted.
     pub fn forget(&mut self, uid: &Uid) {
-        self.known.remove(uid);
+        self.published.remove(uid);
     }
 }
 

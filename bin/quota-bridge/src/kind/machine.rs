@@ -32,7 +32,7 @@ const SHORTEST_WATCH: Duration = Duration::from_secs(1);
 pub struct Rules {
     /// Have the list sent at the begin of a watch, as long as the server does that.
     pub watch_list: bool,
-    /// How often it is listed although nothing asks for it.
+    /// How often it is listed although nothing requests it.
     pub every: Duration,
     /// That there is none is believed at once, and not only of two lists in a row.
     pub may_be_empty: bool,
@@ -106,7 +106,7 @@ pub struct Machine {
     empty_since: Option<Duration>,
     /// The next relist says that versions have gone back.
     reset: bool,
-    /// Another relist was asked for while one was going on.
+    /// Another relist was requested while one was going on.
     again: bool,
 }
 
@@ -349,7 +349,7 @@ impl Machine {
                 code: 403 | 404, ..
             } => self.wait = Some(FORBIDDEN_WAIT.mul_f64(0.8 + 0.4 * jitter)),
             Failure::Status { retry_after, .. } => self.fail(*retry_after, jitter),
-            // A page of the wrong kind is not asked for again from its middle.
+            // A list with a page of the wrong kind begins again.
             Failure::Unreadable(_) => {
                 if !matches!(self.phase, Phase::Watching(_)) {
                     self.phase = Phase::Due;

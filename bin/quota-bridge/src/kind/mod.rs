@@ -37,7 +37,7 @@ pub struct Shared {
     pub lists: Arc<Semaphore>,
     /// Kinds that quotas limit.
     pub limited: Limited,
-    /// Up to when kinds are known.
+    /// The watermarks of all kinds.
     pub watermarks: Watermarks,
     /// Knows the clock of the servers.
     pub publisher: Arc<Status>,
@@ -54,11 +54,11 @@ pub struct Settings {
     pub relist_every: Duration,
     /// How long a list at the begin of a watch may be silent.
     pub list_idle: Duration,
-    /// How long a watch is asked for.
+    /// The timeout that a watch is opened with.
     pub watch_timeout: Duration,
     /// How long it may be silent.
     pub watch_idle: Duration,
-    /// How often a watermark is found out.
+    /// How often a watermark is determined.
     pub watermark_every: Duration,
 }
 
@@ -71,10 +71,10 @@ pub struct Limited {
 
 impl Limited {
     fn add(&self, kinds: Vec<GroupResource>) {
-        let mut known = self.kinds.lock();
-        let before = known.len();
-        known.extend(kinds);
-        if known.len() > before {
+        let mut limited = self.kinds.lock();
+        let before = limited.len();
+        limited.extend(kinds);
+        if limited.len() > before {
             self.more.notify_one();
         }
     }
@@ -91,33 +91,33 @@ impl Limited {
     }
 }
 
-/// A wish for a relist.
+/// A request for a relist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relist {
     /// Versions have gone back.
     pub reset: bool,
 }
 
-/// The version up to which a scope is known and queued; none: not certain.
+/// The version up to which a scope was seen and queued; none: not certain.
 type Shown = watch::Receiver<Option<u64>>;
 
-/// Starts the tasks of one scope, and gives what asks them for a relist. They end with the set.
+/// Starts the tasks of one scope, and gives the sender of relist requests to them. They end with the set.
 pub fn start(
     shared: &Arc<Shared>,
     served: &Served,
     scope: Scope,
     tasks: &mut JoinSet<()>,
 ) -> mpsc::UnboundedSender<Relist> {
-    let (ask, asked) = mpsc::unbounded_channel();
+    let (relists, requests) = mpsc::unbounded_channel();
     if shared.publisher.adopts() {
-        let _ = ask.send(Relist { reset: true });
+        let _ = relists.send(Relist { reset: true });
     }
     let (show, shown) = watch::channel(None);
-    let task = task::Task::new(shared.clone(), served, scope.clone(), asked, show);
+    let task = task::Task::new(shared.clone(), served, scope.clone(), requests, show);
     tasks.spawn(task.run());
-    let probe = probe::Probe::new(shared.clone(), served, scope, shown, ask.clone());
+    let probe = probe::Probe::new(shared.clone(), served, scope, shown, relists.clone());
     tasks.spawn(probe.run());
-    ask
+    relists
 }
 
 /// From 0 to 1.

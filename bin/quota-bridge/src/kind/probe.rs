@@ -1,8 +1,8 @@
-//! Finds out up to when a scope is known: a consistent read says how far the API server is at a time, and the watermark
-//! is that time once the watch has shown as much.
+//! Finds the watermark of a scope: a consistent read says how far the API server is at a time, and the watermark is that
+//! time once the watch has shown as much.
 //!
 //! A read without a quorum would not do: an API server that is cut off from etcd answers from its cache, and what it
-//! never saw would pass for known.
+//! never saw would count as seen.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,10 +31,10 @@ pub(super) struct Probe {
     label: String,
     path: String,
     shown: Shown,
-    ask: mpsc::UnboundedSender<Relist>,
+    relists: mpsc::UnboundedSender<Relist>,
     /// How often in a row the server was behind what it had shown.
     behind: u32,
-    /// When a list was last asked for, since no watch said how far the server is.
+    /// When a list was last requested, since no watch said how far the server is.
     listed: Option<Instant>,
 }
 
@@ -63,7 +63,7 @@ impl Probe {
         served: &Served,
         scope: Scope,
         shown: Shown,
-        ask: mpsc::UnboundedSender<Relist>,
+        relists: mpsc::UnboundedSender<Relist>,
     ) -> Self {
         Self {
             label: scope.resource.to_string(),
@@ -71,7 +71,7 @@ impl Probe {
             shared,
             scope,
             shown,
-            ask,
+            relists,
             behind: 0,
             listed: None,
         }
@@ -107,7 +107,7 @@ impl Probe {
             || self.is_shown_by_list(version, before).await;
         if is_shown {
             let time = self.shared.publisher.on_their_clock(time);
-            self.shared.watermarks.known(&self.scope, time, version);
+            self.shared.watermarks.advance(&self.scope, time, version);
         }
     }
 
@@ -137,7 +137,7 @@ impl Probe {
                 "versions have gone back: the API server was restored"
             );
             self.behind = 0;
-            let _ = self.ask.send(Relist { reset: true });
+            let _ = self.relists.send(Relist { reset: true });
         }
     }
 
@@ -153,7 +153,7 @@ impl Probe {
     }
 
     /// Servers before Kubernetes 1.31 say how far they are only as often as etcd tells them, which may be never, so where
-    /// nothing happens no watch gets there. A list does. It is much for that, and so it is seldom asked for.
+    /// nothing happens no watch gets there. A list does. It costs much, and so it is seldom requested.
     async fn is_shown_by_list(&mut self, version: u64, before: u64) -> bool {
         let is_idle = *self.shown.borrow() == Some(before);
         let is_due = self.listed.is_none_or(|at| at.elapsed() >= LIST_EVERY);
@@ -161,7 +161,7 @@ impl Probe {
             return false;
         }
         self.listed = Some(Instant::now());
-        if self.ask.send(Relist { reset: false }).is_err() {
+        if self.relists.send(Relist { reset: false }).is_err() {
             return false;
         }
         // While it is listed, nothing is certain.

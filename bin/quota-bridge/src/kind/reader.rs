@@ -56,7 +56,7 @@ pub struct Alive {
     pub uid: Uid,
     /// Its version; 0: it is no number.
     pub version: u64,
-    /// Its version as it stands there.
+    /// Its version as the object has it.
     pub shown: Name,
     /// Changes whenever what counts of it does.
     pub fingerprint: u64,

@@ -36,7 +36,7 @@ pub(super) struct Task {
     reader: Reader,
     machine: Machine,
     filter: Filter,
-    asked: mpsc::UnboundedReceiver<Relist>,
+    requests: mpsc::UnboundedReceiver<Relist>,
     show: watch::Sender<Option<u64>>,
     begun: Instant,
 }
@@ -85,7 +85,7 @@ impl Task {
         shared: Arc<Shared>,
         served: &Served,
         scope: Scope,
-        asked: mpsc::UnboundedReceiver<Relist>,
+        requests: mpsc::UnboundedReceiver<Relist>,
         show: watch::Sender<Option<u64>>,
     ) -> Self {
         let rules = Rules {
@@ -101,7 +101,7 @@ impl Task {
             filter: bugs::filter(&scope),
             shared,
             scope,
-            asked,
+            requests,
             show,
             begun: Instant::now(),
         }
@@ -113,14 +113,14 @@ impl Task {
     }
 
     async fn step(&mut self) -> Result<(), Closed> {
-        self.take_asked();
+        self.take_requests();
         let step = self.machine.next(self.begun.elapsed());
         self.publish_progress();
         match step {
             Step::Wait(wait) => {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
-                    Some(Relist { reset }) = self.asked.recv() => self.machine.relist(reset),
+                    Some(Relist { reset }) = self.requests.recv() => self.machine.relist(reset),
                 }
                 Ok(())
             }
@@ -149,8 +149,8 @@ impl Task {
         }
     }
 
-    fn take_asked(&mut self) {
-        while let Ok(Relist { reset }) = self.asked.try_recv() {
+    fn take_requests(&mut self) {
+        while let Ok(Relist { reset }) = self.requests.try_recv() {
             self.machine.relist(reset);
         }
     }
@@ -319,7 +319,7 @@ impl Task {
             let relist_at = self.begun + self.machine.relist_at();
             let line = tokio::select! {
                 line = lines.next(idle) => line,
-                Some(Relist { reset }) = self.asked.recv() => {
+                Some(Relist { reset }) = self.requests.recv() => {
                     self.machine.relist(reset);
                     match self.machine.is_listing() && is_listing && !reset {
                         true => continue,

@@ -155,8 +155,8 @@ impl Credentials {
             Kind::None => return Ok(None),
             Kind::Token(token) => token.clone(),
             Kind::TokenFile { path, read } => {
-                let known = read.lock().clone();
-                match known.filter(|(at, _)| at.elapsed() < TOKEN_AGE) {
+                let cached = read.lock().clone();
+                match cached.filter(|(at, _)| at.elapsed() < TOKEN_AGE) {
                     Some((_, token)) => token,
                     None => {
                         let text = tokio::fs::read_to_string(path).await.map_err(|error| {
@@ -185,7 +185,7 @@ impl Credentials {
 }
 
 impl Access {
-    /// An API server at this URL that wants to know nothing.
+    /// An API server at this URL that needs no credentials.
     #[must_use]
     pub fn plain(url: &str) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Why an API server did not answer as it was asked to.
+//! Why a request to an API server failed.
 
 use std::{error::Error, fmt::Write as _, time::Duration};
 
@@ -18,7 +18,7 @@ pub enum Failure {
         reason: String,
         /// What it says.
         message: String,
-        /// How long to wait before asking again.
+        /// How long to wait before the next request.
         retry_after: Option<Duration>,
     },
     /// Nobody answers, or stops to.
@@ -101,7 +101,7 @@ impl Failure {
         }
     }
 
-    /// Whether the server no longer has the version or the page that was asked for.
+    /// Whether the server no longer has the version or the page of the request.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         matches!(self, Self::Status { code, reason, .. } if *code == 410 || reason == "Expired" || reason == "Gone")

@@ -95,12 +95,12 @@ impl Candidate {
         }
     }
 
-    /// Keeps the Lease until it is lost, or should be given up.
-    pub async fn hold(&mut self, gives_up: impl Fn() -> bool) {
+    /// Keeps the Lease until it is lost, or `should_release` says so.
+    pub async fn hold(&mut self, should_release: impl Fn() -> bool) {
         let mut renewed = Instant::now();
         loop {
             tokio::time::sleep(self.terms.retry).await;
-            if gives_up() {
+            if should_release() {
                 return;
             }
             let left = self.terms.renew.saturating_sub(renewed.elapsed());
@@ -138,9 +138,9 @@ impl Candidate {
                 .map(|_| ())
         };
         match tokio::time::timeout(self.terms.retry, release).await {
-            Ok(Ok(())) => tracing::info!("gave up the lease"),
-            Ok(Err(failure)) => tracing::warn!(%failure, "cannot give up the lease"),
-            Err(_) => tracing::warn!("cannot give up the lease: no answer in time"),
+            Ok(Ok(())) => tracing::info!("released the lease"),
+            Ok(Err(failure)) => tracing::warn!(%failure, "cannot release the lease"),
+            Err(_) => tracing::warn!("cannot release the lease: no answer in time"),
         }
     }
 

@@ -30,7 +30,7 @@ impl Observer {
             return now;
         };
         match &self.0 {
-            Some((known, since)) if known == spec => *since,
+            Some((seen, since)) if seen == spec => *since,
             _ => {
                 self.0 = Some((spec.clone(), now));
                 now
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(at_time(&renewed, 115), Decision::Wait, "renewed meanwhile");
         assert_eq!(at_time(&renewed, 130), Decision::Take);
         assert_eq!(at_time(&held("me", "c"), 131), Decision::Renew);
-        assert_eq!(at_time(&held("", "d"), 132), Decision::Take, "given up");
+        assert_eq!(at_time(&held("", "d"), 132), Decision::Take, "released");
         assert_eq!(decide(None, "me", at(0), at(0), at(15)), Decision::Take);
     }
 }

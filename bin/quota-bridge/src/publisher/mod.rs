@@ -326,13 +326,13 @@ impl Publisher {
         Ok(())
     }
 
-    /// The last message of the subject, once the stream can be asked.
+    /// The last message of the subject, once the stream can be read.
     async fn look(&self, waits: &mut Waits) -> Result<Option<Found>, Unfit> {
         loop {
             match self.stream.last().await {
                 Ok(last) => return Ok(last),
                 Err(StreamError::Unfit(unfit)) => return Err(unfit),
-                // No other bridge would find it either, so this is no reason to give up the Lease.
+                // No other bridge would find it either, so this is no reason to release the Lease.
                 Err(StreamError::Missing(stream)) => {
                     self.status.succeeded();
                     if waits.is_first() {

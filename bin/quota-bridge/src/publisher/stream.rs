@@ -48,7 +48,7 @@ pub enum StreamError {
     Unfit(Unfit),
     /// The servers answer that there is none.
     Missing(String),
-    /// It cannot be asked now.
+    /// It cannot be read now.
     Unreachable(String),
 }
 

@@ -57,7 +57,7 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 {{ $image.repository }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ default .Chart.AppVersion $image.tag }}{{ end }}
 {{- end }}
 
-{{/* The namespaces that the webhook is never asked about, as a JSON list: what the cluster, quotad and its needs need to
+{{/* The namespaces that the webhook is never called for, as a JSON list: what the cluster, quotad and its needs need to
 come up. By name, since tenants may set labels. */}}
 {{- define "quota-ledger.exempt" -}}
 {{- $webhook := .Values.webhook }}

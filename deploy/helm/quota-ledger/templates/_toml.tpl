@@ -33,7 +33,7 @@
 {{- end }}
 {{- end }}
 
-{{/* Refuses keys that the chart sets itself. The argument is (list where own given). */}}
+{{/* Refuses keys that the chart sets itself. The argument is (list where own extra). */}}
 {{- define "quota-ledger.disjoint" -}}
 {{- $where := index . 0 }}
 {{- $own := index . 1 }}

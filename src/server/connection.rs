@@ -1,39 +1,26 @@
-//! One connection: handshake, requests, end.
+//! One connection: handshake, then what serves its requests, in whichever version of HTTP; and its end.
 
 use std::{
-    convert::Infallible,
     future::{Future, pending},
     io,
     net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
-    sync::{Arc, LazyLock},
+    sync::Arc,
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use hyper::{
-    Request,
-    body::{Body as _, Incoming},
-    rt::{Sleep, Timer},
-    server::conn::http1,
-    service::service_fn,
-};
-use hyper_util::rt::TokioIo;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, Interest},
-    net::TcpStream,
-    sync::Semaphore,
-};
+use axum::response::Response;
+use hyper::{Request, body::Incoming};
+use tokio::{io::Interest, net::TcpStream, sync::Semaphore};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options,
-    body::Answer,
-    dispatch,
+    Options, dispatch,
     guard::Bounds,
-    http2,
-    timed::{Clock, Phase, Timed, Timeouts},
+    http1, http2,
+    timed::Clock,
     tls::{HTTP2, Tls},
 };
 use crate::{peer::Peer, routes::Router};
@@ -41,15 +28,12 @@ use crate::{peer::Peer, routes::Router};
 /// Bytes of the head of a request.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Header fields of a request.
-const HEADERS_MAX: usize = 100;
-
 /// Serves one connection to its end. `slots`: what connections are counted by.
 pub(super) async fn serve(
     stream: TcpStream,
     address: SocketAddr,
     router: Router,
-    options: &Arc<Options>,
+    options: Arc<Options>,
     tls: Option<&Tls>,
     slots: Arc<Semaphore>,
     stop: CancellationToken,
@@ -59,42 +43,35 @@ pub(super) async fn serve(
         return;
     }
     let local = stream.local_addr().ok().map(|local| local.ip());
+    let requests = |names| RequestContext {
+        peer: Peer { address, names },
+        local,
+        router,
+        options: options.clone(),
+    };
     let Some(tls) = tls else {
-        let peer = Peer {
-            address,
-            names: Arc::new([]),
-        };
         let ends = Ends {
             stop,
             invalid: pending(),
         };
-        return requests(stream, is_gone, (peer, local), router, options, ends).await;
+        return http1::serve(stream, is_gone, requests(Arc::new([])), ends).await;
     };
     match tokio::time::timeout(options.header_timeout, tls.accept(stream)).await {
         Ok(Ok((stream, shown))) => {
-            let names = shown.names.clone();
-            let peer = Peer { address, names };
+            let requests = requests(shown.names.clone());
             let ends = Ends {
                 stop,
                 invalid: shown.until_invalid(),
             };
             if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
-                return http2::serve(stream, peer, router, options, slots, ends).await;
+                return http2::serve(stream, requests, slots, ends).await;
             }
             let is_gone = |stream: &TlsStream<TcpStream>| is_gone(stream.get_ref().0);
-            requests(stream, is_gone, (peer, local), router, options, ends).await;
+            http1::serve(stream, is_gone, requests, ends).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "handshake failed"),
     }
-}
-
-/// What ends a connection, besides its two sides.
-pub(super) struct Ends<F> {
-    /// The listener stops.
-    pub(super) stop: CancellationToken,
-    /// What the caller showed does not count any more.
-    pub(super) invalid: F,
 }
 
 /// Whether the peer has ended the connection, though not all that it sent is read.
@@ -107,96 +84,87 @@ fn is_gone(stream: &TcpStream) -> bool {
     }
 }
 
-/// Serves the requests of a stream, once it is known who sends them; `is_gone` says whether the peer has ended it,
-/// though not all that it sent is read.
-pub(super) async fn requests<S, F>(
-    stream: S,
-    is_gone: fn(&S) -> bool,
-    (peer, local): (Peer, Option<IpAddr>),
-    router: Router,
-    options: &Arc<Options>,
-    ends: Ends<F>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = ()>,
-{
-    let address = peer.address;
-    let phase = Phase::new();
-    let timeouts = Timeouts {
-        head: options.header_timeout,
-        idle: options.keep_alive,
-        answer: options.request_timeout,
-    };
-    let stream = Timed::new(stream, is_gone, phase.clone(), timeouts);
-    let (keep_alive, head) = (options.keep_alive, options.header_timeout);
-    let bounds = Arc::new(Bounds {
-        options: options.clone(),
-        clock: Clock::new(options.request_timeout),
-        local,
-    });
-    let service = service_fn(move |request: Request<Incoming>| {
-        phase.busy();
-        let answered = dispatch::answer(&router, request, &peer, &bounds);
-        let phase = phase.clone();
-        async move {
-            let response = answered.await;
-            phase.answer(response.body().size_hint().exact().is_none());
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, timeouts.shorter())))
-        }
-    });
-    let connection = http1::Builder::new()
-        // Makes hyper look at the stream again between two requests, where the timers are.
-        .timer(Endless)
-        .header_read_timeout(keep_alive + head)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = ends.stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-        () = ends.invalid => {
-            tracing::debug!(%address, "the caller's certificate does not count any more");
-            connection.as_mut().graceful_shutdown();
-            // What is being answered was asked for in time; a watch lasts for longer.
-            let answered = tokio::time::timeout(options.request_timeout, connection);
-            answered.await.unwrap_or(Ok(()))
-        }
-    };
+/// What the requests of a connection have in common: who sends them, and what answers them.
+#[derive(Clone)]
+pub(super) struct RequestContext {
+    pub(super) peer: Peer,
+    /// The address that the connection came in at; none: it came from no network.
+    pub(super) local: Option<IpAddr>,
+    pub(super) router: Router,
+    pub(super) options: Arc<Options>,
+}
+
+impl RequestContext {
+    /// The bounds of requests that come one after the other.
+    pub(super) fn bounds(&self) -> Arc<Bounds> {
+        Arc::new(Bounds {
+            options: self.options.clone(),
+            clock: Clock::new(self.options.request_timeout),
+            local: self.local,
+        })
+    }
+
+    /// Answers one of them.
+    pub(super) fn answer(
+        &self,
+        request: Request<Incoming>,
+        bounds: &Arc<Bounds>,
+    ) -> impl Future<Output = Response> + Send + use<> {
+        dispatch::answer(&self.router, request, &self.peer, bounds)
+    }
+}
+
+/// What ends a connection, besides its two sides.
+pub(super) struct Ends<F> {
+    /// The listener stops.
+    pub(super) stop: CancellationToken,
+    /// The caller's certificate is no longer valid.
+    pub(super) invalid: F,
+}
+
+/// A connection that can be told to take no further requests.
+pub(super) trait Drain: Future<Output = hyper::Result<()>> {
+    fn drain(self: Pin<&mut Self>);
+}
+
+impl<F: Future<Output = ()>> Ends<F> {
+    /// Serves a connection to its end.
+    ///
+    /// When the listener stops, requests in progress end as long as the listener waits; when the certificate is no longer
+    /// valid, within `patience`; and when `given_up` says why the peer is given up, in the time that it says.
+    pub(super) async fn serve(
+        self,
+        connection: impl Drain,
+        address: SocketAddr,
+        patience: Duration,
+        given_up: impl Future<Output = (&'static str, Duration)>,
+    ) {
+        let mut connection = pin!(connection);
+        let rest = tokio::select! {
+            ended = connection.as_mut() => return log_lost(address, ended),
+            () = self.stop.cancelled() => None,
+            () = self.invalid => {
+                tracing::debug!(%address, "the caller's certificate is no longer valid");
+                Some(patience)
+            }
+            (why, rest) = given_up => {
+                tracing::debug!(%address, why, "connection given up");
+                Some(rest)
+            }
+        };
+        connection.as_mut().drain();
+        let ended = match rest {
+            None => connection.await,
+            Some(rest) => tokio::time::timeout(rest, connection)
+                .await
+                .unwrap_or(Ok(())),
+        };
+        log_lost(address, ended);
+    }
+}
+
+fn log_lost(address: SocketAddr, ended: hyper::Result<()>) {
     if let Err(error) = ended {
         tracing::debug!(%address, %error, "connection lost");
-    }
-}
-
-/// A timer that never ends: hyper's own would be set and taken back for every request.
-#[derive(Clone, Copy, Debug)]
-struct Endless;
-
-impl Timer for Endless {
-    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Self)
-    }
-
-    fn sleep_until(&self, _: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Self)
-    }
-
-    /// Any time will do.
-    fn now(&self) -> Instant {
-        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-        *START
-    }
-}
-
-impl Sleep for Endless {}
-
-impl Future for Endless {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Pending
     }
 }

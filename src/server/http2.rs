@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     future::Future,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
@@ -19,7 +19,7 @@ use hyper::{
     Request,
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
     server::conn::http2,
-    service::service_fn,
+    service::{HttpService, service_fn},
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
@@ -31,16 +31,11 @@ use tokio::{
 
 use super::{
     Options,
-    connection::{Ends, HEAD_BYTES_MAX},
-    dispatch,
-    guard::Bounds,
-    timed::Clock,
+    connection::{Drain, Ends, HEAD_BYTES_MAX, RequestContext},
 };
 use crate::{
     metrics::{self, Limit},
-    peer::Peer,
     problem::{Problem, Reason},
-    routes::Router,
 };
 
 /// Requests of one connection that are answered at once. An API server has at most as many on its way by default
@@ -54,23 +49,18 @@ const PONG: Duration = Duration::from_secs(10);
 /// each connection does.
 pub(super) async fn serve<S, F>(
     stream: S,
-    peer: Peer,
-    router: Router,
-    options: &Arc<Options>,
+    requests: RequestContext,
     slots: Arc<Semaphore>,
     ends: Ends<F>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = ()>,
 {
-    let address = peer.address;
-    let open = Open::new(options);
+    let (address, options) = (requests.peer.address, requests.options.clone());
+    let open = Open::new(&options);
     let service = {
-        let (open, options) = (open.clone(), options.clone());
-        service_fn(move |request| {
-            let held = open.enter(&slots);
-            answer(request, held, &router, &peer, &options)
-        })
+        let open = open.clone();
+        service_fn(move |request| answer(request, open.enter(&slots), &requests))
     };
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -80,43 +70,29 @@ pub(super) async fn serve<S, F>(
         .keep_alive_interval(options.keep_alive)
         .keep_alive_timeout(PONG);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = pin!(connection);
-    let timeout = options.request_timeout + options.keep_alive;
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = ends.stop.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-        () = ends.invalid => {
-            tracing::debug!(%address, "the caller's certificate does not count any more");
-            connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(timeout, connection).await.unwrap_or(Ok(()))
-        }
-        why = open.given_up() => {
-            tracing::debug!(%address, why, "connection given up");
-            connection.as_mut().graceful_shutdown();
-            tokio::time::timeout(PONG, connection).await.unwrap_or(Ok(()))
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%address, %error, "connection lost");
+    let given_up = async { (open.given_up().await, PONG) };
+    ends.serve(connection, address, open.longest, given_up)
+        .await;
+}
+
+impl<S, V> Drain for http2::Connection<TokioIo<S>, V, TokioExecutor>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    V: HttpService<Incoming, ResBody = TrackedBody>,
+    V::Future: Send + 'static,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn drain(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
     }
 }
 
 fn answer(
     request: Request<Incoming>,
     held: Option<Held>,
-    router: &Router,
-    peer: &Peer,
-    options: &Arc<Options>,
+    requests: &RequestContext,
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
-    let bounds = Arc::new(Bounds {
-        options: options.clone(),
-        clock: Clock::new(options.request_timeout),
-        local: None,
-    });
-    let answered = held.map(|held| (dispatch::answer(router, request, peer, &bounds), held));
+    let answered = held.map(|held| (requests.answer(request, &requests.bounds()), held));
     async move {
         let Some((answered, held)) = answered else {
             metrics::limit_reached(Limit::Connections);

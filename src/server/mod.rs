@@ -11,6 +11,7 @@ mod dispatch;
 mod guard;
 mod gzip;
 mod hosts;
+mod http1;
 mod http2;
 mod problem;
 mod timed;
@@ -31,7 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use body_budget::BodyBudget;
-use connection::Ends;
+use connection::{Ends, RequestContext};
 pub use hosts::Hosts;
 use problem::turned_away;
 use tls::Tls;
@@ -176,7 +177,7 @@ impl Bound {
             let (slots, stop) = (slots.clone(), stop.clone());
             connections.spawn(async move {
                 let _held = (slot, counted);
-                connection::serve(stream, peer, router, &options, tls.as_ref(), slots, stop).await;
+                connection::serve(stream, peer, router, options, tls.as_ref(), slots, stop).await;
             });
             while connections.try_join_next().is_some() {}
         }
@@ -190,12 +191,17 @@ pub async fn serve_stream<S>(stream: S, peer: Peer, router: Router, options: Opt
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let options = Arc::new(options);
+    let requests = RequestContext {
+        peer,
+        local: None,
+        router,
+        options: Arc::new(options),
+    };
     let ends = Ends {
         stop: CancellationToken::new(),
         invalid: pending(),
     };
-    connection::requests(stream, |_| false, (peer, None), router, &options, ends).await;
+    http1::serve(stream, |_| false, requests, ends).await;
 }
 
 /// The next connection; none when it is time to stop.

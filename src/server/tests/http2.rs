@@ -1,5 +1,7 @@
 //! HTTP/2, over a stream in memory.
 
+use std::net::Ipv4Addr;
+
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http2::{SendRequest, handshake};
@@ -8,6 +10,9 @@ use tokio::{io::DuplexStream, sync::Notify};
 
 use super::*;
 use crate::server::http2;
+
+/// The address that connections come in at.
+const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 1, 2, 3);
 
 struct Connection {
     requests: SendRequest<Empty<Bytes>>,
@@ -36,8 +41,12 @@ impl Connection {
 
     /// Sends a request, and gives what waits for its answer.
     fn send(&self, path: &str) -> JoinHandle<(StatusCode, String)> {
+        self.send_to("x", path)
+    }
+
+    fn send_to(&self, host: &str, path: &str) -> JoinHandle<(StatusCode, String)> {
         let mut requests = self.requests.clone();
-        let uri = format!("https://x{path}");
+        let uri = format!("https://{host}{path}");
         tokio::spawn(async move {
             let request = Request::get(uri).body(Empty::new()).unwrap();
             let (head, body) = requests.send_request(request).await.unwrap().into_parts();
@@ -66,7 +75,12 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
         address: SocketAddr::from(([127, 0, 0, 1], 1)),
         names: Arc::new([]),
     };
-    let options = Arc::new(options);
+    let requests = RequestContext {
+        peer,
+        local: Some(LOCAL.into()),
+        router,
+        options: Arc::new(options),
+    };
     let (held, ends) = (slots.clone(), stop.clone());
     let gone = invalid.clone();
     let served = tokio::spawn(async move {
@@ -74,7 +88,7 @@ fn serve(stream: DuplexStream, router: Router, options: Options) -> Serving {
             stop: ends,
             invalid: gone.notified(),
         };
-        http2::serve(stream, peer, router, &options, held, ends).await;
+        http2::serve(stream, requests, held, ends).await;
     });
     (slots, stop, invalid, served)
 }
@@ -112,6 +126,16 @@ async fn requests_of_a_connection_do_not_wait_for_each_other() {
     assert_eq!(within(connection.send("/")).await.unwrap(), hello());
     gate.add_permits(1);
     assert_eq!(within(first).await.unwrap(), hello());
+}
+
+#[tokio::test]
+async fn requests_for_the_address_of_the_connection_are_answered() {
+    let (router, _gate) = waiting();
+    let connection = Connection::new(router, options().with_hosts(Hosts::default())).await;
+    let of_this_host = connection.send_to(&LOCAL.to_string(), "/");
+    assert_eq!(within(of_this_host).await.unwrap(), hello());
+    let (status, _) = within(connection.send("/")).await.unwrap();
+    assert_eq!(status, StatusCode::MISDIRECTED_REQUEST);
 }
 
 #[tokio::test]

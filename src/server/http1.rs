@@ -1,0 +1,112 @@
+//! HTTP/1.1 of one connection: one request after the other.
+
+use std::{
+    convert::Infallible,
+    future::{Future, pending},
+    pin::Pin,
+    sync::LazyLock,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use hyper::{
+    Request,
+    body::{Body as _, Incoming},
+    rt::{Sleep, Timer},
+    server::conn::http1,
+    service::{HttpService, service_fn},
+};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    body::Answer,
+    connection::{Drain, Ends, HEAD_BYTES_MAX, RequestContext},
+    timed::{Phase, Timed, Timeouts},
+};
+
+/// Header fields of a request.
+const HEADERS_MAX: usize = 100;
+
+/// Serves the requests of a stream to its end; `is_gone` says whether the peer has ended it, though not all that it sent
+/// is read.
+pub(super) async fn serve<S, F>(
+    stream: S,
+    is_gone: fn(&S) -> bool,
+    requests: RequestContext,
+    ends: Ends<F>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = ()>,
+{
+    let (address, options) = (requests.peer.address, requests.options.clone());
+    let phase = Phase::new();
+    let timeouts = Timeouts {
+        head: options.header_timeout,
+        idle: options.keep_alive,
+        answer: options.request_timeout,
+    };
+    let stream = Timed::new(stream, is_gone, phase.clone(), timeouts);
+    let bounds = requests.bounds();
+    let service = service_fn(move |request: Request<Incoming>| {
+        phase.busy();
+        let answered = requests.answer(request, &bounds);
+        let phase = phase.clone();
+        async move {
+            let response = answered.await;
+            phase.answer(response.body().size_hint().exact().is_none());
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, timeouts.shorter())))
+        }
+    });
+    let connection = http1::Builder::new()
+        // Makes hyper look at the stream again between two requests, where the timers are.
+        .timer(Endless)
+        .header_read_timeout(options.keep_alive + options.header_timeout)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    // A watch lasts for longer than a request may: it is cut off then.
+    ends.serve(connection, address, options.request_timeout, pending())
+        .await;
+}
+
+impl<S, V> Drain for http1::Connection<TokioIo<S>, V>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    V: HttpService<Incoming, ResBody = Answer>,
+    V::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn drain(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
+    }
+}
+
+/// A timer that never ends: hyper's own would be set and taken back for every request.
+#[derive(Clone, Copy, Debug)]
+struct Endless;
+
+impl Timer for Endless {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+
+    fn sleep_until(&self, _: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Self)
+    }
+
+    /// Any time will do.
+    fn now(&self) -> Instant {
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        *START
+    }
+}
+
+impl Sleep for Endless {}
+
+impl Future for Endless {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+}

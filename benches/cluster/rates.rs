@@ -178,7 +178,7 @@ fn reads(apis: &[&str], seconds: f64) -> Measured {
 
 fn plan(address: SocketAddr, connections: usize, seconds: f64) -> Plan {
     Plan {
-        address,
+        server: address,
         connections,
         threads: 1,
         warmup: WARMUP,

@@ -4,7 +4,8 @@
 //! same generator, in turn: so what the neighbours of a shared machine do falls on all alike. Several rounds,
 //! medians. Needs redis-server and postgresql, as Debian packages them.
 //!
-//! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say.
+//! `BENCH_SECONDS`, `BENCH_ROUNDS`, `BENCH_DIR`, `BENCH_DOCUMENT` set what their names say. `BENCH_CASES` measures only the
+//! cases whose names hold this text, and writes no document: `BENCH_CASES=admit` needs neither of the peers.
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
@@ -13,10 +14,12 @@ mod plan;
 mod postgres;
 mod redis;
 mod report;
+mod reviews;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use plan::{Bench, Case, System};
 use support::measured::Measured;
@@ -26,13 +29,13 @@ type Runs = BTreeMap<(Case, System), Vec<Measured>>;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some(support::process::SERVE_FLOOR) {
-        let directory = std::env::args_os().nth(2);
-        return floor::run(directory.as_deref().map(Path::new)).expect("the floor serves");
+        return floor::run(std::env::args_os().skip(2)).expect("the floor serves");
     }
     if !support::is_wanted() {
         return;
     }
-    let missing = plan::missing();
+    let cases = Case::chosen(&support::setting("BENCH_CASES", String::new()));
+    let missing = plan::missing(&cases);
     if !missing.is_empty() {
         eprintln!(
             "peers: not measured, since there is no {}",
@@ -41,12 +44,12 @@ fn main() {
         eprintln!("peers: on Debian: apt-get install redis-server postgresql");
         std::process::exit(1);
     }
-    let bench = Bench::new();
+    let bench = Bench::new(cases);
     let mut runs = Runs::new();
     let mut disk = Vec::new();
     for round in 1..=bench.rounds {
         disk.push(bench.disk());
-        for case in Case::all() {
+        for &case in &bench.cases {
             for system in System::ALL.into_iter().filter(|system| system.does(case)) {
                 let measured = bench.measure(system, case);
                 eprintln!(
@@ -66,7 +69,9 @@ fn main() {
         .map(|(key, runs)| (*key, Measured::median(runs)))
         .collect();
     let text = report::text(&medians, support::measured::median(&mut disk), &bench);
-    support::document::replace("peers", &text);
+    if bench.is_whole() {
+        support::document::replace("peers", &text);
+    }
     println!("{text}");
 }
 

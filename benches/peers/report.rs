@@ -24,14 +24,17 @@ pub fn text(medians: &Medians, fdatasync_us: f64, bench: &Bench) -> String {
         bench.rounds,
         bench.seconds
     );
-    format!(
+    let text = format!(
         "{rounds}\n\nOperations per second:\n\n{}\nLatency p50 / p99 in milliseconds:\n\n{}\n\
-         One fdatasync of 4 KiB into a file of zeros: p50 {} ms.\n\nTargets:\n\n{}",
-        rates(medians),
-        latencies(medians),
-        ms(fdatasync_us),
-        targets(medians, fdatasync_us)
-    )
+         One fdatasync of 4 KiB into a file of zeros: p50 {} ms.\n",
+        rates(medians, &bench.cases),
+        latencies(medians, &bench.cases),
+        ms(fdatasync_us)
+    );
+    match bench.is_whole() {
+        true => format!("{text}\nTargets:\n\n{}", targets(medians, fdatasync_us)),
+        false => text,
+    }
 }
 
 fn postgres_version() -> String {
@@ -47,7 +50,7 @@ fn rate(medians: &Medians, case: Case, system: System) -> f64 {
         .map_or(0.0, |measured| measured.rate)
 }
 
-fn rates(medians: &Medians) -> String {
+fn rates(medians: &Medians, cases: &[Case]) -> String {
     let others = System::ALL
         .into_iter()
         .filter(|system| *system != System::Quotad);
@@ -59,7 +62,7 @@ fn rates(medians: &Medians) -> String {
     header.extend(System::ALL.map(System::name));
     header.extend(ratios.iter().map(String::as_str));
     let mut table = Table::new(&header);
-    for case in Case::all() {
+    for &case in cases {
         let of = |system| rate(medians, case, system);
         let shown = |system| match of(system) {
             0.0 => "-".to_owned(),
@@ -74,11 +77,11 @@ fn rates(medians: &Medians) -> String {
     table.text().to_owned()
 }
 
-fn latencies(medians: &Medians) -> String {
+fn latencies(medians: &Medians, cases: &[Case]) -> String {
     let mut header = vec![""];
     header.extend(System::ALL.map(System::name));
     let mut table = Table::new(&header);
-    for case in Case::all() {
+    for &case in cases {
         let shown = |system| match medians.get(&(case, system)) {
             Some(measured) => format!("{} / {}", ms(measured.p50), ms(measured.p99)),
             None => "-".to_owned(),

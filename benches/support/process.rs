@@ -87,6 +87,8 @@ pub struct Quotad {
     pub api: String,
     /// Health and metrics, as `http://address`.
     pub admin: String,
+    /// The webhook by TLS, if it is served so.
+    pub webhook: Option<SocketAddr>,
     /// From the start of the process until it served.
     pub started_in: Duration,
 }
@@ -124,6 +126,9 @@ impl Quotad {
             process,
             api: address("api"),
             admin: address("admin"),
+            webhook: ready["admission"]
+                .as_str()
+                .and_then(|text| text.parse().ok()),
             started_in,
         }
     }
@@ -180,11 +185,16 @@ impl Quotad {
 /// What has this program serve the floor instead of measuring.
 pub const SERVE_FLOOR: &str = "serve-floor";
 
-/// A floor, as a process like the daemon, and where it is: the durable one, if it has a directory for its log.
-pub fn floor(directory: Option<&Path>) -> (Process, String) {
+/// A floor, as a process like the daemon, and where it is: the durable one, if it has a directory for its log; by TLS, if
+/// it has one with certificates.
+pub fn floor(log: Option<&Path>, certificates: Option<&Path>) -> (Process, SocketAddr) {
+    let named = [("log", log), ("tls", certificates)];
+    let named = named
+        .into_iter()
+        .filter_map(|(name, path)| Some((name, path?)));
     let mut child = Command::new(std::env::current_exe().expect("it is running"))
         .arg(SERVE_FLOOR)
-        .args(directory)
+        .args(named.flat_map(|(name, path)| [name.as_ref(), path.as_os_str()]))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -192,6 +202,6 @@ pub fn floor(directory: Option<&Path>) -> (Process, String) {
     let mut line = String::new();
     let output = child.stdout.take().expect("it is piped");
     let read = BufReader::new(output).read_line(&mut line);
-    assert!(read.is_ok(), "the floor did not start");
-    (Process { child }, format!("http://{}", line.trim()))
+    let address = read.ok().and_then(|_| line.trim().parse().ok());
+    (Process { child }, address.expect("the floor started"))
 }

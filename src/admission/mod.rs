@@ -33,7 +33,11 @@ use quota_core::{
     event::{Actor, Sequence},
     state::State as LedgerState,
 };
-use quota_semantics::{Name, admission::Charging};
+use quota_semantics::{
+    Name,
+    admission::Charging,
+    object::{GroupResource, Object},
+};
 use serde::Deserialize;
 
 use self::{
@@ -368,6 +372,20 @@ async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
         None => (whole, true),
         Some(skeleton) => (skeleton.into_json(), false),
     })
+}
+
+/// Reads a review and its object into the types that `/admit` decides on, and decides nothing: so much a floor of the
+/// benchmarks does.
+///
+/// # Errors
+/// What is wrong with it.
+#[doc(hidden)]
+pub fn read_review(body: &[u8], charging: &Charging) -> Result<Object, String> {
+    let review = wire::read(body)?;
+    let kind = GroupResource::new(&review.resource.group, &review.resource.resource);
+    let object = review.object.ok_or("the review's request has no object")?;
+    let object = charging.read(&kind, object.get().as_bytes());
+    object.map_err(|error| error.to_string())
 }
 
 /// What is held for the creation of an object. No other request relies on it, since each creation has a uid of its own.

@@ -3,17 +3,13 @@
 use std::{
     cell::RefCell,
     io,
-    net::SocketAddr,
     rc::Rc,
     time::{Duration, Instant},
 };
 
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
-};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{Answer, Talk, Tally, course::Running};
+use super::{Answer, Connect, Talk, Tally, course::Running};
 
 /// Room for an answer at first.
 const ANSWER_BYTES: usize = 16 * 1024;
@@ -24,24 +20,13 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long to wait when a server cannot be reached any more.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
 /// Asks and hears until the end, then tidies up.
-pub(super) async fn drive<T: Talk>(
+pub(super) async fn drive<C: Connect, T: Talk>(
     course: Rc<Running>,
     mut talk: T,
-    stream: TcpStream,
+    mut line: Line<C>,
     tally: Rc<RefCell<Tally>>,
 ) {
-    let mut line = Line {
-        stream: Some(stream),
-        out: Vec::new(),
-        bytes: Vec::with_capacity(ANSWER_BYTES),
-    };
     let end = course.end.into();
     let talked = async {
         converse(&course, &mut talk, &mut line, &tally).await;
@@ -53,15 +38,15 @@ pub(super) async fn drive<T: Talk>(
     }
 }
 
-async fn converse<T: Talk>(
+async fn converse<C: Connect, T: Talk>(
     course: &Running,
     talk: &mut T,
-    line: &mut Line,
+    line: &mut Line<C>,
     tally: &RefCell<Tally>,
 ) {
     while let Some(turn) = course.turn().await {
         if line.stream.is_none() {
-            match connect(course.address).await {
+            match line.server.connect().await {
                 Ok(stream) => line.stream = Some(stream),
                 Err(_) => {
                     tally.borrow_mut().failures += 1;
@@ -93,18 +78,30 @@ async fn converse<T: Talk>(
     }
 }
 
-struct Line {
+/// A connection, and what goes over it.
+pub(super) struct Line<C: Connect> {
+    server: C,
     /// None after the connection has broken.
-    stream: Option<TcpStream>,
+    stream: Option<C::Stream>,
     out: Vec<u8>,
     bytes: Vec<u8>,
 }
 
-impl Line {
+impl<C: Connect> Line<C> {
+    pub(super) fn new(server: C, stream: C::Stream) -> Self {
+        Self {
+            server,
+            stream: Some(stream),
+            out: Vec::new(),
+            bytes: Vec::with_capacity(ANSWER_BYTES),
+        }
+    }
+
     /// Sends what is to be sent, and reads the answer.
     async fn exchange<T: Talk>(&mut self, talk: &mut T) -> io::Result<Answer> {
         let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         stream.write_all(&self.out).await?;
+        stream.flush().await?;
         self.bytes.clear();
         loop {
             if self.bytes.len() == self.bytes.capacity() {

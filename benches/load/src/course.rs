@@ -1,7 +1,6 @@
 //! When requests are sent, and which of them count.
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -15,7 +14,10 @@ use super::Plan;
 
 /// A plan before it begins.
 pub(super) struct Course {
-    plan: Plan,
+    warmup: Duration,
+    duration: Duration,
+    patience: Duration,
+    rate: Option<f64>,
     stop: CancellationToken,
     began: OnceLock<Instant>,
     sent: Arc<AtomicU64>,
@@ -24,7 +26,6 @@ pub(super) struct Course {
 /// A plan in time: the same for all workers.
 #[derive(Debug)]
 pub(super) struct Running {
-    pub(super) address: SocketAddr,
     began: Instant,
     counts_from: Instant,
     deadline: Instant,
@@ -45,9 +46,12 @@ pub(super) struct Turn {
 }
 
 impl Course {
-    pub(super) fn new(plan: &Plan, stop: CancellationToken) -> Self {
+    pub(super) fn new<C>(plan: &Plan<C>, stop: CancellationToken) -> Self {
         Self {
-            plan: plan.clone(),
+            warmup: plan.warmup,
+            duration: plan.duration,
+            patience: plan.patience,
+            rate: plan.rate,
             stop,
             began: OnceLock::new(),
             sent: Arc::default(),
@@ -57,15 +61,14 @@ impl Course {
     /// The first worker to call it sets the time.
     pub(super) fn begin(&self) -> Running {
         let began = *self.began.get_or_init(Instant::now);
-        let counts_from = began + self.plan.warmup;
-        let deadline = counts_from + self.plan.duration;
+        let counts_from = began + self.warmup;
+        let deadline = counts_from + self.duration;
         Running {
-            address: self.plan.address,
             began,
             counts_from,
             deadline,
-            end: deadline + self.plan.patience,
-            rate: self.plan.rate,
+            end: deadline + self.patience,
+            rate: self.rate,
             sent: self.sent.clone(),
             stop: self.stop.clone(),
         }

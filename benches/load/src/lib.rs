@@ -16,6 +16,7 @@ mod tests;
 
 use std::{
     cell::RefCell,
+    future::Future,
     io,
     net::SocketAddr,
     rc::Rc,
@@ -27,13 +28,19 @@ use std::{
     time::Duration,
 };
 
-use tokio::{net::TcpStream, runtime, task::LocalSet};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    runtime,
+    task::LocalSet,
+};
 use tokio_util::sync::CancellationToken;
 
 pub use events::Events;
 pub use reservations::Reservations;
 pub use tally::{Kind, Tally};
 
+use connection::Line;
 use course::Course;
 
 /// What one connection says.
@@ -70,11 +77,33 @@ pub struct Answer {
     pub last: bool,
 }
 
+/// How connections to a server are made: by its address alone without TLS.
+pub trait Connect: Clone + Send + Sync + 'static {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    fn connect(&self) -> impl Future<Output = io::Result<Self::Stream>>;
+}
+
+impl Connect for SocketAddr {
+    type Stream = TcpStream;
+
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let stream = TcpStream::connect(self).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
 /// How a server is loaded.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct Plan<C = SocketAddr> {
     /// The server.
-    pub address: SocketAddr,
+    pub server: C,
     /// Connections, each with one request at a time.
     pub connections: usize,
     /// Threads that drive them.
@@ -93,8 +122,8 @@ pub struct Plan {
 ///
 /// # Errors
 /// A connection cannot be made.
-pub fn run<T: Talk + 'static>(
-    plan: &Plan,
+pub fn run<C: Connect, T: Talk + 'static>(
+    plan: &Plan<C>,
     stop: &CancellationToken,
     talk: impl Fn(usize) -> T + Sync,
 ) -> io::Result<Tally> {
@@ -128,8 +157,8 @@ struct Start {
     failed: AtomicBool,
 }
 
-fn work<T: Talk + 'static>(
-    plan: &Plan,
+fn work<C: Connect, T: Talk + 'static>(
+    plan: &Plan<C>,
     course: &Course,
     start: &Start,
     talks: Vec<T>,
@@ -138,7 +167,7 @@ fn work<T: Talk + 'static>(
         .enable_all()
         .build()
         .and_then(|runtime| {
-            let streams = runtime.block_on(connect(plan.address, talks.len()))?;
+            let streams = runtime.block_on(connect(&plan.server, talks.len()))?;
             Ok((runtime, streams))
         });
     if made.is_err() {
@@ -154,16 +183,17 @@ fn work<T: Talk + 'static>(
     let tasks = LocalSet::new();
     for (talk, stream) in talks.into_iter().zip(streams) {
         let (course, tally) = (course.clone(), tally.clone());
-        tasks.spawn_local(connection::drive(course, talk, stream, tally));
+        let line = Line::new(plan.server.clone(), stream);
+        tasks.spawn_local(connection::drive(course, talk, line, tally));
     }
     runtime.block_on(tasks);
     Ok(tally.take())
 }
 
-async fn connect(address: SocketAddr, count: usize) -> io::Result<Vec<TcpStream>> {
+async fn connect<C: Connect>(server: &C, count: usize) -> io::Result<Vec<C::Stream>> {
     let mut streams = Vec::with_capacity(count);
     for _ in 0..count {
-        streams.push(connection::connect(address).await?);
+        streams.push(server.connect().await?);
     }
     Ok(streams)
 }

@@ -20,11 +20,19 @@ pub enum Kind {
     Batch,
     /// To take events.
     Events,
+    /// To admit an object.
+    Review,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Reserve, Self::Release, Self::Batch, Self::Events];
+    pub const ALL: [Self; 5] = [
+        Self::Reserve,
+        Self::Release,
+        Self::Batch,
+        Self::Events,
+        Self::Review,
+    ];
 
     /// What it is called in reports.
     #[must_use]
@@ -34,6 +42,7 @@ impl Kind {
             Self::Release => "release",
             Self::Batch => "batch",
             Self::Events => "events",
+            Self::Review => "review",
         }
     }
 }
@@ -49,7 +58,7 @@ pub struct Tally {
     pub denied: u64,
     /// How much later than due requests were sent because the generator's timer was late.
     pub late: Histogram<u64>,
-    kinds: [Share; 4],
+    kinds: [Share; Kind::ALL.len()],
 }
 
 /// The part of one kind.

@@ -53,7 +53,7 @@ impl Talk for Ping {
 
 fn plan(address: SocketAddr) -> Plan {
     Plan {
-        address,
+        server: address,
         connections: 2,
         threads: 2,
         warmup: Duration::ZERO,

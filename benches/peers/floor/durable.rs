@@ -16,8 +16,16 @@ use quota_core::{
     codec::encode_entries,
     event::{Actor, Entry, Event, Reservation},
 };
-use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
+use quota_semantics::{
+    Name, Timestamp,
+    admission::Charging,
+    object::{Footprint, GroupResource, NoContext},
+    uid::Uid,
+};
+use quotad::admission;
 use tokio::sync::oneshot;
+
+use crate::reviews::REVIEW;
 
 /// Bytes of the file, which is written anew from its start when it is full.
 const FILE_BYTES: usize = 64 * 1024 * 1024;
@@ -30,6 +38,7 @@ const FRAME_BYTES: usize = 36 + 32;
 pub enum Operation {
     Reserve,
     Release,
+    Admit,
 }
 
 struct Append {
@@ -71,7 +80,8 @@ impl Log {
 }
 
 fn write(file: &File, appends: &mpsc::Receiver<Append>) {
-    let [reserve, release] = [granted(), released()].map(bytes_of);
+    let [reserve, release, admit] =
+        [vec![granted()], vec![released()], admitted()].map(|events| bytes_of(&events));
     let mut group = Vec::new();
     let mut waiting = Vec::new();
     let mut offset = 0;
@@ -82,6 +92,7 @@ fn write(file: &File, appends: &mpsc::Receiver<Append>) {
             let bytes = match append.operation {
                 Operation::Reserve => &reserve,
                 Operation::Release => &release,
+                Operation::Admit => &admit,
             };
             for _ in 0..append.count {
                 group.extend_from_slice(bytes);
@@ -102,18 +113,21 @@ fn write(file: &File, appends: &mpsc::Receiver<Append>) {
     }
 }
 
-/// An entry as the write-ahead log holds it.
-fn bytes_of(event: Event) -> Vec<u8> {
-    encode_entries(&[Entry {
+/// The entries of an operation as the write-ahead log holds them.
+fn bytes_of(events: &[Event]) -> Vec<u8> {
+    let entry = |event: &Event| Entry {
         sequence: 1,
-        time: Timestamp::from_nanoseconds(1_770_000_000_000_000_000),
+        time: TIME,
         actor: Arc::new(Actor {
             principal: Name::from("anonymous"),
             ..Actor::default()
         }),
-        event,
-    }])
+        event: event.clone(),
+    };
+    encode_entries(&events.iter().map(entry).collect::<Vec<_>>())
 }
+
+const TIME: Timestamp = Timestamp::from_nanoseconds(1_770_000_000_000_000_000);
 
 const NAMESPACE: &str = "quotactl-bench-0";
 
@@ -132,7 +146,13 @@ fn granted() -> Event {
         .into_iter()
         .map(|(name, amount)| (Name::from(name), amount.parse().expect("it is a quantity")))
         .collect();
-    let created = Timestamp::from_nanoseconds(1_770_000_000_000_000_000);
+    granted_of(Footprint {
+        resources,
+        ..Footprint::default()
+    })
+}
+
+fn granted_of(footprint: Footprint) -> Event {
     Event::ReservationGranted(Arc::new(Reservation {
         uid: uid(),
         namespace: Name::from(NAMESPACE),
@@ -140,15 +160,26 @@ fn granted() -> Event {
         name: "c12-0".into(),
         api_version: Name::from("v1"),
         kind: Name::from("Pod"),
-        footprint: Footprint {
-            resources,
-            ..Footprint::default()
-        },
-        created,
-        expiration: created,
+        footprint,
+        created: TIME,
+        expiration: TIME,
         after_version: 0,
         request: [0; 16],
     }))
+}
+
+/// What the review reserves, in the place of the reservation before it.
+fn admitted() -> Vec<Event> {
+    let charging = Charging::default();
+    let object = admission::read_review(REVIEW.as_bytes(), &charging).expect("it is a review");
+    let pods = GroupResource::new("", "pods");
+    let superseded = Event::ReservationSuperseded {
+        uid: uid(),
+        namespace: Name::from(NAMESPACE),
+        by: uid(),
+    };
+    let footprint = charging.footprint(&pods, &object, TIME, &NoContext);
+    vec![superseded, granted_of(footprint)]
 }
 
 fn released() -> Event {

@@ -1,15 +1,16 @@
 //! The floors: what HTTP and JSON alone cost, and what they cost with a log.
 //!
-//! The HTTP floor reads the same requests into the same types and answers as long a text at once: nothing is checked,
-//! decided or written. The durable floor answers when as many bytes as quotad writes are on disk. No daemon that
+//! The HTTP floor reads the same requests into the same types (of a review, the object too) and answers as long a text
+//! at once: nothing is checked, decided or written. The durable floor answers when as many bytes as quotad writes are on disk. No daemon that
 //! speaks HTTP in this way can be faster, so a measured rate can be held against them.
 
 mod durable;
 
 use std::{
     convert::Infallible,
+    ffi::OsString,
     io::{self, Read as _, Write as _},
-    path::Path,
+    path::PathBuf,
     sync::OnceLock,
     thread,
 };
@@ -26,10 +27,16 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 
 use durable::{Log, Operation};
-use quotad::api::ReserveRequest;
+use quota_semantics::admission::Charging;
+use quotad::{admission, api::ReserveRequest};
+
+use super::tls::{Certificates, TlsListener};
 
 /// As long as the answer to a reservation of three resources.
 const GRANTED: &str = r#"{"namespace":"quotactl-bench-0","reservedBy":{"apiVersion":"v1","kind":"Pod","name":"c12-0","uid":"0190a2b4-7c1e-4000-8000-000000000000"},"reserved":{"pods":"1","requests.cpu":"100m","requests.memory":"128Mi"},"state":"pending","createdTime":"2026-11-21T02:30:50.463069518Z","expirationTime":"2026-11-21T02:31:20.463069518Z","asOf":{"sequence":1234567,"time":"2026-11-21T02:30:50.463069518Z"}}"#;
+
+/// As long as the answer to a review of a pod that is admitted.
+const ADMITTED: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"26e984f1-c084-4a96-8608-3909917f21e5","allowed":true,"auditAnnotations":{"hold":"1234567 0000000000000000000000000000000000000000000000000000000000000000 team-100 ae935746-11c0-41f7-bee3-c656c3aae521","quotas":"bench","sequence":"1234567"}}}"#;
 
 /// The part of it that each item of a batch has.
 const ITEM: &str = r#"{"status":201,"namespace":"quotactl-bench-0","reservedBy":{"apiVersion":"v1","kind":"Pod","name":"c12-0","uid":"0190a2b4-7c1e-4000-8000-000000000000"},"reserved":{"pods":"1","requests.cpu":"100m","requests.memory":"128Mi"},"state":"pending","createdTime":"2026-11-21T02:30:50.463069518Z","expirationTime":"2026-11-21T02:31:20.463069518Z"}"#;
@@ -49,13 +56,21 @@ struct Batch<'a> {
     items: Vec<ReserveRequest<'a>>,
 }
 
-/// Serves a floor on a free port until standard input ends; the first line of output is the address. With a directory
-/// it is the durable one, whose log is there.
+/// Serves a floor on a free port until standard input ends; the first line of output is the address. `log DIRECTORY`:
+/// it is the durable one, whose log is there. `tls DIRECTORY`: by TLS, with the certificates there.
 ///
 /// # Errors
 /// The listener or the log fails.
-pub fn run(directory: Option<&Path>) -> io::Result<()> {
-    let log = directory.map(Log::create).transpose()?;
+pub fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<()> {
+    let (mut log, mut certificates) = (None, None);
+    while let Some((name, value)) = arguments.next().zip(arguments.next()) {
+        let directory = PathBuf::from(value);
+        match name.to_str() {
+            Some("log") => log = Some(Log::create(&directory)?),
+            Some("tls") => certificates = Some(Certificates::of(&directory)),
+            _ => return Err(io::Error::other("log DIRECTORY, tls DIRECTORY")),
+        }
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
@@ -70,14 +85,22 @@ pub fn run(directory: Option<&Path>) -> io::Result<()> {
     });
     runtime.block_on(async {
         tokio::select! {
-            served = serve(listener, router(log)) => served.map(|never| match never {}),
+            served = serve(listener, certificates.as_ref(), router(log)) => served.map(|never| match never {}),
             _ = ended => Ok(()),
         }
     })
 }
 
-async fn serve(listener: TcpListener, router: Router) -> io::Result<Infallible> {
+async fn serve(
+    listener: TcpListener,
+    certificates: Option<&Certificates>,
+    router: Router,
+) -> io::Result<Infallible> {
     use axum::serve::ListenerExt as _;
+    if let Some(certificates) = certificates {
+        axum::serve(TlsListener::new(listener, certificates), router).await?;
+        return Err(io::Error::other("the listener ended"));
+    }
     let listener = listener.tap_io(|stream| {
         // A stream that is gone already shows when it is read.
         let _ = stream.set_nodelay(true);
@@ -94,6 +117,7 @@ fn router(log: Option<Log>) -> Router {
             delete(release),
         )
         .route("/v1/reservations:batch", post(batch))
+        .route("/admit", post(admit))
         .route(
             "/v1/namespaces/{namespace}/quotas/{name}",
             put(quota).delete(quota),
@@ -126,6 +150,17 @@ async fn reserve(
                 Bytes::from_static(GRANTED.as_bytes()),
             )
                 .into_response()
+        }
+        false => refused(),
+    }
+}
+
+async fn admit(State(log): State<Option<Log>>, text: Bytes) -> Response {
+    let is_read = admission::read_review(&text, &Charging::default()).is_ok();
+    match is_read {
+        true => {
+            append(log, Operation::Admit, 1).await;
+            json(StatusCode::OK, Bytes::from_static(ADMITTED.as_bytes()))
         }
         false => refused(),
     }

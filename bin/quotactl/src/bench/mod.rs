@@ -87,7 +87,7 @@ fn judge(tally: &Tally) -> Outcome {
 fn plan(bench: &Bench, global: &Global, address: SocketAddr) -> Plan {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     Plan {
-        address,
+        server: address,
         connections: bench.connections,
         threads: bench
             .threads

@@ -1,13 +1,19 @@
 //! What makes a number: the objects and reservations behind it.
 
+#[cfg(test)]
+mod tests;
+
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
     ObjectView, ObjectsView, State,
     groups::Choosers,
     namespaces::{self, Claim, Namespace, hold},
+    reservations::{self, Tracked},
+    slab::Slab,
 };
 use crate::event::{QuotaRecord, Reservation, Sequence};
 use quota_semantics::{
@@ -79,14 +85,20 @@ impl Part {
     }
 }
 
+/// How many claims are looked at between two pauses.
+const STEP: usize = 1024;
+
 /// What makes a number, as it stood at one moment: it is looked through while the state goes on.
 #[derive(Clone, Debug)]
 pub struct PartsView {
     objects: ObjectsView,
     resource: Box<str>,
     counts: Counts,
-    /// What is pending or committed, and how much of it counts.
-    claims: Vec<(Kind, Amount, Quantity, Claimed)>,
+    reservations: Slab<Tracked, { reservations::CHUNK }>,
+    /// Places of what is pending or committed.
+    claims: Vec<u32>,
+    /// The objects that bear the names of some of those.
+    bearers: BTreeMap<u32, Uid>,
 }
 
 /// Which objects a number counts.
@@ -124,8 +136,8 @@ impl State {
         Some(view.first(after, limit, || ()))
     }
 
-    /// What makes a number, as it stands now. Looks at what is pending and committed in the namespace, which is bounded, and
-    /// at no object. None if there is neither such a quota nor such a group.
+    /// What makes a number, as it stands now. Copies pointers and numbers, and looks at no object and no reservation. None if
+    /// there is neither such a quota nor such a group.
     #[must_use]
     pub fn parts_view(
         &self,
@@ -133,12 +145,13 @@ impl State {
         quota: Option<&str>,
         resource: &str,
     ) -> Option<PartsView> {
-        let objects = self.objects_view(namespace);
         let mut view = PartsView {
-            objects,
+            objects: self.objects_view(namespace),
             resource: resource.into(),
             counts: Counts::All,
+            reservations: Slab::default(),
             claims: Vec::new(),
+            bearers: BTreeMap::new(),
         };
         let Some(namespace) = self.namespaces.find(namespace) else {
             return quota.is_none().then_some(view);
@@ -149,29 +162,10 @@ impl State {
                 None => Counts::OfGroup(self.choosers(namespace, name)?),
             };
         }
-        for &place in namespace.pending.iter().chain(&namespace.committed) {
-            let tracked = self.reservations.get(place);
-            let Some((claim, target)) = tracked.claim() else {
-                continue;
-            };
-            if target.resources.get(resource).is_none() {
-                continue;
-            }
-            let kind = match claim {
-                Claim::Pending => Kind::Reservation,
-                Claim::Committed => Kind::Commit,
-            };
-            let observed = self.beside(tracked).map(|shared| &**shared);
-            let taken = hold(|footprint| view.counts.count(footprint), target, observed);
-            if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(resource)) {
-                let claimed = Claimed {
-                    reservation: tracked.reservation.clone(),
-                    entry: tracked.entry,
-                };
-                let how = target.traits.amount(resource);
-                view.claims.push((kind, how, amount.clone(), claimed));
-            }
-        }
+        let claims = namespace.pending.iter().chain(&namespace.committed);
+        view.claims = claims.copied().collect();
+        view.reservations = self.reservations.slab.clone();
+        view.bearers = self.bearers.by_place().clone();
         Some(view)
     }
 
@@ -195,28 +189,39 @@ impl PartsView {
         self.len() == 0
     }
 
-    /// The `limit` largest parts after `after`. Looks at all objects of the namespace; `pause` is called behind every
-    /// thousand of them, so that others get the processor.
+    /// The `limit` largest parts after `after`. Looks at all objects and claims of the namespace; `pause` is called behind
+    /// every thousand of them, so that others get the processor.
     #[must_use]
-    pub fn first(&self, after: Option<&PartKey>, limit: usize, pause: impl FnMut()) -> Vec<Part> {
+    pub fn first(
+        &self,
+        after: Option<&PartKey>,
+        limit: usize,
+        mut pause: impl FnMut(),
+    ) -> Vec<Part> {
         let mut first = First {
             places: BTreeMap::new(),
             after,
             limit,
         };
         let mut shares = Shares::default();
-        self.objects.each(pause, |place, object, _, footprint| {
-            let amount = footprint.resources.get(&self.resource);
-            if let Some(amount) = amount.filter(|_| self.counts.count(footprint)) {
-                let part = (Kind::Object, object.uid.clone(), place);
-                let how = footprint.traits.amount(&self.resource);
-                shares.take(&mut first, how, object.entry, amount.clone(), part);
+        let mut beside = self.claimed_for(&mut pause);
+        self.objects
+            .each(&mut pause, |place, object, _, footprint| {
+                if let Some(observed) = beside.get_mut(&object.uid) {
+                    *observed = Some(footprint.clone());
+                }
+                let amount = footprint.resources.get(&self.resource);
+                if let Some(amount) = amount.filter(|_| self.counts.count(footprint)) {
+                    let part = (Kind::Object, object.uid.clone(), place);
+                    let how = footprint.traits.amount(&self.resource);
+                    shares.take(&mut first, how, object.entry, amount.clone(), part);
+                }
+            });
+        for places in self.claims.chunks(STEP) {
+            for &place in places {
+                self.take_claim(place, &beside, &mut first, &mut shares);
             }
-        });
-        // The place of a claim is its number in the view.
-        for (place, (kind, how, amount, claimed)) in (0..).zip(&self.claims) {
-            let part = (*kind, claimed.reservation.uid.clone(), place);
-            shares.take(&mut first, *how, claimed.entry, amount.clone(), part);
+            pause();
         }
         shares.offer_to(&mut first);
         let parts = first.places.into_iter();
@@ -225,10 +230,63 @@ impl PartsView {
             .collect()
     }
 
+    /// What claims something of the resource.
+    fn claim(&self, place: u32) -> Option<(&Tracked, Claim, &Footprint)> {
+        let tracked = self.reservations.get(place)?;
+        let (claim, target) = tracked.claim()?;
+        target.resources.get(&self.resource)?;
+        Some((tracked, claim, target))
+    }
+
+    /// The objects that something is claimed for; what they count for is to be found.
+    fn claimed_for(&self, mut pause: impl FnMut()) -> HashMap<Uid, Option<Arc<Footprint>>> {
+        let mut uids = HashMap::new();
+        for places in self.claims.chunks(STEP) {
+            for &place in places {
+                if let Some((tracked, ..)) = self.claim(place) {
+                    uids.insert(tracked.reservation.uid.clone(), None);
+                    uids.extend(self.bearers.get(&place).map(|uid| (uid.clone(), None)));
+                }
+            }
+            pause();
+        }
+        uids
+    }
+
+    /// Takes what a claim makes of the number beside what its object counts for. If that was never seen, the object that
+    /// still bears its name does.
+    fn take_claim(
+        &self,
+        place: u32,
+        beside: &HashMap<Uid, Option<Arc<Footprint>>>,
+        first: &mut First<'_>,
+        shares: &mut Shares,
+    ) {
+        let Some((tracked, claim, target)) = self.claim(place) else {
+            return;
+        };
+        let observed = |uid: &Uid| beside.get(uid)?.as_deref();
+        let uid = &tracked.reservation.uid;
+        let observed = observed(uid).or_else(|| observed(self.bearers.get(&place)?));
+        let taken = hold(|footprint| self.counts.count(footprint), target, observed);
+        if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(&self.resource)) {
+            let kind = match claim {
+                Claim::Pending => Kind::Reservation,
+                Claim::Committed => Kind::Commit,
+            };
+            let how = target.traits.amount(&self.resource);
+            let part = (kind, uid.clone(), place);
+            shares.take(first, how, tracked.entry, amount.clone(), part);
+        }
+    }
+
     fn part(&self, PartKey(Reverse(amount), kind, _): PartKey, place: u32) -> Option<Part> {
         let claimed = || {
-            let claim = self.claims.get(place as usize);
-            claim.map(|(.., claimed)| claimed.clone())
+            let tracked = self.reservations.get(place)?;
+            Some(Claimed {
+                reservation: tracked.reservation.clone(),
+                entry: tracked.entry,
+            })
         };
         let holder = match kind {
             Kind::Object => Holder::Object(self.objects.view(place)?),

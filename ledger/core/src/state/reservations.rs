@@ -15,7 +15,7 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
-const CHUNK: usize = 64;
+pub(crate) const CHUNK: usize = 64;
 
 /// How many ended reservations are remembered at most, so that a repeated request gets the same answer. In the fold,
 /// and so part of the format.

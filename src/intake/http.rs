@@ -42,15 +42,15 @@ pub async fn accept(
 ) -> Result<Answer, Unavailable> {
     let source = Name::from(SOURCE);
     let mut events = reader.read(body, now());
-    let mut answer = Answer::default();
-    loop {
+    let mut rejected_lines = Vec::new();
+    let mut next_chunk = || {
         let mut chunk = Chunk::default();
         for event in events.by_ref() {
             match event {
                 Ok(incoming) => chunk.add(incoming),
                 Err(rejected) => {
                     let line = rejected.line;
-                    answer.rejected.push((line, rejected.reason.clone()));
+                    rejected_lines.push((line, rejected.reason.clone()));
                     chunk.add_rejected(&source, line, rejected);
                 }
             }
@@ -58,9 +58,19 @@ pub async fn accept(
                 break;
             }
         }
-        if chunk.is_empty() {
-            return Ok(answer);
-        }
-        answer.recorded += record(ledger, actor, Source::Http, chunk).await?;
+        chunk
+    };
+    let mut recorded = Recorded::default();
+    let mut chunk = next_chunk();
+    while !chunk.is_empty() {
+        // While one is being recorded the next one is read.
+        let recording = record(ledger, actor, Source::Http, chunk);
+        let (done, next) = futures::join!(recording, async { next_chunk() });
+        recorded += done?;
+        chunk = next;
     }
+    Ok(Answer {
+        recorded,
+        rejected: rejected_lines,
+    })
 }

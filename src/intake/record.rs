@@ -26,6 +26,10 @@ pub use quota_core::source::{Consumed, Recorded};
 /// A chunk is full at this size, in bytes, so that its entries fit into one batch with those of others.
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
+/// A chunk is full with so many events: they are decided in one go, while readers wait for the state and others for their
+/// decisions.
+const CHUNK_EVENTS: usize = 1024;
+
 // A batch that is about to be sealed, a chunk, and the event that filled it, fit into a message of the cluster.
 const _: () = assert!(
     quota_cluster::BATCH_BYTES + CHUNK_BYTES + SIGHTING_MAX_BYTES < quota_cluster::PAYLOAD_MAX
@@ -124,7 +128,7 @@ impl Chunk {
     /// Whether it is to be recorded before more is taken in.
     #[must_use]
     pub fn is_full(&self, max_entries: usize) -> bool {
-        self.items.len() >= max_entries || self.size >= CHUNK_BYTES
+        self.items.len() >= max_entries.min(CHUNK_EVENTS) || self.size >= CHUNK_BYTES
     }
 
     /// Whether there is nothing in it.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use quota_journal::Throttle;
+use rustix::time::{ClockId, clock_gettime};
 use tokio_util::sync::CancellationToken;
 
 /// How long such work goes on before it pauses.
@@ -35,12 +36,39 @@ pub fn until(stop: CancellationToken) -> Throttle {
 
 /// Pauses, if this thread's step was long enough; whether it did.
 pub(crate) fn pause() -> bool {
+    pause_for(|| PAUSE)
+}
+
+/// The same, for as long as `wanted` says if that is longer.
+pub(crate) fn pause_for(wanted: impl FnOnce() -> Duration) -> bool {
     let is_over = BEGAN.get().elapsed() >= STEP;
     if is_over {
-        thread::sleep(PAUSE);
+        thread::sleep(wanted().max(PAUSE));
         BEGAN.set(Instant::now());
     }
     is_over
+}
+
+/// Measures what the thread that it was made on uses of a processor. Time in which another thread has the processor does not
+/// count.
+#[derive(Debug)]
+pub(crate) struct Meter(Duration);
+
+impl Meter {
+    pub(crate) fn start() -> Self {
+        Self(used_by_this_thread())
+    }
+
+    /// What was used since the start, or since this was last asked.
+    pub(crate) fn lap(&mut self) -> Duration {
+        let used = used_by_this_thread();
+        used.saturating_sub(std::mem::replace(&mut self.0, used))
+    }
+}
+
+fn used_by_this_thread() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 #[cfg(test)]

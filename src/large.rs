@@ -2,14 +2,16 @@
 //!
 //! The threads that serve connections are few. An answer that takes one of them for a tenth of a second keeps all requests
 //! waiting that are behind it. So what is large is made here, with a pause behind each step: one principal uses no more
-//! than a third of a processor for it, and a flood of such requests waits for itself.
+//! than a third of a processor for it, while others are active no more than its [account](crate::pacing) allows, and a
+//! flood of such requests waits for itself.
 
 use std::{
-    cell::Cell,
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, Write},
     sync::{Arc, LazyLock},
     thread,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -18,7 +20,9 @@ use serde::Serialize;
 use tokio::sync::oneshot;
 
 use crate::{
-    cpu_throttle, metrics,
+    cpu_throttle::{self, Meter},
+    metrics,
+    pacing::{ACTIVITY, Accounts},
     problem::{Problem, Reason},
 };
 
@@ -31,72 +35,102 @@ const STEP_BYTES: usize = 4096;
 /// How many answers may wait for one principal's turn before further reads are refused.
 const WAITING: usize = 16;
 
+/// How many threads there are for each processor. They sleep for most of the time.
+const THREADS_PER_PROCESSOR: usize = 2;
+
+/// These threads leave the processors to those that serve connections and to the writer's.
+const NICE: i32 = 10;
+
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Holds a job until its turn. When the request ends early, the job is taken out again and its memory is freed.
-type Slot = Arc<Mutex<Option<Job>>>;
+/// A job that waits for its turn, and can be cancelled until then.
+#[derive(Clone, Default)]
+struct Waiting(Arc<Mutex<Option<Job>>>);
 
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
 
 thread_local! {
-    /// Whether this is one of the threads that make large answers.
-    static IS_HERE: Cell<bool> = const { Cell::new(false) };
+    /// For whom this thread makes a large answer, and what it has used since that was last noted.
+    static SERVES: RefCell<Option<(Name, Meter)>> = const { RefCell::new(None) };
 }
 
-/// Called by reads before they copy what a large answer is made of. Requests that change the ledger do not call this: they
-/// are decided already, and are always answered.
+/// That a principal may have a large answer made.
+pub(crate) struct Permit(Name);
+
+/// Asked for by reads before they copy what a large answer is made of.
 ///
 /// # Errors
 /// [`Reason::Overloaded`]: `WAITING` answers wait for the principal's turn.
-pub(crate) fn may_wait(principal: &Name) -> Result<(), Problem> {
-    if POOL.waiting.lock().count(principal) < WAITING {
-        return Ok(());
+pub(crate) fn may_wait(principal: &Name) -> Result<Permit, Problem> {
+    ACTIVITY.note(Some(principal), Instant::now());
+    if POOL.queue.lock().count(principal) < WAITING {
+        return Ok(Permit(principal.clone()));
     }
     let detail = format!("{WAITING} large answers are being made for {principal}");
     Err(Problem::new(Reason::Overloaded, detail))
 }
 
-/// Makes an answer that tells about so many amounts: at once, or in the turn of the principal if that are many.
-pub(crate) async fn make<R, W>(principal: &Name, amounts: usize, work: W) -> R
-where
-    R: Send + 'static,
-    W: FnOnce() -> R + Send + 'static,
-{
-    if amounts <= AMOUNTS_AT_ONCE || POOL.threads == 0 {
-        return work();
+impl Permit {
+    /// For a request that changes the ledger: what was decided is always answered, however many answers wait.
+    pub(crate) fn to_change(principal: &Name) -> Self {
+        Self(principal.clone())
     }
-    let (made, making) = oneshot::channel();
-    let job = move || {
-        // Whoever asked may have gone while it waited.
-        if !made.is_closed() {
-            let _ = made.send(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
+
+    /// Makes an answer that tells about so many amounts: at once, or in the turn of the principal if that are many.
+    pub(crate) async fn make<R, W>(&self, amounts: usize, work: W) -> R
+    where
+        R: Send + 'static,
+        W: FnOnce() -> R + Send + 'static,
+    {
+        if amounts <= AMOUNTS_AT_ONCE || POOL.threads == 0 {
+            return work();
         }
-    };
-    let slot: Slot = Arc::new(Mutex::new(Some(Box::new(job))));
-    let _ends = TakeBack(Arc::clone(&slot));
-    POOL.waiting.lock().push(principal.clone(), slot);
-    POOL.ready.notify_one();
-    match making.await {
-        Ok(Ok(made)) => made,
-        Ok(Err(panic)) => std::panic::resume_unwind(panic),
-        Err(_) => unreachable!("a job is done or its asker has gone"),
+        let (made, making) = oneshot::channel();
+        let job = move || {
+            // Whoever asked may have gone while it waited.
+            if !made.is_closed() {
+                let _ = made.send(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)));
+            }
+        };
+        let waiting = Waiting::new(job);
+        let _cancels = CancelOnDrop(waiting.clone());
+        POOL.queue.lock().push(self.0.clone(), waiting);
+        POOL.ready.notify_one();
+        match making.await {
+            Ok(Ok(made)) => made,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => unreachable!("a job is done or its asker has gone"),
+        }
     }
 }
 
-/// Empties a slot when its request is answered or dropped.
-struct TakeBack(Slot);
+impl Waiting {
+    fn new(job: impl FnOnce() + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(Some(Box::new(job)))))
+    }
 
-impl Drop for TakeBack {
+    /// The job, unless it was cancelled.
+    fn take(&self) -> Option<Job> {
+        self.0.lock().take()
+    }
+}
+
+/// Cancels a job, and frees what it holds, when its request is answered or dropped.
+struct CancelOnDrop(Waiting);
+
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        drop(self.0.lock().take());
+        drop(self.0.take());
     }
 }
 
 /// Leaves the processor to others, if this is a large answer and it has gone on for long enough.
 pub(crate) fn pause() {
-    if IS_HERE.get() {
-        cpu_throttle::pause();
-    }
+    SERVES.with_borrow_mut(|serves| {
+        if let Some((principal, meter)) = serves {
+            cpu_throttle::pause_for(|| POOL.charge(principal, meter.lap()));
+        }
+    });
 }
 
 /// A value as JSON, with pauses.
@@ -138,63 +172,82 @@ impl<W: Write> Write for Paced<W> {
 }
 
 struct Pool {
-    waiting: Mutex<Waiting>,
+    queue: Mutex<Queue>,
     ready: Condvar,
     threads: usize,
 }
 
 impl Pool {
-    /// As many threads as there are processors: each uses a third of one.
     fn start() -> Self {
-        let wanted = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        let processors = thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         let named = || thread::Builder::new().name("answers".to_owned());
-        let started = (0..wanted).map_while(|_| named().spawn(|| POOL.run()).ok());
+        let started = (0..THREADS_PER_PROCESSOR * processors)
+            .map_while(|_| named().spawn(|| POOL.run()).ok());
         Self {
-            waiting: Mutex::default(),
+            queue: Mutex::default(),
             ready: Condvar::new(),
             threads: started.count(),
         }
     }
 
     fn run(&self) {
-        IS_HERE.set(true);
-        let mut waiting = self.waiting.lock();
+        // Of this thread alone. Without it, answers are made all the same.
+        let _ = rustix::process::setpriority_process(None, NICE);
+        let mut queue = self.queue.lock();
         loop {
-            let Some((principal, job)) = waiting.take() else {
-                self.ready.wait(&mut waiting);
+            let Some((principal, waiting)) = queue.take() else {
+                self.ready.wait(&mut queue);
                 continue;
             };
-            drop(waiting);
-            let job = job.lock().take();
-            if let Some(job) = job {
-                metrics::large_answer();
-                job();
+            let wait = queue.wait_of(&principal, Instant::now());
+            drop(queue);
+            thread::sleep(wait);
+            if let Some(job) = waiting.take() {
+                self.serve(&principal, job);
             }
-            waiting = self.waiting.lock();
-            if waiting.done(&principal) {
+            queue = self.queue.lock();
+            if queue.done(&principal) {
                 self.ready.notify_one();
             }
         }
+    }
+
+    fn serve(&self, principal: &Name, job: Job) {
+        metrics::large_answer();
+        SERVES.set(Some((principal.clone(), Meter::start())));
+        job();
+        if let Some((principal, mut meter)) = SERVES.take() {
+            self.charge(&principal, meter.lap());
+        }
+    }
+
+    /// Notes what was used for a principal. For how long it has to wait now.
+    fn charge(&self, principal: &Name, work: Duration) -> Duration {
+        let now = Instant::now();
+        let mut queue = self.queue.lock();
+        queue.accounts.charge(principal, work, &ACTIVITY, now);
+        queue.wait_of(principal, now)
     }
 }
 
 /// Jobs that wait for their turn.
 #[derive(Default)]
-struct Waiting {
+struct Queue {
     /// Of each principal that has any.
-    jobs: BTreeMap<Name, VecDeque<Slot>>,
+    jobs: BTreeMap<Name, VecDeque<Waiting>>,
     /// Those of them for whom nothing is made right now, the next one first.
     order: VecDeque<Name>,
     /// For whom something is made right now.
     served: BTreeSet<Name>,
+    accounts: Accounts,
 }
 
-impl Waiting {
+impl Queue {
     fn count(&self, principal: &Name) -> usize {
         self.jobs.get(principal).map_or(0, VecDeque::len)
     }
 
-    fn push(&mut self, principal: Name, job: Slot) {
+    fn push(&mut self, principal: Name, job: Waiting) {
         let jobs = self.jobs.entry(principal.clone()).or_default();
         jobs.push_back(job);
         if jobs.len() == 1 && !self.served.contains(&principal) {
@@ -202,7 +255,7 @@ impl Waiting {
         }
     }
 
-    fn take(&mut self) -> Option<(Name, Slot)> {
+    fn take(&mut self) -> Option<(Name, Waiting)> {
         let principal = self.order.pop_front()?;
         let jobs = self.jobs.get_mut(&principal)?;
         let job = jobs.pop_front()?;
@@ -211,6 +264,12 @@ impl Waiting {
         }
         self.served.insert(principal.clone());
         Some((principal, job))
+    }
+
+    /// For how long the principal has to wait before more is made for it.
+    fn wait_of(&self, principal: &Name, now: Instant) -> Duration {
+        let until = self.accounts.waits_until(principal, &ACTIVITY, now);
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
     /// What was made for a principal is done; whether the next of its jobs waits.
@@ -228,20 +287,24 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    fn next(waiting: &mut Waiting) -> Option<String> {
+    fn next(waiting: &mut Queue) -> Option<String> {
         waiting.take().map(|(principal, _)| principal.to_string())
+    }
+
+    fn permit(principal: &str) -> Permit {
+        Permit::to_change(&principal.into())
     }
 
     #[test]
     fn principals_take_turns_and_have_one_at_a_time() {
-        let mut waiting = Waiting::default();
+        let mut waiting = Queue::default();
         for principal in ["a", "a", "a", "b", "b"] {
-            waiting.push(principal.into(), Slot::default());
+            waiting.push(principal.into(), Waiting::default());
         }
         assert_eq!(next(&mut waiting).as_deref(), Some("a"));
         assert_eq!(next(&mut waiting).as_deref(), Some("b"));
         assert_eq!(next(&mut waiting), None, "both are served");
-        waiting.push("a".into(), Slot::default());
+        waiting.push("a".into(), Waiting::default());
         assert_eq!(next(&mut waiting), None, "a is served");
         assert!(waiting.done(&"b".into()));
         assert!(waiting.done(&"a".into()));
@@ -258,14 +321,12 @@ mod tests {
     async fn what_is_large_is_made_elsewhere_and_what_is_small_here() {
         let thread = || thread::current().id();
         let here = thread();
-        assert_eq!(make(&"a".into(), AMOUNTS_AT_ONCE, thread).await, here);
-        assert_ne!(make(&"a".into(), AMOUNTS_AT_ONCE + 1, thread).await, here);
+        assert_eq!(permit("a").make(AMOUNTS_AT_ONCE, thread).await, here);
+        assert_ne!(permit("a").make(AMOUNTS_AT_ONCE + 1, thread).await, here);
         let numbers: Vec<u32> = (0..10_000).collect();
         let expected = serde_json::to_vec(&numbers).unwrap();
-        let principal = Name::from("a");
-        let made = make(&principal, usize::MAX, move || {
-            to_json(&numbers, 0).unwrap()
-        });
+        let permit = permit("a");
+        let made = permit.make(usize::MAX, move || to_json(&numbers, 0).unwrap());
         assert!(made.await == expected);
     }
 
@@ -273,17 +334,20 @@ mod tests {
     async fn who_has_gone_leaves_nothing_and_who_has_many_waits() {
         let name = Name::from("crowd");
         let (go, wait) = std::sync::mpsc::channel::<()>();
-        let first = tokio::spawn({
-            let name = name.clone();
-            async move { make(&name, usize::MAX, move || wait.recv()).await }
+        let first = tokio::spawn(async move {
+            let permit = permit("crowd");
+            permit.make(usize::MAX, move || wait.recv()).await
         });
-        while !POOL.waiting.lock().served.contains(&name) {
+        while !POOL.queue.lock().served.contains(&name) {
             tokio::task::yield_now().await;
         }
         let held = Arc::new(());
         let asks = (0..WAITING).map(|_| {
-            let (name, held) = (name.clone(), Arc::clone(&held));
-            tokio::spawn(async move { make(&name, usize::MAX, move || drop(held)).await })
+            let held = Arc::clone(&held);
+            tokio::spawn(async move {
+                let permit = permit("crowd");
+                permit.make(usize::MAX, move || drop(held)).await;
+            })
         });
         let asks: Vec<_> = asks.collect();
         while may_wait(&name).is_ok() {
@@ -304,8 +368,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_that_of_the_request_and_the_next_one_is_answered() {
-        let panics = tokio::spawn(async { make(&"p".into(), usize::MAX, || panic!("no")).await });
+        let panics = tokio::spawn(async { permit("p").make(usize::MAX, || panic!("no")).await });
         assert!(panics.await.unwrap_err().is_panic());
-        assert_eq!(make(&"p".into(), usize::MAX, || 7).await, 7);
+        assert_eq!(permit("p").make(usize::MAX, || 7).await, 7);
     }
 }

@@ -19,6 +19,7 @@ mod kubernetes_status;
 mod large;
 pub mod maintenance;
 pub mod metrics;
+mod pacing;
 pub mod peer;
 pub mod problem;
 pub mod reason;

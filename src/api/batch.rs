@@ -28,7 +28,7 @@ use super::{
 use crate::{
     auth::{Principal, Role},
     denials::Denials,
-    large,
+    large::{self, Permit},
     metrics::{self, AuthRefusal},
     writer::{self, DecisionContext},
 };
@@ -51,6 +51,9 @@ struct Batch<'a> {
     items: Vec<ReserveRequest<'a>>,
 }
 
+/// So many bytes of a batch are read in the time that it takes to tell an amount.
+const BYTES_PER_AMOUNT: usize = 64;
+
 type Results = Vec<Result<Granted, Problem>>;
 
 /// `POST /v1/reservations:batch`
@@ -60,36 +63,19 @@ pub(super) async fn reserve(
     Caller(actor): Caller,
     text: JsonText,
 ) -> Response {
+    let permit = Permit::to_change(&actor.principal);
     let results = measured(Operation::ReserveBatch, async {
         app.may_grant()?;
-        let mut batch = text.read::<Batch<'_>>()?;
-        let (most, kind) = match batch.atomic {
-            true => (ATOMIC_ITEMS_MAX, "items that are granted together"),
-            false => (ITEMS_MAX, "items"),
-        };
-        if batch.items.len() > most {
-            let count = batch.items.len().to_string();
-            let wrong = format!("at most {most} {kind}");
-            return Err(Problem::invalid(vec![Cause::invalid(
-                "items", &count, &wrong,
-            )]));
-        }
-        let mut names = SharedNames::default();
-        let requests = batch.items.iter_mut().map(|wish| {
-            names.share_of(wish);
-            request(&app, &principal, wish)
-        });
-        if batch.atomic {
-            let at = |(index, request): (usize, Result<FingerprintedRequest, Problem>)| {
-                request.map_err(|problem| problem.at(index))
-            };
-            let requests = requests
-                .enumerate()
-                .map(at)
-                .collect::<Result<Vec<_>, _>>()?;
-            together(&app, actor.clone(), &principal, requests).await
-        } else {
-            one_by_one(&app, actor.clone(), principal.clone(), requests.collect()).await
+        let (parsing, parsed_for) = (app.clone(), principal.clone());
+        let amounts = text.len() / BYTES_PER_AMOUNT;
+        let read = move || requests(&parsing, &parsed_for, &text);
+        match permit.make(amounts, read).await? {
+            Requests::Together(requests) => {
+                together(&app, actor.clone(), &principal, requests).await
+            }
+            Requests::OneByOne(requests) => {
+                one_by_one(&app, actor.clone(), principal.clone(), requests).await
+            }
         }
     });
     match results.await {
@@ -101,16 +87,49 @@ pub(super) async fn reserve(
                 }
             }
             let amounts = results.iter().map(amounts_of).sum();
-            large::make(&actor.principal, amounts, move || {
-                shown(&app, &results, head)
-            })
-            .await
+            permit
+                .make(amounts, move || shown(&app, &results, head))
+                .await
         }
         Err(problem) => {
             decided(Some(&problem), false);
             problem.into_response()
         }
     }
+}
+
+/// What a batch asks for.
+enum Requests {
+    Together(Vec<FingerprintedRequest>),
+    OneByOne(Vec<Result<FingerprintedRequest, Problem>>),
+}
+
+fn requests(app: &App, principal: &Principal, text: &JsonText) -> Result<Requests, Problem> {
+    let mut batch = text.read::<Batch<'_>>()?;
+    let (most, kind) = match batch.atomic {
+        true => (ATOMIC_ITEMS_MAX, "items that are granted together"),
+        false => (ITEMS_MAX, "items"),
+    };
+    if batch.items.len() > most {
+        let count = batch.items.len().to_string();
+        let wrong = format!("at most {most} {kind}");
+        return Err(Problem::invalid(vec![Cause::invalid(
+            "items", &count, &wrong,
+        )]));
+    }
+    let mut names = SharedNames::default();
+    let requests = batch.items.iter_mut().map(|wish| {
+        names.share_of(wish);
+        request(app, principal, wish)
+    });
+    if !batch.atomic {
+        return Ok(Requests::OneByOne(requests.collect()));
+    }
+    let at = |(index, request): (usize, Result<FingerprintedRequest, Problem>)| {
+        request.map_err(|problem| problem.at(index))
+    };
+    let requests = requests.enumerate().map(at).collect::<Result<_, _>>()?;
+    Ok(Requests::Together(requests))
 }
 
 fn request(

@@ -122,6 +122,12 @@ impl JsonText {
         self.0.is_empty()
     }
 
+    /// Its bytes.
+    #[must_use]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Reads the body.
     ///
     /// # Errors

@@ -104,7 +104,7 @@ pub(super) async fn explain(
             head: state.head(),
         })
     };
-    large::may_wait(&actor.principal)?;
+    let permit = large::may_wait(&actor.principal)?;
     let (number, lagging) = past::ask(&app, &when, question).await?;
     let Some(number) = number else {
         let detail = format!(
@@ -113,7 +113,7 @@ pub(super) async fn explain(
         );
         return Err(Problem::new(Reason::NotFound, detail));
     };
-    // All objects are looked at, but not while the state is held.
+    // All objects and reservations are looked at, but not while the state is held.
     let objects = number.objects;
     let make = move || {
         let mut parts = number.parts.first(after.as_ref(), limit + 1, large::pause);
@@ -133,7 +133,7 @@ pub(super) async fn explain(
             lagging,
         }))
     };
-    large::make(&actor.principal, objects, make).await
+    permit.make(objects, make).await
 }
 
 /// Hard, used and reserved.

@@ -107,7 +107,7 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after: Option<ObjectKey> = query.after()?;
-    large::may_wait(&actor.principal)?;
+    let permit = large::may_wait(&actor.principal)?;
     let read = app
         .ledger
         .read(|state| (state.objects_view(&namespace), state.head()));
@@ -119,7 +119,7 @@ pub(super) async fn list(
         let keep = |resource: &str, _: &_| wanted.is_none_or(|wanted| wanted == resource);
         view.page(after.as_ref(), limit + 1, keep, large::pause)
     };
-    let objects = large::make(&actor.principal, count, look).await;
+    let objects = permit.make(count, look).await;
     let objects = app.ledger.read(|state| found(state, objects, now()));
     let mut objects = objects.await?;
     let more = objects.len() > limit;

@@ -187,7 +187,7 @@ pub(super) async fn list(
     Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
-    large::may_wait(&actor.principal)?;
+    let permit = large::may_wait(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<String> = query.after()?;
     let page = app.ledger.read(|state| {
@@ -203,7 +203,7 @@ pub(super) async fn list(
         .transpose()?;
     let amounts = amounts_of(&views);
     let make = move || shown(&app, &views, &labels, last, head);
-    Ok(large::make(&actor.principal, amounts, make).await)
+    Ok(permit.make(amounts, make).await)
 }
 
 /// `GET /v1/quotas`: by namespace and name. The numbers of a page are of one moment.
@@ -212,7 +212,7 @@ pub(super) async fn list_all(
     Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
-    large::may_wait(&actor.principal)?;
+    let permit = large::may_wait(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<(String, String)> = query.after()?;
     let page = app.ledger.read(|state| {
@@ -225,7 +225,7 @@ pub(super) async fn list_all(
     let last = views.last().filter(|_| more).map(key).transpose()?;
     let amounts = amounts_of(&views);
     let make = move || shown(&app, &views, &labels, last, head);
-    Ok(large::make(&actor.principal, amounts, make).await)
+    Ok(permit.make(amounts, make).await)
 }
 
 /// How many amounts quotas tell.

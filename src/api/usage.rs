@@ -43,7 +43,7 @@ pub(super) async fn usage(
     Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
-    large::may_wait(&actor.principal)?;
+    let permit = large::may_wait(&actor.principal)?;
     let name = namespace.clone();
     let (seen, lagging) = past::ask(&app, &when, move |state| Seen::of(state, &name)).await?;
     let figures = seen.quotas.iter().map(|(_, figures)| 1 + figures.len());
@@ -57,7 +57,7 @@ pub(super) async fn usage(
             lagging,
         })
     };
-    Ok(large::make(&actor.principal, amounts, make).await)
+    Ok(permit.make(amounts, make).await)
 }
 
 pub(super) fn sums(totals: &Totals) -> Vec<Total> {

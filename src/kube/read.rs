@@ -126,7 +126,7 @@ pub(super) async fn list(
         Some(limit) => limit.min(LIST_MAX),
     };
     let after = Position::read(&params.after)?;
-    large::may_wait(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let permit = large::may_wait(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
     let page = kube
         .page(&scope, after, limit, |head| params.check_version(head))
         .await?;
@@ -136,7 +136,7 @@ pub(super) async fn list(
         let json = page_json(path.kind, &page, shape, &params)?;
         large::to_json(&json, 0).map_err(|error| Failure::internal(&error))
     };
-    let text = large::make(&actor.principal, amounts, make).await?;
+    let text = permit.make(amounts, make).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
 }
 

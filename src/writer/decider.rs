@@ -19,7 +19,10 @@ use super::{
     now,
     syncer::Syncer,
 };
-use crate::metrics::{self, StateLock};
+use crate::{
+    cpu_throttle::Meter,
+    metrics::{self, StateLock},
+};
 
 /// How long to sleep when nothing is due.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -30,6 +33,9 @@ const GROUP_JOBS: usize = 128;
 /// After so long no further job is begun under the same hold: they may each take long, readers wait, and something
 /// may have come that is to be decided first.
 const GROUP_TIME: Duration = Duration::from_millis(2);
+
+/// What takes longer than this is charged to its principal. Nearly all decisions take a hundredth of it, and take turns.
+const EXPENSIVE: Duration = Duration::from_micros(500);
 
 /// Most entries of a batch that the decider syncs itself: with more of them it had better decide what comes next.
 const LONE_ENTRIES: usize = 8;
@@ -155,7 +161,8 @@ impl<J: Journal> Decider<J> {
             && self
                 .group_commit
                 .record_due(&mut state, now, watermark, policy);
-        while let Some(Waiting { job, .. }) = self.taken.pop_front() {
+        let mut meter = JobMeter::start();
+        while let Some(Waiting { turn, job }) = self.taken.pop_front() {
             let mut context = DecisionContext {
                 transaction: self.group_commit.transaction(&mut state, now),
                 policy,
@@ -163,10 +170,14 @@ impl<J: Journal> Decider<J> {
             };
             let answer = job(&mut context);
             let closes = context.closes;
+            let expensive = meter.took();
+            if let (Some(took), Some(principal)) = (expensive, turn.principal()) {
+                self.inbox.charge(principal, took);
+            }
             if !self.group_commit.decided(answer, closes) {
                 break;
             }
-            if began.elapsed() > GROUP_TIME {
+            if expensive.is_some() || meter.at.duration_since(began) > GROUP_TIME {
                 self.inbox.put_back(&mut self.taken);
             }
         }
@@ -229,5 +240,38 @@ impl<J: Journal> Decider<J> {
             self.group_commit.synced();
         }
         Some(())
+    }
+}
+
+/// Finds out which jobs of a group are expensive. The time of day is looked at for each of them, that of the processor, which
+/// costs more, only for those that may be.
+struct JobMeter {
+    processor: Meter,
+    /// What was decided since the processor's time was looked at.
+    cheap: Duration,
+    at: Instant,
+}
+
+impl JobMeter {
+    fn start() -> Self {
+        Self {
+            processor: Meter::start(),
+            cheap: Duration::ZERO,
+            at: Instant::now(),
+        }
+    }
+
+    /// What the job took that was just done, if it was expensive. Time in which another thread had the processor does not
+    /// count.
+    fn took(&mut self) -> Option<Duration> {
+        let before = std::mem::replace(&mut self.at, Instant::now());
+        let elapsed = self.at.duration_since(before);
+        if elapsed <= EXPENSIVE {
+            self.cheap += elapsed;
+            return None;
+        }
+        let cheap = std::mem::take(&mut self.cheap);
+        let took = self.processor.lap().saturating_sub(cheap);
+        (took > EXPENSIVE).then_some(took)
     }
 }

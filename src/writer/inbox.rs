@@ -3,16 +3,21 @@
 //! A wake-up costs more than a decision. So while a batch is being synced, the decider is not woken for each job
 //! but for many: nobody gets an answer before the sync is over anyway.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use quota_ledger::group_commit::SealedBatch;
+use quota_semantics::Name;
 use tokio::sync::watch;
 
 use super::{
     Answer, Job, Unavailable,
     lanes::{self, Lanes, Turn},
 };
+use crate::pacing::ACTIVITY;
 
 /// Jobs that are worth a wake-up while the syncer is busy.
 const WORTH_WAKING: usize = 64;
@@ -67,7 +72,7 @@ struct Waiting {
 pub(super) struct Woken {
     pub(super) syncer_is_idle: bool,
     pub(super) closed: bool,
-    /// Whether jobs wait that were not taken.
+    /// Whether jobs wait that can be taken and were not.
     pub(super) more: bool,
     pub(super) gate: Gate,
 }
@@ -87,6 +92,14 @@ pub(super) enum Wants {
 }
 
 impl Waiting {
+    /// Nobody waits longer than the account says, and at the end nobody at all.
+    fn end_delays(&mut self, now: Instant) {
+        match self.closed || self.gate != Gate::Open {
+            true => self.jobs.end_all_delays(),
+            false => self.jobs.end_delays(now),
+        }
+    }
+
     fn have(&self, wants: Wants, capacity: usize) -> bool {
         let idle = self.syncer_is_idle;
         // A full inbox is always worth it: it sheds what comes next.
@@ -103,7 +116,7 @@ impl Waiting {
                 Wants::Syncer => idle,
                 Wants::Jobs { handing } => {
                     let done = self.closed && !handing;
-                    self.jobs.len() >= enough || (handing && idle) || done
+                    self.jobs.ready() >= enough || (handing && idle) || done
                 }
             }
     }
@@ -255,6 +268,7 @@ impl Inbox {
         turn: &Turn,
         jobs: impl IntoIterator<Item = Job>,
     ) -> Result<(), Unavailable> {
+        ACTIVITY.note(turn.principal(), Instant::now());
         let mut waiting = self.waiting.lock();
         if waiting.closed || waiting.ended {
             return Err(Unavailable::Stopped);
@@ -279,6 +293,12 @@ impl Inbox {
         while let Some(last) = taken.pop_back() {
             waiting.jobs.put_back(last);
         }
+    }
+
+    /// Notes what a decision for a principal took.
+    pub(super) fn charge(&self, principal: &Name, work: Duration) {
+        let mut waiting = self.waiting.lock();
+        waiting.jobs.charge(principal, work, Instant::now());
     }
 
     /// Takes no more jobs; those that wait are still decided.
@@ -350,24 +370,31 @@ impl Inbox {
         taken: &mut VecDeque<lanes::Waiting>,
     ) -> Option<Woken> {
         let mut waiting = self.waiting.lock();
+        waiting.end_delays(Instant::now());
         if !waiting.have(wants, self.capacity) {
             waiting.sleeps_for = Some(wants);
+            let next_ready = waiting.jobs.next_ready();
+            let longest = next_ready.map_or(longest, |at| {
+                longest.min(at.saturating_duration_since(Instant::now()))
+            });
             let condition = |waiting: &mut Waiting| waiting.sleeps_for.is_some();
             self.for_decider
                 .wait_while_for(&mut waiting, condition, longest);
             waiting.sleeps_for = None;
+            waiting.end_delays(Instant::now());
         }
         if waiting.ended {
             return None;
         }
         if wants != Wants::Syncer {
             let room = most.saturating_sub(taken.len());
-            taken.extend(std::iter::from_fn(|| waiting.jobs.pop()).take(room));
+            let now = Instant::now();
+            taken.extend(std::iter::from_fn(|| waiting.jobs.pop(now)).take(room));
         }
         Some(Woken {
             syncer_is_idle: waiting.syncer_is_idle,
             closed: waiting.closed,
-            more: !waiting.jobs.is_empty(),
+            more: waiting.jobs.ready() > 0,
             gate: waiting.gate,
         })
     }

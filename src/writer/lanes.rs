@@ -1,11 +1,15 @@
 //! Jobs that wait, in the order in which they are taken: what the cluster waits for first, then one of each principal
-//! in turn. So a flood queues behind itself.
+//! in turn. So a flood queues behind itself. Whose decisions were expensive waits, besides, while others are active.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
 
 use quota_semantics::Name;
 
 use super::Job;
+use crate::pacing::{ACTIVITY, Accounts};
 
 /// So many of the first are taken before one of the others is, if there is one: nobody waits for ever.
 const FIRST_IN_A_ROW: usize = 32;
@@ -17,6 +21,16 @@ pub(super) enum Turn {
     First,
     /// In turn with what other principals ask for.
     Of(Name),
+}
+
+impl Turn {
+    /// Whose it is; none: the cluster's.
+    pub(super) const fn principal(&self) -> Option<&Name> {
+        match self {
+            Self::First => None,
+            Self::Of(principal) => Some(principal),
+        }
+    }
 }
 
 /// A job, and when its turn is.
@@ -31,19 +45,57 @@ pub(super) struct Lanes {
     first: VecDeque<Job>,
     /// Of each principal that has any.
     others: BTreeMap<Name, VecDeque<Job>>,
-    /// These principals, the next one first.
+    /// Those of these principals whose turn comes, the next one first.
     order: VecDeque<Name>,
+    /// The others of them: those that have used up what they may, and until when they wait.
+    delayed: BTreeMap<Name, Instant>,
+    delayed_len: usize,
     len: usize,
     in_a_row: usize,
+    accounts: Accounts,
 }
 
 impl Lanes {
-    pub(super) const fn len(&self) -> usize {
-        self.len
+    /// How many jobs can be taken, unless the account of their principal says otherwise.
+    pub(super) const fn ready(&self) -> usize {
+        self.len - self.delayed_len
     }
 
-    pub(super) const fn is_empty(&self) -> bool {
-        self.len == 0
+    /// When the next of those may be taken that cannot now.
+    pub(super) fn next_ready(&self) -> Option<Instant> {
+        self.delayed.values().min().copied()
+    }
+
+    /// Notes what a decision took.
+    pub(super) fn charge(&mut self, principal: &Name, work: Duration, now: Instant) {
+        self.accounts.charge(principal, work, &ACTIVITY, now);
+    }
+
+    /// Those whose time has come wait no more.
+    pub(super) fn end_delays(&mut self, now: Instant) {
+        let Self {
+            others,
+            order,
+            delayed,
+            delayed_len,
+            ..
+        } = self;
+        delayed.retain(|principal, until| {
+            let waits = *until > now;
+            if !waits {
+                *delayed_len -= others.get(principal).map_or(0, VecDeque::len);
+                order.push_back(principal.clone());
+            }
+            waits
+        });
+    }
+
+    /// From now on nobody waits for want of time: what is there is to be decided soon.
+    pub(super) fn end_all_delays(&mut self) {
+        self.accounts = Accounts::default();
+        if let Some(last) = self.delayed.values().max().copied() {
+            self.end_delays(last);
+        }
     }
 
     /// Whether there is room for one more, of `capacity` in all. A principal may have as many as are free: one alone
@@ -62,6 +114,7 @@ impl Lanes {
             Turn::First => return self.first.push_back(job),
             Turn::Of(principal) => principal,
         };
+        self.delayed_len += usize::from(self.delayed.contains_key(&principal));
         if let Some(lane) = self.others.get_mut(&principal) {
             lane.push_back(job);
             return;
@@ -70,18 +123,33 @@ impl Lanes {
         self.others.insert(principal, VecDeque::from([job]));
     }
 
-    pub(super) fn pop(&mut self) -> Option<Waiting> {
-        let others_wait = !self.order.is_empty();
-        if !(others_wait && self.in_a_row >= FIRST_IN_A_ROW)
-            && let Some(job) = self.first.pop_front()
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Waiting> {
+        if self.in_a_row >= FIRST_IN_A_ROW
+            && let Some(waiting) = self.pop_other(now)
         {
-            self.len -= 1;
-            self.in_a_row += 1;
-            let turn = Turn::First;
-            return Some(Waiting { turn, job });
+            return Some(waiting);
         }
+        let Some(job) = self.first.pop_front() else {
+            return self.pop_other(now);
+        };
+        self.len -= 1;
+        self.in_a_row += 1;
+        let turn = Turn::First;
+        Some(Waiting { turn, job })
+    }
+
+    fn pop_other(&mut self, now: Instant) -> Option<Waiting> {
         self.in_a_row = 0;
-        let principal = self.order.pop_front()?;
+        let principal = loop {
+            let principal = self.order.pop_front()?;
+            match self.accounts.waits_until(&principal, &ACTIVITY, now) {
+                None => break principal,
+                Some(until) => {
+                    self.delayed_len += self.others.get(&principal).map_or(0, VecDeque::len);
+                    self.delayed.insert(principal, until);
+                }
+            }
+        };
         let lane = self.others.get_mut(&principal)?;
         let job = lane.pop_front()?;
         self.len -= 1;
@@ -103,6 +171,10 @@ impl Lanes {
         };
         let lane = self.others.entry(principal.clone()).or_default();
         lane.push_front(job);
+        if self.delayed.contains_key(&principal) {
+            self.delayed_len += 1;
+            return;
+        }
         self.order.retain(|other| *other != principal);
         self.order.push_front(principal);
     }
@@ -135,7 +207,7 @@ mod tests {
     }
 
     fn taken(lanes: &mut Lanes) -> Vec<Turn> {
-        std::iter::from_fn(|| lanes.pop())
+        std::iter::from_fn(|| lanes.pop(Instant::now()))
             .map(|waiting| waiting.turn)
             .collect()
     }
@@ -145,10 +217,10 @@ mod tests {
         let [a, b, c] = ["a", "b", "c"].map(of);
         let flood = [&a, &a, &a, &a, &b, &Turn::First, &c, &b, &Turn::First].map(Clone::clone);
         let mut lanes = pushed(&flood);
-        assert_eq!(lanes.len(), 9);
+        assert_eq!(lanes.len, 9);
         let expected = [&Turn::First, &Turn::First, &a, &b, &c, &a, &b, &a, &a];
         assert_eq!(taken(&mut lanes), expected.map(Clone::clone));
-        assert!(lanes.is_empty() && lanes.others.is_empty());
+        assert!(lanes.len == 0 && lanes.others.is_empty());
     }
 
     #[test]
@@ -165,10 +237,10 @@ mod tests {
                 }),
             });
         }
-        let last = lanes.pop().unwrap();
+        let last = lanes.pop(Instant::now()).unwrap();
         lanes.put_back(last);
         // A job that is dropped drops what it holds.
-        while let Some(waiting) = lanes.pop() {
+        while let Some(waiting) = lanes.pop(Instant::now()) {
             drop(waiting);
         }
         assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3, 4]);
@@ -197,8 +269,8 @@ mod tests {
     fn what_is_put_back_is_taken_next() {
         let [a, b] = ["a", "b"].map(of);
         let mut lanes = pushed(&[a.clone(), a.clone(), b.clone(), b.clone(), Turn::First]);
-        let mut out: Vec<_> = (0..3).filter_map(|_| lanes.pop()).collect();
-        assert_eq!(lanes.len(), 2);
+        let mut out: Vec<_> = (0..3).filter_map(|_| lanes.pop(Instant::now())).collect();
+        assert_eq!(lanes.len, 2);
         while let Some(waiting) = out.pop() {
             lanes.put_back(waiting);
         }
@@ -209,11 +281,11 @@ mod tests {
     fn a_flood_leaves_room_to_others() {
         let mut lanes = Lanes::default();
         let mut fill = |turn: &Turn| {
-            let before = lanes.len();
+            let before = lanes.len;
             while lanes.have_room(turn, 12) {
                 lanes.push(waiting(turn));
             }
-            lanes.len() - before
+            lanes.len - before
         };
         assert_eq!(fill(&of("flood")), 6);
         assert_eq!(fill(&of("other")), 3);
@@ -221,5 +293,39 @@ mod tests {
         // The cluster's own go up to the bound.
         assert_eq!(fill(&Turn::First), 1);
         assert_eq!(fill(&of("late")), 0);
+    }
+
+    #[test]
+    fn whose_decisions_were_expensive_waits_beside_others() {
+        let [flood, other] = ["a flood of lanes", "another one"].map(Name::from);
+        let [of_flood, of_other] = [&flood, &other].map(|name| Turn::Of(name.clone()));
+        let mut lanes = pushed(&[of_flood.clone(), of_other.clone(), of_flood.clone()]);
+        let now = Instant::now();
+        ACTIVITY.note(Some(&other), now);
+        lanes.charge(&flood, Duration::from_millis(60), now);
+        let others = lanes.pop(now).unwrap();
+        assert_eq!(others.turn, of_other);
+        assert!(lanes.pop(now).is_none());
+        lanes.push(others);
+        lanes.push(waiting(&of_flood));
+        assert_eq!((lanes.ready(), lanes.len), (1, 4));
+        let until = lanes.next_ready().unwrap();
+        assert_eq!(until, now + Duration::from_millis(100));
+        lanes.end_delays(until - Duration::from_nanos(1));
+        assert_eq!(lanes.ready(), 1);
+        lanes.end_delays(until);
+        assert_eq!((lanes.ready(), lanes.next_ready()), (4, None));
+        ACTIVITY.note(Some(&other), until);
+        let first = lanes.pop(until).unwrap();
+        let second = lanes.pop(until).unwrap();
+        assert_eq!([&first.turn, &second.turn], [&of_other, &of_flood]);
+        // What it does then it pays for as well; what was taken and not decided waits with the rest.
+        lanes.charge(&flood, Duration::from_millis(2), until);
+        assert!(lanes.pop(until).is_none());
+        lanes.put_back(second);
+        assert_eq!((lanes.ready(), lanes.len), (0, 3));
+        lanes.end_all_delays();
+        assert_eq!(taken(&mut lanes), vec![of_flood; 3]);
+        assert_eq!((lanes.len, lanes.delayed_len), (0, 0));
     }
 }

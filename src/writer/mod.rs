@@ -348,7 +348,8 @@ impl Ledger {
     }
 
     /// As [`Ledger::decide_for`], for several decisions in their order. Others may be decided between them, so that
-    /// nobody waits for all of them.
+    /// nobody waits for all of them. When nobody waits for the answer any more, what was decided stands, and the rest is not
+    /// decided: while others are active it may be long until its turn comes, and meanwhile the same is asked for again.
     ///
     /// # Errors
     /// [`Unavailable`].
@@ -362,7 +363,7 @@ impl Ledger {
         D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
     {
         let decisions = decisions.into_iter();
-        let jobs = decisions.map(|decision| job(|context| (decision(context), false)));
+        let jobs = decisions.map(|decision| job(|context| (decision(context), false), true));
         let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
         let handed = self.unless_disk_low();
         let handed = handed.and_then(|()| self.push(&Turn::Of(principal.clone()), jobs));
@@ -412,7 +413,7 @@ impl Ledger {
         R: Send + 'static,
         D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
     {
-        let (job, answered) = job(decision);
+        let (job, answered) = job(decision, false);
         let handed = self.push(turn, [job]);
         let inbox = self.inbox.clone();
         let decided = async move {
@@ -561,14 +562,17 @@ impl Ledger {
     }
 }
 
-/// A decision as a job, and where its result comes out.
-fn job<R, D>(decision: D) -> (Job, oneshot::Receiver<(R, Durable)>)
+/// A decision as a job, and where its result comes out. `if_awaited`: nothing is decided once nobody waits for that.
+fn job<R, D>(decision: D, if_awaited: bool) -> (Job, oneshot::Receiver<(R, Durable)>)
 where
     R: Send + 'static,
     D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
 {
     let (answer, answered) = oneshot::channel();
     let job = move |context: &mut DecisionContext<'_>| -> Answer {
+        if if_awaited && answer.is_closed() {
+            return Box::new(|_| {});
+        }
         let (result, closes) = decision(context);
         context.closes |= closes;
         Box::new(move |durable: &Durable| {

@@ -1,4 +1,4 @@
-use std::thread;
+use std::{thread, time::Duration};
 
 use quota_core::event::{Actor, Event, Reservation};
 use quota_journal::Error;
@@ -6,6 +6,7 @@ use quota_semantics::{Span, object::Footprint, uid::Uid};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::*;
+use crate::cpu_throttle::Meter;
 
 /// Takes everything, and is durable at once.
 #[derive(Default)]
@@ -115,6 +116,69 @@ fn a_flood_queues_behind_itself() {
     assert_eq!((cluster, other), (Ok(1), Ok(3)));
     let rest = (4..=22).collect::<Vec<_>>();
     assert_eq!(flood.unwrap(), [vec![2], rest].concat());
+    ledger.close();
+    threads.join().unwrap();
+}
+
+/// What of a flood is expensive waits beside others, also when it is its turn.
+#[test]
+fn whose_decisions_were_expensive_waits_while_others_are_active() {
+    let (ledger, threads) = started();
+    let (has_begun, begun) = std::sync::mpsc::channel();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let held = ledger.decide(move |_| {
+        has_begun.send(()).unwrap();
+        wait.recv().unwrap();
+    });
+    begun.recv().unwrap();
+    let work = |context: &mut DecisionContext<'_>| {
+        let mut meter = Meter::start();
+        let mut used = Duration::ZERO;
+        while used < Duration::from_millis(100) {
+            used += meter.lap();
+        }
+        record(context)
+    };
+    let [flood, other] = ["an expensive flood", "one beside it"].map(Name::from);
+    let flood = ledger.decide_each(&flood, vec![work; 2]);
+    let other = ledger.decide_each(&other, vec![record; 4]);
+    go.send(()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (held, other, flood) = runtime.block_on(async { tokio::join!(held, other, flood) });
+    held.unwrap();
+    // In turn it would be 3.
+    assert_eq!(flood.unwrap(), [1, 6]);
+    assert_eq!(other.unwrap(), [2, 3, 4, 5]);
+    // At the end nobody waits.
+    let last = ledger.decide_for(&Name::from("an expensive flood"), record);
+    ledger.close();
+    assert_eq!(runtime.block_on(last), Ok(7));
+    threads.join().unwrap();
+}
+
+#[test]
+fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
+    let (ledger, threads) = started();
+    let (has_begun, begun) = std::sync::mpsc::channel();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let held = ledger.decide(move |_| {
+        has_begun.send(()).unwrap();
+        wait.recv().unwrap();
+    });
+    begun.recv().unwrap();
+    let name = Name::from("gone");
+    drop(ledger.decide_each(&name, vec![record; 5]));
+    drop(ledger.decide_for(&name, record));
+    let last = ledger.decide_for(&name, record);
+    go.send(()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (held, last) = runtime.block_on(async { tokio::join!(held, last) });
+    held.unwrap();
+    assert_eq!(last, Ok(2), "one decision by itself is made all the same");
     ledger.close();
     threads.join().unwrap();
 }

@@ -1,0 +1,198 @@
+//! How much of a processor the expensive work of one principal takes while others are active.
+//!
+//! Whoever takes turns with a flood waits for each of its turns, so a flood that goes on without a pause takes what it finds.
+//! Here each principal has an account of processor time: work beyond a burst waits, so that over time no more than a share is
+//! used. Alone, nobody waits.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use quota_semantics::Name;
+
+/// Work is paid for with so many times its time: a principal uses a tenth of a processor.
+const PRICE: u32 = 10;
+
+/// What may be used at once, in time of a processor.
+const BURST: Duration = Duration::from_millis(50);
+
+/// For so long whoever asked for something counts as active.
+const ACTIVE: Duration = Duration::from_secs(1);
+
+/// Who has asked for something lately.
+pub(crate) static ACTIVITY: Activity = Activity::none();
+
+/// What principals have used, in one place.
+#[derive(Debug, Default)]
+pub(crate) struct Accounts {
+    /// When what was used will be paid for; those that have nothing to pay are not in it.
+    paid: BTreeMap<Name, Instant>,
+}
+
+impl Accounts {
+    /// Notes work that was done. While others are not active it costs no more than the burst, so that a principal does not
+    /// pay later for what it did alone.
+    pub(crate) fn charge(
+        &mut self,
+        principal: &Name,
+        work: Duration,
+        activity: &Activity,
+        now: Instant,
+    ) {
+        self.paid.retain(|_, paid| *paid > now);
+        let mut paid = self.paid.get(principal).copied().unwrap_or(now) + PRICE * work;
+        if activity.of_others_until(principal, now).is_none() {
+            paid = paid.min(now + PRICE * BURST);
+        }
+        self.paid.insert(principal.clone(), paid);
+    }
+
+    /// Until when further work of the principal waits, if others go on being active or not; none: it need not wait.
+    pub(crate) fn waits_until(
+        &self,
+        principal: &Name,
+        activity: &Activity,
+        now: Instant,
+    ) -> Option<Instant> {
+        let until = *self.paid.get(principal)? - PRICE * BURST;
+        if until <= now {
+            return None;
+        }
+        let others = activity.of_others_until(principal, now)?;
+        Some(until.min(others))
+    }
+}
+
+/// Who has asked for something lately. Of whoever asked last, and of the last of all others, the time is enough.
+pub(crate) struct Activity(Mutex<Lately>);
+
+#[derive(Debug, Default)]
+struct Lately {
+    last: Option<(Option<Name>, Instant)>,
+    other: Option<Instant>,
+}
+
+impl Activity {
+    const fn none() -> Self {
+        let nobody = Lately {
+            last: None,
+            other: None,
+        };
+        Self(Mutex::new(nobody))
+    }
+
+    /// A principal asks for something; none: the cluster does, as with events and reviews.
+    pub(crate) fn note(&self, principal: Option<&Name>, now: Instant) {
+        self.0.lock().note(principal, now);
+    }
+
+    /// Until when a principal other than this one counts as active; none: no other is.
+    fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
+        self.0.lock().of_others_until(principal, now)
+    }
+}
+
+impl Lately {
+    fn note(&mut self, principal: Option<&Name>, now: Instant) {
+        match &mut self.last {
+            Some((last, at)) if last.as_ref() == principal => *at = now,
+            last => {
+                let before = last.replace((principal.cloned(), now));
+                self.other = before.map(|(_, at)| at);
+            }
+        }
+    }
+
+    fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
+        let at = match &self.last {
+            Some((last, at)) if last.as_ref() != Some(principal) => Some(*at),
+            _ => self.other,
+        };
+        at.map(|at| at + ACTIVE).filter(|until| *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// Who is active beside whom it is about.
+    fn beside(other: &str, now: Instant) -> Activity {
+        let activity = Activity::none();
+        activity.note(Some(&other.into()), now);
+        activity
+    }
+
+    #[test]
+    fn work_beyond_a_burst_takes_a_tenth_of_the_time() {
+        let (begin, flood) = (Instant::now(), Name::from("flood"));
+        let mut accounts = Accounts::default();
+        let (mut now, mut worked) = (begin, Duration::ZERO);
+        while now < begin + 10_000 * MS {
+            let activity = beside("other", now);
+            accounts.charge(&flood, 2 * MS, &activity, now);
+            worked += 2 * MS;
+            now += 2 * MS;
+            let until = accounts.waits_until(&flood, &activity, now);
+            now = until.unwrap_or(now);
+        }
+        assert!((1_000 * MS..=1_060 * MS).contains(&worked), "{worked:?}");
+        let other = Name::from("other");
+        let activity = beside("flood", now);
+        assert_eq!(accounts.waits_until(&other, &activity, now), None);
+        // What is paid for is forgotten.
+        accounts.charge(&other, MS, &activity, now + 1_000 * MS);
+        assert_eq!(accounts.paid.len(), 1);
+    }
+
+    #[test]
+    fn what_is_done_alone_neither_waits_nor_is_paid_for_later() {
+        let (now, name) = (Instant::now(), Name::from("alone"));
+        let mut accounts = Accounts::default();
+        let alone = beside("alone", now);
+        for _ in 0..1000 {
+            accounts.charge(&name, 100 * MS, &alone, now);
+            assert_eq!(accounts.waits_until(&name, &alone, now), None);
+        }
+        let activity = beside("other", now);
+        assert_eq!(accounts.waits_until(&name, &activity, now), None);
+        accounts.charge(&name, 2 * MS, &activity, now);
+        let until = now + 20 * MS;
+        assert_eq!(accounts.waits_until(&name, &activity, now), Some(until));
+        assert_eq!(accounts.waits_until(&name, &activity, until), None);
+        assert_eq!(accounts.waits_until(&name, &alone, now), None);
+        // It goes on when nobody else is active any more.
+        accounts.charge(&name, 10_000 * MS, &activity, now);
+        let until = now + ACTIVE;
+        assert_eq!(accounts.waits_until(&name, &activity, now), Some(until));
+        assert_eq!(accounts.waits_until(&name, &activity, until), None);
+    }
+
+    #[test]
+    fn others_are_active_for_a_while() {
+        let begin = Instant::now();
+        let [a, b, c] = ["a", "b", "c"].map(Name::from);
+        let mut lately = Lately::default();
+        assert_eq!(lately.of_others_until(&a, begin), None);
+        lately.note(Some(&a), begin);
+        lately.note(Some(&a), begin + MS);
+        assert_eq!(lately.of_others_until(&a, begin + MS), None);
+        assert_eq!(
+            lately.of_others_until(&b, begin + MS),
+            Some(begin + MS + ACTIVE)
+        );
+        lately.note(Some(&b), begin + 2 * MS);
+        lately.note(Some(&b), begin + 3 * MS);
+        let now = begin + 4 * MS;
+        assert_eq!(lately.of_others_until(&a, now), Some(now - MS + ACTIVE));
+        assert_eq!(lately.of_others_until(&b, now), Some(begin + MS + ACTIVE));
+        assert_eq!(lately.of_others_until(&c, now), Some(now - MS + ACTIVE));
+        assert_eq!(lately.of_others_until(&b, begin + MS + ACTIVE), None);
+        lately.note(None, now);
+        assert_eq!(lately.of_others_until(&b, now), Some(now + ACTIVE));
+    }
+}

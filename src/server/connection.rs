@@ -20,7 +20,8 @@ use super::{
     Options, dispatch,
     guard::Bounds,
     http1, http2,
-    timed::Clock,
+    preface::Begun,
+    timed::{Clock, Timed},
     tls::{HTTP2, Tls},
 };
 use crate::{peer::Peer, routes::Router};
@@ -54,7 +55,7 @@ pub(super) async fn serve(
             stop,
             invalid: pending(),
         };
-        return http1::serve(stream, is_gone, requests(Arc::new([])), ends).await;
+        return plain(stream, requests(Arc::new([])), slots, ends).await;
     };
     match tokio::time::timeout(options.header_timeout, tls.accept(stream)).await {
         Ok(Ok((stream, shown))) => {
@@ -71,6 +72,29 @@ pub(super) async fn serve(
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
         Err(_) => tracing::debug!(%address, error = %io::ErrorKind::TimedOut, "handshake failed"),
+    }
+}
+
+/// Serves the requests of a stream without TLS, in the version of HTTP that it begins with.
+async fn plain<F: Future<Output = ()>>(
+    stream: TcpStream,
+    requests: RequestContext,
+    slots: Arc<Semaphore>,
+    ends: Ends<F>,
+) {
+    let address = requests.peer.address;
+    let (stream, phase) = http1::timed(stream, is_gone, &requests.options);
+    let begun = tokio::select! {
+        begun = Begun::read(stream) => begun,
+        () = ends.stop.cancelled() => return,
+    };
+    match begun {
+        Ok(stream) if stream.is_http2() => {
+            let stream = stream.map(Timed::into_inner);
+            http2::serve(stream, requests, slots, ends).await;
+        }
+        Ok(stream) => http1::serve_timed(stream, phase, requests, ends).await,
+        Err(error) => tracing::debug!(%address, %error, "connection lost"),
     }
 }
 

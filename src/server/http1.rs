@@ -20,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
+    Options,
     body::Answer,
     connection::{Drain, Ends, HEAD_BYTES_MAX, RequestContext},
     timed::{Phase, Timed, Timeouts},
@@ -39,14 +40,37 @@ pub(super) async fn serve<S, F>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Future<Output = ()>,
 {
-    let (address, options) = (requests.peer.address, requests.options.clone());
+    let (stream, phase) = timed(stream, is_gone, &requests.options);
+    serve_timed(stream, phase, requests, ends).await;
+}
+
+/// A stream with the deadlines of a connection on which nothing has come yet.
+pub(super) fn timed<S>(stream: S, is_gone: fn(&S) -> bool, options: &Options) -> (Timed<S>, Phase) {
     let phase = Phase::new();
-    let timeouts = Timeouts {
+    let stream = Timed::new(stream, is_gone, phase.clone(), timeouts(options));
+    (stream, phase)
+}
+
+fn timeouts(options: &Options) -> Timeouts {
+    Timeouts {
         head: options.header_timeout,
         idle: options.keep_alive,
         answer: options.request_timeout,
-    };
-    let stream = Timed::new(stream, is_gone, phase.clone(), timeouts);
+    }
+}
+
+/// Serves the requests of a stream that has the deadlines of this phase.
+pub(super) async fn serve_timed<S, F>(
+    stream: S,
+    phase: Phase,
+    requests: RequestContext,
+    ends: Ends<F>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = ()>,
+{
+    let (address, options) = (requests.peer.address, requests.options.clone());
+    let shorter = timeouts(&options).shorter();
     let bounds = requests.bounds();
     let service = service_fn(move |request: Request<Incoming>| {
         phase.busy();
@@ -55,7 +79,7 @@ pub(super) async fn serve<S, F>(
         async move {
             let response = answered.await;
             phase.answer(response.body().size_hint().exact().is_none());
-            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, timeouts.shorter())))
+            Ok::<_, Infallible>(response.map(|body| Answer::new(body, phase, shorter)))
         }
     });
     let connection = http1::Builder::new()

@@ -94,15 +94,19 @@ fn answer(
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
     let answered = held.map(|held| (requests.answer(request, &requests.bounds()), held));
     async move {
-        let Some((answered, held)) = answered else {
+        let Some((answered, mut held)) = answered else {
             metrics::limit_reached(Limit::Connections);
             let detail = "too many requests are being answered";
             let refused = Problem::new(Reason::Overloaded, detail).into_response();
-            return Ok(refused.map(|body| TrackedBody { body, _held: None }));
+            return Ok(refused.map(|body| TrackedBody { body, held: None }));
         };
         let response = answered.await;
-        let _held = Some(held);
-        Ok(response.map(|body| TrackedBody { body, _held }))
+        held.lasts = response.body().size_hint().exact().is_none();
+        if held.lasts {
+            held.wait(Waiting::Source);
+        }
+        let held = Some(held);
+        Ok(response.map(|body| TrackedBody { body, held }))
     }
 }
 
@@ -110,24 +114,35 @@ fn answer(
 #[derive(Clone)]
 struct Open {
     requests: Arc<Mutex<Requests>>,
-    /// How long a connection may have no request.
+    /// How long a connection may have no request, and the peer of an answer that lasts may take nothing of it.
     idle: Duration,
     /// How long a request may last, until the peer has taken its answer.
     longest: Duration,
 }
 
 struct Requests {
-    /// When each began, by number.
-    began: BTreeMap<u64, Instant>,
+    /// What each waits for, by number.
+    open: BTreeMap<u64, Waiting>,
     next: u64,
     /// Since when there is none, if there is none.
     idle_since: Instant,
 }
 
+/// What a request waits for.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    /// Its answer, all of which has to be taken in time. It began then.
+    Answer(Instant),
+    /// An answer that lasts for as long as its source, as a watch does: for that to go on.
+    Source,
+    /// Such an answer: for the peer to take what went on its way then.
+    Peer(Instant),
+}
+
 impl Open {
     fn new(options: &Options) -> Self {
         let requests = Requests {
-            began: BTreeMap::new(),
+            open: BTreeMap::new(),
             next: 0,
             idle_since: Instant::now(),
         };
@@ -141,16 +156,22 @@ impl Open {
     /// A request begins; none: there is no slot for it.
     fn enter(&self, slots: &Arc<Semaphore>) -> Option<Held> {
         let mut requests = self.requests.lock();
-        let slot = match requests.began.is_empty() {
+        let slot = match requests.open.is_empty() {
             // That of the connection.
             true => None,
             false => Some(slots.clone().try_acquire_owned().ok()?),
         };
         let number = requests.next;
         requests.next += 1;
-        requests.began.insert(number, Instant::now());
+        let waiting = Waiting::Answer(Instant::now());
+        requests.open.insert(number, waiting);
         let open = self.clone();
-        Some(Held { open, number, slot })
+        Some(Held {
+            open,
+            number,
+            lasts: false,
+            slot,
+        })
     }
 
     /// Ends when the connection idles for too long, or a request lasts for too long; gives which.
@@ -158,18 +179,23 @@ impl Open {
         loop {
             let (deadline, why) = {
                 let requests = self.requests.lock();
-                // Numbers are given in the order of time.
-                match requests.began.first_key_value() {
-                    None => (requests.idle_since + self.idle, "idle"),
-                    Some((_, began)) => (*began + self.longest, "an answer is not taken"),
+                let deadlines = requests.open.values().filter_map(|waiting| match waiting {
+                    Waiting::Answer(began) => Some(*began + self.longest),
+                    Waiting::Source => None,
+                    Waiting::Peer(since) => Some(*since + self.idle),
+                });
+                match deadlines.min() {
+                    _ if requests.open.is_empty() => (requests.idle_since + self.idle, "idle"),
+                    Some(deadline) => (deadline, "an answer is not taken"),
+                    None => (Instant::now() + self.idle, "nothing is waited for"),
                 }
             };
             if deadline <= Instant::now() {
                 return why;
             }
-            // What happens meanwhile only puts the deadline off, but for a request that ends: its connection then
-            // idles for at most the time that the request had left.
-            sleep_until(deadline).await;
+            // What happens meanwhile puts the deadline off, or sets one that is seen no later than the time after which
+            // a connection idles for too long.
+            sleep_until(deadline.min(Instant::now() + self.idle)).await;
         }
     }
 }
@@ -178,24 +204,33 @@ impl Open {
 struct Held {
     open: Open,
     number: u64,
+    /// Whether its answer goes on for as long as its source.
+    lasts: bool,
     #[expect(dead_code, reason = "held for as long as the request lasts")]
     slot: Option<OwnedSemaphorePermit>,
+}
+
+impl Held {
+    fn wait(&self, waiting: Waiting) {
+        self.open.requests.lock().open.insert(self.number, waiting);
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         let mut requests = self.open.requests.lock();
-        requests.began.remove(&self.number);
-        if requests.began.is_empty() {
+        requests.open.remove(&self.number);
+        if requests.open.is_empty() {
             requests.idle_since = Instant::now();
         }
     }
 }
 
-/// An answer's body; its request is done when it is taken.
+/// An answer's body; its request is done when it is taken. Of one that lasts it is noted whom it waits for: more is asked
+/// for only when the peer has room for it.
 struct TrackedBody {
     body: Body,
-    _held: Option<Held>,
+    held: Option<Held>,
 }
 
 impl HttpBody for TrackedBody {
@@ -206,7 +241,14 @@ impl HttpBody for TrackedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Some(held) = self.held.as_ref().filter(|held| held.lasts) {
+            held.wait(match frame.is_pending() {
+                true => Waiting::Source,
+                false => Waiting::Peer(Instant::now()),
+            });
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

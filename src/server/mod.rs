@@ -13,6 +13,7 @@ mod gzip;
 mod hosts;
 mod http1;
 mod http2;
+mod preface;
 mod problem;
 mod timed;
 pub mod tls;

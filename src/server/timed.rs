@@ -193,6 +193,11 @@ impl<S> Timed<S> {
         }
     }
 
+    /// The stream without deadlines.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
+    }
+
     fn enter(&mut self, phase: u8) {
         self.seen = phase;
         self.deadline = None;

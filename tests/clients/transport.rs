@@ -1,6 +1,6 @@
 //! What holds for answers whatever they are about: how they are encoded, and how times are written.
 
-use std::io::Read as _;
+use std::{io::Read as _, process::Command};
 
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
@@ -53,6 +53,50 @@ fn long_answers_are_compressed_for_whoever_accepts_that() {
     let watch = watch.call().unwrap();
     assert_eq!(watch.headers()["content-type"], "text/event-stream");
     assert!(!watch.headers().contains_key("content-encoding"));
+}
+
+#[test]
+fn http2_is_served_without_tls_too() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let fetch = |arguments: &[&str]| {
+        let fetched = Command::new("curl")
+            .args([
+                "-s",
+                "--http2-prior-knowledge",
+                "-w",
+                " %{http_version} %{http_code}",
+            ])
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(fetched.status.success(), "{fetched:?}");
+        String::from_utf8(fetched.stdout).unwrap()
+    };
+    let reservations = format!("{}/v1/namespaces/a/reservations", daemon.api);
+    let body = r#"{"reservedBy":{"uid":"u"},"reserved":{"pods":"1"}}"#;
+    let granted = fetch(&["-d", body, &reservations]);
+    assert!(granted.ends_with(" 2 201"), "{granted}");
+    assert!(granted.contains("\"state\":\"pending\""), "{granted}");
+    let quotas = format!("{}/v1/quotas", daemon.api);
+    let foreign = fetch(&["-H", "host: evil.example", &quotas]);
+    assert!(foreign.ends_with(" 2 421"), "{foreign}");
+    let large = format!("x-large: {}", "v".repeat(20_000));
+    assert!(fetch(&["-H", &large, &quotas]).ends_with(" 2 431"));
+    // One that asks for an upgrade is answered as it asked.
+    let upgrading = Command::new("curl")
+        .args([
+            "-s",
+            "--http2",
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_version} %{http_code}",
+            &quotas,
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(upgrading.stdout, b"1.1 200");
 }
 
 #[test]

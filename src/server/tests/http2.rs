@@ -229,3 +229,125 @@ async fn an_answer_that_is_not_taken_is_given_up() {
         format!("{:?}", BodyBudget::new(HUGE as u64))
     );
 }
+
+/// `/watch` says something each time that it is let, for ever.
+fn lasting() -> (Router, mpsc::UnboundedSender<Vec<u8>>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let receiver = Arc::new(parking_lot::Mutex::new(Some(receiver)));
+    let watch = get("/watch", move || {
+        let receiver = receiver.lock().take().unwrap();
+        async move {
+            let said = futures::stream::unfold(receiver, |mut receiver| async move {
+                let said: Vec<u8> = receiver.recv().await?;
+                Some((Ok::<_, io::Error>(said), receiver))
+            });
+            Body::from_stream(said)
+        }
+    });
+    (Router::new([watch]), sender)
+}
+
+#[tokio::test]
+async fn an_answer_that_lasts_outlasts_the_time_of_others_as_long_as_it_is_taken() {
+    let (router, sender) = lasting();
+    let bounds = Options {
+        keep_alive: SHORT,
+        request_timeout: SHORT,
+        ..options()
+    };
+    let mut connection = Connection::new(router, bounds).await;
+    let request = Request::get("https://x/watch").body(Empty::new()).unwrap();
+    let answer = within(connection.requests.send_request(request))
+        .await
+        .unwrap();
+    let mut body = answer.into_body();
+    for said in ["one", "two"] {
+        // For longer than any other answer may last.
+        tokio::time::sleep(6 * SHORT).await;
+        sender.send(said.into()).unwrap();
+        let frame = within(body.frame()).await.unwrap().unwrap();
+        assert_eq!(frame.into_data().unwrap(), said);
+    }
+    // More than the peer's window has room for.
+    for _ in 0..64 {
+        sender.send(vec![b'x'; 1 << 16]).unwrap();
+    }
+    connection.ended().await;
+}
+
+/// A connection without TLS that begins with HTTP/2.
+async fn begun(server: &Server) -> SendRequest<Empty<Bytes>> {
+    let stream = server.connect().await;
+    let (requests, driven) = handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(driven);
+    requests
+}
+
+async fn status_of(
+    requests: &mut SendRequest<Empty<Bytes>>,
+    request: http::request::Builder,
+) -> u16 {
+    let request = request.body(Empty::new()).unwrap();
+    let answer = within(requests.send_request(request)).await.unwrap();
+    answer.status().as_u16()
+}
+
+#[tokio::test]
+async fn without_tls_the_first_bytes_tell_which_version_is_spoken() {
+    let server = Server::start(length_of(), options(), None);
+    let mut requests = begun(&server).await;
+    let hello = || Request::get("http://x/");
+    assert_eq!(status_of(&mut requests, hello()).await, 200);
+    let large = |bytes: usize| hello().header("h", "v".repeat(bytes));
+    assert_eq!(status_of(&mut requests, large(15_000)).await, 200);
+    assert_eq!(status_of(&mut requests, large(17_000)).await, 431);
+    assert_eq!(status_of(&mut requests, hello()).await, 200);
+
+    // What only begins alike is a request of HTTP/1, in however many pieces.
+    let mut stream = server.connect().await;
+    stream.set_nodelay(true).unwrap();
+    for piece in [
+        "P",
+        "OST /body HTTP/1.1\r\nhost: x\r\n",
+        "content-length: 2\r\n\r\nab",
+    ] {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(one_answer(&mut stream).await.ends_with("\r\n\r\n2"));
+    let other = "PRI * HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    assert_status(&server.exchange(other).await, 404);
+    server.stop.cancel();
+    server.stopped().await;
+}
+
+#[tokio::test]
+async fn without_tls_requests_are_for_our_hosts_in_either_version() {
+    let ours = Options {
+        hosts: Some(Hosts::new(&[])),
+        ..options()
+    };
+    let server = Server::start(length_of(), ours, None);
+    let mut requests = begun(&server).await;
+    let to = |host: &str| Request::get(format!("http://{host}/"));
+    assert_eq!(status_of(&mut requests, to("127.0.0.1")).await, 200);
+    assert_eq!(status_of(&mut requests, to("evil.example")).await, 421);
+}
+
+#[tokio::test]
+async fn half_a_preface_is_given_up_and_a_stop_does_not_wait_for_the_rest() {
+    let short = Options {
+        header_timeout: SHORT,
+        ..options()
+    };
+    let server = Server::start(length_of(), short, None);
+    assert_eq!(server.exchange("PRI * HTTP/2.0\r\n\r\nSM").await, "");
+    let server = Server::start(length_of(), options(), None);
+    let mut stream = server.connect().await;
+    stream.write_all(b"PRI * ").await.unwrap();
+    server.stop.cancel();
+    assert_eq!(rest(&mut stream).await, "");
+    server.stopped().await;
+}

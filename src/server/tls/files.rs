@@ -119,11 +119,7 @@ impl Files {
             config.session_storage = Arc::new(NoServerSessionStorage {});
             config.send_tls13_tickets = 0;
         }
-        // Watches, which the API has and the webhook has not, would outlast what HTTP/2 gives a request.
-        config.alpn_protocols = match callers {
-            Callers::Certified => vec![HTTP2.to_vec(), HTTP1.to_vec()],
-            Callers::Anybody => vec![HTTP1.to_vec()],
-        };
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         metrics::certificate_expiration(expiration);
         Ok(Arc::new(InForce {
             server: Arc::new(config),

@@ -330,7 +330,7 @@ async fn without_a_client_ca_callers_have_no_names() {
     assert_eq!(setup.call(server.address, None, H1).await.unwrap().0, "");
     assert!(
         setup.call(server.address, None, b"h2").await.is_err(),
-        "HTTP/1.1 only"
+        "HTTP/1.1 where HTTP/2 was agreed on"
     );
 }
 

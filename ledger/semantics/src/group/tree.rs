@@ -62,6 +62,12 @@ impl<F: Forest> With<'_, F> {
         1 + heights.max().unwrap_or(0)
     }
 
+    /// How many groups deep the tree is at the group that is set, if those are more than allowed.
+    fn too_deep(&self, max_depth: usize) -> Option<usize> {
+        let depth = self.ancestors(self.name).len() + self.height(self.name);
+        (depth > max_depth).then_some(depth)
+    }
+
     /// What a group and those below it are guaranteed together.
     fn guaranteed(&self, name: &str) -> ResourceList {
         let mut guaranteed = self.guaranteed_below(name);
@@ -98,8 +104,7 @@ pub fn validate<F: Forest>(
     let mut errors = Vec::new();
     let children = with.children(name);
     let ancestors = with.ancestors(name);
-    let depth = ancestors.len() + with.height(name);
-    if depth > max_depth {
+    if let Some(depth) = with.too_deep(max_depth) {
         let detail =
             format!("the tree would be {depth} groups deep; at most {max_depth} are allowed");
         errors.push(FieldError::invalid_text(field.clone(), parent, detail));
@@ -130,8 +135,8 @@ pub fn validate<F: Forest>(
 #[must_use]
 pub fn takes_children<F: Forest>(forest: &F, name: &Name, spec: &Spec, max_depth: usize) -> bool {
     let with = With { forest, name, spec };
-    let is_flat = || with.ancestors(name).len() + with.height(name) <= max_depth;
-    with.children(name).is_empty() || why_childless(spec).is_none() && is_flat()
+    with.children(name).is_empty()
+        || why_childless(spec).is_none() && with.too_deep(max_depth).is_none()
 }
 
 /// Why a group cannot have children.

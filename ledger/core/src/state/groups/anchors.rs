@@ -14,10 +14,10 @@ use quota_semantics::{
 #[derive(Debug, Default)]
 pub(super) struct Anchors {
     by_label: BTreeMap<(Name, Name), BTreeSet<u32>>,
-    /// Those that demand no value of any label.
+    /// Those that demand no value of any label, but are decided by the name of a namespace.
+    by_name: BTreeSet<u32>,
+    /// Those that demand no value of any label, and are not.
     elsewhere: BTreeSet<u32>,
-    /// Those of which a name alone does not tell whether they are for a namespace.
-    by_more_than_name: BTreeSet<u32>,
 }
 
 /// The labels of which a member must have one; none: the selector demands no such thing. Names are best: every
@@ -38,11 +38,6 @@ fn anchors(selector: &LabelSelector) -> Option<Vec<(Name, Name)>> {
     all.iter().find(of_names).or(all.first()).cloned()
 }
 
-fn needs_more_than_name(selector: &Selector) -> bool {
-    let mut keys = selector.labels.iter().flat_map(LabelSelector::keys);
-    !selector.annotations.is_empty() || keys.any(|key| *key != *NAME_LABEL)
-}
-
 impl Anchors {
     pub(super) fn insert(&mut self, group: u32, selector: &Selector) {
         if selector.is_empty() {
@@ -50,16 +45,16 @@ impl Anchors {
         }
         match selector.labels.as_ref().and_then(anchors) {
             None => {
-                self.elsewhere.insert(group);
+                match Self::is_decided_by_name(selector) {
+                    true => self.by_name.insert(group),
+                    false => self.elsewhere.insert(group),
+                };
             }
             Some(anchors) => {
                 for anchor in anchors {
                     self.by_label.entry(anchor).or_default().insert(group);
                 }
             }
-        }
-        if needs_more_than_name(selector) {
-            self.by_more_than_name.insert(group);
         }
     }
 
@@ -74,12 +69,13 @@ impl Anchors {
             }
         }
         self.elsewhere.remove(&group);
-        self.by_more_than_name.remove(&group);
+        self.by_name.remove(&group);
     }
 
-    /// The groups whose selectors may match a namespace.
+    /// The groups whose selectors may match a namespace. Without labels nothing matches that asks for more than a name.
     pub(super) fn candidates(&self, name: &Name, labels: Option<&Labels>) -> BTreeSet<u32> {
         let own = (Name::from(NAME_LABEL), name.clone());
+        let elsewhere = labels.is_some().then_some(&self.elsewhere);
         let labels = labels.into_iter().flatten();
         let labels = labels
             .filter(|(key, _)| **key != *NAME_LABEL)
@@ -87,12 +83,22 @@ impl Anchors {
         let anchored = std::iter::once(own)
             .chain(labels)
             .filter_map(|label| self.by_label.get(&label));
-        anchored.flatten().chain(&self.elsewhere).copied().collect()
+        let elsewhere = elsewhere.into_iter().flatten();
+        let all = anchored.flatten().chain(&self.by_name).chain(elsewhere);
+        all.copied().collect()
     }
 
-    /// The groups of which a name alone does not tell whether they are for a namespace.
-    pub(super) const fn by_more_than_name(&self) -> &BTreeSet<u32> {
-        &self.by_more_than_name
+    /// The groups that list this namespace by its name; they may ask for more.
+    pub(super) fn listing(&self, name: &Name) -> impl Iterator<Item = u32> {
+        let own = (Name::from(NAME_LABEL), name.clone());
+        let groups = self.by_label.get(&own).into_iter().flatten();
+        groups.copied()
+    }
+
+    /// Whether the name of a namespace tells whether it is selected.
+    pub(super) fn is_decided_by_name(selector: &Selector) -> bool {
+        let mut keys = selector.labels.iter().flat_map(LabelSelector::keys);
+        selector.annotations.is_empty() && keys.all(|key| *key == *NAME_LABEL)
     }
 
     /// The names that a selector lists, if it is for listed namespaces only.

@@ -11,7 +11,6 @@ use crate::{
 use quota_semantics::{
     Name,
     group::{Selector, selector::Labels},
-    resource::ResourceList,
 };
 
 /// Labels and annotations, as selectors want them.
@@ -74,21 +73,6 @@ impl Groups {
         links.sort_by_key(|link| (Reverse(self.above(link.group).count()), link.group));
         links.into()
     }
-
-    /// The first group of which it cannot be decided whether it counts objects of a namespace whose labels are not
-    /// known, of those that limit any of these names, or are part of one that does.
-    fn undecided(&self, name: &str, wanted: &ResourceList) -> Option<u32> {
-        let limits = |group: u32| {
-            let hard = self.get(group).hard();
-            wanted.names().any(|name| hard.get(name).is_some())
-        };
-        let mut open = self.anchors.by_more_than_name().iter().copied();
-        open.find(|&group| {
-            let selector = &self.get(group).record.spec.selector;
-            Self::decides(selector, name, None).is_none()
-                && (limits(group) || self.above(group).any(limits))
-        })
-    }
 }
 
 impl State {
@@ -139,28 +123,6 @@ impl State {
     /// What was seen of a namespace has changed.
     pub(in crate::state) fn rejoin_namespace(&mut self, place: u32) {
         self.rejoin(place, &|_| false);
-    }
-
-    /// A group of which it cannot be decided whether it counts objects of a namespace, since the labels of the
-    /// namespace are not known; of those that matter for these names.
-    #[must_use]
-    pub fn undecided_group(&self, namespace: &str, wanted: &ResourceList) -> Option<&Name> {
-        if self.groups.is_empty() || self.known_namespace(namespace).is_some() {
-            return None;
-        }
-        let group = self.groups.undecided(namespace, wanted)?;
-        Some(&self.groups.get(group).record.name)
-    }
-
-    /// Whether a group may be for a namespace, for all that is known of it.
-    pub(crate) fn may_have_groups(&self, namespace: &Name) -> bool {
-        let mut open = self.groups.anchors.by_more_than_name().iter();
-        let is_open = |group: &u32| {
-            let selector = &self.groups.get(*group).record.spec.selector;
-            Groups::decides(selector, namespace, None).is_none()
-        };
-        !self.chain_of(namespace).is_empty()
-            || self.known_namespace(namespace).is_none() && open.any(is_open)
     }
 
     /// The groups that count objects of a namespace, also of one that holds nothing yet.

@@ -17,6 +17,7 @@ mod adopted;
 mod anchors;
 mod counting;
 mod membership;
+mod open;
 mod structure;
 mod view;
 
@@ -29,6 +30,7 @@ use crate::{
     event::{GroupRecord, Sequence},
 };
 use anchors::Anchors;
+use open::Open;
 use quota_semantics::{
     Name, Timestamp,
     group::{Load, Loads, LoadsMut, selector::Label},
@@ -145,6 +147,7 @@ pub(crate) struct Groups {
     /// By the name of the parent, whether it exists or not.
     children: BTreeMap<Name, BTreeSet<u32>>,
     anchors: Anchors,
+    open: Open,
     uids: adopted::Uids,
     /// The namespaces of which each group counts anything.
     members: BTreeMap<u32, BTreeSet<u32>>,
@@ -179,8 +182,10 @@ impl Groups {
             ..Self::default()
         };
         let places: Vec<u32> = groups.slab.iter().map(|(place, _)| place).collect();
-        for place in places {
+        for &place in &places {
             groups.get_mut(place).settle_override();
+        }
+        for place in places {
             groups.index(place);
         }
         groups
@@ -238,6 +243,7 @@ impl Groups {
             children.insert(place);
         }
         self.anchors.insert(place, &record.spec.selector);
+        self.index_open(place);
         if record.adopted_version().is_some() {
             self.uids.insert((record.uid.clone(), place));
         }
@@ -255,6 +261,7 @@ impl Groups {
             }
         }
         self.anchors.remove(place, &record.spec.selector);
+        self.unindex_open(place);
         self.uids.remove(&(record.uid.clone(), place));
     }
 }

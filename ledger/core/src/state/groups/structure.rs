@@ -40,9 +40,11 @@ impl State {
         self.deadlines.set((namespace.cloned(), name.clone()), None);
         let Some(namespace) = namespace else {
             if let Some(&place) = self.groups.by_name.get(name) {
+                self.groups.forget_limits(place);
                 let group = self.groups.get_mut(place);
                 group.override_ended = true;
                 group.settle_override();
+                self.groups.note_limits(place);
             }
             return;
         };
@@ -98,6 +100,7 @@ impl Groups {
         let children = self.children.get(&name).cloned().unwrap_or_default();
         for child in children.into_iter().filter(|&child| child != group) {
             self.get_mut(child).parent = Some(group);
+            self.link_open(child);
             self.set_aside(Some(group), child, true);
         }
     }
@@ -163,6 +166,7 @@ impl State {
             return;
         }
         self.groups.unindex(place);
+        self.groups.unlink_open(place);
         group.parent = None;
         *self.groups.get_mut(place) = group;
         self.groups.index(place);
@@ -176,6 +180,7 @@ impl State {
     fn attach(&mut self, place: u32) {
         let parent = self.groups.find_parent(place);
         self.groups.get_mut(place).parent = parent;
+        self.groups.link_open(place);
         self.groups.set_aside(parent, place, true);
     }
 
@@ -188,8 +193,10 @@ impl State {
         self.groups.set_aside(parent, place, false);
         let children = self.groups.children.get(name).cloned().unwrap_or_default();
         for child in children {
-            let child = self.groups.get_mut(child);
-            child.parent = child.parent.filter(|&parent| parent != place);
+            if self.groups.get(child).parent == Some(place) {
+                self.groups.unlink_open(child);
+                self.groups.get_mut(child).parent = None;
+            }
         }
         let affected = self.groups.members.remove(&place).unwrap_or_default();
         self.unmark_group(place);

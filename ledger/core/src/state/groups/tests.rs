@@ -2,16 +2,22 @@
 
 use std::sync::Arc;
 
-use super::GroupRecord;
+use proptest::prelude::*;
+
+use super::{GroupRecord, Groups};
 use crate::{
     event::{Actor, Entry, Event, NamespaceRecord, Observed},
     state::{State, slab::work},
 };
 use quota_semantics::{
     Name, Timestamp,
-    group::{Extensions, LabelSelector, Selector, Spec},
+    group::{
+        Extensions, LabelSelector, Override, Requirement, Selector, Spec, selector::NAME_LABEL,
+        tree,
+    },
     object::Footprint,
     quota,
+    resource::ResourceList,
     uid::Uid,
 };
 
@@ -43,24 +49,29 @@ impl World {
             match_labels: [("team".into(), name.into())].into(),
             ..LabelSelector::default()
         };
+        let spec = Spec {
+            selector: Selector {
+                labels: Some(labels),
+                ..Selector::default()
+            },
+            quota: quota::Spec {
+                scopes: scopes.iter().map(|&scope| Name::from(scope)).collect(),
+                ..quota::Spec::default()
+            },
+            extensions: Extensions {
+                parent: parent.map(Name::from),
+                ..Extensions::default()
+            },
+        };
+        self.set(name, spec)
+    }
+
+    fn set(&mut self, name: &str, spec: Spec) -> u64 {
         self.apply(Event::GroupSet(Arc::new(GroupRecord {
             name: name.into(),
             uid: uid(name),
             created: Timestamp::EPOCH,
-            spec: Spec {
-                selector: Selector {
-                    labels: Some(labels),
-                    ..Selector::default()
-                },
-                quota: quota::Spec {
-                    scopes: scopes.iter().map(|&scope| Name::from(scope)).collect(),
-                    ..quota::Spec::default()
-                },
-                extensions: Extensions {
-                    parent: parent.map(Name::from),
-                    ..Extensions::default()
-                },
-            },
+            spec,
             metadata: Box::default(),
         })))
     }
@@ -146,4 +157,193 @@ fn an_object_costs_as_much_as_groups_count_it() {
     let (few, many) = (cost(10, 0), cost(1_000, 1_000));
     // Tables of hashes look at some more by chance.
     assert!(many < few + 50, "{few} {many}");
+}
+
+/// A limit of one of these.
+fn limit(resource: &str) -> ResourceList {
+    [(Name::from(resource), "9".parse().unwrap())]
+        .into_iter()
+        .collect()
+}
+
+#[test]
+fn a_namespace_without_labels_costs_no_look_at_the_groups_that_may_be_for_it() {
+    let cost = |others: u64, resource: &str| {
+        let mut world = World::default();
+        for number in 0..others {
+            let name = format!("other-{number}");
+            let spec = Spec {
+                selector: selector(usize::try_from(1 + number % 2).unwrap()),
+                quota: quota::Spec {
+                    hard: limit("pods"),
+                    ..quota::Spec::default()
+                },
+                ..Spec::default()
+            };
+            world.set(&name, spec);
+        }
+        let wanted = limit(resource);
+        work::of(|| {
+            let found = world.state.undecided_group(&"unseen".into(), &wanted);
+            assert_eq!(found.is_some(), resource == "pods");
+            assert!(world.state.may_have_groups(&"unseen".into()));
+            assert!(world.state.chain_of(&"unseen".into()).is_empty());
+        })
+    };
+    for resource in ["pods", "services"] {
+        let (few, many) = (cost(10, resource), cost(10_000, resource));
+        assert_eq!(few, many, "{resource}");
+        assert!(few < 20, "{resource}: {few}");
+    }
+}
+
+const KINDS_OF_SELECTORS: usize = 7;
+
+/// Selectors of all kinds: none, by labels, by annotations, by the name, by both, all but this name, all.
+fn selector(kind: usize) -> Selector {
+    let requirement = |operator: &str, values: &[&str]| Requirement {
+        key: NAME_LABEL.into(),
+        operator: operator.into(),
+        values: values.iter().copied().map(Name::from).collect(),
+    };
+    let labels = |team: bool, requirement: Option<Requirement>| LabelSelector {
+        match_labels: team
+            .then(|| ("team".into(), "a".into()))
+            .into_iter()
+            .collect(),
+        match_expressions: requirement.into_iter().collect(),
+    };
+    let labels = match kind {
+        1 => Some(labels(true, None)),
+        3 => Some(labels(false, Some(requirement("In", &["unseen", "b"])))),
+        4 => Some(labels(true, Some(requirement("In", &["unseen"])))),
+        5 => Some(labels(true, Some(requirement("NotIn", &["unseen"])))),
+        6 => Some(labels(false, Some(requirement("Exists", &[])))),
+        _ => None,
+    };
+    let annotations = (kind == 2).then(|| ("a".into(), "b".into()));
+    Selector {
+        labels,
+        annotations: annotations.into_iter().collect(),
+    }
+}
+
+const RESOURCES: [&str; 3] = ["pods", "services", "secrets"];
+
+/// Something that becomes of one of five groups.
+#[derive(Clone, Debug)]
+enum Step {
+    Set {
+        group: usize,
+        selector: usize,
+        parent: Option<usize>,
+        resource: Option<usize>,
+        overridden: Option<usize>,
+    },
+    Delete(usize),
+    EndOverride(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let resource = || proptest::option::of(0..RESOURCES.len());
+    let set = (
+        0..5_usize,
+        0..KINDS_OF_SELECTORS,
+        proptest::option::of(0..5_usize),
+        resource(),
+        resource(),
+    );
+    let set = set.prop_map(
+        |(group, selector, parent, resource, overridden)| Step::Set {
+            group,
+            selector,
+            parent,
+            resource,
+            overridden,
+        },
+    );
+    prop_oneof![
+        6 => set,
+        2 => (0..5_usize).prop_map(Step::Delete),
+        1 => (0..5_usize).prop_map(Step::EndOverride),
+    ]
+}
+
+impl World {
+    fn take(&mut self, step: Step) {
+        let name = |group: usize| Name::from(format!("g{group}"));
+        match step {
+            Step::Set {
+                group,
+                selector,
+                parent,
+                resource,
+                overridden,
+            } => {
+                let list = |resource: Option<usize>| {
+                    resource.map_or_else(ResourceList::new, |it| limit(RESOURCES[it]))
+                };
+                let overridden = overridden.map(|it| Override {
+                    hard: limit(RESOURCES[it]),
+                    until: Timestamp::from_nanoseconds(1),
+                });
+                let spec = Spec {
+                    selector: self::selector(selector),
+                    quota: quota::Spec {
+                        hard: list(resource),
+                        ..quota::Spec::default()
+                    },
+                    extensions: Extensions {
+                        parent: parent.map(name),
+                        r#override: overridden,
+                        ..Extensions::default()
+                    },
+                };
+                // As where groups are set: no cycles.
+                if tree::validate(self.state.forest(), &name(group), &spec, 9)
+                    .iter()
+                    .all(|error| !error.to_string().contains("part of itself"))
+                {
+                    self.set(&name(group), spec);
+                }
+            }
+            Step::Delete(group) => {
+                self.apply(Event::GroupDeleted { name: name(group) });
+            }
+            Step::EndOverride(group) => {
+                self.apply(Event::OverrideEnded {
+                    namespace: None,
+                    quota: name(group),
+                });
+            }
+        }
+    }
+}
+
+/// All groups looked at, one after the other.
+fn has_undecided(groups: &Groups, wanted: &str) -> bool {
+    let limits = |group: u32| groups.get(group).hard().get(wanted).is_some();
+    groups.by_name.values().any(|&group| {
+        let selector = &groups.get(group).record.spec.selector;
+        Groups::decides(selector, "unseen", None).is_none()
+            && (limits(group) || groups.above(group).any(limits))
+    })
+}
+
+proptest! {
+    #[test]
+    fn undecided_groups_are_found_whatever_becomes_of_trees(steps in prop::collection::vec(step(), 1..40)) {
+        let mut world = World::default();
+        for step in steps {
+            world.take(step);
+            let restored = Groups::from_slab(world.state.groups.slab.clone());
+            for resource in RESOURCES {
+                let expected = has_undecided(&world.state.groups, resource);
+                for groups in [&world.state.groups, &restored] {
+                    let found = groups.undecided(&"unseen".into(), &limit(resource));
+                    prop_assert_eq!(found.is_some(), expected, "{}", resource);
+                }
+            }
+        }
+    }
 }

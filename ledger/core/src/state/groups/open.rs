@@ -1,0 +1,195 @@
+//! Groups of which a namespace's name does not tell whether they count it, by the limits that depend on them: while the
+//! labels of a namespace are not known, a grant looks at one of them and not at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Groups, anchors::Anchors};
+use crate::state::State;
+use quota_semantics::{Name, group::Selector, resource::ResourceList};
+
+/// The groups that are open: those that only labels or annotations decide. Groups that list their namespaces are found
+/// by those names instead.
+#[derive(Debug, Default)]
+pub(super) struct Open {
+    own: BTreeSet<u32>,
+    /// By group: its children that are open, or have such groups below them.
+    below: BTreeMap<u32, BTreeSet<u32>>,
+    /// By resource: the groups that limit it and are open, or have such groups below them.
+    limiting: BTreeMap<Name, BTreeSet<u32>>,
+}
+
+impl Open {
+    /// Whether a group is open, or has such groups below it.
+    fn has(&self, group: u32) -> bool {
+        self.own.contains(&group) || self.below.contains_key(&group)
+    }
+
+    fn note(&mut self, group: u32, hard: &ResourceList) {
+        for name in hard.names() {
+            self.limiting.entry(name.clone()).or_default().insert(group);
+        }
+    }
+
+    fn forget(&mut self, group: u32, hard: &ResourceList) {
+        for name in hard.names() {
+            remove(&mut self.limiting, name, group);
+        }
+    }
+}
+
+fn remove<K: Ord>(sets: &mut BTreeMap<K, BTreeSet<u32>>, key: &K, group: u32) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(&group);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}
+
+fn is_open(selector: &Selector) -> bool {
+    !Anchors::is_decided_by_name(selector) && Anchors::names(selector).is_none()
+}
+
+impl Groups {
+    /// A group is there from now on, or as it is now.
+    pub(super) fn index_open(&mut self, group: u32) {
+        let is_new = !self.open.has(group);
+        if is_open(&self.get(group).record.spec.selector) {
+            self.open.own.insert(group);
+        }
+        self.note_limits(group);
+        if is_new {
+            self.link_open(group);
+        }
+    }
+
+    /// The reverse, while the group is still as it was.
+    pub(super) fn unindex_open(&mut self, group: u32) {
+        self.forget_limits(group);
+        if self.open.own.remove(&group) && !self.open.has(group) {
+            self.end_open(group);
+        }
+    }
+
+    /// The limits of a group are these from now on.
+    pub(super) fn note_limits(&mut self, group: u32) {
+        if self.open.has(group) {
+            let hard = self.get(group).hard().clone();
+            self.open.note(group, &hard);
+        }
+    }
+
+    /// They are not any more.
+    pub(super) fn forget_limits(&mut self, group: u32) {
+        if self.open.has(group) {
+            let hard = self.get(group).hard().clone();
+            self.open.forget(group, &hard);
+        }
+    }
+
+    /// A group is a part of its parent from now on.
+    pub(super) fn link_open(&mut self, group: u32) {
+        let Some(parent) = self.get(group).parent.filter(|_| self.open.has(group)) else {
+            return;
+        };
+        let is_first = !self.open.has(parent);
+        self.open.below.entry(parent).or_default().insert(group);
+        if is_first {
+            self.begin_open(parent);
+        }
+    }
+
+    /// It is not any more; its parent is still named.
+    pub(super) fn unlink_open(&mut self, group: u32) {
+        let Some(parent) = self.get(group).parent.filter(|_| self.open.has(group)) else {
+            return;
+        };
+        self.leave_open(parent, group);
+    }
+
+    fn begin_open(&mut self, group: u32) {
+        self.note_limits(group);
+        self.link_open(group);
+    }
+
+    fn end_open(&mut self, group: u32) {
+        let hard = self.get(group).hard().clone();
+        self.open.forget(group, &hard);
+        if let Some(parent) = self.get(group).parent {
+            self.leave_open(parent, group);
+        }
+    }
+
+    fn leave_open(&mut self, parent: u32, child: u32) {
+        remove(&mut self.open.below, &parent, child);
+        if !self.open.has(parent) {
+            self.end_open(parent);
+        }
+    }
+
+    /// Whether it takes labels to tell that a group counts a namespace, of which no more is known than its name.
+    fn is_undecided(&self, group: u32, namespace: &str) -> bool {
+        let selector = &self.get(group).record.spec.selector;
+        Self::decides(selector, namespace, None).is_none()
+    }
+
+    /// An undecided group among one and those below it. Those that leave the namespace out by its name are passed over.
+    fn undecided_below(&self, group: u32, namespace: &str) -> Option<u32> {
+        if self.open.own.contains(&group) && self.is_undecided(group, namespace) {
+            return Some(group);
+        }
+        let below = self.open.below.get(&group).into_iter().flatten();
+        below
+            .copied()
+            .find_map(|child| self.undecided_below(child, namespace))
+    }
+
+    /// A group of which it cannot be decided whether it counts objects of a namespace whose labels are not known, of
+    /// those that limit any of these names, or are part of one that does.
+    pub(super) fn undecided(&self, namespace: &Name, wanted: &ResourceList) -> Option<u32> {
+        let limits = |group: u32| {
+            let hard = self.get(group).hard();
+            wanted.names().any(|name| hard.get(name).is_some())
+        };
+        let mut listed = self.anchors.listing(namespace);
+        let listed = listed.find(|&group| {
+            self.is_undecided(group, namespace) && (limits(group) || self.above(group).any(limits))
+        });
+        let limiting = || {
+            let names = wanted
+                .names()
+                .filter_map(|name| self.open.limiting.get(name));
+            let mut groups = names.flatten().copied();
+            groups.find_map(|group| self.undecided_below(group, namespace))
+        };
+        listed.or_else(limiting)
+    }
+
+    /// Whether there is any such group, whatever it limits.
+    pub(super) fn has_undecided(&self, namespace: &Name) -> bool {
+        let mut all = self
+            .anchors
+            .listing(namespace)
+            .chain(self.open.own.iter().copied());
+        all.any(|group| self.is_undecided(group, namespace))
+    }
+}
+
+impl State {
+    /// A group of which it cannot be decided whether it counts objects of a namespace, since the labels of the
+    /// namespace are not known; of those that matter for these names.
+    #[must_use]
+    pub fn undecided_group(&self, namespace: &Name, wanted: &ResourceList) -> Option<&Name> {
+        if self.groups.is_empty() || self.known_namespace(namespace).is_some() {
+            return None;
+        }
+        let group = self.groups.undecided(namespace, wanted)?;
+        Some(&self.groups.get(group).record.name)
+    }
+
+    /// Whether a group may be for a namespace, for all that is known of it.
+    pub(crate) fn may_have_groups(&self, namespace: &Name) -> bool {
+        !self.chain_of(namespace).is_empty()
+            || self.known_namespace(namespace).is_none() && self.groups.has_undecided(namespace)
+    }
+}

@@ -132,7 +132,7 @@ fuzz:
 
 # Writes the tables in docs, and docs/openapi.json, anew after a change of a metric, a route or a schema.
 docs-tables:
-	UPDATE_DOCS=1 cargo test --locked --lib document
+	UPDATE_DOCS=1 cargo test --locked --workspace --lib document
 
 # Writes deploy/manifests anew after a change of the chart.
 manifests:

@@ -81,7 +81,7 @@ pub const ALL: [Metric; 15] = [
         "quota_bridge_relists_total",
         Kind::Counter,
         "resource, outcome",
-        "Lists that came to their end: complete, or not believed to be.",
+        "Lists that came to their end: complete, or doubtful (not believed to be whole).",
     ),
     (
         "quota_bridge_watch_restarts_total",
@@ -234,4 +234,90 @@ pub fn status_written() {
 /// quotad requested a relist.
 pub fn relist_requested() {
     counter!("quota_bridge_relists_asked_total").increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        env, fs,
+        path::Path,
+    };
+
+    use super::*;
+
+    const BEGIN: &str = "<!-- metrics: begin -->\n";
+    const END: &str = "<!-- metrics: end -->";
+
+    /// `UPDATE_DOCS=1` writes the table in docs/bridge.md anew.
+    #[test]
+    fn the_documented_table_is_this_table() {
+        let rows = ALL.map(|(name, kind, labels, help)| {
+            let kind = match kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Histogram => "histogram",
+            };
+            let labels = labels.split(", ").filter(|label| !label.is_empty());
+            let labels: Vec<_> = labels.map(|label| format!("`{label}`")).collect();
+            format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", "))
+        });
+        let head = "| metric | type | labels | meaning |\n|---|---|---|---|\n";
+        let table = head.to_owned() + &rows.concat();
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bridge.md");
+        let text = fs::read_to_string(&page).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (old, after) = rest.split_once(END).unwrap();
+        if env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+        } else {
+            assert_eq!(
+                old, table,
+                "docs/bridge.md is not what the table is: UPDATE_DOCS=1"
+            );
+        }
+    }
+
+    #[test]
+    fn each_metric_is_recorded_with_its_labels() {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        ::metrics::with_local_recorder(&recorder, || {
+            leader(true);
+            nats_connected(true);
+            queue_lines(1);
+            clock_skew(1);
+            published(Duration::from_millis(1));
+            publish_refused();
+            suppressed();
+            watermark_age("pods", 1.0);
+            event("pods");
+            relist("pods", true);
+            watch_opened("pods");
+            error("pods", &Failure::Silent);
+            unreadable("pods");
+            status_written();
+            relist_requested();
+        });
+        let text = handle.render();
+        let mut recorded: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for line in text
+            .lines()
+            .filter(|line| line.starts_with("quota_bridge_"))
+        {
+            let (series, _) = line.split_once(' ').unwrap();
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            let name = name.trim_end_matches("_sum").trim_end_matches("_count");
+            let keys = labels.split(',').filter_map(|label| label.split_once('='));
+            let keys = keys.map(|(key, _)| key).filter(|&key| key != "quantile");
+            recorded.entry(name).or_default().extend(keys);
+        }
+        let labels =
+            |text: &'static str| text.split(", ").filter(|label| !label.is_empty()).collect();
+        let documented: BTreeMap<_, BTreeSet<_>> = ALL
+            .iter()
+            .map(|&(name, _, keys, _)| (name, labels(keys)))
+            .collect();
+        assert_eq!(recorded, documented);
+    }
 }

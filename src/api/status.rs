@@ -6,7 +6,7 @@ use quota_core::{
     event::{Cursor, Sequence},
     state,
 };
-use quota_semantics::Name;
+use quota_semantics::{Name, Timestamp};
 
 use super::{App, answer, history::walk, page::Params, problem::Problem};
 use crate::{
@@ -69,7 +69,8 @@ fn sources(state: &state::State) -> Vec<Source> {
     let of = |(name, cursor): (&Name, &Cursor)| Source {
         name: name.clone(),
         position: Some(cursor.position),
-        time: Some(cursor.time),
+        // At the epoch nothing has come yet.
+        time: Some(cursor.time).filter(|time| *time > Timestamp::EPOCH),
         watermarks: Vec::new(),
     };
     let mut sources: Vec<Source> = state.sources().iter().map(of).collect();

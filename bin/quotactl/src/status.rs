@@ -40,9 +40,11 @@ pub(crate) fn run(session: &Session) -> Outcome {
 fn summary(server: &str, status: &Status) -> Vec<String> {
     let now = age::now();
     let caller = &status.caller;
-    let place = match caller.reads_all_namespaces {
-        true => "reads all namespaces",
-        false => "reads some namespaces",
+    let reads = caller.roles.iter().any(|role| role == "read");
+    let place = match (caller.reads_all_namespaces, reads) {
+        (true, _) => "reads all namespaces",
+        (_, true) => "reads some namespaces",
+        (..) => "reads nothing",
     };
     let grants = match (status.caught_up, status.disk_low, status.lagging) {
         (false, ..) => "no: the sources are not caught up with since the start",

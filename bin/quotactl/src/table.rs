@@ -15,7 +15,8 @@ const GAP: u16 = 3;
 pub(crate) struct Style<'a> {
     /// Whether it begins with the names of its columns.
     pub(crate) headers: bool,
-    /// Columns of text that it has to fit in, if its words do: long cells are wrapped.
+    /// Columns of text that it has to fit in: long cells are wrapped between words, and where those are too long, too,
+    /// within names. Numbers and titles stay whole.
     pub(crate) width: Option<u16>,
     /// Whether cells have colours.
     pub(crate) color: bool,
@@ -120,6 +121,13 @@ impl Table {
             widths = self.widths(&rows, style.headers, width_of);
             let words = self.widths(&rows, style.headers, longest_word);
             self.shrink(&mut widths, &words, available);
+            if total(&widths) > usize::from(available) {
+                let parts = self.widths(&rows, style.headers, longest_part);
+                self.shrink(&mut widths, &parts, available);
+                for (cell, width) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&widths)) {
+                    break_names(cell, *width);
+                }
+            }
         }
         for row in &rows {
             table.add_row(row.iter().zip(&self.columns).map(|(text, column)| {
@@ -171,13 +179,12 @@ impl Table {
         widths
     }
 
-    /// Takes width from the widest columns of text until the table fits. No column becomes narrower than its longest
-    /// word, so that every name can be copied.
-    fn shrink(&self, widths: &mut [u16], words: &[u16], available: u16) {
+    /// Takes width from the widest columns of text until the table fits. No column becomes narrower than this.
+    fn shrink(&self, widths: &mut [u16], least: &[u16], available: u16) {
         while total(widths) > usize::from(available) {
-            let places = self.columns.iter().zip(widths.iter_mut()).zip(words);
+            let places = self.columns.iter().zip(widths.iter_mut()).zip(least);
             let widest = places
-                .filter(|((column, width), word)| !column.numbers && **width > **word)
+                .filter(|((column, width), least)| !column.numbers && **width > **least)
                 .max_by_key(|((_, width), _)| **width);
             match widest {
                 Some(((_, width), _)) => *width -= 1,
@@ -224,6 +231,56 @@ fn width_of(text: &str) -> u16 {
 
 fn longest_word(text: &str) -> u16 {
     text.split(' ').map(width_of).max().unwrap_or(0)
+}
+
+fn longest_part(text: &str) -> u16 {
+    let words = text.split(' ').flat_map(parts);
+    words.map(width_of).max().unwrap_or(0)
+}
+
+/// The parts of a word that can stand in lines of their own: a name ends with the mark that joins it to the next one. Times
+/// and amounts are one part.
+fn parts(word: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let mut begin = 0;
+    for (at, mark) in word.match_indices(['/', '.', '-', '=', ':']) {
+        let next = at + mark.len();
+        let is_name = word[next..].starts_with(|c: char| c.is_ascii_alphabetic());
+        if is_name || mark == "=" && next < word.len() {
+            parts.push(&word[begin..next]);
+            begin = next;
+        }
+    }
+    parts.push(&word[begin..]);
+    parts
+}
+
+/// Breaks the words of a cell that are wider than its column.
+fn break_names(cell: &mut Cow<'_, str>, width: u16) {
+    if longest_word(cell) <= width {
+        return;
+    }
+    let mut broken = String::with_capacity(cell.len() + 4);
+    for (number, word) in cell.split(' ').enumerate() {
+        if number > 0 {
+            broken.push(' ');
+        }
+        if width_of(word) <= width {
+            broken.push_str(word);
+            continue;
+        }
+        let mut line = 0;
+        for part in parts(word) {
+            let wide = width_of(part);
+            if line > 0 && line + wide > width {
+                broken.push('\n');
+                line = 0;
+            }
+            broken.push_str(part);
+            line += wide;
+        }
+    }
+    *cell = Cow::Owned(broken);
 }
 
 /// An empty cell would make a row that programs cannot split.
@@ -283,6 +340,36 @@ mod tests {
              services=2,\n          \
              secrets=3"
         );
+    }
+
+    #[test]
+    fn names_that_are_too_long_are_broken_where_they_are_joined() {
+        let mut table = Table::new(&["NAME", "FULLEST", ">USED"]);
+        table.row(["b", "accel/requests.nvidia.com/gpu", "12"]);
+        table.row(["compute", "a/pods now", "1"]);
+        let style = Style {
+            headers: true,
+            width: Some(36),
+            ..Style::default()
+        };
+        assert_eq!(
+            table.render_in(style),
+            "NAME      FULLEST               USED\n\
+             b         accel/requests.         12\n          \
+             nvidia.com/gpu\n\
+             compute   a/pods now               1"
+        );
+        for (word, expected) in [
+            (
+                "2026-11-23T10:50:35.956264Z",
+                &["2026-11-23T10:50:35.956264Z"][..],
+            ),
+            ("expiration=2026-11-23", &["expiration=", "2026-11-23"]),
+            ("10.5Gi/2", &["10.5Gi/2"]),
+            ("a-b:", &["a-", "b:"]),
+        ] {
+            assert_eq!(parts(word), expected);
+        }
     }
 
     #[test]

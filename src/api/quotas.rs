@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{self, Precondition, QuotaChange},
     event::{Actor, QuotaRecord},
-    state::{Head, QuotaView},
+    state::{self as ledger, Head, QuotaView},
 };
 use quota_semantics::{
     quota::{Manifest, validation},
@@ -26,7 +26,7 @@ use super::{
     precondition,
     problem::{Cause, Problem, Reason},
     render::{self, ResourceQuota, not_enforced},
-    replacing::{self, begin, refuse_revival, refuse_stale, refused, take_from_path},
+    replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{kube::LabelSelector, large, server::warn, writer::DecisionContext};
 
@@ -93,10 +93,10 @@ fn set(
     mut manifest: Manifest,
     precondition: Option<Precondition>,
 ) -> Result<(QuotaView, bool), Problem> {
-    let transaction = &mut context.transaction;
     let namespace = manifest.metadata.namespace.clone();
     let name = manifest.metadata.name.clone();
-    let current = transaction.state().quota_record(&namespace, &name);
+    let state = context.transaction.state();
+    let current = state.quota_record(&namespace, &name);
     let created = current.is_none();
     let errors = match current {
         None => {
@@ -106,6 +106,11 @@ fn set(
         Some((record, entry)) => {
             let stored = render::manifest(record, entry);
             let what = format!("quota {namespace}/{name}");
+            let place = (Some(&namespace), &name);
+            if manifest.repeats(&stored) && is_no_edit(context, &what, place, entry, precondition)?
+            {
+                return Ok((set_view(state, &namespace, &name)?, false));
+            }
             refuse_stale(&what, &mut manifest.metadata, &stored.metadata)?;
             manifest.inherit(&stored);
             refuse_revival(&what, &manifest.metadata)?;
@@ -127,15 +132,19 @@ fn set(
         spec: manifest.spec,
         precondition,
     };
+    let transaction = &mut context.transaction;
     let bounds = &context.policy.bounds;
     bounds.check_quota(transaction.state(), &change)?;
     let events =
         decide::set_quota(transaction.state(), transaction.now(), &change).map_err(refused)?;
     let events = decide::unless_adopted(transaction.state(), context.policy, events)?;
     transaction.record(actor, events);
-    let view = transaction.state().quota(&namespace, &name);
-    let view = view.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))?;
-    Ok((view, created))
+    Ok((set_view(transaction.state(), &namespace, &name)?, created))
+}
+
+fn set_view(state: &ledger::State, namespace: &str, name: &str) -> Result<QuotaView, Problem> {
+    let view = state.quota(namespace, name);
+    view.ok_or_else(|| Problem::internal(&"a quota that was set is not there"))
 }
 
 fn show(app: &App, status: StatusCode, view: &QuotaView, head: Head) -> Response {

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::{HeaderMap, StatusCode};
 use quota_core::{
     decide::{self, Precondition, Refusal},
-    event::{Actor, Event},
+    event::{Actor, Event, Sequence},
     state::State,
 };
 use quota_semantics::{Name, quota::manifest::Metadata};
@@ -17,6 +17,7 @@ use super::{
     precondition,
     problem::{Cause, Problem, Reason},
 };
+use crate::writer::DecisionContext;
 
 /// The path says it; the manifest may say the same.
 pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<(), Problem> {
@@ -69,6 +70,23 @@ pub(super) fn refuse_revival(what: &str, new: &Metadata) -> Result<(), Problem> 
         "{what} is being deleted and waits for its finalizers: delete it first, or leave them in the manifest"
     );
     Err(Problem::new(Reason::Conflict, detail))
+}
+
+/// Whether a manifest that says the same as what a source has shown (by namespace, if it has one, and name) is no edit:
+/// the source would undo an edit, so that one is refused, and nobody is to be refused what changes nothing.
+pub(super) fn is_no_edit(
+    context: &DecisionContext<'_>,
+    what: &str,
+    (namespace, name): (Option<&Name>, &Name),
+    entry: Sequence,
+    precondition: Option<Precondition>,
+) -> Result<bool, Problem> {
+    let state = context.transaction.state();
+    if !decide::belongs_to_source(state, context.policy, namespace, name) {
+        return Ok(false);
+    }
+    let holds = precondition.map_or(Ok(()), |it| it.check(what.to_owned(), Some(entry)));
+    holds.map(|()| true).map_err(refused)
 }
 
 /// A precondition came as a header, so its failure has a status of its own.

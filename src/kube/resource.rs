@@ -7,8 +7,8 @@ use axum::extract::FromRequestParts;
 use http::request::Parts;
 use quota_core::{
     decide::{
-        GroupChange, Policy, Precondition, QuotaChange, Refusal, delete_group, delete_quota,
-        set_group, set_quota, unless_adopted,
+        GroupChange, Policy, Precondition, QuotaChange, Refusal, belongs_to_source, delete_group,
+        delete_quota, set_group, set_quota, unless_adopted,
     },
     event::{Event, GroupRecord, QuotaRecord, Sequence},
     state::{QuotaView, State},
@@ -154,6 +154,15 @@ impl Key {
         }
     }
 
+    /// Whether a source has shown the object, which would undo a change of it.
+    pub(super) fn belongs_to_source(&self, state: &State, policy: &Policy) -> bool {
+        let namespace = match self.kind {
+            Kind::Quota => Some(&self.namespace),
+            Kind::Group => None,
+        };
+        belongs_to_source(state, policy, namespace, &self.name)
+    }
+
     /// What deletes the object.
     pub(super) fn delete(
         &self,
@@ -245,6 +254,15 @@ impl Manifest {
             (Self::Quota(new), Self::Quota(old)) => new.inherit(old),
             (Self::Group(new), Self::Group(old)) => new.inherit(old),
             _ => {}
+        }
+    }
+
+    /// Whether it says the same as the stored one.
+    pub(super) fn repeats(&self, stored: &Self) -> bool {
+        match (self, stored) {
+            (Self::Quota(new), Self::Quota(old)) => new.repeats(old),
+            (Self::Group(new), Self::Group(old)) => new.repeats(old),
+            _ => false,
         }
     }
 

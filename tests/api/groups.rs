@@ -368,3 +368,56 @@ async fn a_group_of_a_cluster_comes_and_goes_with_its_events() {
         .await
         .is(201);
 }
+
+#[tokio::test]
+async fn what_changes_nothing_of_a_group_of_the_cluster_is_no_edit() {
+    let world = World::new();
+    let event = |name: &str, version: u32, parent: &str| {
+        json!({"type": "ADDED", "object": {"apiVersion": "quota.openshift.io/v1", "kind": "ClusterResourceQuota",
+            "metadata": {"name": name, "uid": name, "resourceVersion": version.to_string(), "generation": 1,
+                "labels": {"team": "red"}, "managedFields": [{"manager": "oc"}],
+                "annotations": {"why": "x", "quota-ledger.io/parent": parent,
+                    "quota-ledger.io/guaranteed": "{ \"pods\": \"1\" }"}},
+            "spec": {"selector": named(&["a"]), "quota": {"hard": {"pods": "3"}}}}})
+    };
+    // The second would close a cycle: its annotation is not in force, and stays.
+    for (name, version, parent) in [("g", 5, "h"), ("h", 6, "g")] {
+        let taken = world
+            .post("/v1/events", &event(name, version, parent))
+            .await;
+        assert_eq!(taken.is(200).body["accepted"], 1);
+    }
+    for (name, version, parent) in [("g", 5, "h"), ("h", 6, "g")] {
+        let path = format!("/v1/groups/{name}");
+        let shown = world.get(&path).await.is(200).body.clone();
+        let mut manifest = event(name, version, parent)["object"].clone();
+        for note in [false, true] {
+            if note {
+                manifest["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+                    json!("{}");
+            }
+            let again = world.put(&path, &manifest).await;
+            assert_eq!(
+                again.is(200).body["resourceVersion"],
+                shown["resourceVersion"]
+            );
+            assert_eq!(again.body["asOf"]["sequence"], shown["asOf"]["sequence"]);
+        }
+        let absent = world
+            .call(
+                "PUT",
+                &path,
+                &[("if-none-match", "*")],
+                manifest.to_string(),
+            )
+            .await;
+        absent.is_refused(412, "PreconditionFailed");
+        manifest["spec"]["quota"]["hard"]["pods"] = json!("4");
+        let edited = world.put(&path, &manifest).await;
+        assert!(matches!(edited.status, 409 | 422), "{edited:?}");
+    }
+    // With typed fields too.
+    let fields = json!({"selector": named(&["a"]), "hard": {"pods": "3"}, "parent": "h", "guaranteed": {"pods": "1"},
+        "labels": {"team": "red"}, "annotations": {"why": "x"}});
+    world.put(G, &fields).await.is(200);
+}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{World, pods};
+use crate::world::{Reply, World, pods};
 
 const Q: &str = "/v1/namespaces/a/quotas/q";
 
@@ -389,4 +389,54 @@ async fn without_adoption_a_quota_of_the_cluster_may_be_changed_here() {
         .is(200);
     world.put(Q, &quota(json!({"pods": "4"}))).await.is(200);
     world.delete(Q).await.is(204);
+}
+
+#[tokio::test]
+async fn what_changes_nothing_of_a_quota_of_the_cluster_is_no_edit() {
+    let world = World::new();
+    // As an API server writes it, not as this one would.
+    let event = r#"{"type":"ADDED","object":{"kind":"ResourceQuota","apiVersion":"v1","metadata":{
+        "uid":"of-cluster","resourceVersion":"5","namespace":"a","name":"q","selfLink":"/x","generation":2,
+        "managedFields":[{"manager":"kubectl"}],"finalizers":["example.com/hold"],
+        "labels":{"b":"2","a":"1"},"annotations":{"why":"x","quota-ledger.io/soft":"{ \"pods\": \"2\" }"},
+        "creationTimestamp":"2026-11-20T00:00:00Z"},"spec":{"hard":{"pods":"3","cpu":"500m"}}}}"#;
+    let event: Value = serde_json::from_str(event).unwrap();
+    world.post("/v1/events", &event).await.is(200);
+    let shown = world.get(Q).await.is(200).body.clone();
+    let same = |reply: &Reply| {
+        assert_eq!(reply.is(200).body["metadata"], shown["metadata"]);
+        assert_eq!(reply.body["asOf"]["sequence"], shown["asOf"]["sequence"]);
+    };
+    same(&world.put(Q, &event["object"]).await);
+    same(&world.put(Q, &shown).await);
+    let mut noted = shown.clone();
+    noted["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+        json!("{}");
+    noted["metadata"]["managedFields"] = json!([{"manager": "me"}]);
+    same(&world.put(Q, &noted).await);
+
+    let changed = |change: fn(&mut Value)| {
+        let mut changed = shown.clone();
+        change(&mut changed);
+        changed
+    };
+    let respelled = changed(|it| it["spec"]["hard"]["cpu"] = json!("0.5"));
+    same(&world.put(Q, &respelled).await);
+    for edited in [
+        changed(|it| it["spec"]["hard"]["pods"] = json!("4")),
+        changed(|it| it["spec"]["hard"]["cpu"] = json!("0.6")),
+        changed(|it| it["metadata"]["labels"]["a"] = json!("2")),
+        changed(|it| it["metadata"]["annotations"]["why"] = json!("y")),
+        changed(|it| it["metadata"]["finalizers"] = json!(["example.com/other"])),
+    ] {
+        world.put(Q, &edited).await.is_refused(409, "Conflict");
+    }
+    let stale = world
+        .call("PUT", Q, &[("if-match", "\"nothing\"")], shown.to_string())
+        .await;
+    assert_ne!(stale.status, 200, "{stale:?}");
+    let absent = world
+        .call("PUT", Q, &[("if-none-match", "*")], shown.to_string())
+        .await;
+    absent.is_refused(412, "PreconditionFailed");
 }

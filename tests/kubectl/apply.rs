@@ -129,3 +129,33 @@ fn server_side_apply_takes_over_from_client_side_apply() {
         kubectl.prints(&["delete", "-f", &file]);
     }
 }
+
+#[test]
+fn what_is_applied_to_an_object_of_the_cluster_may_change_nothing() {
+    let server = Server::start();
+    for kubectl in Kubectl::all(&server) {
+        let file = kubectl.file("q.yaml", MANIFEST);
+        kubectl.prints(&["create", "-f", &file]);
+        let uid = stored(&kubectl, "q")["metadata"]["uid"].clone();
+        server.adopt("wire", "q", uid.as_str().unwrap());
+        server.adopt_group("g");
+        let group = kubectl.file(
+            "g.yaml",
+            "apiVersion: quota.openshift.io/v1\nkind: ClusterResourceQuota\nmetadata: {name: g, labels: {a: b}}\n\
+             spec:\n  selector: {labels: {matchLabels: {kubernetes.io/metadata.name: wire}}}\n  quota: {hard: {}}\n",
+        );
+        for file in [&file, &group] {
+            kubectl.prints(&["apply", "-f", file]);
+            kubectl.prints(&["apply", "--server-side", "-f", file]);
+            kubectl.prints(&["replace", "-f", file]);
+        }
+        let more = kubectl.file("more.yaml", &MANIFEST.replace("pods: \"5\"", "pods: \"6\""));
+        let refused = kubectl.fails(&["apply", "-f", &more]);
+        assert!(
+            refused.contains("kubectl -n wire edit resourcequota q"),
+            "{refused}"
+        );
+        server.release("wire", uid.as_str().unwrap());
+        kubectl.prints(&["delete", "-f", &file]);
+    }
+}

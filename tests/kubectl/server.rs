@@ -161,6 +161,14 @@ impl Server {
         self.record(Event::ObjectObserved(Box::new(observed)));
     }
 
+    /// The object of a quota is gone from the cluster.
+    pub(crate) fn release(&self, namespace: &str, uid: &str) {
+        self.record(Event::ObjectDeleted {
+            uid: Uid::new(uid).unwrap(),
+            namespace: namespace.into(),
+        });
+    }
+
     /// A group over namespace `wire` is seen in the cluster.
     pub(crate) fn adopt_group(&self, name: &str) {
         let selector = r#"{"labels":{"matchLabels":{"kubernetes.io/metadata.name":"wire"}}}"#;

@@ -27,7 +27,7 @@ use super::{
     precondition,
     problem::{Problem, Reason},
     render::not_enforced,
-    replacing::{self, begin, refuse_revival, refuse_stale, refused, take_from_path},
+    replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
 use crate::{server::warn, writer::DecisionContext};
 use read::{Form, Sent};
@@ -94,9 +94,9 @@ fn set(
     let Sent {
         mut manifest, form, ..
     } = sent;
-    let transaction = &mut context.transaction;
     let name = manifest.metadata.name.clone();
-    let current = transaction.state().group_record(&name);
+    let state = context.transaction.state();
+    let current = state.group_record(&name);
     let created = current.is_none();
     let errors = match current {
         None => {
@@ -106,19 +106,25 @@ fn set(
         Some((record, entry)) => {
             let stored = show::manifest(record, entry);
             let what = format!("group {name}");
-            refuse_stale(&what, &mut manifest.metadata, &stored.metadata)?;
-            manifest.inherit(&stored);
             let metadata = &mut manifest.metadata;
-            metadata
-                .managed_fields
-                .clone_from(&stored.metadata.managed_fields);
             if form == Form::Fields {
                 // What these fields cannot say stays.
                 metadata.finalizers.clone_from(&stored.metadata.finalizers);
                 let owners = &stored.metadata.owner_references;
                 metadata.owner_references.clone_from(owners);
             }
-            refuse_revival(&what, metadata)?;
+            if manifest.repeats(&stored)
+                && is_no_edit(context, &what, (None, &name), entry, precondition)?
+            {
+                return Ok((set_view(state, &name)?, false));
+            }
+            refuse_stale(&what, &mut manifest.metadata, &stored.metadata)?;
+            manifest.inherit(&stored);
+            let metadata = &mut manifest.metadata;
+            metadata
+                .managed_fields
+                .clone_from(&stored.metadata.managed_fields);
+            refuse_revival(&what, &manifest.metadata)?;
             validation::validate_update(&manifest, &stored)
         }
     };
@@ -132,6 +138,7 @@ fn set(
         spec: manifest.spec().0,
         precondition,
     };
+    let transaction = &mut context.transaction;
     let (state, policy) = (transaction.state(), context.policy);
     policy.bounds.check_group(state, &change)?;
     let events = decide::set_group(state, transaction.now(), &change, &policy.groups);
@@ -141,9 +148,12 @@ fn set(
     })?;
     let events = decide::unless_adopted(state, policy, events)?;
     transaction.record(actor, events);
-    let seen = Seen::of(transaction.state(), &name);
-    let seen = seen.ok_or_else(|| Problem::internal(&"a group that was set is not there"))?;
-    Ok((seen, created))
+    Ok((set_view(transaction.state(), &name)?, created))
+}
+
+fn set_view(state: &quota_core::state::State, name: &str) -> Result<Seen, Problem> {
+    let seen = Seen::of(state, name);
+    seen.ok_or_else(|| Problem::internal(&"a group that was set is not there"))
 }
 
 /// A group as an answer, and its entity tag.

@@ -10,6 +10,7 @@ use quota_semantics::{
     Name, Timestamp,
     group::manifest::ADOPTED_VERSION,
     object::{Metadata, NoContext},
+    quota::manifest::LAST_APPLIED,
 };
 use serde_json::value::RawValue;
 
@@ -18,9 +19,6 @@ use super::{
     watched::{Group, Namespace, Quota, Watched},
     wire::Change,
 };
-
-/// What kubectl was last given: a whole manifest, and nothing that anybody selects by.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What is not kept of a quota's metadata: what the record holds by itself, and what changes with every write of
 /// its status.

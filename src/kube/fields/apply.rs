@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quota_semantics::Timestamp;
+use quota_semantics::{Timestamp, quota::manifest::LAST_APPLIED};
 use serde_json::{Map, Value};
 
 use super::{
@@ -16,8 +16,6 @@ use crate::kube::{
 
 /// The manager of the fields of an object that nobody managed when it was first applied to.
 const BEFORE: &str = "before-first-apply";
-/// Where `kubectl apply` without `--server-side` keeps what it applied last.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Only this manager takes over from client-side apply.
 const KUBECTL: &str = "kubectl";
 

@@ -37,7 +37,10 @@ pub use observe::{
     Adopted, Sighting, Verdict, advance, gap, observe, reject, replace, reset, was_consumed_before,
 };
 pub use owner::By;
-pub use quota::{Precondition, QuotaChange, delete_quota, is_adopted, set_quota, unless_adopted};
+pub use quota::{
+    Precondition, QuotaChange, belongs_to_source, delete_quota, is_adopted, set_quota,
+    unless_adopted,
+};
 pub use refusal::{Audience, CheckedLimit, CheckedQuota, Denied, Notice, Refusal};
 pub use relist::{
     Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,

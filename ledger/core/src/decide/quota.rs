@@ -38,7 +38,11 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    fn check(self, what: String, current: Option<Sequence>) -> Result<(), Refusal> {
+    /// Whether it holds for something that was set by this entry, if it exists.
+    ///
+    /// # Errors
+    /// `Conflict` if it does not.
+    pub fn check(self, what: String, current: Option<Sequence>) -> Result<(), Refusal> {
         let (holds, expected) = match self {
             Self::Absent => (current.is_none(), 0),
             Self::Present => (current.is_some(), current.unwrap_or(0)),
@@ -174,6 +178,21 @@ pub fn unless_adopted(
         Some(refusal) => Err(refusal),
         None => Ok(events),
     }
+}
+
+/// Whether a quota, or without a namespace a group, belongs to a source, which would undo a change of it.
+#[must_use]
+pub fn belongs_to_source(
+    state: &State,
+    policy: &Policy,
+    namespace: Option<&Name>,
+    name: &Name,
+) -> bool {
+    let adopted = match namespace {
+        Some(namespace) => adopted_quota(state, namespace, name),
+        None => adopted_group(state, name),
+    };
+    policy.adopts_quotas && adopted.is_some()
 }
 
 fn adopted_quota(state: &State, namespace: &Name, name: &Name) -> Option<Refusal> {

@@ -89,6 +89,22 @@ impl Manifest {
         self.metadata.inherit(&stored.metadata);
     }
 
+    /// Whether it says the same as the stored one, also in the spelling of quantities, however extensions are written;
+    /// see [`Metadata::editable`].
+    #[must_use]
+    pub fn repeats(&self, stored: &Self) -> bool {
+        let metadata = |manifest: &Self| {
+            let mut metadata = manifest.metadata.editable();
+            let (spec, _) = manifest.spec();
+            metadata
+                .annotations
+                .extend(spec.extensions.to_annotations());
+            metadata
+        };
+        let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
+        metadata(self) == metadata(stored) && texts(self) == texts(stored)
+    }
+
     /// What the group says, extensions included, and what is wrong with those.
     #[must_use]
     pub fn spec(&self) -> (Spec, Vec<FieldError>) {

@@ -16,6 +16,9 @@ pub const API_VERSION: &str = "v1";
 /// The kind of ResourceQuota.
 pub const KIND: &str = "ResourceQuota";
 
+/// The annotation in which kubectl notes what it was last given: a whole manifest.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
 /// Where a manifest has objects.
 const OBJECTS: [&str; 7] = [
     "",
@@ -213,6 +216,13 @@ impl Manifest {
         self.metadata.inherit(&stored.metadata);
         self.status.clone_from(&stored.status);
     }
+
+    /// Whether it says the same as the stored one, also in the spelling of quantities; see [`Metadata::editable`].
+    #[must_use]
+    pub fn repeats(&self, stored: &Self) -> bool {
+        let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
+        self.metadata.editable() == stored.metadata.editable() && texts(self) == texts(stored)
+    }
 }
 
 impl Metadata {
@@ -227,6 +237,22 @@ impl Metadata {
         self.creation_timestamp = stored.creation_timestamp;
         self.deletion_timestamp = stored.deletion_timestamp;
         self.deletion_grace_period_seconds = stored.deletion_grace_period_seconds;
+    }
+
+    /// What of it somebody may edit: without what tells which object it is and how it lives, and without what tools and
+    /// servers note of writes (who manages which field, what kubectl applied last, the generation).
+    #[must_use]
+    pub fn editable(&self) -> Self {
+        let mut annotations = self.annotations.clone();
+        annotations.remove(LAST_APPLIED);
+        Self {
+            generate_name: self.generate_name.clone(),
+            labels: self.labels.clone(),
+            annotations,
+            owner_references: self.owner_references.clone(),
+            finalizers: self.finalizers.clone(),
+            ..Self::default()
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use quota_client::http::Address;
 use quota_client::wire::{Denial, QuotaCheck};
 
 use super::{
-    age, failure::Outcome, figures::available, output::note, session::Session, table::Table,
+    age, failure::Outcome, figures::left_of, output::note, session::Session, table::Table,
 };
 
 /// Shows the latest denials, the latest first.
@@ -79,8 +79,8 @@ fn short_of(quotas: &[QuotaCheck]) -> String {
     let mut parts = Vec::new();
     for quota in quotas {
         for limit in &quota.resources {
-            let left = available(&limit.hard, &limit.used, &limit.reserved);
-            if left < limit.requested {
+            let left = left_of(limit);
+            if !limit.requested.is_zero() && left < limit.requested {
                 parts.push(format!(
                     "{}/{}: {} wanted, {} left",
                     quota.name,

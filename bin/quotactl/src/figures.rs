@@ -1,6 +1,6 @@
 //! Figures of quotas: what is available, and how much of a limit is taken.
 
-use quota_client::wire::{self, QuotaCheck};
+use quota_client::wire::{self, QuotaCheck, ResourceCheck};
 use quota_semantics::quantity::Quantity;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +79,15 @@ pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -
     available
 }
 
+/// What is left of a limit that a decision looked at: what is guaranteed to others is not.
+pub(crate) fn left_of(limit: &ResourceCheck) -> Quantity {
+    let mut left = available(&limit.hard, &limit.used, &limit.reserved);
+    if let Some(others) = &limit.guaranteed_to_others {
+        left.sub_assign(others);
+    }
+    left
+}
+
 /// How much of a limit is taken: infinitely much of none at all.
 pub(crate) fn share(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> f64 {
     let mut taken = used.clone();
@@ -123,27 +132,29 @@ impl From<wire::Usage> for Usage {
 
 /// The quotas that a decision looked at, as a table; none if there are none.
 pub(crate) fn looked_at(quotas: &[QuotaCheck]) -> Option<Table> {
-    let mut table = Table::new(&[
-        "QUOTA",
-        "RESOURCE",
-        ">REQUESTED",
-        ">USED",
-        ">RESERVED",
-        ">HARD",
-        ">AVAILABLE",
-    ]);
+    let limits = || quotas.iter().flat_map(|quota| &quota.resources);
+    let others = |limit: &ResourceCheck| limit.guaranteed_to_others.clone().unwrap_or_default();
+    let guarantees = limits().any(|limit| !others(limit).is_zero());
+    let mut titles = vec!["QUOTA", "RESOURCE", ">REQUESTED", ">USED", ">RESERVED"];
+    titles.extend(guarantees.then_some(">FOR OTHERS"));
+    titles.extend([">HARD", ">AVAILABLE"]);
+    let mut table = Table::new(&titles);
     for quota in quotas {
-        for figure in &quota.resources {
-            let available = available(&figure.hard, &figure.used, &figure.reserved);
-            let [hard, requested, used, reserved, available] = in_one_unit([
-                &figure.hard,
-                &figure.requested,
-                &figure.used,
-                &figure.reserved,
-                &available,
+        for limit in &quota.resources {
+            let (left, others) = (left_of(limit), others(limit));
+            let [hard, requested, used, reserved, others, left] = in_one_unit([
+                &limit.hard,
+                &limit.requested,
+                &limit.used,
+                &limit.reserved,
+                &others,
+                &left,
             ]);
-            let (quota, resource) = (quota.name.to_string(), figure.resource.to_string());
-            table.row([quota, resource, requested, used, reserved, hard, available]);
+            let (quota, resource) = (quota.name.to_string(), limit.resource.to_string());
+            let mut row = vec![quota, resource, requested, used, reserved];
+            row.extend(guarantees.then_some(others));
+            row.extend([hard, left]);
+            table.row(row);
         }
     }
     (!table.is_empty()).then_some(table)

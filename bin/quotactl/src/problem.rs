@@ -94,6 +94,9 @@ fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<Strin
         (Error::Forbidden(_), None) if reason.is_some() => Some(
             "quotactl status shows who the daemon takes you for, and what you may do".to_owned(),
         ),
+        (Error::Denied(_), None) => Some(format!(
+            "quotactl get usage{of} shows what is limited, quotactl denials{of} what was denied lately"
+        )),
         (Error::NotFound(_), None) if problem.detail.starts_with("quota ") => {
             Some(format!("quotactl get quota{of} lists those that there are"))
         }
@@ -112,20 +115,25 @@ fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<Strin
 fn short_of(problem: &Problem, namespace: Option<&str>) -> Option<String> {
     let mut limits = problem.quotas.iter().flatten().flat_map(|quota| {
         let resources = quota.resources.iter();
-        resources.map(|limit| (&quota.name, limit))
+        resources.map(move |limit| (quota, limit))
     });
     let (quota, limit) = limits.find(|(_, limit)| {
-        let left = figures::available(&limit.hard, &limit.used, &limit.reserved);
-        !limit.requested.is_zero() && left < limit.requested
+        !limit.requested.is_zero() && figures::left_of(limit) < limit.requested
     })?;
-    let resource = &limit.resource;
+    let (resource, name) = (&limit.resource, &quota.name);
     let of = namespace
         .map(|name| format!(" -n {name}"))
         .unwrap_or_default();
+    let describe = match quota.kind.as_str() {
+        "ClusterResourceQuota" => format!("quotactl describe group {name}"),
+        _ => format!("quotactl describe quota {name}{of}"),
+    };
     Some(match problem.fits_when_empty {
-        Some(false) => format!("{quota} would not allow it even if nothing else were there"),
+        Some(false) => format!(
+            "{name} would not allow it even if nothing else were there: {describe} shows its limits"
+        ),
         _ => format!(
-            "quotactl explain {resource} --quota {quota}{of} shows what takes the room, \
+            "quotactl explain {resource} --quota {name}{of} shows what takes the room, \
              quotactl denials{of} what was denied lately"
         ),
     })
@@ -184,6 +192,41 @@ mod tests {
              QUOTA   RESOURCE   REQUESTED   USED   RESERVED   HARD   AVAILABLE\n\
              q       pods               1      1          1      2           0"
         );
+    }
+
+    #[test]
+    fn what_is_guaranteed_to_others_is_not_left() {
+        let failure = from(
+            403,
+            r#"{"detail":"no","reason":"ExceedsHard","quotas":[{"name":"g","kind":"ClusterResourceQuota","resources":[
+                  {"resource":"pods","hard":"9","used":"4","reserved":"1","guaranteedToOthers":"4","requested":"1"}]}]}"#,
+        );
+        assert_eq!(
+            failure.to_string(),
+            "error: no\n\
+             hint: quotactl explain pods --quota g -n a shows what takes the room, quotactl denials -n a what was denied lately\n\
+             QUOTA   RESOURCE   REQUESTED   USED   RESERVED   FOR OTHERS   HARD   AVAILABLE\n\
+             g       pods               1      4          1            4      9           0"
+        );
+    }
+
+    #[test]
+    fn every_denial_says_where_to_look() {
+        let looks = "hint: quotactl get usage -n a shows what is limited, quotactl denials -n a what was denied lately";
+        for reason in ["InsufficientQuota", "MustSpecify"] {
+            let failure = from(
+                403,
+                &format!(r#"{{"detail":"no","reason":"{reason}","quotas":[]}}"#),
+            );
+            assert!(failure.to_string().contains(looks), "{failure}");
+        }
+        let failure = from(
+            403,
+            r#"{"detail":"no","reason":"ExceedsHard","fitsWhenEmpty":false,"quotas":[{"name":"q","resources":[
+                  {"resource":"pods","hard":"2","used":"0","reserved":"0","requested":"3"}]}]}"#,
+        );
+        let never = "hint: q would not allow it even if nothing else were there: quotactl describe quota q -n a shows its limits";
+        assert!(failure.to_string().contains(never), "{failure}");
     }
 
     #[test]

@@ -110,6 +110,9 @@ pub(super) fn decided(
                 match notice.audience {
                     Audience::Caller => warnings.push(warning(&notice.message)),
                     Audience::Auditors => {
+                        if admitted.replayed.is_none() {
+                            metrics::limit_passed();
+                        }
                         let passed = annotations.entry("passed").or_default();
                         if passed.len() < ANNOTATION_BYTES_MAX {
                             passed.push_str(&notice.message);

@@ -21,7 +21,7 @@ use super::{
     measure::{Operation, decided, log_denied, measured},
     problem::{Cause, Problem, Reason},
     reservations::{
-        Granted, LAGGING, grant, remembered, warnings, whole, write_fields, write_head,
+        Granted, LAGGING, grant, note, remembered, warnings, whole, write_fields, write_head,
     },
     reserve_request::{ReserveRequest, SharedNames},
 };
@@ -260,6 +260,9 @@ fn all_or_none(
     for reserved in all {
         outcomes.push((reserved.replayed, reserved.notices, reserved.unlimited));
         transaction.record(actor, reserved.events);
+    }
+    for (_, notices, _) in &outcomes {
+        note(notices);
     }
     let mut results = Vec::with_capacity(requests.len());
     for (request, (replayed, notices, unlimited)) in requests.iter().zip(outcomes) {

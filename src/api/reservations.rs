@@ -29,7 +29,7 @@ use super::{
     problem::{Problem, Reason},
     reserve_request::ReserveRequest,
 };
-use crate::{auth::Principal, denials::Denials, server::warn, writer};
+use crate::{auth::Principal, denials::Denials, metrics, server::warn, writer};
 
 pub(super) use shown::{LAGGING, holder, whole, write_fields, write_head};
 use shown::{item, write};
@@ -87,6 +87,7 @@ pub(super) fn grant(
         }
     })?;
     transaction.record(actor, reserved.events);
+    note(&reserved.notices);
     Ok(Granted {
         promise: remembered(transaction.state(), request)?,
         replayed: reserved.replayed,
@@ -94,18 +95,23 @@ pub(super) fn grant(
     })
 }
 
-/// What the caller is to learn of; what is not for him is logged.
+/// What the caller is to learn of.
 pub(super) fn warnings(namespace: &str, notices: &[Notice], unlimited: &[Name]) -> Vec<String> {
-    let mut warnings = Vec::from_iter(decide::warning_of_unlimited(namespace, unlimited));
-    for notice in notices {
-        match notice.audience {
-            Audience::Caller => warnings.push(notice.message.clone()),
-            Audience::Auditors => {
-                tracing::info!(quota = %notice.quota, message = notice.message, "a limit that is not enforced was passed");
-            }
-        }
+    let for_caller = |notice: &&Notice| notice.audience == Audience::Caller;
+    let messages = notices.iter().filter(for_caller);
+    decide::warning_of_unlimited(namespace, unlimited)
+        .into_iter()
+        .chain(messages.map(|notice| notice.message.clone()))
+        .collect()
+}
+
+/// Logs and counts what others are to learn of a grant.
+pub(super) fn note(notices: &[Notice]) {
+    let for_auditors = |notice: &&Notice| notice.audience == Audience::Auditors;
+    for notice in notices.iter().filter(for_auditors) {
+        metrics::limit_passed();
+        tracing::info!(quota = %notice.quota, message = notice.message, "a limit that is not enforced was passed");
     }
-    warnings
 }
 
 /// A reservation that was granted just now or before.

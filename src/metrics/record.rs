@@ -27,6 +27,11 @@ pub fn large_answer() {
     counter!(table::LARGE_ANSWERS.name).increment(1);
 }
 
+/// Counts a grant that passed a limit which is only noted.
+pub fn limit_passed() {
+    counter!(table::LIMITS_PASSED.name).increment(1);
+}
+
 /// Counts a denial that cannot be listed.
 pub fn denials_dropped() {
     counter!(table::DENIALS_DROPPED.name).increment(1);

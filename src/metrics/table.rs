@@ -87,6 +87,8 @@ table! {
         "Answers that were made on threads of their own, one of a principal at a time."
     DENIALS_DROPPED Counter "quota_ledger_denials_dropped_total"
         "Denials that are not listed, since too many came at once."
+    LIMITS_PASSED Counter "quota_ledger_audited_limits_passed_total"
+        "Grants that passed a limit which is only noted (enforcement: audit), once for each such limit."
     RESERVATIONS Gauge "quota_ledger_reservations" [closed::<ReservationState>()]
         "Reservations that have not ended."
     OLDEST_RESERVATION_AGE Gauge "quota_ledger_oldest_reservation_age_seconds"

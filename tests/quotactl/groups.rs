@@ -81,3 +81,29 @@ fn a_group_is_applied_shown_and_deleted() {
     daemon.done("delete -f -", GROUP);
     assert_eq!(daemon.run("describe group red", "").code, 11);
 }
+
+#[test]
+fn what_a_limit_that_is_only_noted_would_have_denied_is_counted() {
+    let daemon = Daemon::start();
+    let annotation = "quota-ledger.io/soft: '{\"pods\": \"8\"}'";
+    let noted = GROUP.replace(annotation, "quota-ledger.io/enforcement: audit");
+    daemon.done("apply -f -", &noted);
+    namespace(&daemon, "web", 10);
+    let counted = || {
+        let text = daemon.metrics();
+        let name = "quota_ledger_audited_limits_passed_total ";
+        text.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::to_owned)
+    };
+    assert_eq!(counted().as_deref(), Some("0"));
+    let body = r#"{"reservedBy":{"uid":"u1"},"reserved":{"pods":"1"}}"#;
+    daemon.done("check -n web -f -", body);
+    assert_eq!(counted().as_deref(), Some("0"), "nothing was granted");
+    for _ in 0..2 {
+        daemon.done("reserve -n web --uid u1 --request pods=1", "");
+        assert_eq!(counted().as_deref(), Some("1"), "once for each grant");
+    }
+    daemon.done("reserve -n other --uid u2 --request services=1", "");
+    assert_eq!(counted().as_deref(), Some("1"));
+}

@@ -377,8 +377,7 @@ async fn start_intake(
     if config.nats.url.is_none() {
         return Ok(Intake(None));
     }
-    let entries = config.journal.max_batch_entries.get();
-    let running = nats::start(&config.nats, entries, events, ledger.clone(), stop.clone())
+    let running = nats::start(config, events, ledger.clone(), stop.clone())
         .await
         .context("cannot consume the stream")
         .or_exit(Exit::Configuration)?;

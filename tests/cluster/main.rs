@@ -13,6 +13,7 @@ mod faults;
 mod linear;
 mod producer;
 mod rolling;
+mod silent_source;
 mod tls;
 mod wrong_state;
 

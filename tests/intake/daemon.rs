@@ -118,8 +118,7 @@ impl Daemon {
         let reader = Reader::new(&config.kinds, config.quotas.adopt).with_charging(charging);
         let reader = Arc::new(reader);
         let stop = CancellationToken::new();
-        let most = config.journal.max_batch_entries.get();
-        let running = nats::start(&config.nats, most, reader, ledger.clone(), stop.clone());
+        let running = nats::start(config, reader, ledger.clone(), stop.clone());
         let running = running.await.unwrap();
         let status = running.status.clone();
         Self {

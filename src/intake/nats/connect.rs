@@ -12,16 +12,26 @@ use super::Status;
 use crate::config;
 
 /// Begins to connect, and goes on until it succeeds, now and after each loss. The receiver says whether there is
-/// a connection.
+/// a connection. Whoever `is_in_cluster` gives servers up sooner that do not answer: a node that begins to lead grants only
+/// once it has caught up.
 pub(super) async fn connect(
     settings: &config::Nats,
+    is_in_cluster: bool,
     status: &Status,
 ) -> Result<(Client, watch::Receiver<bool>), SetupError> {
     let (connected, is_connected) = watch::channel(false);
     let status = status.clone();
     status.set_connected(false);
-    let connection = connection(settings);
-    let options = connection.options("quotad").await?;
+    let connection = match is_in_cluster {
+        true => promptly(settings),
+        false => connection(settings),
+    };
+    let mut options = connection.options("quotad").await?;
+    if is_in_cluster {
+        options = options
+            .ping_interval(PATIENCE)
+            .request_timeout(Some(REQUEST_PATIENCE));
+    }
     let options = options
         .subscription_capacity(settings.fetch_messages.get().saturating_mul(4))
         .event_callback(move |event| {
@@ -44,20 +54,31 @@ pub(crate) async fn plain(settings: &config::Nats, name: &str) -> Result<Client,
 pub(crate) async fn to_log(settings: &config::Nats, servers: &str) -> Result<Client, SetupError> {
     let connection = Connection {
         url: servers,
-        connect_timeout: settings.connect_timeout.get().min(LOG_PATIENCE),
-        max_backoff: LOG_BACKOFF,
-        ..connection(settings)
+        ..promptly(settings)
     };
     let options = connection.options("quotad cluster").await?;
-    let options = options.ping_interval(LOG_PATIENCE);
+    let options = options.ping_interval(PATIENCE);
     Ok(options.connect(connection.addresses()?).await?)
 }
 
-/// How long a server of the log may take to connect, and how often it is asked whether it is there.
-const LOG_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a server may take to connect while nothing is granted, and how often it is asked whether it is there: after
+/// three times as long without an answer the connection is given up.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Longest wait between two attempts to connect to a server of the log.
-const LOG_BACKOFF: Duration = Duration::from_millis(100);
+/// How long a server may take to answer a question about a stream: while servers elect its leader, nobody does.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Longest wait between two attempts to connect while nothing is granted.
+const BACKOFF: Duration = Duration::from_millis(100);
+
+/// A connection that is tried again at short intervals.
+fn promptly(settings: &config::Nats) -> Connection<'_> {
+    Connection {
+        connect_timeout: settings.connect_timeout.get().min(PATIENCE),
+        max_backoff: settings.max_backoff.get().min(BACKOFF),
+        ..connection(settings)
+    }
+}
 
 fn connection(settings: &config::Nats) -> Connection<'_> {
     Connection {

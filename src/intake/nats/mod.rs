@@ -34,7 +34,7 @@ pub use status::{Status, StreamStatus};
 use self::asking::Asking;
 use super::payload::Reader;
 use crate::{
-    config,
+    config::{self, Config},
     writer::{Ledger, Unavailable},
 };
 
@@ -58,22 +58,22 @@ pub struct Running {
 /// # Errors
 /// If the address or a file of secrets or certificates cannot be read.
 pub async fn start(
-    settings: &config::Nats,
-    max_batch_entries: usize,
+    config: &Config,
     reader: Arc<Reader>,
     ledger: Ledger,
     stop: CancellationToken,
 ) -> Result<Running, SetupError> {
+    let settings = &config.nats;
     let asking = Asking::new(settings);
     let status = Status::new(settings, ledger.clone(), asking.clone());
-    let (client, connected) = connect::connect(settings, &status).await?;
+    let (client, connected) = connect::connect(settings, config.cluster.is_on(), &status).await?;
     let relists = asking.clone();
     tokio::spawn(relists.run(client.clone(), connected.clone(), stop.clone()));
     let intake = Intake {
         source: Name::from(settings.stream.as_str()),
         actor: Actor::named(&principal(settings)),
         settings: settings.clone(),
-        max_batch_entries,
+        max_batch_entries: config.journal.max_batch_entries.get(),
         reader,
         ledger,
         status: status.clone(),

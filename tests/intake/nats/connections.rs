@@ -50,7 +50,7 @@ async fn a_secret_that_cannot_be_read_is_told_at_once() {
     let directory = TempDir::new().unwrap();
     let opened = Opened::open(directory.path());
     let (reader, stop) = (Arc::default(), CancellationToken::new());
-    let started = nats::start(&config.nats, 10, reader, opened.ledger.clone(), stop).await;
+    let started = nats::start(&config, reader, opened.ledger.clone(), stop).await;
     let error = started.err().expect("there is no such file").to_string();
     assert!(
         error.starts_with("nats.token_file: cannot read /nowhere/token"),

@@ -1,0 +1,82 @@
+//! The server that leads the stream is stopped, and events come from the same servers.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::{
+    End, REST, TIMEOUT,
+    faults::wait_for_grants,
+    linear::clients::{CLIENTS, Client, Habits, NAMESPACES, Yard, set_quotas},
+    number, producer, scratch,
+    support::nodes::{LOG, Nodes, Part, Setup},
+};
+
+/// How often.
+const STOPS: u64 = 3;
+
+/// Grants that show that all is as before.
+const STEADY: u64 = 60;
+
+#[test]
+fn grants_go_on_where_events_come_from_a_server_that_does_not_answer() {
+    let stops = number("QUOTAD_NODES_STOPS").unwrap_or(STOPS);
+    let directory = scratch();
+    let setup = Setup {
+        has_events: true,
+        ..Setup::default()
+    };
+    let cluster = Nodes::start(directory.path(), setup);
+    let leader = cluster.leader();
+    set_quotas(
+        &cluster.daemon(leader).api,
+        usize::try_from(stops + 1).unwrap() * NAMESPACES,
+    );
+    producer::set_quotas(&cluster.daemon(leader).api);
+    let habits = Habits {
+        operations: u64::MAX,
+        timeout: TIMEOUT,
+        rest: REST,
+    };
+    let yard = Yard::new(cluster.apis(), habits, 1);
+    let is_over = false.into();
+    let urls = cluster.servers.urls();
+    let published = std::thread::scope(|scope| {
+        let end = End(&yard, &is_over);
+        let producer = scope.spawn(|| producer::run(&urls, 1, &is_over));
+        for number in 0..CLIENTS {
+            let client = Client::new(number, &yard);
+            scope.spawn(move || client.run());
+        }
+        for stop in 0..stops {
+            yard.turn_to(usize::try_from(stop).unwrap() * NAMESPACES);
+            wait_for_grants(&yard, STEADY);
+            let outage = outage(&cluster, &yard);
+            println!("{stop}: nothing granted for {:.1} s", outage.as_secs_f64());
+        }
+        drop(end);
+        producer.join().unwrap()
+    });
+    let leader = cluster.leader();
+    producer::wait_until_counted(cluster.daemon(leader), &published);
+    cluster.wait_until_same();
+    let (entries, _) = cluster.daemon(leader).list("/v1/entries");
+    producer::each_was_consumed_once(&entries);
+}
+
+/// The longest time without a grant while the server is stopped.
+fn outage(cluster: &Nodes, yard: &Yard) -> Duration {
+    let server = Part::Server(cluster.servers.leader_of(LOG).unwrap());
+    cluster.signal(server, Signal::STOP);
+    let enough = yard.grants() + STEADY;
+    let (mut granted, mut since) = (yard.grants(), Instant::now());
+    let mut longest = Duration::ZERO;
+    while granted < enough {
+        wait_for_grants(yard, 1);
+        granted = yard.grants();
+        longest = longest.max(since.elapsed());
+        since = Instant::now();
+    }
+    cluster.signal(server, Signal::CONT);
+    longest
+}

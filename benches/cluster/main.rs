@@ -19,11 +19,8 @@ use std::collections::BTreeMap;
 
 use outages::Fault;
 use quota_test_support as testing;
-use rates::{Case, System};
-use support::measured::Measured;
-
-/// All runs of a case of a system.
-type Runs = BTreeMap<(Case, System), Vec<Measured>>;
+use rates::System;
+use support::measured::Runs;
 
 fn main() {
     if !support::is_wanted() {
@@ -39,25 +36,14 @@ fn main() {
         for system in System::all() {
             let home = tempfile::tempdir_in(directory.path()).expect("there is room");
             for (case, measured) in rates::measure(system, home.path(), seconds) {
-                eprintln!(
-                    "round {round}: {}, {}: {:.0}/s, p50 {:.0} us, p99 {:.0} us",
-                    case.name(),
-                    system.name(),
-                    measured.rate,
-                    measured.p50,
-                    measured.p99
-                );
-                runs.entry((case, system)).or_default().push(measured);
+                let names = (case.name(), system.name());
+                runs.add(round, names, (case, system), measured);
             }
         }
     }
-    let medians = runs
-        .iter()
-        .map(|(key, runs)| (*key, Measured::median(runs)))
-        .collect();
     let home = tempfile::tempdir_in(directory.path()).expect("there is room");
     let outages = outages::measure(home.path(), support::setting("BENCH_OUTAGES", 20));
-    let text = report::text(&medians, &outages, rounds, seconds);
+    let text = report::text(&runs.medians(), &outages, rounds, seconds);
     support::document::replace("cluster", &text);
     println!("{text}");
 }

@@ -19,13 +19,8 @@ mod reviews;
 mod support;
 mod tls;
 
-use std::collections::BTreeMap;
-
 use plan::{Bench, Case, System};
-use support::measured::Measured;
-
-/// All runs of a case of a system.
-type Runs = BTreeMap<(Case, System), Vec<Measured>>;
+use support::measured::Runs;
 
 fn main() {
     if std::env::args().nth(1).as_deref() == Some(support::process::SERVE_FLOOR) {
@@ -52,23 +47,16 @@ fn main() {
         for &case in &bench.cases {
             for system in System::ALL.into_iter().filter(|system| system.does(case)) {
                 let measured = bench.measure(system, case);
-                eprintln!(
-                    "round {round}: {}, {}: {:.0}/s, p50 {:.0} us, p99 {:.0} us",
-                    case.name(),
-                    system.name(),
-                    measured.rate,
-                    measured.p50,
-                    measured.p99
-                );
-                runs.entry((case, system)).or_default().push(measured);
+                let names = (case.name(), system.name());
+                runs.add(round, names, (case, system), measured);
             }
         }
     }
-    let medians = runs
-        .iter()
-        .map(|(key, runs)| (*key, Measured::median(runs)))
-        .collect();
-    let text = report::text(&medians, support::measured::median(&mut disk), &bench);
+    let text = report::text(
+        &runs.medians(),
+        support::measured::median(&mut disk),
+        &bench,
+    );
     if bench.is_whole() {
         support::document::replace("peers", &text);
     }

@@ -1,6 +1,6 @@
 //! Figures of a run, and their medians.
 
-use std::process::Command;
+use std::{collections::BTreeMap, process::Command};
 
 use quota_load::Tally;
 use serde_json::Value;
@@ -45,6 +45,38 @@ impl Measured {
             p50: of(|run| run.p50),
             p99: of(|run| run.p99),
         }
+    }
+}
+
+/// All runs of a case of a system.
+pub struct Runs<K>(BTreeMap<K, Vec<Measured>>);
+
+impl<K: Ord + Copy> Runs<K> {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Says what a run gave, and keeps it.
+    pub fn add(
+        &mut self,
+        round: usize,
+        (case, system): (String, &str),
+        key: K,
+        measured: Measured,
+    ) {
+        eprintln!(
+            "round {round}: {case}, {system}: {:.0}/s, p50 {:.0} us, p99 {:.0} us",
+            measured.rate, measured.p50, measured.p99
+        );
+        self.0.entry(key).or_default().push(measured);
+    }
+
+    /// The medians of each.
+    pub fn medians(&self) -> BTreeMap<K, Measured> {
+        let runs = self.0.iter();
+        runs.map(|(key, runs)| (*key, Measured::median(runs)))
+            .collect()
     }
 }
 

@@ -35,7 +35,7 @@ use linear::{
 };
 use support::{
     cluster::NODES,
-    nodes::{Nodes, Setup},
+    nodes::Nodes,
     programs::quotactl,
     quotad::{REQUEST, agent},
     random::Random,
@@ -71,20 +71,8 @@ fn nothing_is_lost_doubled_or_over_hard_whatever_is_killed_stopped_or_cut() {
         .map_or(Fault::all().len(), |count| usize::try_from(count).unwrap());
     println!("QUOTAD_NODES_SEED={seed}");
     let directory = scratch();
-    let setup = Setup {
-        has_events: true,
-        ..Setup::default()
-    };
-    let mut cluster = Nodes::start(directory.path(), setup);
-    let leader = cluster.leader();
-    set_quotas(&cluster.daemon(leader).api, (count + 1) * NAMESPACES);
-    producer::set_quotas(&cluster.daemon(leader).api);
-    let habits = Habits {
-        operations: u64::MAX,
-        timeout: TIMEOUT,
-        rest: REST,
-    };
-    let yard = Yard::new(cluster.apis(), habits, seed);
+    let mut cluster = producer::start(directory.path());
+    let yard = yard(&cluster, count, seed);
     let is_over = AtomicBool::new(false);
     let urls = cluster.servers.urls();
     let (history, published) = std::thread::scope(|scope| {
@@ -103,11 +91,7 @@ fn nothing_is_lost_doubled_or_over_hard_whatever_is_killed_stopped_or_cut() {
             .flat_map(|client| client.join().unwrap());
         (history.collect::<Vec<_>>(), producer.join().unwrap())
     });
-    let leader = cluster.leader();
-    producer::wait_until_counted(cluster.daemon(leader), &published);
-    let end = cluster.wait_until_same();
-    let (all, _) = cluster.daemon(leader).list("/v1/entries");
-    let advances = producer::each_was_consumed_once(&all);
+    let (all, end, advances) = producer::is_counted_once(&cluster, &published);
     let entries = entries_of(&all);
     println!(
         "{} operations, {} entries of reservations among {end}, {} events in {} messages, consumed in {advances} steps, {:.0} s",
@@ -120,6 +104,18 @@ fn nothing_is_lost_doubled_or_over_hard_whatever_is_killed_stopped_or_cut() {
     is_right(&history, &entries);
     answers_are_the_same_everywhere(&cluster, &history);
     states_are_the_same(&mut cluster, end);
+}
+
+/// What clients do at all nodes, with namespaces for so many faults.
+fn yard(cluster: &Nodes, faults: usize, seed: u64) -> Yard {
+    let leader = cluster.leader();
+    set_quotas(&cluster.daemon(leader).api, (faults + 1) * NAMESPACES);
+    let habits = Habits {
+        operations: u64::MAX,
+        timeout: TIMEOUT,
+        rest: REST,
+    };
+    Yard::new(cluster.apis(), habits, seed)
 }
 
 /// Tells all to stop, also when something went wrong.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     PATIENCE,
+    nodes::{Nodes, Setup},
     publisher::{connect, publish},
     quotad::{Quotad, agent},
     random::Random,
@@ -34,6 +36,28 @@ pub(crate) struct Published {
     /// Each change of an object has a version.
     pub(crate) events: u64,
     pub(crate) messages: u64,
+}
+
+/// Starts a cluster that takes what is published.
+pub(crate) fn start(directory: &Path) -> Nodes {
+    let setup = Setup {
+        has_events: true,
+        ..Setup::default()
+    };
+    let cluster = Nodes::start(directory, setup);
+    set_quotas(&cluster.daemon(cluster.leader()).api);
+    cluster
+}
+
+/// Waits until all of what was published has counted, at every node. Each message was consumed once: gives the entries, the
+/// last of them, and in how many steps.
+pub(crate) fn is_counted_once(cluster: &Nodes, published: &Published) -> (Vec<Value>, u64, usize) {
+    let leader = cluster.leader();
+    wait_until_counted(cluster.daemon(leader), published);
+    let end = cluster.wait_until_same();
+    let (entries, _) = cluster.daemon(leader).list("/v1/entries");
+    let advances = each_was_consumed_once(&entries);
+    (entries, end, advances)
 }
 
 /// Publishes until it is over.
@@ -109,7 +133,7 @@ fn namespace_of(uid: &str) -> String {
 }
 
 /// Sets quotas that what is published never reaches.
-pub(crate) fn set_quotas(api: &str) {
+fn set_quotas(api: &str) {
     for namespace in namespaces() {
         let manifest = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "seen", "namespace": namespace},
@@ -122,7 +146,7 @@ pub(crate) fn set_quotas(api: &str) {
 }
 
 /// Waits until a daemon uses what was published, and nothing else.
-pub(crate) fn wait_until_counted(daemon: &Quotad, published: &Published) {
+fn wait_until_counted(daemon: &Quotad, published: &Published) {
     let wanted = published.used();
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -145,7 +169,7 @@ pub(crate) fn wait_until_counted(daemon: &Quotad, published: &Published) {
 }
 
 /// Each message was consumed once, and in order, from first contact on: so do entries say. In how many steps.
-pub(crate) fn each_was_consumed_once(entries: &[Value]) -> usize {
+fn each_was_consumed_once(entries: &[Value]) -> usize {
     let events = || entries.iter().map(|entry| &entry["event"]);
     let of_type = |name: &'static str| events().filter(move |event| event["type"] == name);
     // A leader that took a server that lags for another stream would begin anew.

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::{
-    End, REST, TIMEOUT,
+    End,
     faults::wait_for_grants,
-    linear::clients::{CLIENTS, Client, Habits, NAMESPACES, Yard, set_quotas},
+    linear::clients::{CLIENTS, Client, NAMESPACES, Yard},
     number, producer, scratch,
-    support::nodes::{LOG, Nodes, Part, Setup},
+    support::nodes::{LOG, Nodes, Part},
+    yard,
 };
 
 /// How often.
@@ -21,24 +22,10 @@ const STEADY: u64 = 60;
 #[test]
 fn grants_go_on_where_events_come_from_a_server_that_does_not_answer() {
     let stops = number("QUOTAD_NODES_STOPS").unwrap_or(STOPS);
+    let stops = usize::try_from(stops).unwrap();
     let directory = scratch();
-    let setup = Setup {
-        has_events: true,
-        ..Setup::default()
-    };
-    let cluster = Nodes::start(directory.path(), setup);
-    let leader = cluster.leader();
-    set_quotas(
-        &cluster.daemon(leader).api,
-        usize::try_from(stops + 1).unwrap() * NAMESPACES,
-    );
-    producer::set_quotas(&cluster.daemon(leader).api);
-    let habits = Habits {
-        operations: u64::MAX,
-        timeout: TIMEOUT,
-        rest: REST,
-    };
-    let yard = Yard::new(cluster.apis(), habits, 1);
+    let cluster = producer::start(directory.path());
+    let yard = yard(&cluster, stops, 1);
     let is_over = false.into();
     let urls = cluster.servers.urls();
     let published = std::thread::scope(|scope| {
@@ -49,7 +36,7 @@ fn grants_go_on_where_events_come_from_a_server_that_does_not_answer() {
             scope.spawn(move || client.run());
         }
         for stop in 0..stops {
-            yard.turn_to(usize::try_from(stop).unwrap() * NAMESPACES);
+            yard.turn_to(stop * NAMESPACES);
             wait_for_grants(&yard, STEADY);
             let outage = outage(&cluster, &yard);
             println!("{stop}: nothing granted for {:.1} s", outage.as_secs_f64());
@@ -57,11 +44,7 @@ fn grants_go_on_where_events_come_from_a_server_that_does_not_answer() {
         drop(end);
         producer.join().unwrap()
     });
-    let leader = cluster.leader();
-    producer::wait_until_counted(cluster.daemon(leader), &published);
-    cluster.wait_until_same();
-    let (entries, _) = cluster.daemon(leader).list("/v1/entries");
-    producer::each_was_consumed_once(&entries);
+    producer::is_counted_once(&cluster, &published);
 }
 
 /// The longest time without a grant while the server is stopped.

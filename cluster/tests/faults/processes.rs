@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::TcpListener,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -11,6 +11,7 @@ use std::{
 use quota_cluster::{Names, servers, stream};
 use quota_journal::Durable;
 use quota_replication::{Identity, LedgerId};
+use quota_test_support::cluster::durable_program;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{clients::ask, node::connect};
@@ -44,7 +45,7 @@ pub(crate) struct Cluster {
     runtime: tokio::runtime::Runtime,
     client: async_nats::Client,
     names: Names,
-    program: PathBuf,
+    program: String,
     directory: tempfile::TempDir,
     /// Of each server: clients, routes, monitoring.
     ports: [[u16; 3]; 3],
@@ -61,21 +62,9 @@ fn free<const N: usize>() -> [u16; N] {
     bound.map(|listener| listener.local_addr().unwrap().port())
 }
 
-fn server_program() -> PathBuf {
-    let program = std::env::var("QUOTAD_NATS_SERVER").unwrap_or_else(|_| "nats-server".to_owned());
-    let said = Command::new(&program).arg("--version").output().unwrap();
-    let said = String::from_utf8(said.stdout).unwrap();
-    let version = said.split_whitespace().find_map(servers::Version::parse);
-    assert!(
-        version.is_some_and(|version| version >= servers::LEAST),
-        "{program} is {said}: name a newer one by QUOTAD_NATS_SERVER, as tests/run does"
-    );
-    program.into()
-}
-
 impl Cluster {
     pub(crate) fn start() -> Self {
-        let program = server_program();
+        let program = durable_program();
         let all: [u16; 12] = free();
         let ports = [0, 3, 6].map(|at| [all[at], all[at + 1], all[at + 2]]);
         let directory = tempfile::tempdir().unwrap();

@@ -363,7 +363,7 @@ impl Cluster {
 }
 
 /// A server that the daemon entrusts a replicated log to: `QUOTAD_NATS_SERVER`, or the one in the path.
-fn durable_program() -> String {
+pub fn durable_program() -> String {
     let program = std::env::var("QUOTAD_NATS_SERVER").unwrap_or_else(|_| "nats-server".to_owned());
     let said = Command::new(&program).arg("--version").output().unwrap();
     let said = String::from_utf8(said.stdout).unwrap();

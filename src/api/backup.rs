@@ -55,7 +55,7 @@ impl Backups {
 
 /// `GET /v1/backup`: all that is durable now, while grants go on. A stream without its end is no backup.
 ///
-/// Another node of the cluster, which joins with it, is told where in the log the replica was before.
+/// Another node of the cluster, which joins with it, learns where in the log the replica was before.
 pub(super) async fn backup(
     State(app): State<App>,
     asker: Option<Extension<FromNode>>,
@@ -70,7 +70,7 @@ pub(super) async fn backup(
     let (sender, mut receiver) = mpsc::channel(PIECES);
     tokio::task::spawn_blocking(move || {
         let mut output = BufWriter::with_capacity(PIECE_BYTES, Pieces(sender));
-        tell(quota_journal::write_backup(&reader, &mut output));
+        log(quota_journal::write_backup(&reader, &mut output));
         drop(turn);
     });
     let stop = app.stop.clone();
@@ -91,7 +91,7 @@ pub(super) async fn backup(
     Ok(response)
 }
 
-fn tell(made: Result<BackedUp, quota_journal::Error>) {
+fn log(made: Result<BackedUp, quota_journal::Error>) {
     match made {
         Ok(made) => {
             metrics::backup_done(made.last.sequence);

@@ -14,7 +14,7 @@ use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
 
-/// Media types that a body may have: what tools set if they are not told otherwise is taken for the type that
+/// Media types that a body may have: what tools set by default is taken for the type that
 /// the path wants.
 const UNTOLD: [&str; 3] = [
     "application/x-www-form-urlencoded",

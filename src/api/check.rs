@@ -55,8 +55,8 @@ pub(super) async fn check(
         // An object that is only thought of has no uid.
         let fresh = Uid::from_uuid(uuid::Uuid::new_v4().into_bytes());
         let text = text.into_json()?;
-        let wish = text.read::<ReserveRequest<'_>>()?;
-        let request = wish.request(&app, &namespace, writer::now(), Some(fresh))?;
+        let request = text.read::<ReserveRequest<'_>>()?;
+        let request = request.request(&app, &namespace, writer::now(), Some(fresh))?;
         let by = caller::by(&actor, &principal, &namespace);
         let question = app.ledger.read(|state| {
             let now = writer::now().max(state.head().time);

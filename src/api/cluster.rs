@@ -2,8 +2,8 @@
 
 use axum::{Extension, extract::State, response::Response};
 use http::StatusCode;
+use quota_client::wire::{HealRequest, RemoveRequest, ReplicatedLedger, TransferRequest};
 use quota_replication::LedgerId;
-use serde::{Deserialize, Serialize};
 
 use super::page::Params;
 use super::{
@@ -13,31 +13,6 @@ use super::{
     status::NoQuery,
 };
 use crate::cluster::{Cluster, Error, FromNode};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Transfer {
-    to: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Remove {
-    node: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Heal {
-    ledger: String,
-    #[serde(default)]
-    lost: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Initialised {
-    ledger: LedgerId,
-}
 
 fn cluster(app: &App) -> Result<&Cluster, Problem> {
     app.cluster.as_ref().ok_or_else(|| {
@@ -62,7 +37,7 @@ impl From<Error> for Problem {
     }
 }
 
-/// `GET /v1/cluster`: of all nodes; another node is told of this one alone.
+/// `GET /v1/cluster`: of all nodes; another node gets this one alone.
 pub(super) async fn status(
     State(app): State<App>,
     asker: Option<Extension<FromNode>>,
@@ -75,16 +50,21 @@ pub(super) async fn status(
     }))
 }
 
+fn begun(ledger: LedgerId) -> Response {
+    let ledger = ledger.to_string();
+    answer::json(StatusCode::CREATED, &ReplicatedLedger { ledger })
+}
+
 /// `POST /v1/cluster/init`
 pub(super) async fn initialise(State(app): State<App>) -> Result<Response, Problem> {
     let ledger = cluster(&app)?.initialise().await?;
-    Ok(answer::json(StatusCode::CREATED, &Initialised { ledger }))
+    Ok(begun(ledger))
 }
 
 /// `POST /v1/cluster/transfer`
 pub(super) async fn transfer(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
     let cluster = cluster(&app)?;
-    let Transfer { to } = text.read()?;
+    let TransferRequest { to } = text.read()?;
     cluster.transfer(&to).await?;
     Ok(answer::ok(&cluster.status().await))
 }
@@ -92,7 +72,7 @@ pub(super) async fn transfer(State(app): State<App>, text: JsonText) -> Result<R
 /// `POST /v1/cluster/remove`
 pub(super) async fn remove(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
     let cluster = cluster(&app)?;
-    let Remove { node } = text.read()?;
+    let RemoveRequest { node } = text.read()?;
     cluster.remove(&node).await?;
     Ok(answer::ok(&cluster.status().await))
 }
@@ -100,7 +80,7 @@ pub(super) async fn remove(State(app): State<App>, text: JsonText) -> Result<Res
 /// `POST /v1/cluster/heal`
 pub(super) async fn heal(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
     let cluster = cluster(&app)?;
-    let Heal { ledger, lost } = text.read()?;
+    let HealRequest { ledger, lost } = text.read()?;
     let ledger = cluster.heal(&ledger, &lost).await?;
-    Ok(answer::json(StatusCode::CREATED, &Initialised { ledger }))
+    Ok(begun(ledger))
 }

@@ -85,19 +85,19 @@ fn because(actor: &Actor, reason: Option<&str>) -> Result<Arc<Actor>, Problem> {
 /// A repair, and about how long its entries are, in bytes.
 type Sized = (Repair, usize);
 
-fn repairs(app: &App, wishes: &[CorrectionRequest<'_>]) -> Result<Vec<Sized>, Problem> {
-    if wishes.len() > ITEMS_MAX {
+fn repairs(app: &App, items: &[CorrectionRequest<'_>]) -> Result<Vec<Sized>, Problem> {
+    if items.len() > ITEMS_MAX {
         let (count, wrong) = (
-            wishes.len().to_string(),
+            items.len().to_string(),
             format!("at most {ITEMS_MAX} items"),
         );
         return Err(Problem::invalid(vec![Cause::invalid(
             "items", &count, &wrong,
         )]));
     }
-    let (now, mut repairs, mut wrong) = (now(), Vec::with_capacity(wishes.len()), Vec::new());
-    for (index, wish) in wishes.iter().enumerate() {
-        match repair(app, wish, now) {
+    let (now, mut repairs, mut wrong) = (now(), Vec::with_capacity(items.len()), Vec::new());
+    for (index, item) in items.iter().enumerate() {
+        match repair(app, item, now) {
             Ok(repair) => repairs.push(repair),
             Err(mut cause) => {
                 cause.field = format!("items[{index}].{}", cause.field);
@@ -111,9 +111,9 @@ fn repairs(app: &App, wishes: &[CorrectionRequest<'_>]) -> Result<Vec<Sized>, Pr
     }
 }
 
-fn repair(app: &App, wish: &CorrectionRequest<'_>, now: Timestamp) -> Result<Sized, Cause> {
-    let seen = wish.known.as_ref().map(seen).transpose()?;
-    match (wish.object, &wish.uid) {
+fn repair(app: &App, item: &CorrectionRequest<'_>, now: Timestamp) -> Result<Sized, Cause> {
+    let seen = item.known.as_ref().map(seen).transpose()?;
+    match (item.object, &item.uid) {
         (Some(object), None) => {
             let read = app.events.read_listed(object.get().as_bytes(), now);
             let listed = read.and_then(|listed| {
@@ -126,7 +126,7 @@ fn repair(app: &App, wish: &CorrectionRequest<'_>, now: Timestamp) -> Result<Siz
                 object,
                 quota,
                 seen,
-                quota_seen: wish.quota_sequence,
+                quota_seen: item.quota_sequence,
             };
             Ok((repair, bytes))
         }
@@ -134,7 +134,7 @@ fn repair(app: &App, wish: &CorrectionRequest<'_>, now: Timestamp) -> Result<Siz
             let why = "what was known of the object that is gone";
             let seen = seen.ok_or_else(|| Cause::required("known", why))?;
             let uid = uid.clone();
-            let namespace = wish.namespace.clone();
+            let namespace = item.namespace.clone();
             let repair = Repair::End {
                 namespace,
                 uid,

@@ -1,16 +1,15 @@
 //! Where the ledger and a listing disagree.
 
 use axum::{extract::State, response::Response};
-use quota_client::wire::{DriftRequest, Object};
+use quota_client::wire::{Compared, ComparedQuota, Difference, DriftAnswer, DriftRequest};
 use quota_core::{
     decide::{self, Comparison},
     event::{QuotaRecord, Sequence},
-    state::{Head, ObjectView, State as LedgerState},
+    state::{ObjectView, State as LedgerState},
 };
-use quota_semantics::{Timestamp, quota::Spec};
-use serde::Serialize;
+use quota_semantics::Timestamp;
 use serde_json::value::RawValue;
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use super::{
     App, answer,
@@ -23,63 +22,6 @@ use crate::{intake::payload::Listed, writer::now};
 
 /// Most objects of one call: they are compared under one hold of the state.
 const LISTING_MAX: usize = 500;
-
-/// How a listed object stands to what the ledger believes.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-enum Difference {
-    /// There is none.
-    None,
-    /// The ledger does not know it.
-    Missing,
-    /// The ledger does not know it, but another one of its name.
-    Recreated,
-    /// It counts for something else.
-    Changed,
-    /// The ledger has seen more of it than the listing.
-    Newer,
-    /// It is of no concern to quotas.
-    Ignored,
-    /// It cannot be understood.
-    Unreadable,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Compared<'a> {
-    difference: Difference,
-    /// As it was listed.
-    #[serde(flatten)]
-    object: Option<Object<'a>>,
-    /// What the ledger believes of it, or of the one of its name.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<Object<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quota: Option<Limits<'a>>,
-    /// Why it cannot be understood.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
-}
-
-/// Limits that were listed, and those that the ledger has for a quota of this name.
-#[derive(Serialize)]
-struct Limits<'a> {
-    listed: &'a Spec,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    known: Option<&'a Spec>,
-    /// The entry that set what is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sequence: Option<Sequence>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answer<'a> {
-    items: Vec<Compared<'a>>,
-    as_of: Head,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    lagging: bool,
-}
 
 /// `POST /v1/drift`: compares listed objects with what the ledger believes, one by one. Writes nothing.
 pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
@@ -100,9 +42,11 @@ pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Re
         });
         let (found, as_of) = compared.await?;
         let items = listing.iter().zip(&found);
-        Ok(answer::ok(&Answer {
-            items: items.map(|(listed, found)| shown(listed, found)).collect(),
-            as_of,
+        Ok(answer::ok(&DriftAnswer {
+            items: items
+                .map(|(listed, found)| compared_of(listed, found))
+                .collect(),
+            as_of: answer::as_of(as_of),
             lagging: app.lags(),
         }))
     })
@@ -152,15 +96,15 @@ fn find(state: &LedgerState, listed: &Result<Option<Listed>, String>, now: Times
     }
 }
 
-fn shown<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found) -> Compared<'a> {
-    let reason = listed.as_ref().err().map(String::as_str);
+fn compared_of<'a>(listed: &'a Result<Option<Listed>, String>, found: &'a Found) -> Compared<'a> {
+    let reason = listed.as_ref().err().map(|why| Cow::Borrowed(&**why));
     let listed = listed.as_ref().ok().and_then(Option::as_ref);
     let limits = |listed: &'a Listed| {
         let quota = listed.quota.as_deref()?;
         let current = found.quota.as_ref();
-        Some(Limits {
-            listed: &quota.spec,
-            known: current.map(|(record, _)| &record.spec),
+        Some(ComparedQuota {
+            listed: Cow::Borrowed(&quota.spec),
+            known: current.map(|(record, _)| Cow::Borrowed(&record.spec)),
             sequence: current.map(|(_, entry)| *entry),
         })
     };

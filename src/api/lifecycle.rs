@@ -180,7 +180,7 @@ async fn change(
         })
         .await?;
     match changed {
-        Ok(Some(promise)) => Ok((promise, head)),
+        Ok(Some(reservation)) => Ok((reservation, head)),
         Ok(None) => Err(Problem::internal(
             &"a changed reservation is not remembered",
         )),
@@ -190,7 +190,7 @@ async fn change(
 
 fn shown(app: &App, changed: Result<Changed, Problem>) -> Response {
     match changed {
-        Ok((promise, head)) => show(app, StatusCode::OK, &promise, head),
+        Ok((reservation, head)) => show(app, StatusCode::OK, &reservation, head),
         Err(problem) => problem.into_response(),
     }
 }

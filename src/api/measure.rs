@@ -27,7 +27,7 @@ pub(super) async fn measured<T>(
     result
 }
 
-/// Counts the decision on one wish.
+/// Counts the decision on one request.
 pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
     let decision = match problem {
         None if replayed => Decision::Replayed,
@@ -43,15 +43,15 @@ pub(super) fn decided(problem: Option<&Problem>, replayed: bool) {
     }
 }
 
-/// Logs that a wish was denied, if it was, as the webhook does.
-pub(super) fn log_denied(wish: &Request, problem: &Problem, sequence: Sequence) {
+/// Logs that a request was denied, if it was, as the webhook does.
+pub(super) fn log_denied(request: &Request, problem: &Problem, sequence: Sequence) {
     if !problem.is_refusal() {
         return;
     }
     let denied = Denied {
-        namespace: &wish.namespace,
-        resource: &wish.resource.resource,
-        name: &wish.name,
+        namespace: &request.namespace,
+        resource: &request.resource.resource,
+        name: &request.name,
         sequence,
     };
     denied.log(&DENIED, &problem.detail());

@@ -216,7 +216,7 @@ impl App {
         self.sources.lag() || !self.sources.are_caught_up()
     }
 
-    /// Before the sources have been caught up with, usage is not known well enough to promise anything.
+    /// Before the sources have been caught up with, usage is not known well enough to grant anything.
     ///
     /// # Errors
     /// `NotReady`.

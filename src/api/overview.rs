@@ -34,7 +34,7 @@ pub(super) struct OverviewQuery {
     after: Option<String>,
 }
 
-/// Where a namespace stands in the list: the fullest first, those without a limit last, equals by name. A share is
+/// The place of a namespace in the list: the fullest first, those without a limit last, equals by name. A share is
 /// not negative, and such floats are in the order of their bits.
 type FullnessOrder = (Reverse<Option<u64>>, Name);
 

@@ -237,7 +237,7 @@ pub(super) async fn list_all(
     Ok(permit.make(amounts, make).await)
 }
 
-/// How many amounts quotas tell.
+/// How many amounts quotas have.
 fn amounts_of(views: &[QuotaView]) -> usize {
     let amounts = |view: &QuotaView| 1 + view.figures.len() + view.holds.len();
     views.iter().map(amounts).sum()

@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;
-use quota_client::wire::RelistAnswer;
+use quota_client::wire::{RelistAnswer, RelistRequest};
 use quota_semantics::{Name, quota::syntax};
-use serde::Deserialize;
 
 use super::{
     App, Caller, answer,
@@ -17,23 +16,17 @@ use super::{
 /// Most kinds that can be asked for by name.
 const KINDS_MAX: usize = 256;
 
-#[derive(Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct RelistRequest {
-    resources: Vec<String>,
-}
-
 /// `POST /v1/relist`: publishers are asked to list these kinds again, or all.
 pub(super) async fn ask(
     State(app): State<App>,
     Caller(actor): Caller,
     text: JsonText,
 ) -> Result<Response, Problem> {
-    let wish: RelistRequest = match text.is_empty() {
+    let request: RelistRequest = match text.is_empty() {
         true => RelistRequest::default(),
         false => text.read()?,
     };
-    let resources = kinds(&wish)?;
+    let resources = kinds(&request)?;
     let Some(asked) = app.sources.ask_for_relist(resources.clone()) else {
         let detail = "there is no stream, so no publisher that could be asked: nats.url is not set";
         return Err(Problem::new(Reason::NotFound, detail));
@@ -60,20 +53,20 @@ pub(super) async fn ask(
     ))
 }
 
-fn kinds(wish: &RelistRequest) -> Result<BTreeSet<Name>, Problem> {
+fn kinds(request: &RelistRequest) -> Result<BTreeSet<Name>, Problem> {
     let complaint = |(place, kind): (usize, &String)| {
         let complaints = syntax::subdomain(kind);
         let field = format!("resources[{place}]");
         (!complaints.is_empty()).then(|| Cause::invalid(field, kind, &complaints.join("; ")))
     };
-    let kinds = wish.resources.iter().enumerate();
+    let kinds = request.resources.iter().enumerate();
     let mut errors: Vec<_> = kinds.filter_map(complaint).collect();
-    if wish.resources.len() > KINDS_MAX {
+    if request.resources.len() > KINDS_MAX {
         let (field, why) = ("resources", format!("at most {KINDS_MAX}; none means all"));
         errors = vec![Cause::forbidden(field, &why)];
     }
     match errors.is_empty() {
-        true => Ok(wish
+        true => Ok(request
             .resources
             .iter()
             .map(|kind| kind.as_str().into())

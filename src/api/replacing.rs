@@ -31,7 +31,7 @@ pub(super) fn take_from_path(field: &str, own: &mut Name, path: &str) -> Result<
     Err(Problem::invalid(vec![Cause::invalid(field, own, &wrong)]))
 }
 
-/// What of a manifest tells the life of another object: it may have been read from elsewhere.
+/// What of a manifest says when another object was made: it may have been read from elsewhere.
 pub(super) fn begin(metadata: &mut Metadata) {
     metadata.deletion_timestamp = None;
     metadata.deletion_grace_period_seconds = None;

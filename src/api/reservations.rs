@@ -38,23 +38,23 @@ use shown::{item, write};
 pub(super) fn show(
     app: &App,
     status: StatusCode,
-    promise: &ReservationStatus,
+    reservation: &ReservationStatus,
     head: Head,
 ) -> Response {
-    show_with(app, status, promise, &[], head)
+    show_with(app, status, reservation, &[], head)
 }
 
 fn show_with(
     app: &App,
     status: StatusCode,
-    promise: &ReservationStatus,
+    reservation: &ReservationStatus,
     warnings: &[String],
     Head { sequence, time }: Head,
 ) -> Response {
     let reservation = Reservation {
         as_of: Some(AsOf { sequence, time }),
         lagging: app.lags(),
-        ..whole(promise, warnings)
+        ..whole(reservation, warnings)
     };
     let mut text = String::with_capacity(answer::ANSWER_BYTES);
     match write(&reservation, &mut text) {
@@ -63,7 +63,7 @@ fn show_with(
     }
 }
 
-/// A wish that was granted.
+/// A request that was granted.
 pub(super) struct Granted {
     pub(super) promise: ReservationStatus,
     pub(super) replayed: bool,
@@ -71,7 +71,7 @@ pub(super) struct Granted {
     pub(super) warnings: Vec<String>,
 }
 
-/// Grants a wish at the transaction, or says why not.
+/// Grants a request in the transaction, or says why not.
 pub(super) fn grant(
     transaction: &mut WriteTransaction<'_>,
     policy: &Policy,

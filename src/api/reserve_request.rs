@@ -23,7 +23,7 @@ use super::{
 };
 use crate::config::Period;
 
-/// Most names that the wishes of a batch are kept to share.
+/// Most names that the requests of a batch share.
 const SHARED_MAX: usize = 16;
 
 /// Most resources of one reservation.
@@ -46,14 +46,23 @@ pub struct ReserveRequest<'a> {
     ttl: Option<String>,
 }
 
-/// The object that capacity is reserved for.
-#[derive(Debug, Default, Deserialize)]
+/// The object that capacity is reserved for; empty texts are not given.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 struct Holder {
-    api_version: Option<Name>,
-    kind: Option<Name>,
-    name: Option<Name>,
-    uid: Option<Name>,
+    #[serde(deserialize_with = "or_null")]
+    api_version: Name,
+    #[serde(deserialize_with = "or_null")]
+    kind: Name,
+    #[serde(deserialize_with = "or_null")]
+    name: Name,
+    #[serde(deserialize_with = "or_null")]
+    uid: Name,
+}
+
+/// A text, or null, which is an empty one.
+fn or_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
 /// A resource list of which every quantity is still to be read, so that each wrong one can be named.
@@ -117,7 +126,7 @@ impl Amounts<'_> {
     }
 }
 
-/// Names that wishes of a batch have in common: kept once, they are made, compared and freed with less effort.
+/// Names that requests of a batch have in common: kept once, they are made, compared and freed with less effort.
 #[derive(Default)]
 pub(super) struct SharedNames(Vec<Name>);
 
@@ -130,20 +139,25 @@ impl SharedNames {
         }
     }
 
-    /// Has a wish share names with those before it.
-    pub(super) fn share_of(&mut self, wish: &mut ReserveRequest<'_>) {
-        let holder = wish.reserved_by.iter_mut();
+    /// Has a request share names with those before it.
+    pub(super) fn share_of(&mut self, request: &mut ReserveRequest<'_>) {
+        let holder = request.reserved_by.iter_mut();
         let holder = holder.flat_map(|holder| [&mut holder.api_version, &mut holder.kind]);
-        let own = [&mut wish.namespace].into_iter().chain(holder);
-        let resources = wish.reserved.iter_mut().flat_map(|amounts| &mut amounts.0);
+        let holder = holder.filter(|name| !name.is_empty());
+        let resources = request
+            .reserved
+            .iter_mut()
+            .flat_map(|amounts| &mut amounts.0);
         let resources = resources.map(|(name, _)| name);
-        own.flatten()
+        let namespace = request.namespace.iter_mut();
+        namespace
+            .chain(holder)
             .chain(resources)
             .for_each(|name| self.share(name));
     }
 }
 
-/// What a wish is about, as far as its own fields tell.
+/// What a request is about, as far as its own fields say.
 struct Subject {
     resource: GroupResource,
     footprint: Footprint,
@@ -176,8 +190,8 @@ impl ReserveRequest<'_> {
                 "it differs from that of the path",
             ));
         }
-        let absent = Holder::default();
-        let mut holder = Identity::of(self.reserved_by.as_ref().unwrap_or(&absent), &mut causes);
+        let mut holder = self.reserved_by.clone().unwrap_or_default();
+        holder.check(&mut causes);
         let subject = match (&self.reserved, self.object) {
             (Some(amounts), None) => Some(self.measured(app, &holder, amounts, &mut causes)),
             (None, Some(object)) => {
@@ -231,7 +245,7 @@ impl ReserveRequest<'_> {
     fn measured(
         &self,
         app: &App,
-        holder: &Identity,
+        holder: &Holder,
         amounts: &Amounts<'_>,
         causes: &mut Vec<Cause>,
     ) -> Subject {
@@ -246,29 +260,20 @@ impl ReserveRequest<'_> {
     }
 }
 
-/// Who holds, from `reservedBy` and from the object itself.
-struct Identity {
-    api_version: Name,
-    kind: Name,
-    name: Name,
-    uid: Name,
-}
-
-impl Identity {
-    fn of(holder: &Holder, causes: &mut Vec<Cause>) -> Self {
-        let mut take = |field: &str, text: &Option<Name>| {
-            let text = text.clone().unwrap_or_default();
+impl Holder {
+    /// Names what is wrong with it. The uid is read later.
+    fn check(&self, causes: &mut Vec<Cause>) {
+        let Self {
+            api_version,
+            kind,
+            name,
+            uid: _,
+        } = self;
+        for (field, text) in [("apiVersion", api_version), ("kind", kind), ("name", name)] {
             if text.len() > NAME_MAX_BYTES || text.chars().any(char::is_control) {
                 let wrong = format!("at most {NAME_MAX_BYTES} bytes without control characters");
-                causes.push(Cause::invalid(format!("reservedBy.{field}"), &text, &wrong));
+                causes.push(Cause::invalid(format!("reservedBy.{field}"), text, &wrong));
             }
-            text
-        };
-        Self {
-            api_version: take("apiVersion", &holder.api_version),
-            kind: take("kind", &holder.kind),
-            name: take("name", &holder.name),
-            uid: holder.uid.clone().unwrap_or_default(),
         }
     }
 
@@ -299,7 +304,7 @@ fn observed(
     app: &App,
     namespace: &str,
     now: Timestamp,
-    holder: &mut Identity,
+    holder: &mut Holder,
     json: &str,
     causes: &mut Vec<Cause>,
 ) -> Option<Subject> {

@@ -49,7 +49,7 @@ pub fn routes() -> Vec<Route<App>> {
         get("/v1/status", Authenticated, status::status)
             .operation("getStatus", &[(200, "Status")]).about("how the ledger and its sources stand, and who asks"),
         get("/v1/cluster", Authenticated, cluster::status)
-            .operation("getCluster", &[(200, "Cluster")]).about("how this node stands in its cluster ([cluster](cluster.md)); 404 without one"),
+            .operation("getCluster", &[(200, "Cluster")]).about("the cluster as this node sees it ([cluster](cluster.md)); 404 without one"),
         // A ledger is begun.
         post("/v1/cluster/init", Role(&[Admin], Everywhere), cluster::initialise).of_node()
             .operation("initCluster", &[(201, "ClusterInitialised")]).about("201: the stream was made, and the ledger begins in it behind what this node holds"),
@@ -106,7 +106,7 @@ pub fn routes() -> Vec<Route<App>> {
         get("/v1/namespaces/{namespace}/usage/history", Role(&[Read], Path), past::series)
             .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage at points in time ([audit](audit.md#then)); `from`, `to`, `step`"),
         get("/v1/namespaces/{namespace}/explain", Role(&[Read], Path), explain::explain)
-            .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("what stands behind a number ([audit](audit.md))"),
+            .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("what makes up a number ([audit](audit.md))"),
         get("/v1/namespaces/{namespace}/denials", Role(&[Read], Path), denials::list)
             .operation("listDenials", &[(200, "DenialPage")]).query(&["limit", "continue"]).about("the latest denials ([audit](audit.md))"),
         get("/v1/denials", Role(&[Read], Everywhere), denials::list_all)
@@ -115,11 +115,11 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("listObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects behind the numbers; `resource`"),
         get("/v1/objects", Role(&[Read], Everywhere), objects::list_all)
             .operation("listAllObjects", &[(200, "ObjectPage")]).query(&["resource", "limit", "continue"]).about("list of the objects of all namespaces; `resource`"),
-        // What is listed may be of any namespace, and the answer tells what the ledger has of it.
+        // What is listed may be of any namespace, and the answer shows what the ledger has of it.
         post("/v1/drift", Role(&[Read], Everywhere), drift::compare).idempotent()
             .body(BodyLimit::Events)
             .operation("compare", &[(200, "DriftAnswer")]).sends("DriftRequest").about("200: how each listed object differs from what the ledger believes; writes nothing"),
-        // They put the record of the facts right, whatever its sources told.
+        // They put the record of the facts right, whatever its sources sent.
         post("/v1/corrections", Role(&[Admin], Everywhere), corrections::correct)
             .body(BodyLimit::Events)
             .operation("correct", &[(200, "CorrectionAnswer")]).sends("CorrectionRequest").about("200: one outcome per item"),

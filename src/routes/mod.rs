@@ -22,7 +22,7 @@ use crate::auth::Access;
 pub struct Spec {
     /// The method; `GET` answers `HEAD` as well.
     pub method: Method,
-    /// The path: `{name}` stands for one segment, `{*name}` for the rest. Also the route's label in metrics.
+    /// The path: `{name}` is one segment, `{*name}` for the rest. Also the route's label in metrics.
     pub path: &'static str,
     /// Who may call it.
     pub access: Access,

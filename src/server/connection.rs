@@ -146,7 +146,7 @@ pub(super) struct Ends<F> {
     pub(super) invalid: F,
 }
 
-/// A connection that can be told to take no further requests.
+/// A connection that can take no further requests and end.
 pub(super) trait Drain: Future<Output = hyper::Result<()>> {
     fn drain(self: Pin<&mut Self>);
 }

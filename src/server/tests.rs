@@ -370,7 +370,7 @@ async fn answers_that_nobody_takes_share_the_budget() {
     within(async { while server.exchange(LAST_GET).await.len() < HUGE {} }).await;
 }
 
-/// A router whose `/` answers when it is told to, and a channel that tells when it was asked.
+/// A router whose `/` answers on demand, and a channel that says when a request came.
 fn on_demand() -> (Router, mpsc::Receiver<oneshot::Sender<()>>) {
     let (asked, asks) = mpsc::channel(1);
     let answer = get("/", move || async move {

@@ -1,4 +1,6 @@
 //! `apply` and `delete`: quotas and groups as manifests.
+//!
+//! Manifests stay free JSON: the daemon judges them, and what it would make of them is compared field by field.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -10,9 +12,9 @@ use super::{
     args::{Delete, DeleteWhat},
     failure::{Exit, Failure, Outcome},
     group,
-    manifest::{self, Document},
+    manifest::{self, Document, text},
     output::note,
-    session::{Session, each, text},
+    session::{Session, each},
 };
 
 /// What a manifest is about.
@@ -39,22 +41,22 @@ pub(crate) fn apply(session: &Session, files: &[PathBuf], dry_run: bool) -> Outc
 
 fn apply_one(session: &Session, document: &Document) -> Outcome {
     let subject = Subject::of(session, document)?;
-    let before = match session.client.get(&subject.address) {
+    let before = match session.client.get_json(&subject.address) {
         Ok(object) => Some(version(&object).to_owned()),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
     };
     let reply = session
         .client
-        .send_json(Method::PUT, &subject.address, Some(&document.value))?;
+        .send_json(Method::PUT, &subject.address, &document.value)?;
     let done = match before {
         _ if reply.status == StatusCode::CREATED => "created",
-        Some(before) if before == version(&reply.body) => "unchanged",
+        Some(before) if before == version(&reply.json) => "unchanged",
         _ => "configured",
     };
     note_warnings(&reply.headers);
     if session.output.is_structured() {
-        return session.output.value(&reply.body);
+        return session.output.value(&reply.json);
     }
     session.output.line(format!("{} {done}", subject.shown))
 }
@@ -84,7 +86,7 @@ pub(crate) fn would_be(
     let collection = subject.collection.iter().map(String::as_str);
     let object = collection.clone().chain([subject.name.as_str()]);
     let object = Address::of(object.collect::<Vec<_>>());
-    let before = match session.client.get(&object) {
+    let before = match session.client.get_json(&object) {
         Ok(object) => Some(object),
         Err(failure) if failure.exit == Exit::NotFound => None,
         Err(failure) => return Err(failure),
@@ -96,8 +98,8 @@ pub(crate) fn would_be(
     let address = address.with("dryRun", "All");
     let reply = session
         .client
-        .send_json(method, &address, Some(&document.value))?;
-    Ok((before, reply.body))
+        .send_json(method, &address, &document.value)?;
+    Ok((before, reply.json))
 }
 
 /// What differs of what a manifest can say: the field, and its value before and after.
@@ -188,7 +190,7 @@ pub(crate) fn delete(session: &Session, args: &Delete) -> Outcome {
 }
 
 fn delete_one(session: &Session, shown: &str, address: &Address) -> Outcome {
-    session.client.send_json(Method::DELETE, address, None)?;
+    session.client.call(Method::DELETE, address)?;
     session.output.line(format!("{shown} deleted"))
 }
 
@@ -247,7 +249,7 @@ pub(crate) fn note_warnings(headers: &HeaderMap) {
     }
 }
 
-/// The text of a `Warning` header, which stands in quotes behind a code and an agent.
+/// The text of a `Warning` header, which is in quotes behind a code and an agent.
 fn warning_text(header: &str) -> String {
     let Some((_, quoted)) = header.split_once('"') else {
         return header.to_owned();

@@ -30,11 +30,11 @@ pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
     })?;
     building.finish()?;
     drop(progress);
-    tell(directory, &made, &session.output)
+    print(directory, &made, &session.output)
 }
 
 /// Says what is in a directory now.
-pub(crate) fn tell(directory: &Path, made: &BackedUp, output: &Output) -> Outcome {
+pub(crate) fn print(directory: &Path, made: &BackedUp, output: &Output) -> Outcome {
     let (last, hash) = (made.last.sequence, made.last.hash.to_string());
     if output.is_structured() {
         return output.value(&json!({

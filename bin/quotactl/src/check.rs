@@ -5,12 +5,11 @@ use quota_client::{http::Address, wire::Verdict};
 
 use super::{
     apply::note_warnings,
-    client::read,
     failure::{Exit, Failure, Outcome},
     figures,
-    manifest::{self, Document},
+    manifest::{self, Document, text},
     reservation::{body_of, named},
-    session::{Session, each, text},
+    session::{Session, each},
 };
 use std::path::PathBuf;
 
@@ -25,19 +24,16 @@ pub(crate) fn run(session: &Session, files: &[PathBuf]) -> Outcome {
 fn check(session: &Session, document: Document) -> Outcome {
     let (namespace, body) = body_of(session, document, None)?;
     let address = Address::in_namespace(&namespace, ["check"]);
-    let reply = session
-        .client
-        .send_json(Method::POST, &address, Some(&body))?;
+    let reply = session.client.send_json(Method::POST, &address, &body)?;
     note_warnings(&reply.headers);
-    let answer = reply.body;
-    let verdict: Verdict = read(&answer)?;
-    session.note_lag(&answer);
+    let verdict: Verdict = reply.read()?;
+    session.note_lag(verdict.lagging);
     if session.output.is_structured() {
-        session.output.value(&answer)?;
+        session.output.value(&reply.json)?;
     } else {
         let of = |field| text(&body, field);
         let what = named(of("/reservedBy/kind"), of("/reservedBy/name"));
-        session.output.line(told(&what, &verdict))?;
+        session.output.line(summary(&what, &verdict))?;
         if let Some(table) = figures::looked_at(&verdict.quotas) {
             session.output.table(&table)?;
         }
@@ -49,7 +45,7 @@ fn check(session: &Session, document: Document) -> Outcome {
     }
 }
 
-fn told(what: &str, verdict: &Verdict) -> String {
+fn summary(what: &str, verdict: &Verdict) -> String {
     let what = if what.is_empty() { "it" } else { what };
     if verdict.fits {
         return format!("{what} fits");

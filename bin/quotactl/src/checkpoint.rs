@@ -33,7 +33,7 @@ pub(super) fn run(command: &Checkpoint, output: &Output) -> Outcome {
         }
         None => claims.into_wrong(),
     };
-    about.tell(&wrong, ledger.as_deref(), output)?;
+    about.print(&wrong, ledger.as_deref(), output)?;
     for damage in &wrong {
         note(Failure::general(damage.to_string()).to_string());
     }
@@ -68,7 +68,7 @@ impl About {
         }
     }
 
-    fn tell(&self, wrong: &[Damage], ledger: Option<&Path>, output: &Output) -> Outcome {
+    fn print(&self, wrong: &[Damage], ledger: Option<&Path>, output: &Output) -> Outcome {
         if output.is_structured() {
             return output.value(&json!({
                 "consistent": wrong.is_empty(),

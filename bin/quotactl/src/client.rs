@@ -1,11 +1,16 @@
-//! The daemon that a command speaks to: the typed client, whose errors are told as commands end with them. Answers are
-//! also given as they came, for programs that read them.
+//! The daemon that a command speaks to: the typed client, whose errors become the failures that commands end with.
+//!
+//! An answer is given typed, and as the JSON that came: `-o json` and its like print all that the daemon
+//! says, also fields that only a newer one has.
 
 use std::{io::BufReader, io::Read, time::Duration};
 
 use http::{Method, StatusCode};
-use quota_client::http::{self as api, Address, Call, Error, Events, Options, Retry};
-use serde::de::DeserializeOwned;
+use quota_client::{
+    http::{self as api, Address, Call, Error, Events, Options, Retry},
+    wire::Page,
+};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -13,7 +18,6 @@ use super::{
     config::Connection,
     failure::{Failure, Outcome},
     problem,
-    session::items,
 };
 
 /// How often a piece is sent to a daemon that is too busy to take it.
@@ -30,15 +34,31 @@ pub(crate) struct Client {
     patient: api::Client,
 }
 
-/// An answer that is no error.
+/// An answer to a question.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer<T> {
+    /// As it came; of a list, all pages as one.
+    pub(crate) json: Value,
+    /// The same, typed.
+    pub(crate) content: T,
+}
+
+/// An answer to a call that is no error.
 #[derive(Debug)]
 pub(crate) struct Reply {
     /// Its status.
     pub(crate) status: StatusCode,
     /// Its headers.
     pub(crate) headers: http::HeaderMap,
-    /// Its body; null if it has none.
-    pub(crate) body: Value,
+    /// Its body as it came; null if it has none.
+    pub(crate) json: Value,
+}
+
+impl Reply {
+    /// The body, typed.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Outcome<T> {
+        read(&self.json)
+    }
 }
 
 impl Client {
@@ -60,71 +80,72 @@ impl Client {
     }
 
     /// Asks for something.
-    pub(crate) fn get(&self, address: &Address) -> Outcome<Value> {
-        Ok(self.send(Method::GET, address, None, &[])?.body)
+    pub(crate) fn get<T: DeserializeOwned>(&self, address: &Address) -> Outcome<Answer<T>> {
+        Answer::of(self.get_json(address)?)
     }
 
-    /// Asks for something of a type. Also gives the answer as it came.
-    pub(crate) fn get_as<T: DeserializeOwned>(&self, address: &Address) -> Outcome<(Value, T)> {
-        let answer = self.get(address)?;
-        let read = read(&answer)?;
-        Ok((answer, read))
+    /// Asks for something, as it comes.
+    pub(crate) fn get_json(&self, address: &Address) -> Outcome<Value> {
+        Ok(self.send(Method::GET, address, None, &[])?.json)
     }
 
-    /// Asks for a list of things of a type. Also gives the answer as it came.
-    pub(crate) fn list_as<T: DeserializeOwned>(
+    /// Asks for a list, page by page; at most `limit` items. `T` is the list as a whole, as in [`Page`].
+    pub(crate) fn list<T: DeserializeOwned>(
         &self,
         address: &Address,
         limit: Option<usize>,
-    ) -> Outcome<(Value, Vec<T>)> {
-        let answer = self.list(address, limit)?;
-        let read = read_items(&answer)?;
-        Ok((answer, read))
+    ) -> Outcome<Answer<T>> {
+        Answer::of(self.list_json(address, limit)?)
     }
 
-    /// Asks for a list, page by page; at most `limit` items.
-    pub(crate) fn list(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
+    /// Asks for a list, as it comes, all pages as one.
+    pub(crate) fn list_json(&self, address: &Address, limit: Option<usize>) -> Outcome<Value> {
         let mut items = Vec::new();
-        let mut answer = self.walk(address, limit.unwrap_or(usize::MAX), |found| {
-            items.extend(found);
-            Ok(())
-        })?;
-        answer["items"] = Value::Array(items);
-        Ok(answer)
-    }
-
-    /// Asks for a list of at most `most` items, and gives its pages to `take`. Answers the last page without its items.
-    pub(crate) fn walk(
-        &self,
-        address: &Address,
-        most: usize,
-        mut take: impl FnMut(Vec<Value>) -> Outcome,
-    ) -> Outcome<Value> {
         let mut last = Value::Null;
-        for page in self.once.pages(address.clone(), most) {
+        for page in self
+            .once
+            .pages(address.clone(), limit.unwrap_or(usize::MAX))
+        {
             last = page.map_err(|error| problem::failure(&error, address.namespace()))?;
             if let Some(Value::Array(found)) = last.get_mut("items").map(Value::take) {
-                take(found)?;
+                items.extend(found);
             }
         }
+        last["items"] = Value::Array(items);
         Ok(last)
     }
 
-    /// Sends a JSON body, or none.
+    /// Asks for a list that may be too long to be held, and gives its pages to `take`.
+    pub(crate) fn walk<T: DeserializeOwned>(
+        &self,
+        address: &Address,
+        mut take: impl FnMut(Page<T>) -> Outcome,
+    ) -> Outcome {
+        for page in self.once.pages(address.clone(), usize::MAX) {
+            let page = page.map_err(|error| problem::failure(&error, address.namespace()))?;
+            take(read(&page)?)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a JSON body.
     pub(crate) fn send_json(
         &self,
         method: Method,
         address: &Address,
-        body: Option<&Value>,
+        body: &impl Serialize,
     ) -> Outcome<Reply> {
-        let bytes = body
-            .map(|body| body.to_string().into_bytes())
-            .unwrap_or_default();
-        self.send(method, address, body.map(|_| "application/json"), &bytes)
+        let bytes =
+            serde_json::to_vec(body).map_err(|error| Failure::general(error.to_string()))?;
+        self.send(method, address, Some("application/json"), &bytes)
     }
 
-    /// Sends a body of a type.
-    pub(crate) fn send(
+    /// Makes a call without a body.
+    pub(crate) fn call(&self, method: Method, address: &Address) -> Outcome<Reply> {
+        self.send(method, address, None, &[])
+    }
+
+    fn send(
         &self,
         method: Method,
         address: &Address,
@@ -181,7 +202,7 @@ fn reply(sent: Result<api::Reply, Error>, address: &Address) -> Outcome<Reply> {
     let failed = |error: Error| problem::failure(&error, address.namespace());
     let sent = sent.map_err(failed)?;
     Ok(Reply {
-        body: match sent.body.is_empty() {
+        json: match sent.body.is_empty() {
             true => Value::Null,
             false => sent.json().map_err(failed)?,
         },
@@ -190,15 +211,18 @@ fn reply(sent: Result<api::Reply, Error>, address: &Address) -> Outcome<Reply> {
     })
 }
 
-/// An answer as what it stands for.
-pub(crate) fn read<T: DeserializeOwned>(answer: &Value) -> Outcome<T> {
-    T::deserialize(answer).map_err(|error| {
+impl<T: DeserializeOwned> Answer<T> {
+    /// An answer that has come.
+    pub(crate) fn of(json: Value) -> Outcome<Self> {
+        let content = read(&json)?;
+        Ok(Self { json, content })
+    }
+}
+
+/// JSON, typed.
+pub(crate) fn read<T: DeserializeOwned>(json: &Value) -> Outcome<T> {
+    T::deserialize(json).map_err(|error| {
         Failure::general(format!("an answer of another form: {error}"))
             .hint("quotactl version shows the versions of both sides")
     })
-}
-
-/// The items of a list as what they stand for.
-pub(crate) fn read_items<T: DeserializeOwned>(answer: &Value) -> Outcome<Vec<T>> {
-    items(answer).iter().map(read).collect()
 }

@@ -2,8 +2,10 @@
 
 use http::Method;
 use quota_client::http::Address;
-use quota_client::wire::{Cluster, ClusterNode};
-use serde_json::{Value, json};
+use quota_client::wire::{
+    Cluster, ClusterNode, HealRequest, RemoveRequest, ReplicatedLedger, TransferRequest,
+};
+use serde::Serialize;
 
 use super::{age, args, failure::Outcome, output::one_line, session::Session, table::Table};
 
@@ -14,15 +16,24 @@ pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {
         args::Cluster::Status => status(session),
         args::Cluster::Transfer { to } => {
             let done = format!("{to} leads");
-            post(session, "transfer", &json!({ "to": to }), &done)
+            post(
+                session,
+                "transfer",
+                &TransferRequest { to: to.clone() },
+                &done,
+            )
         }
         args::Cluster::Remove { node } => {
             let done = format!("{node} is removed");
-            post(session, "remove", &json!({ "node": node }), &done)
+            let body = RemoveRequest { node: node.clone() };
+            post(session, "remove", &body, &done)
         }
         args::Cluster::Heal { ledger, lost } => {
             let done = format!("the stream of the ledger {ledger} is made anew");
-            let body = json!({ "ledger": ledger, "lost": lost });
+            let body = HealRequest {
+                ledger: ledger.clone(),
+                lost: lost.clone(),
+            };
             post(session, "heal", &body, &done)
         }
     }
@@ -30,19 +41,22 @@ pub(crate) fn run(session: &Session, command: &args::Cluster) -> Outcome {
 
 fn init(session: &Session) -> Outcome {
     let address = Address::of(["v1", "cluster", "init"]);
-    let answer = session.client.send_json(Method::POST, &address, None)?.body;
+    let reply = session.client.call(Method::POST, &address)?;
     if session.output.is_structured() {
-        return session.output.value(&answer);
+        return session.output.value(&reply.json);
     }
-    let ledger = answer.get("ledger").and_then(Value::as_str);
-    let line = format!("the ledger {} has begun", ledger.unwrap_or_default());
+    let ReplicatedLedger { ledger } = reply.read()?;
+    let line = format!("the ledger {ledger} has begun");
     session.output.line(one_line(&line))
 }
 
 fn status(session: &Session) -> Outcome {
-    let (answer, cluster): (_, Cluster) = session.client.get_as(&Address::of(["v1", "cluster"]))?;
+    let answer = session
+        .client
+        .get::<Cluster>(&Address::of(["v1", "cluster"]))?;
+    let cluster = answer.content;
     if session.output.is_structured() {
-        return session.output.value(&answer);
+        return session.output.value(&answer.json);
     }
     let ledger = cluster.ledger.as_deref().unwrap_or("none yet");
     session
@@ -51,14 +65,11 @@ fn status(session: &Session) -> Outcome {
     session.output.table(&table(&cluster.nodes))
 }
 
-fn post(session: &Session, what: &str, body: &Value, done: &str) -> Outcome {
+fn post(session: &Session, what: &str, body: &impl Serialize, done: &str) -> Outcome {
     let address = Address::of(["v1", "cluster", what]);
-    let answer = session
-        .client
-        .send_json(Method::POST, &address, Some(body))?
-        .body;
+    let reply = session.client.send_json(Method::POST, &address, body)?;
     match session.output.is_structured() {
-        true => session.output.value(&answer),
+        true => session.output.value(&reply.json),
         false => session.output.line(one_line(done)),
     }
 }

@@ -4,9 +4,11 @@ use std::{collections::BTreeSet, ffi::OsString, io};
 
 use clap::{CommandFactory as _, FromArgMatches as _};
 use clap_complete::{CompleteEnv, CompletionCandidate, Shell, env::Shells};
-use quota_client::http::Address;
+use quota_client::{
+    http::Address,
+    wire::{NamespaceUsage, Page, Quota, Reservation, Usage},
+};
 use quota_semantics::Period;
-use serde_json::Value;
 
 use super::{
     args::{Arguments, Global},
@@ -14,7 +16,6 @@ use super::{
     config::{self, Connection, Pod},
     failure::{Failure, Outcome},
     output::written,
-    session::{items, text},
 };
 
 /// The environment variable by which a shell asks.
@@ -49,8 +50,10 @@ pub(crate) fn script(shell: Shell) -> Outcome {
 /// The namespaces that have quotas, the fullest first.
 pub(crate) fn namespaces() -> Vec<CompletionCandidate> {
     names(|client, _| {
-        let found = client.list(&Address::of(["v1", "usage"]), Some(NAMES_MAX))?;
-        Ok(fields(&found, "/namespace"))
+        let address = Address::of(["v1", "usage"]);
+        let found = client.list::<Page<NamespaceUsage>>(&address, Some(NAMES_MAX))?;
+        let found = found.content.items.into_iter();
+        Ok(found.map(|usage| usage.namespace.to_string()).collect())
     })
 }
 
@@ -58,8 +61,9 @@ pub(crate) fn namespaces() -> Vec<CompletionCandidate> {
 pub(crate) fn quotas() -> Vec<CompletionCandidate> {
     names(|client, namespace| {
         let address = Address::in_namespace(namespace, ["quotas"]);
-        let found = client.list(&address, Some(NAMES_MAX))?;
-        Ok(fields(&found, "/metadata/name"))
+        let found = client.list::<Page<Quota<'static>>>(&address, Some(NAMES_MAX))?;
+        let found = found.content.items.into_iter();
+        Ok(found.map(|quota| quota.metadata.name.to_string()).collect())
     })
 }
 
@@ -67,20 +71,21 @@ pub(crate) fn quotas() -> Vec<CompletionCandidate> {
 pub(crate) fn reservations() -> Vec<CompletionCandidate> {
     names(|client, namespace| {
         let address = Address::in_namespace(namespace, ["reservations"]);
-        let found = client.list(&address, Some(NAMES_MAX))?;
-        Ok(fields(&found, "/reservedBy/uid"))
+        let found = client.list::<Page<Reservation<'static>>>(&address, Some(NAMES_MAX))?;
+        let found = found.content.items.into_iter();
+        Ok(found.map(|it| it.reserved_by.uid.to_string()).collect())
     })
 }
 
 /// What is limited or counted in the namespace.
 pub(crate) fn resources() -> Vec<CompletionCandidate> {
     names(|client, namespace| {
-        let usage = client.get(&Address::in_namespace(namespace, ["usage"]))?;
-        let quotas = usage["quotas"].as_array().into_iter().flatten();
-        let limits = quotas.filter_map(|quota| quota["resources"].as_array());
-        let sums = usage["resources"].as_array();
-        let all = limits.chain(sums).flatten();
-        let names: BTreeSet<_> = all.map(|of| text(of, "/resource").to_owned()).collect();
+        let address = Address::in_namespace(namespace, ["usage"]);
+        let usage = client.get::<Usage>(&address)?.content;
+        let limits = usage.quotas.iter().flat_map(|quota| &quota.resources);
+        let limits = limits.map(|limit| limit.resource.to_string());
+        let sums = usage.resources.iter().map(|sum| sum.resource.to_string());
+        let names: BTreeSet<_> = limits.chain(sums).collect();
         Ok(names.into_iter().take(NAMES_MAX).collect())
     })
 }
@@ -100,13 +105,6 @@ pub(crate) fn forms() -> Vec<CompletionCandidate> {
         None => form.to_owned(),
     };
     forms.map(begin).map(CompletionCandidate::new).collect()
-}
-
-fn fields(answer: &Value, pointer: &str) -> Vec<String> {
-    let names = items(answer)
-        .iter()
-        .map(|item| text(item, pointer).to_owned());
-    names.collect()
 }
 
 /// Asks the daemon that the command line speaks of. Nothing is offered if that does not work: a shell has no place for
@@ -129,7 +127,7 @@ fn names(ask: impl FnOnce(&Client, &str) -> Outcome<Vec<String>>) -> Vec<Complet
     found.map(CompletionCandidate::new).collect()
 }
 
-/// The global options of the line that is completed, as far as it is written. It stands behind `--`.
+/// The global options of the line that is completed, as far as it is written. It follows `--`.
 fn global() -> Option<Global> {
     let line = std::env::args_os().skip_while(|word| word != "--").skip(1);
     let command = Arguments::command().ignore_errors(true);

@@ -1,21 +1,23 @@
 //! `denials`: what was denied lately, and why.
 
 use quota_client::http::Address;
-use quota_client::wire::{Denial, QuotaCheck};
+use quota_client::wire::{Denial, Page, QuotaCheck};
 
 use super::{
-    age, failure::Outcome, figures::left_of, output::note, session::Session, table::Table,
+    age, client::Answer, failure::Outcome, figures::left_of, output::note, session::Session,
+    table::Table,
 };
 
 /// Shows the latest denials, the latest first.
 pub(crate) fn run(session: &Session, limit: usize) -> Outcome {
     let filter = session.scope.filter();
-    let (answer, denials) = ask(session, filter, limit)?;
+    let answer = ask(session, filter, limit)?;
+    let denials = answer.content.items;
     if denials.is_empty() {
         note("No denials found");
     }
     session.output.answer(
-        &answer,
+        &answer.json,
         || {
             let name = |denial: &Denial| format!("denial/{}", denial.id);
             denials.iter().map(name).collect()
@@ -29,12 +31,12 @@ pub(crate) fn ask(
     session: &Session,
     namespace: Option<&str>,
     limit: usize,
-) -> Outcome<(serde_json::Value, Vec<Denial>)> {
+) -> Outcome<Answer<Page<Denial>>> {
     let address = match namespace {
         Some(namespace) => Address::in_namespace(namespace, ["denials"]),
         None => Address::of(["v1", "denials"]),
     };
-    session.client.list_as(&address, Some(limit))
+    session.client.list(&address, Some(limit))
 }
 
 /// Denials as a table.

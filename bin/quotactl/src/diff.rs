@@ -1,4 +1,4 @@
-//! `diff`: what `apply` would change.
+//! `diff`: what `apply` would change. Manifests are free JSON, as in `apply`.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,9 @@ use serde_json::Value;
 use super::{
     apply::{Subject, differences, would_be},
     failure::{Exit, Failure, Outcome},
-    get::plain,
-    manifest::{self, Document},
+    manifest::{self, Document, plain, text},
     output::one_line,
-    session::{Session, each, text},
+    session::{Session, each},
 };
 
 /// Shows what would change by each manifest; fails with [`Exit::Conflict`] if anything would.

@@ -1,10 +1,16 @@
-//! Entries of the ledger, told in a line.
+//! Entries of the ledger, each in a line.
+//!
+//! Events stay free JSON: each type has fields of its own, and those of a newer daemon are shown as well.
 
+use quota_client::wire::Entry;
 use serde_json::{Map, Value};
 
-use super::{get::plain, reservation, session::text, table::Table};
+use super::{
+    manifest::{plain, text},
+    table::Table,
+};
 
-/// What stands in the columns of an entry.
+/// The columns of an entry.
 pub(crate) struct EntryColumns {
     sequence: String,
     time: String,
@@ -17,13 +23,10 @@ pub(crate) struct EntryColumns {
 }
 
 impl EntryColumns {
-    /// Tells an entry as the API writes it.
-    pub(crate) fn of(entry: &Value) -> Self {
+    /// The columns of an entry.
+    pub(crate) fn of(entry: &Entry) -> Self {
         let none = Map::new();
-        let event = entry
-            .get("event")
-            .and_then(Value::as_object)
-            .unwrap_or(&none);
+        let event = entry.event.as_object().unwrap_or(&none);
         let field = |name: &str| event.get(name).map(plain).unwrap_or_default();
         let (name, uid) = (field("name"), field("uid"));
         let subject = match (field("resource"), name.is_empty()) {
@@ -34,21 +37,16 @@ impl EntryColumns {
             (resource, true) if !resource.is_empty() => resource,
             (_, true) => field("source"),
         };
-        let principal = text(entry, "/actor/principal");
-        let user = text(entry, "/actor/user");
+        let actor = &entry.actor;
         Self {
-            sequence: entry.get("sequence").map(plain).unwrap_or_default(),
-            time: text(entry, "/time").to_owned(),
-            event: field("type"),
+            sequence: entry.sequence.to_string(),
+            time: entry.time.to_string(),
+            event: entry.event_type().to_owned(),
             namespace: field("namespace"),
             subject,
             detail: detail(event),
-            actor: if user.is_empty() {
-                principal.to_owned()
-            } else {
-                user.to_owned()
-            },
-            reason: text(entry, "/actor/reason").to_owned(),
+            actor: actor.user.as_ref().unwrap_or(&actor.principal).to_string(),
+            reason: actor.reason.as_deref().unwrap_or_default().to_owned(),
         }
     }
 
@@ -81,8 +79,13 @@ impl EntryColumns {
     }
 }
 
+/// What an entry is called.
+pub(crate) fn name(entry: &Entry) -> String {
+    format!("entry/{}", entry.sequence)
+}
+
 /// Entries as a table.
-pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
+pub(crate) fn table(entries: &[Entry], wide: bool) -> Table {
     let mut titles = vec![
         ">SEQUENCE",
         "TIME",
@@ -96,17 +99,17 @@ pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
     }
     let mut table = Table::new(&titles);
     for entry in entries {
-        let told = EntryColumns::of(entry);
+        let columns = EntryColumns::of(entry);
         let mut row = vec![
-            told.sequence,
-            told.time,
-            told.event,
-            told.namespace,
-            told.subject,
-            told.detail,
+            columns.sequence,
+            columns.time,
+            columns.event,
+            columns.namespace,
+            columns.subject,
+            columns.detail,
         ];
         if wide {
-            row.extend([told.actor, told.reason]);
+            row.extend([columns.actor, columns.reason]);
         }
         table.row(row);
     }
@@ -115,8 +118,8 @@ pub(crate) fn table(entries: &[Value], wide: bool) -> Table {
 
 /// What an event says beside what it is about.
 fn detail(event: &Map<String, Value>) -> String {
-    /// What stands in other columns, or is told by them.
-    const TOLD_ELSEWHERE: [&str; 10] = [
+    /// Fields that other columns show.
+    const OF_OTHER_COLUMNS: [&str; 10] = [
         "type",
         "namespace",
         "name",
@@ -131,7 +134,7 @@ fn detail(event: &Map<String, Value>) -> String {
     let mut parts = Vec::new();
     for (field, value) in event {
         match (field.as_str(), value) {
-            (known, _) if TOLD_ELSEWHERE.contains(&known) => {}
+            (field, _) if OF_OTHER_COLUMNS.contains(&field) => {}
             ("footprint", footprint) => parts.push(amounts(footprint.get("resources"))),
             ("resources", Value::Array(kinds)) => parts.extend(kinds.iter().map(watermark)),
             ("resources", amount) => parts.push(amounts(Some(amount))),
@@ -171,8 +174,11 @@ fn watermark(kind: &Value) -> String {
     }
 }
 
+/// Quantities by resource, as `cpu=1,pods=1`.
 fn amounts(value: Option<&Value>) -> String {
-    reservation::list(value.and_then(Value::as_object))
+    let amount = |(resource, amount): (&String, &Value)| format!("{resource}={}", plain(amount));
+    let amounts = value.and_then(Value::as_object).into_iter().flatten();
+    amounts.map(amount).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -181,14 +187,24 @@ mod tests {
 
     use super::*;
 
+    fn read(entry: Value) -> Entry {
+        serde_json::from_value(entry).unwrap()
+    }
+
+    /// An entry with this event.
+    fn of(event: Value) -> Entry {
+        read(json!({"sequence": 7, "time": "2026-11-20T10:00:00Z",
+                    "actor": {"principal": "stream/OBJECTS"}, "event": event}))
+    }
+
     #[test]
-    fn an_entry_is_told_in_a_line() {
-        let entry = json!({
+    fn an_entry_is_a_line() {
+        let entry = read(json!({
             "sequence": 7, "time": "2026-11-20T10:00:00Z", "actor": {"principal": "anonymous"},
             "event": {"type": "ObjectObserved", "uid": "u1", "namespace": "a", "resource": "pods", "name": "web",
                       "version": 42, "footprint": {"resources": {"pods": "1", "requests.cpu": "500m"}},
                       "lapse": null, "endsReservation": true}
-        });
+        }));
         let words: Vec<_> = EntryColumns::of(&entry)
             .line()
             .split_whitespace()
@@ -213,42 +229,37 @@ mod tests {
     }
 
     #[test]
-    fn a_relist_is_told_by_its_kind_and_a_correction_with_why() {
-        let began = json!({"actor": {"principal": "stream/OBJECTS"},
-                           "event": {"type": "RelistBegan", "resource": "pods", "source": "stream/OBJECTS", "allowEmpty": true}});
-        let told = EntryColumns::of(&began);
-        assert_eq!(
-            (told.subject.as_str(), told.detail.as_str()),
-            ("pods", "allowEmpty")
-        );
-        let listed = json!({"event": {"type": "ObjectsListed", "source": "stream/OBJECTS", "uids": ["a", "b"]}});
-        let told = EntryColumns::of(&listed);
-        assert_eq!(
-            (told.subject.as_str(), told.detail.as_str()),
-            ("stream/OBJECTS", "objects=2")
-        );
-        let corrected = json!({"actor": {"principal": "jane", "reason": "INC-1042"}, "event": {
-            "type": "ObjectCorrected", "resource": "pods", "name": "web", "uid": "u1", "version": 0,
-            "footprint": {"resources": {"pods": "1"}}, "was": {"resources": {"pods": "2"}}}});
-        let told = EntryColumns::of(&corrected);
-        assert_eq!(
-            (told.subject.as_str(), told.detail.as_str()),
-            ("pods/web", "pods=1 was:pods=2")
-        );
-        assert!(
-            told.line().ends_with("by jane: INC-1042"),
-            "{}",
-            told.line()
-        );
-        let ended = json!({"event": {"type": "ObjectEnded", "resource": "pods", "name": "web", "cause": {"by": "Drift"}}});
-        assert_eq!(EntryColumns::of(&ended).detail, "cause=Drift");
-        let advanced = json!({"event": {"type": "WatermarksAdvanced", "source": "nats:OBJECTS", "clusterUid": "", "resources": [
+    fn a_relist_is_shown_by_its_kind_and_a_correction_with_its_reason() {
+        let shown = |event: Value| {
+            let columns = EntryColumns::of(&of(event));
+            (columns.subject, columns.detail)
+        };
+        let pair = |subject: &str, detail: &str| (subject.to_owned(), detail.to_owned());
+        let began = json!({"type": "RelistBegan", "resource": "pods", "source": "stream/OBJECTS", "allowEmpty": true});
+        assert_eq!(shown(began), pair("pods", "allowEmpty"));
+        let listed =
+            json!({"type": "ObjectsListed", "source": "stream/OBJECTS", "uids": ["a", "b"]});
+        assert_eq!(shown(listed), pair("stream/OBJECTS", "objects=2"));
+        let ended = json!({"type": "ObjectEnded", "resource": "pods", "name": "web", "cause": {"by": "Drift"}});
+        assert_eq!(shown(ended), pair("pods/web", "cause=Drift"));
+        let advanced = json!({"type": "WatermarksAdvanced", "source": "nats:OBJECTS", "clusterUid": "", "resources": [
             {"resource": "pods", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 7, "absent": false},
-            {"resource": "widgets.example.com", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 0, "absent": true}]}});
+            {"resource": "widgets.example.com", "watermark": "2026-11-20T10:00:00Z", "resourceVersion": 0, "absent": true}]});
         assert_eq!(
-            EntryColumns::of(&advanced).detail,
+            shown(advanced).1,
             "pods=2026-11-20T10:00:00Z widgets.example.com=absent"
         );
+        let corrected = json!({"type": "ObjectCorrected", "resource": "pods", "name": "web", "uid": "u1", "version": 0,
+            "footprint": {"resources": {"pods": "1"}}, "was": {"resources": {"pods": "2"}}});
+        assert_eq!(
+            shown(corrected.clone()),
+            pair("pods/web", "pods=1 was:pods=2")
+        );
+        let mut corrected = of(corrected);
+        corrected.actor.principal = "jane".into();
+        corrected.actor.reason = Some("INC-1042".into());
+        let line = EntryColumns::of(&corrected).line();
+        assert!(line.ends_with("by jane: INC-1042"), "{line}");
         let wide = table(&[corrected], true).render(true);
         assert!(
             wide.contains("REASON") && wide.contains("INC-1042"),
@@ -257,17 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_names_is_told_by_uid_or_source() {
-        let released =
-            json!({"sequence": 1, "event": {"type": "ReservationReleased", "uid": "u1"}});
+    fn an_entry_without_names_is_shown_by_uid_or_source() {
+        let released = of(json!({"type": "ReservationReleased", "uid": "u1"}));
         assert_eq!(EntryColumns::of(&released).subject, "u1");
-        let advanced = json!({"event": {"type": "SourceAdvanced", "source": "OBJECTS", "cursor": {"position": 9}}});
-        let told = EntryColumns::of(&advanced);
+        let advanced =
+            of(json!({"type": "SourceAdvanced", "source": "OBJECTS", "cursor": {"position": 9}}));
+        let columns = EntryColumns::of(&advanced);
         assert_eq!(
-            (told.subject.as_str(), told.detail.as_str()),
+            (columns.subject.as_str(), columns.detail.as_str()),
             ("OBJECTS", "position=9")
         );
-        assert!(EntryColumns::of(&json!(null)).line().contains('-'));
+        assert!(EntryColumns::of(&of(json!(null))).line().contains('-'));
         assert_eq!(table(&[released], true).render(true).lines().count(), 2);
     }
 }

@@ -2,16 +2,14 @@
 
 use quota_client::http::Address;
 use quota_client::wire::{Contribution, Explanation, Kind};
-use serde_json::Value;
 
 use super::{
     age,
     args::Explain,
-    client::read,
     failure::Outcome,
     figures::{percent, share},
     output::one_line,
-    session::{Session, items},
+    session::Session,
     table::Table,
 };
 
@@ -22,30 +20,26 @@ pub(crate) fn run(session: &Session, args: &Explain) -> Outcome {
         .with_some("quota", args.quota.as_ref())
         .with_some("at", args.at)
         .with_some("sequence", args.sequence);
-    let mut parts = Vec::new();
-    let mut answer = session.client.walk(&address, args.limit, |found| {
-        parts.extend(found);
-        Ok(())
-    })?;
-    answer["items"] = Value::Array(parts);
-    session.note_lag(&answer);
-    let explained: Explanation = read(&answer)?;
+    let answer = session
+        .client
+        .list::<Explanation>(&address, Some(args.limit))?;
+    let explained = answer.content;
+    session.note_lag(explained.lagging);
     if !session.output.is_structured() && !session.output.is_names() {
         session.output.line(one_line(&summary(&explained)))?;
     }
     session.output.answer(
-        &answer,
-        || items(&answer).iter().filter_map(name).collect(),
+        &answer.json,
+        || explained.items.iter().map(name).collect(),
         |wide| table(&explained.items, wide),
     )
 }
 
-fn name(part: &Value) -> Option<String> {
-    let part: Contribution = read(part).ok()?;
-    Some(match part.kind {
+fn name(part: &Contribution) -> String {
+    match part.kind {
         Kind::Object | Kind::Commit => format!("{}/{}", part.resource, part.name),
         Kind::Reservation => format!("reservation/{}", part.uid),
-    })
+    }
 }
 
 /// As in `requests.cpu of quota compute in team-a: 3 used + 1 reserved of 10 (40%)`.

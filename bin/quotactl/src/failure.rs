@@ -43,7 +43,7 @@ impl Failure {
         }
     }
 
-    /// A failure that has been told already, or that nobody can be told.
+    /// A failure that has been printed already, or that nobody could read.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self::new(exit, "")
     }

@@ -51,13 +51,14 @@ pub(crate) fn table(groups: &[Group], wide: bool) -> Table {
 /// Describes one group: what it says, and what takes of it.
 pub(crate) fn describe(session: &Session, name: &str) -> Outcome {
     let client = &session.client;
-    let (answer, group): (_, Group) = client.get_as(&address(name))?;
-    session.note_lag(&answer);
+    let answer = client.get::<Group>(&address(name))?;
+    let group = answer.content;
+    session.note_lag(group.lagging);
     if session.output.is_structured() {
-        return session.output.value(&answer);
+        return session.output.value(&answer.json);
     }
     let usage = Address::of(["v1", "groups", name, "usage"]);
-    let (_, usage): (_, GroupUsage) = client.get_as(&usage)?;
+    let usage = client.get::<GroupUsage>(&usage)?.content;
     let lines: Vec<_> = said(&group);
     let lines: Vec<_> = lines.iter().map(|line| one_line(line)).collect();
     session.output.line(lines.join("\n"))?;

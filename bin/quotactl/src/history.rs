@@ -26,9 +26,9 @@ pub(crate) fn run(session: &Session, args: &History) -> Outcome {
     let address = Address::in_namespace(session.scope.namespace(), ["usage", "history"])
         .with("from", from)
         .with("step", step);
-    let (answer, history): (_, UsageHistory) = session.client.get_as(&address)?;
-    session.note_lag(&answer);
-    let mut lines = lines(&history.points);
+    let answer = session.client.get::<UsageHistory>(&address)?;
+    session.note_lag(answer.content.lagging);
+    let mut lines = lines(&answer.content.points);
     if let Some(wanted) = &args.resource {
         lines.retain(|line| *line.resource == **wanted);
     }
@@ -36,7 +36,7 @@ pub(crate) fn run(session: &Session, args: &History) -> Outcome {
         session.note_empty();
     }
     session.output.answer(
-        &answer,
+        &answer.json,
         || lines.iter().map(Line::name).collect(),
         |_| table(&lines),
     )

@@ -1,4 +1,6 @@
 //! Documents from files: YAML or JSON, several in a file, lists unfolded.
+//!
+//! They stay free JSON: they are Kubernetes objects with all their fields, or requests that the daemon judges.
 
 use std::{
     fs,
@@ -21,7 +23,7 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 /// One object of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
-    /// Where it stands, for messages.
+    /// Its place, for messages.
     pub(crate) place: String,
     /// The object.
     pub(crate) value: Value,
@@ -48,6 +50,21 @@ pub(crate) fn load(paths: &[PathBuf]) -> Outcome<Vec<Document>> {
     Ok(documents)
 }
 
+/// A text within a document; empty if there is none.
+pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value
+        .pointer(pointer)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+}
+
+/// A field as text: manifests may hold numbers where the API writes quantities as strings.
+pub(crate) fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
 fn place(file: &Path) -> String {
     if file == Path::new("-") {
         "standard input".to_owned()
@@ -56,7 +73,7 @@ fn place(file: &Path) -> String {
     }
 }
 
-/// The files that a path stands for: itself, or those in a directory, by name.
+/// The files of a path: itself, or those in a directory, by name.
 fn files(path: &Path) -> Outcome<Vec<PathBuf>> {
     if path == Path::new("-") || !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -1,22 +1,29 @@
-//! Lists over all namespaces, where the API has them by namespace.
+//! Lists over all namespaces, where the API has them by namespace: joined as they came.
 
 use std::collections::BTreeSet;
 
-use quota_client::http::Address;
+use quota_client::{
+    http::Address,
+    wire::{Page, Quota},
+};
 use serde_json::{Value, json};
 
 use super::{
     failure::{Exit, Outcome},
-    session::{Session, items, text},
+    session::Session,
 };
 
 /// The namespaces that have quotas.
 pub(crate) fn with_quotas(session: &Session) -> Outcome<BTreeSet<String>> {
-    let answer = session.client.list(&Address::of(["v1", "quotas"]), None)?;
-    let names = items(&answer)
-        .iter()
-        .map(|quota| text(quota, "/metadata/namespace").to_owned());
-    Ok(names.collect())
+    let address = Address::of(["v1", "quotas"]);
+    let quotas = session
+        .client
+        .list::<Page<Quota<'static>>>(&address, None)?
+        .content;
+    let names = quotas.items.into_iter();
+    Ok(names
+        .map(|quota| quota.metadata.namespace.to_string())
+        .collect())
 }
 
 /// What `ask` gives for each namespace that has quotas, as one list.

@@ -18,7 +18,6 @@ use serde_json::value::RawValue;
 
 use self::feed::{Feed, Next};
 use super::{
-    client::read,
     failure::{Exit, Failure, Outcome},
     progress::Progress,
     session::Session,
@@ -209,7 +208,7 @@ fn post(session: &Session, piece: &[u8]) -> Outcome<EventsAnswer> {
     let address = Address::of(["v1", "events"]);
     let client = &session.client;
     let reply = client.send_patiently(&address, "application/x-ndjson", piece.to_vec())?;
-    read(&reply.body)
+    reply.read()
 }
 
 #[cfg(test)]

@@ -1,27 +1,28 @@
 //! `relist`: publishers are asked to list again what there is.
 
 use http::Method;
-use quota_client::{http::Address, wire::RelistAnswer};
-use serde_json::json;
+use quota_client::{
+    http::Address,
+    wire::{RelistAnswer, RelistRequest},
+};
 
-use super::{client::read, failure::Outcome, session::Session};
+use super::{failure::Outcome, session::Session};
 
 /// Asks for a relist of these resources, or of all.
 pub(crate) fn run(session: &Session, resources: &[String]) -> Outcome {
     let address = Address::of(["v1", "relist"]);
-    let body = json!({ "resources": resources });
-    let answer = session
-        .client
-        .send_json(Method::POST, &address, Some(&body))?
-        .body;
+    let request = RelistRequest {
+        resources: resources.to_vec(),
+    };
+    let reply = session.client.send_json(Method::POST, &address, &request)?;
     if session.output.is_structured() {
-        return session.output.value(&answer);
+        return session.output.value(&reply.json);
     }
     let what = match resources {
         [] => "everything".to_owned(),
         some => some.join(", "),
     };
-    let asked: RelistAnswer = read(&answer)?;
+    let asked: RelistAnswer = reply.read()?;
     let when = match asked.wait_seconds {
         0 => "now".to_owned(),
         wait => format!("in {wait}s, since it was asked a short while ago"),

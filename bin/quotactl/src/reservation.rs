@@ -1,30 +1,33 @@
-//! Reservations: asked for, extended, committed, released, and how they are shown.
+//! `reserve`, `extend`, `commit`, `release`, and how reservations are shown.
+//!
+//! What `-f` names stays free JSON: an object is handed on as it is, and a request is judged by the daemon.
 
 use http::Method;
 use quota_client::{
     http::Address,
-    wire::{Holder, Reservation},
+    wire::{Holder, Reservation, ReserveRequest},
 };
+use quota_semantics::{Name, Period, quantity::Quantity, uid::Uid};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
     apply::note_warnings,
     args::{Amounts, Reserve},
-    client::read,
+    client::Reply,
     failure::{Failure, Outcome},
-    get::plain,
-    manifest::{self, Document},
-    session::{Session, each, text},
+    manifest::{self, Document, text},
+    session::{Session, each},
 };
-use quota_semantics::Period;
 
 /// `reserve`.
 pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
     if let (Some(request), Some(uid)) = (&args.request, &args.uid) {
-        let holder = holder_of(args, uid);
-        let mut body = json!({ "reservedBy": holder, "reserved": request });
-        set_ttl(&mut body, args.ttl);
-        return ask(session, session.scope.namespace(), &body);
+        let request = ReserveRequest {
+            ttl: args.ttl,
+            ..ReserveRequest::of_amounts(holder_of(args, uid)?, quantities(request)?)
+        };
+        return ask(session, session.scope.namespace(), &request);
     }
     let documents = manifest::load(&args.files)?;
     if args.uid.is_some() && documents.len() > 1 {
@@ -40,14 +43,16 @@ pub(crate) fn reserve(session: &Session, args: &Reserve) -> Outcome {
                 return Err(Failure::usage("the object has no metadata.uid")
                     .hint("--uid says by which uid the ledger will know it"));
             }
-            set_ttl(&mut body, args.ttl);
+            if let Some(ttl) = args.ttl {
+                body["ttl"] = ttl.to_string().into();
+            }
             ask(session, &namespace, &body)
         };
         one().map_err(|failure| failure.about(place))
     })
 }
 
-/// Namespace and body of the request that a document stands for: it is one, or it is the object to reserve for.
+/// Namespace and body of the request of a document: it is one, or it is the object to reserve for.
 pub(crate) fn body_of(
     session: &Session,
     document: Document,
@@ -93,32 +98,25 @@ pub(crate) fn body_of(
     Ok((namespace, json!({ "reservedBy": holder, "object": value })))
 }
 
-fn holder_of(args: &Reserve, uid: &str) -> Value {
-    let mut holder = json!({ "uid": uid });
-    let fields = [
-        ("apiVersion", &args.api_version),
-        ("kind", &args.kind),
-        ("name", &args.name),
-    ];
-    for (field, value) in fields {
-        if let Some(value) = value {
-            holder[field] = value.as_str().into();
-        }
-    }
-    holder
+fn holder_of(args: &Reserve, uid: &str) -> Outcome<Holder<'static>> {
+    let uid = Uid::new(uid).map_err(|error| Failure::general(format!("--uid: {error}")))?;
+    let [api_version, kind, name] =
+        [&args.api_version, &args.kind, &args.name].map(|it| it.as_deref().unwrap_or_default());
+    Ok(Holder::new(api_version, kind, name, uid))
 }
 
-fn set_ttl(body: &mut Value, ttl: Option<Period>) {
-    if let Some(ttl) = ttl {
-        body["ttl"] = ttl.to_string().into();
-    }
+fn quantities(amounts: &Amounts) -> Outcome<Vec<(Name, Quantity)>> {
+    let amount = |(resource, text): (&String, &String)| -> Outcome<(Name, Quantity)> {
+        let amount = text.parse::<Quantity>();
+        let amount = amount.map_err(|error| Failure::general(format!("{resource}: {error}")))?;
+        Ok((resource.as_str().into(), amount))
+    };
+    amounts.iter().map(amount).collect()
 }
 
-fn ask(session: &Session, namespace: &str, body: &Value) -> Outcome {
+fn ask(session: &Session, namespace: &str, request: &impl Serialize) -> Outcome {
     let address = Address::in_namespace(namespace, ["reservations"]);
-    let reply = session
-        .client
-        .send_json(Method::POST, &address, Some(body))?;
+    let reply = session.client.send_json(Method::POST, &address, request)?;
     note_warnings(&reply.headers);
     let repeated = reply
         .headers
@@ -129,41 +127,42 @@ fn ask(session: &Session, namespace: &str, body: &Value) -> Outcome {
     } else {
         "granted"
     };
-    told(session, &reply.body, done)
+    show(session, &reply, done)
 }
 
 /// `extend`.
 pub(crate) fn extend(session: &Session, uid: &str, ttl: Period) -> Outcome {
     let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid, "extend"]);
     let body = json!({ "ttl": ttl.to_string() });
-    let reply = session
-        .client
-        .send_json(Method::POST, &address, Some(&body))?;
-    told(session, &reply.body, "extended")
+    let reply = session.client.send_json(Method::POST, &address, &body)?;
+    show(session, &reply, "extended")
 }
 
 /// `commit`.
 pub(crate) fn commit(session: &Session, uid: &str, request: Option<&Amounts>) -> Outcome {
     let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid, "commit"]);
-    let body = request.map(|request| json!({ "reserved": request }));
-    let reply = session
-        .client
-        .send_json(Method::POST, &address, body.as_ref())?;
-    told(session, &reply.body, "committed")
+    let client = &session.client;
+    let reply = match request {
+        Some(request) => {
+            client.send_json(Method::POST, &address, &json!({ "reserved": request }))?
+        }
+        None => client.call(Method::POST, &address)?,
+    };
+    show(session, &reply, "committed")
 }
 
 /// `release`.
 pub(crate) fn release(session: &Session, uid: &str) -> Outcome {
     let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid]);
-    session.client.send_json(Method::DELETE, &address, None)?;
+    session.client.call(Method::DELETE, &address)?;
     session.output.line(format!("reservation/{uid} released"))
 }
 
-fn told(session: &Session, answer: &Value, done: &str) -> Outcome {
+fn show(session: &Session, reply: &Reply, done: &str) -> Outcome {
     if session.output.is_structured() {
-        return session.output.value(answer);
+        return session.output.value(&reply.json);
     }
-    let reservation: Reservation<'static> = read(answer)?;
+    let reservation: Reservation<'static> = reply.read()?;
     let uid = &reservation.reserved_by.uid;
     session.output.line(match &*reservation.state {
         "pending" => {
@@ -187,15 +186,4 @@ pub(crate) fn named(kind: &str, name: &str) -> String {
         (kind, "") => kind.to_owned(),
         (kind, name) => format!("{kind}/{name}"),
     }
-}
-
-/// Quantities by resource, as `cpu=1,pods=1`.
-pub(crate) fn list(amounts: Option<&Map<String, Value>>) -> String {
-    let amount = |(resource, amount): (&String, &Value)| format!("{resource}={}", plain(amount));
-    amounts
-        .into_iter()
-        .flatten()
-        .map(amount)
-        .collect::<Vec<_>>()
-        .join(",")
 }

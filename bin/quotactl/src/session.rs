@@ -1,7 +1,5 @@
 //! What every online command works with: the daemon, the namespace, the form of the output.
 
-use serde_json::Value;
-
 use super::{
     client::Client,
     failure::{Exit, Failure, Outcome},
@@ -68,14 +66,14 @@ impl Session {
     }
 
     /// Says that the daemon's answer may be behind.
-    pub(crate) fn note_lag(&self, answer: &Value) {
-        if answer.get("lagging").and_then(Value::as_bool) == Some(true) {
+    pub(crate) fn note_lag(&self, lagging: bool) {
+        if lagging {
             note("warning: the daemon is behind a source of events; the figures may be too");
         }
     }
 }
 
-/// Does something for each of several things; each failure is told, and the first one decides the exit code.
+/// Does something for each of several things; each failure is printed, and the first one decides the exit code.
 pub(crate) fn each<T>(
     things: impl IntoIterator<Item = T>,
     mut act: impl FnMut(T) -> Outcome,
@@ -94,22 +92,6 @@ pub(crate) fn each<T>(
         }
     }
     first.map_or(Ok(()), |exit| Err(Failure::silent(exit)))
-}
-
-/// A text within a JSON value; empty if there is none.
-pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
-    value
-        .pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-}
-
-/// The items of a list.
-pub(crate) fn items(answer: &Value) -> &[Value] {
-    answer
-        .get("items")
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use quota_client::http::Address;
 use quota_client::wire::{Source, Status};
-use serde_json::json;
+use serde::Serialize;
 
 use super::{
     age,
@@ -17,9 +17,12 @@ const VERSION: &str = env!("BUILD_VERSION");
 
 /// Shows how the daemon is.
 pub(crate) fn run(session: &Session) -> Outcome {
-    let (answer, status): (_, Status) = session.client.get_as(&Address::of(["v1", "status"]))?;
+    let answer = session
+        .client
+        .get::<Status>(&Address::of(["v1", "status"]))?;
+    let status = answer.content;
     match &session.output.format {
-        format if format.is_structured() => session.output.value(&answer),
+        format if format.is_structured() => session.output.value(&answer.json),
         Format::Name => {
             let mut names = status.sources.iter();
             names.try_for_each(|source| session.output.line(format!("source/{}", source.name)))
@@ -97,23 +100,30 @@ fn sources(sources: &[Source]) -> Table {
     table
 }
 
+/// The versions of both sides.
+#[derive(Serialize)]
+struct Versions<'a> {
+    client: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<&'a str>,
+}
+
 /// Shows the versions of both sides.
 pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
     let server = match client_only {
         true => None,
         false => {
-            let asked = session.client.get_as(&Address::of(["v1", "status"]));
-            Some(asked.map(|(_, status): (_, Status)| status.version))
+            let asked = session.client.get::<Status>(&Address::of(["v1", "status"]));
+            Some(asked.map(|answer| answer.content.version))
         }
     };
     let output = &session.output;
     let known = server.as_ref().and_then(|server| server.as_ref().ok());
     if output.is_structured() {
-        let mut value = json!({ "client": VERSION });
-        if let Some(server) = known {
-            value["server"] = server.as_str().into();
-        }
-        output.value(&value)?;
+        output.value(&Versions {
+            client: VERSION,
+            server: known.map(String::as_str),
+        })?;
     } else {
         output.line(format!("Client: {VERSION}"))?;
         if let Some(server) = known {

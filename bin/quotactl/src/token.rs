@@ -8,17 +8,17 @@ use std::{
 };
 
 use quota_semantics::Timestamp;
-use serde_json::{Value, json};
+use quota_tokens::{File, Issued, Pattern};
+use serde::Serialize;
 
 use super::{
     age::now,
     args::{CreateToken, Token},
     failure::{Failure, Outcome},
-    output::{Output, note},
+    output::{Output, note, to_json},
     session::Scope,
     table::Table,
 };
-use quota_tokens::{File, Issued, Pattern};
 
 /// Runs a command on tokens.
 pub(crate) fn run(command: &Token, output: &Output, scope: &Scope) -> Outcome {
@@ -81,9 +81,10 @@ fn show(issued: &Issued, output: &Output) -> Outcome {
     if !output.is_structured() {
         return output.line(token);
     }
-    let mut value = view(&issued.record, now());
-    value["token"] = token.into();
-    output.value(&value)
+    output.value(&to_json(&View {
+        token: Some(token),
+        ..View::of_token(&issued.record, now())
+    })?)
 }
 
 fn append(path: &Path, record: &str) -> Outcome {
@@ -116,71 +117,79 @@ fn list(path: &Path, output: &Output) -> Outcome {
     };
     let file = read().map_err(|failure| failure.about(path.display()))?;
     let now = now();
-    let tokens = file.tokens.iter().map(|token| view(token, now));
-    let certificates = file.certificates.iter().map(|certificate| {
-        json!({
-            "kind": "Certificate",
-            "name": certificate.name,
-            "principal": certificate.principal,
-            "roles": certificate.roles,
-            "namespaces": certificate.namespaces,
-        })
+    let tokens = file.tokens.iter();
+    let tokens = tokens.map(|token| View::of_token(token, now));
+    let certificates = file.certificates.iter().map(|certificate| View {
+        kind: "Certificate",
+        name: &certificate.name,
+        principal: &certificate.principal,
+        roles: to_texts(&certificate.roles),
+        namespaces: to_texts(&certificate.namespaces),
+        expires: None,
+        expired: None,
+        token: None,
     });
     let items: Vec<_> = tokens.chain(certificates).collect();
-    let names = || items.iter().map(name).collect();
-    output.answer(&json!({ "items": items }), names, |_| table(&items))
+    let names = || items.iter().map(View::full_name).collect();
+    output.answer(&to_json(&List { items: &items })?, names, |_| table(&items))
 }
 
-/// A token's record without its hash.
-fn view(token: &quota_tokens::Token, now: Timestamp) -> Value {
-    let mut view = json!({
-        "kind": "Token",
-        "name": token.id,
-        "principal": token.principal,
-        "roles": token.roles,
-        "namespaces": token.namespaces,
-    });
-    if let Some(expires) = token.expires {
-        view["expires"] = expires.whole_seconds().to_string().into();
-        view["expired"] = (expires <= now).into();
+#[derive(Serialize)]
+struct List<'a> {
+    items: &'a [View<'a>],
+}
+
+/// A record of the file, without the hash of a token.
+#[derive(Serialize)]
+struct View<'a> {
+    kind: &'static str,
+    name: &'a str,
+    principal: &'a str,
+    roles: Vec<String>,
+    namespaces: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expired: Option<bool>,
+    /// The token itself, when it is made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+}
+
+impl<'a> View<'a> {
+    fn of_token(token: &'a quota_tokens::Token, now: Timestamp) -> Self {
+        let expires = token.expires;
+        Self {
+            kind: "Token",
+            name: &token.id,
+            principal: &token.principal,
+            roles: to_texts(&token.roles),
+            namespaces: to_texts(&token.namespaces),
+            expires: expires.map(|time| time.whole_seconds().to_string()),
+            expired: expires.map(|time| time <= now),
+            token: None,
+        }
     }
-    view
+
+    fn full_name(&self) -> String {
+        format!("{}/{}", self.kind.to_ascii_lowercase(), self.name)
+    }
 }
 
-fn name(item: &Value) -> String {
-    format!(
-        "{}/{}",
-        text(item, "kind").to_ascii_lowercase(),
-        text(item, "name")
-    )
+fn to_texts(items: &[impl ToString]) -> Vec<String> {
+    items.iter().map(ToString::to_string).collect()
 }
 
-fn table(items: &[Value]) -> Table {
+fn table(items: &[View<'_>]) -> Table {
     let mut table = Table::new(&["NAME", "PRINCIPAL", "ROLES", "NAMESPACES", "EXPIRES"]);
     for item in items {
-        let mut expires = match text(item, "expires") {
-            "" => "<never>".to_owned(),
-            time => time.to_owned(),
-        };
-        if item["expired"] == true {
+        let mut expires = item.expires.clone().unwrap_or_else(|| "<never>".to_owned());
+        if item.expired == Some(true) {
             expires.push_str(" (expired)");
         }
-        let (roles, namespaces) = (joined(&item["roles"]), joined(&item["namespaces"]));
-        let principal = text(item, "principal").to_owned();
-        table.row([name(item), principal, roles, namespaces, expires]);
+        let (roles, namespaces) = (item.roles.join(","), item.namespaces.join(","));
+        let principal = item.principal.to_owned();
+        table.row([item.full_name(), principal, roles, namespaces, expires]);
     }
     table
-}
-
-fn text<'a>(item: &'a Value, field: &str) -> &'a str {
-    item[field].as_str().unwrap_or_default()
-}
-
-fn joined(list: &Value) -> String {
-    let texts = list
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
-    texts.collect::<Vec<_>>().join(",")
 }

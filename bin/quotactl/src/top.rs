@@ -1,7 +1,7 @@
 //! `top`: the fullest first.
 
 use quota_client::http::Address;
-use quota_client::wire::{NamespaceUsage, Usage};
+use quota_client::wire::{NamespaceUsage, Page, Usage};
 
 use super::{
     failure::Outcome,
@@ -24,16 +24,18 @@ pub(crate) fn run(session: &Session, limit: usize, all: bool) -> Outcome {
 
 fn namespaces(session: &Session, limit: usize, all: bool) -> Outcome {
     let address = Address::of(["v1", "usage"]);
-    let (answer, mut found): (_, Vec<NamespaceUsage>) =
-        session.client.list_as(&address, Some(limit))?;
+    let answer = session
+        .client
+        .list::<Page<NamespaceUsage>>(&address, Some(limit))?;
+    let mut found = answer.content.items;
     found.retain(|usage| all || usage.fullest.is_some());
     if found.is_empty() {
         session.note_empty();
     }
-    session.note_lag(&answer);
+    session.note_lag(answer.content.lagging);
     let name = |usage: &NamespaceUsage| format!("namespace/{}", usage.namespace);
     session.output.answer(
-        &answer,
+        &answer.json,
         || found.iter().map(name).collect(),
         |_| {
             let mut table = Table::new(&[
@@ -86,8 +88,9 @@ fn namespace_row(usage: &NamespaceUsage) -> [String; 8] {
 
 fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
     let address = Address::in_namespace(namespace, ["usage"]);
-    let (answer, usage): (_, Usage) = session.client.get_as(&address)?;
-    session.note_lag(&answer);
+    let answer = session.client.get::<Usage>(&address)?;
+    let usage = answer.content;
+    session.note_lag(usage.lagging);
     let mut rows: Vec<(f64, [String; 7])> = Vec::new();
     for quota in &usage.quotas {
         for limit in &quota.resources {
@@ -112,7 +115,7 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
     rows.sort_by(|a, b| b.0.total_cmp(&a.0));
     rows.truncate(most);
     session.output.answer(
-        &answer,
+        &answer.json,
         || {
             rows.iter()
                 .map(|(_, row)| format!("{}/{}", row[0], row[1]))

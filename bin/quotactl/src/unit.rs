@@ -2,7 +2,7 @@
 
 use quota_semantics::quantity::{Format, Mantissa, Quantity};
 
-/// Suffixes from the largest unit to the smallest, each with how many billionths it stands for.
+/// Suffixes from the largest unit to the smallest, each with how many billionths it is.
 const BINARY: [(&str, i128); 7] = [
     ("Ei", NANOS << 60),
     ("Pi", NANOS << 50),

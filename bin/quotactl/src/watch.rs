@@ -2,11 +2,12 @@
 
 use std::{thread, time::Duration};
 
-use quota_client::http::Address;
+use quota_client::{http::Address, wire::Entry};
 use serde_json::Value;
 
 use super::{
-    entry::EntryColumns,
+    client::read,
+    entry::{self, EntryColumns},
     failure::{Failure, Outcome, Transient},
     output::{Format, note, yaml},
     session::Session,
@@ -41,10 +42,10 @@ pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
                 ..Failure::from(error)
             })?;
             let Some(event) = event else { return Ok(()) };
-            let entry: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
             // Bookmarks and the like move the place to resume at, but are no entries.
-            if entry.get("sequence").is_some() && entry.get("event").is_some() {
-                print(session, &entry)?;
+            if let Ok(entry) = read(&json) {
+                print(session, &json, &entry)?;
             }
             if !event.id.is_empty() {
                 attempt.moved = true;
@@ -86,15 +87,16 @@ pub(crate) fn patiently(mut follow: impl FnMut(&mut Attempt) -> Outcome) -> Outc
     }
 }
 
-fn print(session: &Session, entry: &Value) -> Outcome {
+/// Prints an entry, which came as `json`.
+fn print(session: &Session, json: &Value, entry: &Entry) -> Outcome {
     let output = &session.output;
     output.line(match &output.format {
-        Format::Json => entry.to_string(),
-        Format::Yaml => format!("---\n{}", yaml(entry)?.trim_end()),
-        Format::Name => format!("entry/{}", entry["sequence"]),
+        Format::Json => json.to_string(),
+        Format::Yaml => format!("---\n{}", yaml(json)?.trim_end()),
+        Format::Name => entry::name(entry),
         Format::Table | Format::Wide => EntryColumns::of(entry).line(),
         Format::JsonPath(_) | Format::Columns(_) => {
-            return output.without_headers().value(entry);
+            return output.without_headers().value(json);
         }
     })
 }

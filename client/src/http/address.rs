@@ -1,4 +1,4 @@
-//! Paths of the API: what stands in them comes from users, and is encoded.
+//! Paths of the API: their segments come from users, and is encoded.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -78,7 +78,7 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// As [`ESCAPED`], but for the colon, which stands for itself in a path (`/v1/reservations:batch`).
+/// As [`ESCAPED`], but for the colon, which is itself in a path (`/v1/reservations:batch`).
 const IN_SEGMENT: &AsciiSet = &ESCAPED.remove(b':');
 
 fn encode(text: &str, into: &mut String) {

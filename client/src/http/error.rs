@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::wire::{Problem, Reason};
 
-/// Why a call gave no answer: what was refused is told apart by what its caller can do about it.
+/// Why a call gave no answer: refusals are distinguished by what the caller can do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

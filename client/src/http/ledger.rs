@@ -1,9 +1,9 @@
 //! The ledger: what happened, what was denied, the objects behind the numbers, and events for it.
 
-use serde_json::json;
-
 use super::{Address, Call, Client, Error, Items, Method};
-use crate::wire::{Cluster, Denial, Entry, EventsAnswer, Object, RelistAnswer, Status};
+use crate::wire::{
+    Cluster, Denial, Entry, EventsAnswer, Object, RelistAnswer, RelistRequest, Status,
+};
 
 impl Client {
     /// How the daemon is, and whom it takes the caller for.
@@ -63,7 +63,9 @@ impl Client {
         let address = Address::of(["v1", "relist"]);
         let mut call = Call::new(Method::POST, &address);
         if !resources.is_empty() {
-            call = call.json(&json!({ "resources": resources }))?;
+            call = call.json(&RelistRequest {
+                resources: resources.to_vec(),
+            })?;
         }
         self.send(&call.repeatable())?.json()
     }

@@ -98,7 +98,7 @@ impl Default for Options {
 /// A bearer token. Its text is not shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Token {
-    /// What stands in a file. It is read for each call, since tokens are renewed.
+    /// The content of a file. It is read for each call, since tokens are renewed.
     File(PathBuf),
     /// The token itself.
     Text(String),

@@ -86,7 +86,7 @@ impl<R: BufRead> Events<R> {
             Some(_) if read as u64 == MAX_LINE_BYTES => {
                 return Err(io::Error::other("a line is too long"));
             }
-            // What stands behind the last line end is no event yet.
+            // What follows the last line end is no event yet.
             _ => return Ok(None),
         }
         if line.last() == Some(&b'\r') {

@@ -48,6 +48,40 @@ pub struct ClusterNode {
     pub problem: Option<String>,
 }
 
+/// Which node is to lead: `POST /v1/cluster/transfer`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransferRequest {
+    /// The node.
+    pub to: String,
+}
+
+/// Which node leaves for ever: `POST /v1/cluster/remove`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveRequest {
+    /// The node.
+    pub node: String,
+}
+
+/// Which replicated ledger gets a new stream: `POST /v1/cluster/heal`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HealRequest {
+    /// The id of the ledger.
+    pub ledger: String,
+    /// Nodes whose replicas are lost.
+    #[serde(default)]
+    pub lost: Vec<String>,
+}
+
+/// The replicated ledger that has begun, or has a new stream: `POST /v1/cluster/init`, `POST /v1/cluster/heal`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicatedLedger {
+    /// Its id.
+    pub ledger: String,
+}
+
 /// The digest of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateDigest {

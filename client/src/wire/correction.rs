@@ -1,10 +1,12 @@
-//! What a listing has shown to be wrong: asked for, and put right.
+//! Drift between the ledger and a listing, and its correction.
 
-use quota_semantics::{Name, uid::Uid};
+use std::borrow::Cow;
+
+use quota_semantics::{Name, quota::Spec, uid::Uid};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{AsOf, is_false};
+use super::{AsOf, Object, is_false};
 
 /// Objects to be compared with what the ledger believes: `POST /v1/drift`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -13,6 +15,73 @@ pub struct DriftRequest<'a> {
     /// The objects as they were listed.
     #[serde(borrow)]
     pub listing: Vec<&'a RawValue>,
+}
+
+/// Where the ledger and the listing disagree: `POST /v1/drift`. The daemon borrows what it writes; what is read is
+/// `DriftAnswer<'static>`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DriftAnswer<'a> {
+    /// One for each listed object, in their order.
+    pub items: Vec<Compared<'a>>,
+    /// How far the ledger was.
+    pub as_of: AsOf,
+    /// Whether a source of events is known to be behind.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lagging: bool,
+}
+
+/// A listed object beside what the ledger has of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Compared<'a> {
+    /// How they differ.
+    pub difference: Difference,
+    /// The object as it was listed; none if it does not count or cannot be read.
+    #[serde(flatten)]
+    pub object: Option<Object<'a>>,
+    /// The object in the ledger, or the one of its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Object<'a>>,
+    /// Of a ResourceQuota: its limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<ComparedQuota<'a>>,
+    /// Why it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Cow<'a, str>>,
+}
+
+/// Limits that were listed, and those that the ledger has for a quota of this name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ComparedQuota<'a> {
+    /// As it was listed.
+    pub listed: Cow<'a, Spec>,
+    /// As the ledger has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub known: Option<Cow<'a, Spec>>,
+    /// The entry that set the one in the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+}
+
+/// How a listed object differs from the one in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Difference {
+    /// Not at all.
+    None,
+    /// The ledger does not have it.
+    Missing,
+    /// The ledger does not have it, but another one of its name.
+    Recreated,
+    /// It counts for something else.
+    Changed,
+    /// The ledger has a newer version of it.
+    Newer,
+    /// It is of no concern to quotas.
+    Ignored,
+    /// It cannot be read.
+    Unreadable,
 }
 
 /// What is to be put right: `POST /v1/corrections`.

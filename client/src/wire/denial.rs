@@ -32,7 +32,7 @@ pub struct Denial {
     /// Whether it would fit if nothing else were there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fits_when_empty: Option<bool>,
-    /// Whether there was more to tell than is kept.
+    /// Whether there was more than is kept.
     #[serde(default, skip_serializing_if = "is_false")]
     pub shortened: bool,
     /// How far the ledger was when it was decided.

@@ -74,6 +74,14 @@ pub struct RejectedEvent {
     pub reason: String,
 }
 
+/// What publishers are asked to list again: `POST /v1/relist`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RelistRequest {
+    /// The resources, as in `deployments.apps`; none: all.
+    pub resources: Vec<String>,
+}
+
 /// Which publishers are asked to list again: `POST /v1/relist`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

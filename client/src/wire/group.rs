@@ -103,7 +103,7 @@ pub struct GroupStatus {
     /// How many more members there are than `namespaces` names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub namespaces_omitted: usize,
-    /// What stands in the way of what the group says.
+    /// Which parts of the group are not in effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

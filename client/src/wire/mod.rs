@@ -17,13 +17,16 @@ mod reservation;
 mod status;
 mod usage;
 
-pub use cluster::{Cluster, ClusterNode, ReplicaEnd, StateDigest};
+pub use cluster::{
+    Cluster, ClusterNode, HealRequest, RemoveRequest, ReplicaEnd, ReplicatedLedger, StateDigest,
+    TransferRequest,
+};
 pub use correction::{
-    Corrected, CorrectionOutcome, CorrectionRequest, CorrectionsAnswer, CorrectionsRequest,
-    DriftRequest, ExpectedObject,
+    Compared, ComparedQuota, Corrected, CorrectionOutcome, CorrectionRequest, CorrectionsAnswer,
+    CorrectionsRequest, Difference, DriftAnswer, DriftRequest, ExpectedObject,
 };
 pub use denial::{Actor, Denial, DeniedObject};
-pub use entry::{DeadLetter, Entry, EventsAnswer, RejectedEvent, RelistAnswer};
+pub use entry::{DeadLetter, Entry, EventsAnswer, RejectedEvent, RelistAnswer, RelistRequest};
 pub use explain::{Contribution, Explanation, Kind};
 pub use group::{Group, GroupStatus, GroupUsage, MemberUsage};
 pub use object::Object;

@@ -53,7 +53,7 @@ pub struct QuotaStatus<'a> {
     /// How many pending reservations of the namespace were not looked at.
     #[serde(skip_serializing_if = "is_zero")]
     pub reservations_omitted: usize,
-    /// What stands in the way of what the quota says: `Enforced` with `False` names limits that nothing keeps.
+    /// Which parts of the quota are not in effect: `Enforced` with `False` names limits that nothing keeps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -2,7 +2,7 @@
 
 macro_rules! reasons {
     ($($(#[$about:meta])* $name:ident $status:literal $title:literal)*) => {
-        /// Why a request was not carried out: a closed set, for programs to tell cases apart.
+        /// Why a request was not carried out: a closed set, for programs to distinguish cases.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Reason { $($(#[$about])* $name,)* }
 
@@ -13,7 +13,7 @@ macro_rules! reasons {
             /// The names of all, behind `None`: what a request that was carried out has for a reason.
             pub const NAMES_OR_NONE: &[&str] = &["None", $(stringify!($name)),*];
 
-            /// As it stands in `reason`.
+            /// As it is in `reason`.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }

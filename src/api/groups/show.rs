@@ -172,7 +172,8 @@ pub fn guaranteed_to_others(view: &GroupView) -> ResourceList {
     view.figures.iter().filter_map(of).collect()
 }
 
-/// What stands in the way of what a group says. What depends on its members is told only if they are given.
+/// The conditions of a group: which of its parts are not in effect. Those that depend on its members are there only if
+/// these are given.
 #[must_use]
 pub fn conditions(
     view: &GroupView,
@@ -187,7 +188,7 @@ pub fn conditions(
     };
     let parent = view.record.spec.extensions.parent.as_ref();
     let missing = parent.filter(|_| !view.has_parent).map(|parent| {
-        let message = format!("there is no group {parent}: the group stands alone until there is");
+        let message = format!("there is no group {parent}: the group has no parent until there is");
         condition("ParentFound", "NoSuchGroup", message)
     });
     let enforced = render::not_enforced(&view.hard, coverage)

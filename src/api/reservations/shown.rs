@@ -135,7 +135,7 @@ pub(in crate::api) fn write_fields(this: &Reservation<'_>, out: &mut String) -> 
     Ok(())
 }
 
-/// The field that tells that a source is behind, behind other fields.
+/// The field that says that a source is behind, to follow other fields.
 pub(in crate::api) const LAGGING: &str = ",\"lagging\":true";
 
 /// Appends how far the ledger was, behind other fields.

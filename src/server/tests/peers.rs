@@ -118,7 +118,7 @@ async fn a_peer_that_takes_no_bytes_is_given_up() {
     assert_eq!(within(endings.recv()).await, Some(()));
 }
 
-/// The whole of an answer, which tells when nobody has it any more.
+/// The whole of an answer, which says when nobody has it any more.
 struct Whole {
     bytes: Vec<u8>,
     _notice: Notice,

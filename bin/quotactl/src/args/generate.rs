@@ -10,7 +10,7 @@ use quota_semantics::object::GroupResource;
 pub(crate) enum Generate {
     /// Print a ValidatingWebhookConfiguration that has a kube-apiserver ask the daemon.
     Webhook(Webhook),
-    /// Print a policy and a kubeconfig that have a kube-apiserver tell the daemon which creations failed.
+    /// Print a policy and a kubeconfig that have a kube-apiserver report failed creations to the daemon.
     Audit(Audit),
     /// Print what quota-bridge may do in the cluster: a service account and its roles.
     Bridge(Bridge),
@@ -103,7 +103,7 @@ pub(crate) struct Webhook {
     pub(crate) timeout_seconds: u8,
 }
 
-/// How the API server finds the daemon, and what it tells.
+/// How the API server finds the daemon, and what it reports.
 #[derive(Args, Debug)]
 pub(crate) struct Audit {
     /// Where admission.listen can be reached from the API server's host, which knows no names of Services, as
@@ -136,7 +136,7 @@ pub(crate) struct Audit {
 /// One of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuditPart {
-    /// Which requests are told of.
+    /// Which requests are reported.
     Policy,
     /// Where they are sent to.
     Kubeconfig,

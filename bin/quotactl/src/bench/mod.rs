@@ -53,7 +53,7 @@ pub(super) fn run(
     }
     let tally = measured.map_err(|error| {
         Failure::general(format!("{}: {error}", client.server()))
-            .hint("it stands for many clients: look at limits.connections, and at `ulimit -n`")
+            .hint("it acts as many clients: look at limits.connections, and at `ulimit -n`")
     })?;
     if stop.is_cancelled() {
         return Err(Failure::general("interrupted"));
@@ -63,7 +63,7 @@ pub(super) fn run(
     judge(&tally)
 }
 
-/// Nothing done is a failure; a part that was refused is a result, and is told.
+/// Nothing done is a failure; a part that was refused is a result, and is printed.
 fn judge(tally: &Tally) -> Outcome {
     if tally.operations() == 0 {
         return Err(Failure::general("nothing was carried out")

@@ -49,12 +49,12 @@ impl<'a> Quotas<'a> {
         let quotas = Self { client, namespaces };
         let set = |namespace: &str| {
             let address = address(namespace);
-            let set = client.send_json(Method::PUT, &address, Some(&manifest));
+            let set = client.send_json(Method::PUT, &address, &manifest);
             set.map(|_| ())
                 .map_err(|failure| failure.about(format!("quota {namespace}/{QUOTA}")))
         };
         if let Err(failure) = quotas.each(set) {
-            // What could be set goes again; why the rest could not is what is to be told.
+            // What could be set goes again; why the rest could not is the error to report.
             let _ = quotas.remove();
             return Err(failure);
         }
@@ -64,9 +64,7 @@ impl<'a> Quotas<'a> {
     /// Deletes them.
     pub(super) fn remove(&self) -> Outcome {
         self.each(|namespace| {
-            let deleted = self
-                .client
-                .send_json(Method::DELETE, &address(namespace), None);
+            let deleted = self.client.call(Method::DELETE, &address(namespace));
             match deleted {
                 Err(failure) if failure.exit != Exit::NotFound => {
                     Err(failure.about(format!("quota {namespace}/{QUOTA}")))

@@ -4,11 +4,12 @@ mod connection;
 mod file;
 
 use std::{
+    collections::BTreeMap,
     io::Read as _,
     path::{Path, PathBuf},
 };
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 pub(crate) use self::{
     connection::{Connection, Pod},
@@ -17,11 +18,11 @@ pub(crate) use self::{
 use super::{
     args::{Config, Global, SetContext},
     failure::{Exit, Failure, Outcome},
-    output::{Output, note},
+    output::{Output, note, to_json},
     table::Table,
 };
 
-/// What stands in place of a token.
+/// Printed in place of a token.
 const REDACTED: &str = "REDACTED";
 
 /// The contexts that there are.
@@ -136,65 +137,96 @@ fn absolute(path: &Path) -> Outcome<PathBuf> {
     std::path::absolute(path).map_err(|error| Failure::from(error).about(path.display()))
 }
 
+/// A context in the list of all.
+#[derive(Serialize)]
+struct Item<'a> {
+    name: &'a str,
+    current: bool,
+    #[serde(flatten)]
+    context: Context,
+}
+
+#[derive(Serialize)]
+struct List<'a> {
+    items: &'a [Item<'a>],
+}
+
 fn get(file: &File, output: &Output) -> Outcome {
-    let items: Vec<_> = file
-        .contexts
-        .iter()
-        .map(|(name, context)| {
-            let mut item = shown(context, false);
-            item["name"] = name.as_str().into();
-            item["current"] = (file.current_context.as_ref() == Some(name)).into();
-            item
+    let contexts = file.contexts.iter();
+    let items: Vec<_> = contexts
+        .map(|(name, context)| Item {
+            name,
+            current: file.current_context.as_ref() == Some(name),
+            context: redacted(context, false),
         })
         .collect();
     if items.is_empty() {
         note("No contexts found");
     }
-    let text = |item: &Value, field: &str| item[field].as_str().unwrap_or_default().to_owned();
     output.answer(
-        &json!({ "items": items }),
-        || items.iter().map(|item| text(item, "name")).collect(),
-        |wide| {
-            let mut titles = vec!["CURRENT", "NAME", "SERVER", "NAMESPACE"];
-            if wide {
-                titles.extend(["CA", "CERT", "TOKEN"]);
-            }
-            let mut table = Table::new(&titles);
-            for item in &items {
-                let current = if item["current"] == true { "*" } else { "-" };
-                let mut row = vec![current.to_owned()];
-                row.extend(["name", "server", "namespace"].map(|field| text(item, field)));
-                if wide {
-                    row.extend(["ca", "cert"].map(|field| text(item, field)));
-                    let file = text(item, "token-file");
-                    row.push(if file.is_empty() {
-                        text(item, "token")
-                    } else {
-                        file
-                    });
-                }
-                table.row(row);
-            }
-            table
-        },
+        &to_json(&List { items: &items })?,
+        || items.iter().map(|item| item.name.to_owned()).collect(),
+        |wide| table(&items, wide),
     )
 }
 
-fn view(file: &File, raw: bool, output: &Output) -> Outcome {
-    let mut value = json!({ "current-context": file.current_context, "contexts": {} });
-    for (name, context) in &file.contexts {
-        value["contexts"][name] = shown(context, raw);
+fn table(items: &[Item<'_>], wide: bool) -> Table {
+    let mut titles = vec!["CURRENT", "NAME", "SERVER", "NAMESPACE"];
+    if wide {
+        titles.extend(["CA", "CERT", "TOKEN"]);
     }
+    let mut table = Table::new(&titles);
+    for item in items {
+        let Context {
+            server,
+            namespace,
+            ca,
+            cert,
+            token_file,
+            token,
+            ..
+        } = &item.context;
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let text = |text: Option<String>| text.unwrap_or_default();
+        let current = if item.current { "*" } else { "-" };
+        let mut row = vec![current.to_owned(), item.name.to_owned()];
+        row.extend([server, namespace].map(|field| text(field.clone())));
+        if wide {
+            row.extend([ca, cert].map(|file| text(path(file))));
+            row.push(text(path(token_file).or_else(|| token.clone())));
+        }
+        table.row(row);
+    }
+    table
+}
+
+/// The file as it is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct View<'a> {
+    current_context: Option<&'a str>,
+    contexts: BTreeMap<&'a str, Context>,
+}
+
+fn view(file: &File, raw: bool, output: &Output) -> Outcome {
+    let contexts = file.contexts.iter();
+    let view = to_json(&View {
+        current_context: file.current_context.as_deref(),
+        contexts: contexts
+            .map(|(name, context)| (name.as_str(), redacted(context, raw)))
+            .collect(),
+    })?;
     match output.is_structured() {
-        true => output.value(&value),
-        false => output.line(crate::output::yaml(&value)?.trim_end()),
+        true => output.value(&view),
+        false => output.line(crate::output::yaml(&view)?.trim_end()),
     }
 }
 
-fn shown(context: &Context, raw: bool) -> Value {
-    let mut value = serde_json::to_value(context).unwrap_or_default();
-    if context.token.is_some() && !raw {
-        value["token"] = REDACTED.into();
+/// A context whose token is only shown if `raw`.
+fn redacted(context: &Context, raw: bool) -> Context {
+    let mut context = context.clone();
+    if !raw && let Some(token) = &mut context.token {
+        REDACTED.clone_into(token);
     }
-    value
+    context
 }

@@ -12,7 +12,7 @@ use quota_semantics::quantity::Quantity;
 use crate::{
     age,
     failure::Outcome,
-    get::{ask_quotas, listed_quotas, scopes},
+    get::{ask_quotas, scopes},
     output::one_line,
     reservation as held,
     session::Session,
@@ -20,14 +20,14 @@ use crate::{
 
 /// Describes one quota, or all of a namespace or of all namespaces.
 pub(crate) fn quotas(session: &Session, name: Option<&str>) -> Outcome {
-    let answer = ask_quotas(session, name)?;
-    let quotas = listed_quotas(&answer)?;
+    let (answer, lagging) = ask_quotas(session, name)?;
+    let quotas = answer.content;
     if quotas.is_empty() {
         session.note_empty();
     }
-    session.note_lag(&answer);
+    session.note_lag(lagging);
     if session.output.is_structured() {
-        return session.output.value(&answer);
+        return session.output.value(&answer.json);
     }
     let texts: Vec<_> = quotas.iter().map(describe).collect();
     match texts.is_empty() {

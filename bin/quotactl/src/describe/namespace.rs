@@ -1,13 +1,13 @@
 //! `describe namespace`: its limits, pending reservations, what was denied lately.
 
 use quota_client::http::Address;
-use quota_client::wire::{Denial, Reservation, Usage};
+use quota_client::wire::{Page, Reservation, Usage};
 use serde_json::{Value, json};
 
 use crate::{
     age, denials,
     failure::{Exit, Failure, Outcome},
-    figures::{self, usage_table},
+    figures::usage_table,
     reservation,
     session::Session,
     table::Table,
@@ -20,35 +20,44 @@ const DENIALS: usize = 5;
 pub(crate) fn namespace(session: &Session, name: Option<&str>) -> Outcome {
     let name = name.unwrap_or_else(|| session.scope.namespace());
     let client = &session.client;
-    let (answer, usage): (_, Usage) = client.get_as(&Address::in_namespace(name, ["usage"]))?;
+    let answer = client.get::<Usage>(&Address::in_namespace(name, ["usage"]))?;
+    let usage = answer.content;
     let address = Address::in_namespace(name, ["reservations"]);
-    let (pending_answer, pending): (_, Vec<Reservation<'static>>) =
-        client.list_as(&address, None)?;
-    let (denials_answer, denied) = denials::ask(session, Some(name), DENIALS)?;
-    if usage.quotas.is_empty() && usage.resources.is_empty() && denied.is_empty() {
+    let pending = client.list::<Page<Reservation<'static>>>(&address, None)?;
+    let denied = denials::ask(session, Some(name), DENIALS)?;
+    let denials = &denied.content.items;
+    if usage.quotas.is_empty() && usage.resources.is_empty() && denials.is_empty() {
         return Err(Failure::new(
             Exit::NotFound,
             format!("nothing is known of namespace {name}"),
         )
         .hint("quotactl top lists those that have quotas"));
     }
-    session.note_lag(&answer);
+    session.note_lag(usage.lagging);
     if session.output.is_structured() {
         let items = |list: &Value| list["items"].clone();
         return session.output.value(&json!({
-            "usage": answer,
-            "reservations": items(&pending_answer),
-            "denials": items(&denials_answer),
+            "usage": answer.json,
+            "reservations": items(&pending.json),
+            "denials": items(&denied.json),
         }));
     }
     session.output.line(format!("Namespace:  {name}"))?;
     section(
         session,
         "Usage",
-        &usage_table(&[figures::Usage::from(usage)], false, false),
+        &usage_table([(name, &*usage.resources, &*usage.quotas)], false, false),
     )?;
-    section(session, "Pending reservations", &reservations(&pending))?;
-    section(session, "Latest denials", &latest(&denied))
+    section(
+        session,
+        "Pending reservations",
+        &reservations(&pending.content.items),
+    )?;
+    section(
+        session,
+        "Latest denials",
+        &denials::table(denials, false, false),
+    )
 }
 
 fn section(session: &Session, title: &str, table: &Table) -> Outcome {
@@ -57,10 +66,6 @@ fn section(session: &Session, title: &str, table: &Table) -> Outcome {
         true => session.output.line("<none>"),
         false => session.output.table(table),
     }
-}
-
-fn latest(denials: &[Denial]) -> Table {
-    denials::table(denials, false, false)
 }
 
 fn reservations(pending: &[Reservation<'_>]) -> Table {

@@ -8,10 +8,11 @@ use crate::{age, failure::Outcome, output::one_line, session::Session, table::Ta
 /// Describes a reservation, in any state.
 pub(crate) fn reservation(session: &Session, uid: &str) -> Outcome {
     let address = Address::in_namespace(session.scope.namespace(), ["reservations", uid]);
-    let (answer, reservation): (_, Reservation<'static>) = session.client.get_as(&address)?;
-    session.note_lag(&answer);
+    let answer = session.client.get::<Reservation<'static>>(&address)?;
+    let reservation = answer.content;
+    session.note_lag(reservation.lagging);
     if session.output.is_structured() {
-        return session.output.value(&answer);
+        return session.output.value(&answer.json);
     }
     for (name, value) in lines(&reservation) {
         let line = format!("{:<12}{value}", format!("{name}:"));

@@ -2,18 +2,22 @@
 
 use std::collections::HashSet;
 
-use quota_client::http::Address;
-use serde_json::Value;
+use quota_client::{
+    http::Address,
+    wire::{Compared, Difference, DriftAnswer},
+};
+use quota_semantics::uid::Uid;
+use serde::Deserialize;
 
 use super::{
-    Difference,
+    Drifted,
     listing::Item,
     scope::{Listed, ScopeArguments},
 };
 use crate::{
     failure::{Failure, Outcome},
     output::note,
-    session::{Session, items, text},
+    session::Session,
 };
 
 /// Objects are sent when there are so many…
@@ -31,23 +35,23 @@ const KEPT_MAX_BYTES: usize = 256 * 1024 * 1024;
 /// Most objects that could not be read which are named one by one.
 const NAMED_MAX: usize = 20;
 
-/// What is remembered of a uid.
-pub(super) type Mark = u128;
-
 /// What is remembered of a uid, however long it is.
-pub(super) fn mark(uid: &str) -> Mark {
-    let hash = blake3::hash(uid.as_bytes());
+pub(super) type UidHash = u128;
+
+/// The hash of a uid.
+pub(super) fn uid_hash(uid: &Uid) -> UidHash {
+    let hash = blake3::hash(uid.to_string().as_bytes());
     let bytes = hash.as_bytes().first_chunk().copied().unwrap_or_default();
-    Mark::from_le_bytes(bytes)
+    UidHash::from_le_bytes(bytes)
 }
 
 /// What has come of a listing.
 #[derive(Default)]
-pub(super) struct Compared {
+pub(super) struct Comparison {
     /// What differs.
-    pub(super) differences: Vec<Difference>,
+    pub(super) differences: Vec<Drifted>,
     /// Which objects were listed.
-    pub(super) uids: HashSet<Mark>,
+    pub(super) uids: HashSet<UidHash>,
     /// Where objects of which resources were listed.
     pub(super) listed: Listed,
     /// How many objects were compared.
@@ -70,7 +74,7 @@ pub(super) struct Comparing<'a> {
     piece: Vec<Item>,
     bytes: usize,
     unreadable: usize,
-    compared: Compared,
+    compared: Comparison,
 }
 
 impl<'a> Comparing<'a> {
@@ -83,7 +87,7 @@ impl<'a> Comparing<'a> {
             piece: Vec::new(),
             bytes: 0,
             unreadable: 0,
-            compared: Compared::default(),
+            compared: Comparison::default(),
         }
     }
 
@@ -101,7 +105,7 @@ impl<'a> Comparing<'a> {
     }
 
     /// Everything was listed.
-    pub(super) fn finish(&mut self) -> Outcome<Compared> {
+    pub(super) fn finish(&mut self) -> Outcome<Comparison> {
         self.send()?;
         match self.unreadable {
             0 => Ok(std::mem::take(&mut self.compared)),
@@ -123,36 +127,37 @@ impl<'a> Comparing<'a> {
         let body = format!("{{\"listing\":[{}]}}", texts.join(","));
         let address = Address::of(["v1", "drift"]);
         let client = &self.session.client;
-        let mut reply = client.send_patiently(&address, "application/json", body.into_bytes())?;
-        if items(&reply.body).len() != piece.len() {
+        let reply = client.send_patiently(&address, "application/json", body.into_bytes())?;
+        let found = reply.read::<DriftAnswer<'static>>()?.items;
+        if found.len() != piece.len() {
             return Err(Failure::general("the answer is not about what was asked"));
         }
-        let Some(Value::Array(found)) = reply.body.get_mut("items").map(Value::take) else {
-            return Err(Failure::general("the answer is no list"));
-        };
         let mut pairs = piece.into_iter().zip(found);
-        pairs.try_for_each(|(item, shown)| self.note(item, shown))
+        pairs.try_for_each(|(item, compared)| self.note(item, compared))
     }
 
-    /// Takes note of what was told of an object.
-    fn note(&mut self, item: Item, shown: Value) -> Outcome {
-        let difference = text(&shown, "/difference");
-        match difference {
-            "ignored" => {
+    /// Takes note of how an object differs.
+    fn note(&mut self, item: Item, found: Compared<'static>) -> Outcome {
+        let object = match (&found.difference, &found.object) {
+            (Difference::Ignored, _) => {
                 self.compared.ignored += 1;
                 return Ok(());
             }
-            "unreadable" => {
+            (Difference::Unreadable, _) => {
                 self.unreadable += 1;
                 if self.unreadable <= NAMED_MAX {
-                    let reason = text(&shown, "/reason");
+                    let reason = found.reason.as_deref().unwrap_or_default();
                     note(format!("{}{}: {reason}", item.place, named(&item)));
                 }
                 return Ok(());
             }
-            _ => {}
-        }
-        let (resource, namespace) = (text(&shown, "/resource"), text(&shown, "/namespace"));
+            (_, Some(object)) => object,
+            (_, None) => {
+                let wrong = "the answer does not say which object it is about";
+                return Err(Failure::general(wrong));
+            }
+        };
+        let (resource, namespace) = (&*object.resource, &*object.namespace);
         if !self.asked.is_about(resource, namespace) {
             self.compared.outside += 1;
             return Ok(());
@@ -162,7 +167,7 @@ impl<'a> Comparing<'a> {
         if !spaces.contains(namespace) {
             spaces.insert(namespace.to_owned());
         }
-        if !compared.uids.insert(mark(text(&shown, "/uid"))) {
+        if !compared.uids.insert(uid_hash(&object.uid)) {
             let place = format!("{}{}", item.place, named(&item));
             return Err(Failure::general("it was listed before").about(place));
         }
@@ -171,17 +176,17 @@ impl<'a> Comparing<'a> {
             return Err(Failure::general(wrong).hint("compare one namespace at a time"));
         }
         compared.count += 1;
-        match difference {
-            "none" => Ok(()),
-            "newer" => {
+        match found.difference {
+            Difference::None => Ok(()),
+            Difference::Newer => {
                 compared.newer += 1;
                 Ok(())
             }
-            _ => self.keep(item, shown),
+            _ => self.keep(item, found),
         }
     }
 
-    fn keep(&mut self, item: Item, shown: Value) -> Outcome {
+    fn keep(&mut self, item: Item, found: Compared<'static>) -> Outcome {
         if self.keep {
             self.kept = self.kept.saturating_add(item.text.len());
         }
@@ -189,13 +194,13 @@ impl<'a> Comparing<'a> {
             let wrong = format!("what differs has more than {KEPT_MAX_BYTES} bytes");
             return Err(Failure::general(wrong).hint("correct one namespace at a time: -n"));
         }
-        let object = match self.keep {
+        let text = match self.keep {
             true => item.text,
             false => Box::default(),
         };
-        self.compared.differences.push(Difference {
-            shown,
-            object: Some(object),
+        self.compared.differences.push(Drifted::Listed {
+            compared: Box::new(found),
+            text,
         });
         Ok(())
     }
@@ -203,13 +208,20 @@ impl<'a> Comparing<'a> {
 
 /// How an object calls itself, for messages.
 fn named(item: &Item) -> String {
-    let object: Value = serde_json::from_str(&item.text).unwrap_or_default();
-    let name = [text(&object, "/metadata/name"), text(&object, "/name")];
-    let space = [
-        text(&object, "/metadata/namespace"),
-        text(&object, "/namespace"),
-    ];
-    match (space.concat().as_str(), name.concat().as_str()) {
+    /// A Kubernetes object has its names in its metadata, a plain event beside its other fields.
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Names {
+        name: String,
+        namespace: String,
+        metadata: Option<Box<Names>>,
+    }
+    let names: Names = serde_json::from_str(&item.text).unwrap_or_default();
+    let names = match names.metadata {
+        Some(metadata) => *metadata,
+        None => names,
+    };
+    match (&*names.namespace, &*names.name) {
         (_, "") => String::new(),
         ("", name) => format!(" ({name})"),
         (space, name) => format!(" ({space}/{name})"),

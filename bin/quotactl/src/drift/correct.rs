@@ -3,17 +3,15 @@
 use quota_client::{
     http::Address,
     wire::{
-        CorrectionOutcome, CorrectionRequest, CorrectionsAnswer, CorrectionsRequest, ExpectedObject,
+        CorrectionOutcome, CorrectionRequest, CorrectionsAnswer, CorrectionsRequest, Difference,
+        ExpectedObject, Object,
     },
 };
-use quota_semantics::uid::Uid;
-use serde_json::{Value, value::RawValue};
 
-use super::Difference;
+use super::Drifted;
 use crate::{
-    client::read,
     failure::{Failure, Outcome},
-    session::{Session, text},
+    session::Session,
 };
 
 /// Corrections are sent when there are so many…
@@ -25,13 +23,16 @@ const PIECE_BYTES: usize = 512 * 1024;
 /// Puts differences right; answers what became of each.
 pub(super) fn correct(
     session: &Session,
-    differences: &[Difference],
+    differences: &[Drifted],
     reason: &str,
 ) -> Outcome<Vec<CorrectionOutcome>> {
     let mut outcomes = Vec::with_capacity(differences.len());
     let (mut piece, mut bytes) = (Vec::new(), 0_usize);
     for difference in differences {
-        let length = difference.object.as_ref().map_or(0, |text| text.len());
+        let length = match difference {
+            Drifted::Listed { text, .. } => text.len(),
+            Drifted::Gone(_) => 0,
+        };
         if piece.len() == PIECE_ITEMS || bytes.saturating_add(length) > PIECE_BYTES {
             outcomes.extend(send(
                 session,
@@ -42,40 +43,40 @@ pub(super) fn correct(
             bytes = 0;
         }
         bytes += length;
-        piece.push(wish(difference)?);
+        piece.push(correction(difference)?);
     }
     outcomes.extend(send(session, reason, piece, outcomes.len())?);
     Ok(outcomes)
 }
 
-fn wish(difference: &Difference) -> Outcome<CorrectionRequest<'_>> {
-    let Difference { shown, object } = difference;
-    let object: Option<&RawValue> = match object {
-        Some(text) => Some(serde_json::from_str(text).map_err(not_json)?),
-        None => None,
-    };
-    let known = shown.get("known").map(|known| ExpectedObject {
-        sequence: known["sequence"].as_u64().unwrap_or_default(),
-        resource_version: Some(text(known, "/resourceVersion").to_owned())
-            .filter(|text| !text.is_empty()),
-    });
-    // Of one that took another's name nothing is known itself.
-    let is_known = text(shown, "/difference") != "recreated";
-    let (uid, namespace) = match object {
-        Some(_) => (None, None),
-        None => {
-            let uid = Uid::new(text(shown, "/uid"));
-            let uid = uid.map_err(|error| Failure::general(error.to_string()))?;
-            (Some(uid), Some(text(shown, "/namespace").into()))
+fn correction(drifted: &Drifted) -> Outcome<CorrectionRequest<'_>> {
+    Ok(match drifted {
+        Drifted::Listed { compared, text } => {
+            // Of one that took another's name nothing is known itself.
+            let is_known = compared.difference != Difference::Recreated;
+            let known = compared.known.as_ref().filter(|_| is_known);
+            CorrectionRequest {
+                object: Some(serde_json::from_str(text).map_err(not_json)?),
+                known: known.map(expected),
+                quota_sequence: compared.quota.as_ref().and_then(|quota| quota.sequence),
+                ..CorrectionRequest::default()
+            }
         }
-    };
-    Ok(CorrectionRequest {
-        object,
-        uid,
-        namespace,
-        known: known.filter(|_| is_known),
-        quota_sequence: shown.pointer("/quota/sequence").and_then(Value::as_u64),
+        Drifted::Gone(object) => CorrectionRequest {
+            uid: Some((*object.uid).clone()),
+            namespace: Some((&*object.namespace).into()),
+            known: Some(expected(object)),
+            ..CorrectionRequest::default()
+        },
     })
+}
+
+/// What was known of an object when it was compared.
+fn expected(object: &Object<'_>) -> ExpectedObject {
+    ExpectedObject {
+        sequence: object.sequence.unwrap_or_default(),
+        resource_version: object.resource_version.clone(),
+    }
 }
 
 fn not_json(error: serde_json::Error) -> Failure {
@@ -106,7 +107,7 @@ fn send(
             "{done} corrections were made; to compare and correct again is safe"
         )),
     })?;
-    let answer: CorrectionsAnswer = read(&reply.body)?;
+    let answer: CorrectionsAnswer = reply.read()?;
     let outcomes: Vec<_> = answer.items.iter().map(|item| item.outcome).collect();
     match outcomes.len() == count {
         true => Ok(outcomes),

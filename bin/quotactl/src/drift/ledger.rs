@@ -2,18 +2,17 @@
 
 use std::collections::HashSet;
 
-use quota_client::http::Address;
-use serde_json::{Value, json};
+use quota_client::{
+    http::Address,
+    wire::{AsOf, Object, Page},
+};
 
 use super::{
-    Difference,
-    compare::{Mark, mark},
+    Drifted,
+    compare::{UidHash, uid_hash},
     scope::Scope,
 };
-use crate::{
-    failure::Outcome,
-    session::{Session, text},
-};
+use crate::{failure::Outcome, session::Session};
 
 /// Most namespaces that are asked for one by one; of more, all objects of the ledger are looked through.
 const NAMESPACES_MAX: usize = 32;
@@ -22,22 +21,22 @@ const NAMESPACES_MAX: usize = 32;
 #[derive(Default)]
 pub(super) struct LedgerObjects {
     /// What is not listed.
-    pub(super) gone: Vec<Difference>,
+    pub(super) gone: Vec<Drifted>,
     /// How many objects it believes in.
     pub(super) count: usize,
     /// How many came after the listing, and are not in it for that reason.
     pub(super) newer: usize,
     /// How many were committed just now by their holders, and not seen since.
     pub(super) awaited: usize,
-    /// As of when.
-    pub(super) as_of: Value,
+    /// As of when; none if nothing was asked.
+    pub(super) as_of: Option<AsOf>,
 }
 
 /// Reads what the ledger believes. What came behind `head`, or in a newer version than was listed, is not taken for gone.
 pub(super) fn read(
     session: &Session,
     scope: &Scope,
-    listed: &HashSet<Mark>,
+    listed: &HashSet<UidHash>,
     head: u64,
     version: Option<u64>,
 ) -> Outcome<LedgerObjects> {
@@ -49,72 +48,87 @@ pub(super) fn read(
         None => vec![Address::of(["v1", "objects"])],
     };
     let mut known = LedgerObjects::default();
+    let mut gone = Vec::new();
     for address in addresses {
         let address = address.with_some("resource", scope.resource());
-        let answer = session.client.walk(&address, usize::MAX, |found| {
-            for object in found {
-                let is_ours = scope.holds(text(&object, "/resource"), text(&object, "/namespace"));
-                if is_ours {
-                    known.take(object, listed, head, version);
+        session
+            .client
+            .walk(&address, |page: Page<Object<'static>>| {
+                for object in page.items {
+                    if scope.holds(&object.resource, &object.namespace) {
+                        gone.extend(known.sort_out(object, listed, head, version));
+                    }
                 }
-            }
-            Ok(())
-        })?;
-        known.as_of = answer.get("asOf").cloned().unwrap_or_default();
+                known.as_of = Some(page.as_of);
+                Ok(())
+            })?;
     }
-    let order = |difference: &Difference| {
-        let field = |name| text(&difference.shown, name).to_owned();
-        (field("/namespace"), field("/resource"), field("/name"))
-    };
-    known.gone.sort_by_cached_key(order);
+    gone.sort_by_cached_key(|object: &Object<'static>| {
+        let Object {
+            namespace,
+            resource,
+            name,
+            ..
+        } = object;
+        (namespace.clone(), resource.clone(), name.clone())
+    });
+    let gone = gone.into_iter();
+    known.gone = gone.map(|object| Drifted::Gone(Box::new(object))).collect();
     Ok(known)
 }
 
 impl LedgerObjects {
-    fn take(&mut self, object: Value, listed: &HashSet<Mark>, head: u64, version: Option<u64>) {
+    /// Gives back the object if it is gone.
+    fn sort_out(
+        &mut self,
+        object: Object<'static>,
+        listed: &HashSet<UidHash>,
+        head: u64,
+        version: Option<u64>,
+    ) -> Option<Object<'static>> {
         self.count += 1;
-        if listed.contains(&mark(text(&object, "/uid"))) {
-            return;
+        if listed.contains(&uid_hash(&object.uid)) {
+            return None;
         }
-        let entry = object.get("sequence").and_then(Value::as_u64);
-        let own: Option<u64> = text(&object, "/resourceVersion").parse().ok();
+        let own: Option<u64> = object
+            .resource_version
+            .as_ref()
+            .and_then(|text| text.parse().ok());
         let is_newer = version.is_some_and(|version| own.is_some_and(|own| own > version));
-        if is_newer || entry.is_none_or(|entry| entry > head) {
+        if is_newer || object.sequence.is_none_or(|entry| entry > head) {
             self.newer += 1;
-        } else if object.get("awaitedSince").is_some() {
+        } else if object.awaited_since.is_some() {
             self.awaited += 1;
         } else {
-            let mut shown = json!({"difference": "gone"});
-            for field in ["uid", "namespace", "resource", "name"] {
-                shown[field] = object[field].clone();
-            }
-            shown["known"] = object;
-            self.gone.push(Difference {
-                shown,
-                object: None,
-            });
+            return Some(object);
         }
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn object(uid: &str, sequence: u64, version: Option<&str>) -> Object<'static> {
+        let mut object = json!({"uid": uid, "namespace": "a", "resource": "pods", "name": uid,
+                                "usage": {"pods": "1"}, "sequence": sequence});
+        if let Some(version) = version {
+            object["resourceVersion"] = version.into();
+        }
+        serde_json::from_value(object).unwrap()
+    }
 
     #[test]
     fn what_the_listing_could_not_hold_is_not_gone() {
-        let object = |uid: &str, sequence: u64, version: Option<&str>| {
-            let mut object = json!({"uid": uid, "namespace": "a", "resource": "pods", "name": uid, "sequence": sequence});
-            if let Some(version) = version {
-                object["resourceVersion"] = version.into();
-            }
-            object
-        };
-        let listed = HashSet::from([mark("there")]);
+        let there = object("there", 1, Some("5"));
+        let listed = HashSet::from([uid_hash(&there.uid)]);
         let mut awaited = object("awaited", 1, None);
-        awaited["awaitedSince"] = "2026-11-20T10:00:00Z".into();
+        awaited.awaited_since = Some("2026-11-20T10:00:00Z".parse().unwrap());
         let objects = [
-            object("there", 1, Some("5")),
+            there,
             object("gone", 10, Some("7")),
             object("plain", 1, None),
             object("late", 11, Some("5")),
@@ -122,13 +136,10 @@ mod tests {
             awaited,
         ];
         let mut known = LedgerObjects::default();
-        for object in objects {
-            known.take(object, &listed, 10, Some(7));
-        }
-        let gone: Vec<_> = known
-            .gone
-            .iter()
-            .map(|gone| text(&gone.shown, "/uid"))
+        let gone: Vec<_> = objects
+            .into_iter()
+            .filter_map(|object| known.sort_out(object, &listed, 10, Some(7)))
+            .map(|object| object.uid.to_string())
             .collect();
         assert_eq!(gone, ["gone", "plain"]);
         assert_eq!((known.count, known.newer, known.awaited), (6, 2, 1));

@@ -23,7 +23,7 @@ const OBJECT_MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// One object of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
-    /// Where it stands, for messages.
+    /// Its place, for messages.
     pub(super) place: String,
     /// The object as JSON text.
     pub(super) text: Box<str>,

@@ -14,11 +14,13 @@ use std::{
     time::Duration,
 };
 
-use quota_client::{http::Address, wire::CorrectionOutcome};
-use serde_json::Value;
+use quota_client::{
+    http::Address,
+    wire::{Compared, CorrectionOutcome, Object, Page},
+};
 
 use self::{
-    compare::{Compared, Comparing},
+    compare::{Comparing, Comparison},
     report::Report,
     scope::{Scope, ScopeArguments},
 };
@@ -36,13 +38,16 @@ const LISTING_MAX_AGE: Duration = Duration::from_secs(600);
 /// So few objects may be ended, whatever part of all they are.
 const FEW: usize = 10;
 
-/// A difference, as the daemon tells it, and what is needed to put it right.
+/// A difference, and what is needed to put it right.
 #[derive(Clone, Debug)]
-struct Difference {
-    /// As the daemon tells it of a listed object; `gone` for one that is not listed.
-    shown: Value,
-    /// The listed object as JSON text; none: it is gone.
-    object: Option<Box<str>>,
+enum Drifted {
+    /// A listed object that differs, and its JSON text as it was listed, if it is to be corrected.
+    Listed {
+        compared: Box<Compared<'static>>,
+        text: Box<str>,
+    },
+    /// An object of the ledger that is not listed.
+    Gone(Box<Object<'static>>),
 }
 
 /// The objects of a listing, each as JSON text. It may still be refused when its end is read: then none of them counts.
@@ -65,7 +70,7 @@ pub fn objects_of(input: impl Read) -> Result<Vec<Box<str>>, String> {
 pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     if args.correct != session.reason.is_some() {
         return Err(Failure::usage(
-            "--correct and --reason go together: the reason stands in each entry",
+            "--correct and --reason go together: each entry holds the reason",
         ));
     }
     let asked = ScopeArguments {
@@ -89,7 +94,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let listed = std::mem::take(&mut compared.listed);
     let scope = Scope::new(&asked, listed).map_err(|failure| failure.about(&place))?;
     let known = ledger::read(session, &scope, &compared.uids, head, version)?;
-    let Compared {
+    let Comparison {
         mut differences, ..
     } = compared;
     let gone = known.gone.len();
@@ -147,10 +152,12 @@ fn open(listing: &Path) -> Outcome<Box<dyn Read>> {
 /// The last entry of the ledger.
 fn head(session: &Session) -> Outcome<u64> {
     let address = Address::of(["v1", "objects"]).with("limit", 1);
-    let answer = session.client.get(&address)?;
-    session.note_lag(&answer);
-    let head = answer.pointer("/asOf/sequence").and_then(Value::as_u64);
-    head.ok_or_else(|| Failure::general("the answer does not say as of which entry it is"))
+    let page = session
+        .client
+        .get::<Page<Object<'static>>>(&address)?
+        .content;
+    session.note_lag(page.lagging);
+    Ok(page.as_of.sequence)
 }
 
 /// Whether it is certain enough that what is not listed is gone.

@@ -1,20 +1,22 @@
-//! What is told of the differences.
+//! The differences, printed.
 
-use quota_client::wire::CorrectionOutcome;
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-use super::{Difference, note_some};
+use quota_client::wire::{AsOf, Compared, ComparedQuota, CorrectionOutcome, Difference, Object};
+use quota_semantics::quota::Spec;
+use serde::Serialize;
+
+use super::{Drifted, note_some};
 use crate::{
     failure::Outcome,
-    output::note,
-    reservation,
-    session::{Session, text},
+    output::{note, to_json},
+    session::Session,
     table::Table,
 };
 
 /// What has come of a comparison.
 pub(super) struct Report {
-    pub(super) differences: Vec<Difference>,
+    pub(super) differences: Vec<Drifted>,
     /// How many listed objects were compared.
     pub(super) listed: usize,
     /// How many objects the ledger believes in, where the listing speaks of them.
@@ -23,7 +25,98 @@ pub(super) struct Report {
     pub(super) awaited: usize,
     pub(super) outside: usize,
     pub(super) ignored: usize,
-    pub(super) as_of: Value,
+    pub(super) as_of: Option<AsOf>,
+}
+
+/// The report as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Json<'a> {
+    items: Vec<Item<'a>>,
+    listed: usize,
+    believed: usize,
+    newer: usize,
+    awaited: usize,
+    outside: usize,
+    ignored: usize,
+    as_of: Option<AsOf>,
+}
+
+/// A difference as JSON.
+#[derive(Serialize)]
+struct Item<'a> {
+    #[serde(flatten)]
+    difference: View<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<CorrectionOutcome>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum View<'a> {
+    Listed(&'a Compared<'static>),
+    Gone {
+        difference: &'static str,
+        uid: String,
+        namespace: &'a str,
+        resource: &'a str,
+        name: &'a str,
+        known: &'a Object<'static>,
+    },
+}
+
+impl Drifted {
+    /// What it is called.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Gone(_) => "gone",
+            Self::Listed { compared, .. } => match compared.difference {
+                Difference::Missing => "missing",
+                Difference::Recreated => "recreated",
+                Difference::Changed => "changed",
+                Difference::None => "none",
+                Difference::Newer => "newer",
+                Difference::Ignored => "ignored",
+                Difference::Unreadable => "unreadable",
+            },
+        }
+    }
+
+    /// The object as it was listed, or as the ledger has it.
+    fn object(&self) -> Option<&Object<'static>> {
+        match self {
+            Self::Listed { compared, .. } => compared.object.as_ref(),
+            Self::Gone(object) => Some(object),
+        }
+    }
+
+    /// The object in the ledger, or the one of its name.
+    fn known(&self) -> Option<&Object<'static>> {
+        match self {
+            Self::Listed { compared, .. } => compared.known.as_ref(),
+            Self::Gone(object) => Some(object),
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        match self {
+            Self::Listed { compared, .. } => View::Listed(compared),
+            Self::Gone(object) => View::Gone {
+                difference: self.kind(),
+                uid: object.uid.to_string(),
+                namespace: &object.namespace,
+                resource: &object.resource,
+                name: &object.name,
+                known: object,
+            },
+        }
+    }
+
+    fn name(&self) -> String {
+        let object = self.object();
+        let name = object.map(|object| format!("{}/{}", object.resource, object.name));
+        name.unwrap_or_default()
+    }
 }
 
 impl Report {
@@ -34,36 +127,44 @@ impl Report {
         outcomes: Option<&[CorrectionOutcome]>,
     ) -> Outcome {
         self.summarize(outcomes);
-        let items: Vec<_> = self.items(outcomes);
-        let answer = json!({
-            "items": items, "listed": self.listed, "believed": self.believed, "newer": self.newer,
-            "awaited": self.awaited, "outside": self.outside, "ignored": self.ignored, "asOf": self.as_of,
-        });
-        let name = |item: &Value| format!("{}/{}", text(item, "/resource"), text(item, "/name"));
         session.output.answer(
-            &answer,
-            || items.iter().map(name).collect(),
-            |wide| table(&items, outcomes.is_some(), wide),
+            &to_json(&self.json(outcomes))?,
+            || self.differences.iter().map(Drifted::name).collect(),
+            |wide| self.table(outcomes, wide),
         )
     }
 
-    fn items(&self, outcomes: Option<&[CorrectionOutcome]>) -> Vec<Value> {
-        let shown = self
-            .differences
-            .iter()
-            .map(|difference| difference.shown.clone());
-        let with_outcome = |(index, mut item): (usize, Value)| {
-            if let Some(outcome) = outcomes.and_then(|outcomes| outcomes.get(index)) {
-                item["outcome"] = outcome.as_str().into();
-            }
-            item
-        };
-        shown.enumerate().map(with_outcome).collect()
+    fn json(&self, outcomes: Option<&[CorrectionOutcome]>) -> Json<'_> {
+        let items = self.differences.iter().enumerate();
+        let items = items.map(|(index, drifted)| Item {
+            difference: drifted.view(),
+            outcome: outcomes.and_then(|outcomes| outcomes.get(index)).copied(),
+        });
+        let Self {
+            differences: _,
+            listed,
+            believed,
+            newer,
+            awaited,
+            outside,
+            ignored,
+            as_of,
+        } = *self;
+        Json {
+            items: items.collect(),
+            listed,
+            believed,
+            newer,
+            awaited,
+            outside,
+            ignored,
+            as_of,
+        }
     }
 
     fn summarize(&self, outcomes: Option<&[CorrectionOutcome]>) {
         let count = |what: &str| {
-            let is_it = |difference: &&Difference| text(&difference.shown, "/difference") == what;
+            let is_it = |drifted: &&Drifted| drifted.kind() == what;
             self.differences.iter().filter(is_it).count()
         };
         let kinds = ["gone", "changed", "missing", "recreated"].map(|kind| (count(kind), kind));
@@ -102,114 +203,146 @@ impl Report {
             note_some(outcomes.iter().filter(is_it).count(), what);
         }
     }
-}
 
-fn table(items: &[Value], corrected: bool, wide: bool) -> Table {
-    let mut titles = vec![
-        "DIFFERENCE",
-        "NAMESPACE",
-        "RESOURCE",
-        "NAME",
-        "LEDGER",
-        "LISTING",
-    ];
-    if corrected {
-        titles.push("OUTCOME");
-    }
-    if wide {
-        titles.extend(["UID", ">SEQUENCE"]);
-    }
-    let mut table = Table::new(&titles);
-    for item in items {
-        let field = |name| text(item, name).to_owned();
-        let (ledger, listing) = both(item);
-        let mut row = vec![
-            field("/difference"),
-            field("/namespace"),
-            field("/resource"),
-            field("/name"),
-            ledger,
-            listing,
+    fn table(&self, outcomes: Option<&[CorrectionOutcome]>, wide: bool) -> Table {
+        let mut titles = vec![
+            "DIFFERENCE",
+            "NAMESPACE",
+            "RESOURCE",
+            "NAME",
+            "LEDGER",
+            "LISTING",
         ];
-        if corrected {
-            row.push(field("/outcome"));
+        if outcomes.is_some() {
+            titles.push("OUTCOME");
         }
         if wide {
-            let sequence = item.pointer("/known/sequence").and_then(Value::as_u64);
-            row.push(field("/uid"));
-            row.push(
-                sequence
-                    .map(|sequence| sequence.to_string())
-                    .unwrap_or_default(),
-            );
+            titles.extend(["UID", ">SEQUENCE"]);
         }
-        table.row(row);
+        let mut table = Table::new(&titles);
+        for (index, drifted) in self.differences.iter().enumerate() {
+            let object = drifted.object();
+            let field = |of: fn(&Object<'static>) -> String| object.map(of).unwrap_or_default();
+            let (ledger, listing) = both(drifted);
+            let mut row = vec![
+                drifted.kind().to_owned(),
+                field(|object| object.namespace.to_string()),
+                field(|object| object.resource.to_string()),
+                field(|object| object.name.to_string()),
+                ledger,
+                listing,
+            ];
+            if let Some(outcomes) = outcomes {
+                let outcome = outcomes.get(index);
+                row.push(outcome.map_or_else(String::new, |it| it.as_str().to_owned()));
+            }
+            if wide {
+                let known = drifted.known();
+                let sequence = known.and_then(|known| known.sequence);
+                row.push(field(|object| object.uid.to_string()));
+                row.push(sequence.map(|it| it.to_string()).unwrap_or_default());
+            }
+            table.row(row);
+        }
+        table
     }
-    table
 }
+
+/// Amounts and the like by name.
+type Figures = BTreeMap<String, String>;
 
 /// What the ledger has, and what is listed: only what differs, if anything that can be shown does.
-fn both(item: &Value) -> (String, String) {
-    // The one whose name was taken stands in a row of its own.
-    let has_known = text(item, "/difference") != "recreated";
-    let ledger = item.get("known").filter(|_| has_known);
-    let ledger = ledger.map(|known| figures(known, item.pointer("/quota/known")));
-    let is_listed = text(item, "/difference") != "gone";
-    let listing = is_listed.then(|| figures(item, item.pointer("/quota/listed")));
-    match (ledger, listing) {
-        (Some(ledger), Some(listing)) => {
-            let differs = |name: &String| ledger.get(name) != listing.get(name);
-            let only = |figures: &Map<String, Value>| -> Map<String, Value> {
-                let own = figures.iter().filter(|(name, _)| differs(name));
-                own.map(|(name, value)| (name.clone(), value.clone()))
-                    .collect()
+fn both(drifted: &Drifted) -> (String, String) {
+    let (ledger, listing) = match drifted {
+        Drifted::Gone(object) => (Some(figures(object, None)), None),
+        Drifted::Listed { compared, .. } => {
+            let Compared {
+                difference,
+                object,
+                known,
+                quota,
+                ..
+            } = &**compared;
+            let limits = |of: for<'q> fn(&'q ComparedQuota<'static>) -> Option<&'q Spec>| {
+                quota.as_ref().and_then(of)
             };
-            let (fewer, more) = (only(&ledger), only(&listing));
-            match fewer.is_empty() && more.is_empty() {
-                true => (told(&ledger), told(&listing)),
-                false => (told(&fewer), told(&more)),
-            }
-        }
-        (ledger, listing) => {
-            let told = |figures: Option<Map<String, Value>>| figures.as_ref().map(told);
+            // The one whose name was taken has a row of its own.
+            let known = known
+                .as_ref()
+                .filter(|_| *difference != Difference::Recreated);
             (
-                told(ledger).unwrap_or_default(),
-                told(listing).unwrap_or_default(),
+                known.map(|known| figures(known, limits(|quota| quota.known.as_deref()))),
+                object
+                    .as_ref()
+                    .map(|object| figures(object, limits(|quota| Some(&*quota.listed)))),
             )
         }
+    };
+    if let (Some(ledger), Some(listing)) = (&ledger, &listing)
+        && ledger != listing
+    {
+        let only = |own: &Figures, other: &Figures| -> Figures {
+            let own = own
+                .iter()
+                .filter(|(name, amount)| other.get(*name) != Some(*amount));
+            own.map(|(name, amount)| (name.clone(), amount.clone()))
+                .collect()
+        };
+        return (
+            text_of(&only(ledger, listing)),
+            text_of(&only(listing, ledger)),
+        );
     }
+    let text = |figures: Option<Figures>| figures.as_ref().map(text_of).unwrap_or_default();
+    (text(ledger), text(listing))
 }
 
-fn told(figures: &Map<String, Value>) -> String {
-    reservation::list(Some(figures))
+fn text_of(figures: &Figures) -> String {
+    let figure = |(name, amount): (&String, &String)| format!("{name}={amount}");
+    figures.iter().map(figure).collect::<Vec<_>>().join(",")
 }
 
 /// What an object counts for and until when, and what it limits if it is a quota.
-fn figures(object: &Value, quota: Option<&Value>) -> Map<String, Value> {
-    let mut figures = Map::new();
-    let usage = object.get("usage").and_then(Value::as_object);
-    figures.extend(
-        usage
-            .into_iter()
-            .flatten()
-            .map(|(name, amount)| (name.clone(), amount.clone())),
-    );
-    if let Some(until) = object.get("countsUntil") {
-        figures.insert("until".to_owned(), until.clone());
+fn figures(object: &Object<'_>, limits: Option<&Spec>) -> Figures {
+    let usage = object.usage.iter();
+    let mut figures: Figures = usage
+        .map(|(name, amount)| (name.to_string(), amount.exact().to_string()))
+        .collect();
+    if let Some(until) = object.counts_until {
+        figures.insert("until".to_owned(), until.to_string());
     }
-    let hard = quota.and_then(|quota| quota.get("hard")?.as_object());
-    for (name, limit) in hard.into_iter().flatten() {
-        figures.insert(format!("hard.{name}"), limit.clone());
-    }
+    let hard = limits.into_iter().flat_map(|spec| spec.hard.iter());
+    figures.extend(hard.map(|(name, limit)| (format!("hard.{name}"), limit.exact().to_string())));
     figures
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
-    fn cells(item: &Value) -> (String, String) {
-        both(item)
+    fn with_names(mut value: Value) -> Value {
+        for (field, text) in [
+            ("uid", "u"),
+            ("namespace", "a"),
+            ("resource", "pods"),
+            ("name", "web"),
+        ] {
+            value[field] = text.into();
+        }
+        value
+    }
+
+    fn listed(value: Value) -> Drifted {
+        let mut value = with_names(value);
+        if let Some(known) = value.get_mut("known").map(Value::take) {
+            value["known"] = with_names(known);
+        }
+        Drifted::Listed {
+            compared: serde_json::from_value(value).unwrap(),
+            text: "{}".into(),
+        }
     }
 
     fn pair(ledger: &str, listing: &str) -> (String, String) {
@@ -217,24 +350,43 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_are_told_by_what_differs() {
+    fn both_sides_show_what_differs() {
         let known = json!({"usage": {"pods": "1", "requests.cpu": "2"}});
-        let changed = json!({"difference": "changed", "usage": {"pods": "1", "requests.cpu": "1"}, "known": known});
-        assert_eq!(cells(&changed), pair("requests.cpu=2", "requests.cpu=1"));
-        let gone = json!({"difference": "gone", "known": known});
-        assert_eq!(cells(&gone), pair("pods=1,requests.cpu=2", ""));
-        let recreated = json!({"difference": "recreated", "usage": {"pods": "1"}, "known": known});
-        assert_eq!(cells(&recreated), pair("", "pods=1"));
-        let otherwise = json!({"difference": "changed", "usage": {"pods": "1"}, "known": {"usage": {"pods": "1"}}});
-        assert_eq!(cells(&otherwise), pair("pods=1", "pods=1"));
-        let limits = json!({
+        let changed = listed(
+            json!({"difference": "changed", "usage": {"pods": "1", "requests.cpu": "1"}, "known": known}),
+        );
+        assert_eq!(both(&changed), pair("requests.cpu=2", "requests.cpu=1"));
+        let gone = Drifted::Gone(serde_json::from_value(with_names(known.clone())).unwrap());
+        assert_eq!(both(&gone), pair("pods=1,requests.cpu=2", ""));
+        let recreated =
+            listed(json!({"difference": "recreated", "usage": {"pods": "1"}, "known": known}));
+        assert_eq!(both(&recreated), pair("", "pods=1"));
+        let otherwise = listed(
+            json!({"difference": "changed", "usage": {"pods": "1"}, "known": {"usage": {"pods": "1"}}}),
+        );
+        assert_eq!(both(&otherwise), pair("pods=1", "pods=1"));
+        let limits = listed(json!({
             "difference": "changed", "usage": {"count/resourcequotas": "1"},
             "known": {"usage": {"count/resourcequotas": "1"}},
             "quota": {"listed": {"hard": {"pods": "5"}}, "known": {"hard": {"pods": "9", "services": "1"}}},
-        });
+        }));
         assert_eq!(
-            cells(&limits),
+            both(&limits),
             pair("hard.pods=9,hard.services=1", "hard.pods=5")
+        );
+    }
+
+    #[test]
+    fn what_is_gone_is_an_item_with_what_the_ledger_has() {
+        let object = with_names(json!({"usage": {"pods": "1"}, "sequence": 7}));
+        let gone = Drifted::Gone(serde_json::from_value(object.clone()).unwrap());
+        let item = Item {
+            difference: gone.view(),
+            outcome: Some(CorrectionOutcome::Corrected),
+        };
+        assert_eq!(
+            serde_json::to_value(item).unwrap(),
+            with_names(json!({"difference": "gone", "known": object, "outcome": "corrected"}))
         );
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn alerts(wanted: &Alerts, output: &Output) -> Outcome {
     }
 }
 
-/// The spec of a PrometheusRule is what stands in a file of rules.
+/// The spec of a PrometheusRule is the content of a file of rules.
 pub(super) fn prometheus_rule(wanted: &Alerts) -> String {
     let Alerts {
         monitoring_namespace,

@@ -1,23 +1,26 @@
 //! `get entries` and `get dead-letters`: what happened, and what could not be understood.
 
-use quota_client::{http::Address, wire::DeadLetter};
+use quota_client::{
+    http::Address,
+    wire::{DeadLetter, Entry},
+};
 use serde_json::Value;
 
-use super::List;
-use crate::{
-    args::Range,
-    client::read,
-    entry,
-    failure::Outcome,
-    output::note,
-    session::{Session, items, text},
-    table::Table,
-};
+use super::{Item, List, Listing};
+use crate::{args::Range, entry, failure::Outcome, output::note, session::Session, table::Table};
 
 /// Entries from a sequence on.
 pub(super) struct Entries(pub(super) Range);
 
+impl Item for Entry {
+    fn identity(&self) -> String {
+        self.sequence.to_string()
+    }
+}
+
 impl List for Entries {
+    type Item = Entry;
+
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         let range = self.0;
         let mut address = Address::of(["v1", "entries"])
@@ -27,7 +30,7 @@ impl List for Entries {
             address = address.with("order", "desc");
         }
         let limit = range.tail.unwrap_or(range.limit);
-        let mut answer = session.client.list(&address, Some(limit))?;
+        let mut answer = session.client.list_json(&address, Some(limit))?;
         if range.tail.is_some()
             && let Some(entries) = answer.get_mut("items").and_then(Value::as_array_mut)
         {
@@ -36,12 +39,12 @@ impl List for Entries {
         Ok(answer)
     }
 
-    fn name(&self, entry: &Value) -> String {
-        format!("entry/{}", entry["sequence"])
+    fn name(&self, entry: &Entry) -> String {
+        entry::name(entry)
     }
 
-    fn table(&self, _: &Session, entries: &[Value], wide: bool) -> Outcome<Table> {
-        Ok(entry::table(entries, wide))
+    fn table(&self, _: &Session, entries: &[Entry], wide: bool) -> Table {
+        entry::table(entries, wide)
     }
 
     fn note_empty(&self, _: &Session) {
@@ -50,15 +53,16 @@ impl List for Entries {
 }
 
 /// The entry behind those of an answer.
-pub(super) fn next(answer: &Value) -> Option<u64> {
-    let last = items(answer).last()?.get("sequence")?.as_u64()?;
-    Some(last.saturating_add(1))
+pub(super) fn next(listing: &Listing<Entry>) -> Option<u64> {
+    let last = listing.items.last()?;
+    Some(last.sequence.saturating_add(1))
 }
 
 /// Says where the next page begins, if there is one.
-pub(super) fn note_more(range: &Range, answer: &Value) {
-    let more = range.tail.is_none() && !text(answer, "/continue").is_empty();
-    if let (Some(next), true) = (next(answer), more) {
+pub(super) fn note_more(range: &Range, listing: &Listing<Entry>) {
+    let next_page = listing.head.next.as_ref();
+    let more = range.tail.is_none() && next_page.is_some_and(|token| !token.is_empty());
+    if let (Some(next), true) = (next(listing), more) {
         note(format!("there are more: --from {next}"));
     }
 }
@@ -68,19 +72,26 @@ pub(super) struct DeadLetters {
     pub(super) limit: Option<usize>,
 }
 
+impl Item for DeadLetter {
+    fn identity(&self) -> String {
+        self.sequence.to_string()
+    }
+}
+
 impl List for DeadLetters {
+    type Item = DeadLetter;
+
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         let address = Address::of(["v1", "dead-letters"]);
-        session.client.list(&address, self.limit)
+        session.client.list_json(&address, self.limit)
     }
 
-    fn name(&self, letter: &Value) -> String {
-        format!("entry/{}", letter["sequence"])
+    fn name(&self, letter: &DeadLetter) -> String {
+        format!("entry/{}", letter.sequence)
     }
 
-    fn table(&self, _: &Session, letters: &[Value], wide: bool) -> Outcome<Table> {
-        let letters = letters.iter().map(read).collect::<Outcome<_>>()?;
-        Ok(letters_table(letters, wide))
+    fn table(&self, _: &Session, letters: &[DeadLetter], wide: bool) -> Table {
+        letters_table(letters, wide)
     }
 
     fn note_empty(&self, _: &Session) {
@@ -88,7 +99,7 @@ impl List for DeadLetters {
     }
 }
 
-fn letters_table(letters: Vec<DeadLetter>, wide: bool) -> Table {
+fn letters_table(letters: &[DeadLetter], wide: bool) -> Table {
     let mut titles = vec![">ENTRY", "TIME", "SOURCE", ">POSITION", "REASON"];
     if wide {
         titles.push("PAYLOAD");
@@ -98,12 +109,12 @@ fn letters_table(letters: Vec<DeadLetter>, wide: bool) -> Table {
         let mut row = vec![
             letter.sequence.to_string(),
             letter.time.to_string(),
-            letter.source,
+            letter.source.clone(),
             letter.position.to_string(),
-            letter.reason,
+            letter.reason.clone(),
         ];
         if wide {
-            row.push(letter.payload);
+            row.push(letter.payload.clone());
         }
         table.row(row);
     }

@@ -1,18 +1,10 @@
 //! `get group`: what each group's members take of its limits together.
 
-use quota_client::http::Address;
-use quota_client::wire::Group;
+use quota_client::{http::Address, wire::Group};
 use serde_json::Value;
 
-use super::List;
-use crate::{
-    client::read,
-    failure::Outcome,
-    group,
-    output::note,
-    session::{Session, text},
-    table::Table,
-};
+use super::{Item, List};
+use crate::{failure::Outcome, group, output::note, session::Session, table::Table};
 
 /// One group, or all.
 pub(super) struct Groups<'a> {
@@ -21,25 +13,36 @@ pub(super) struct Groups<'a> {
     pub(super) selector: Option<&'a str>,
 }
 
+impl Item for Group {
+    fn identity(&self) -> String {
+        format!("{}/{}", self.name, self.uid)
+    }
+
+    fn strip_head(&mut self) {
+        (self.as_of, self.lagging) = (None, false);
+    }
+}
+
 impl List for Groups<'_> {
+    type Item = Group;
+
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         match self.name {
-            Some(name) => session.client.get(&group::address(name)),
+            Some(name) => session.client.get_json(&group::address(name)),
             None => {
                 let all = Address::of(["v1", "groups"]);
                 let chosen = all.with_some("labelSelector", self.selector);
-                session.client.list(&chosen, None)
+                session.client.list_json(&chosen, None)
             }
         }
     }
 
-    fn name(&self, group: &Value) -> String {
-        format!("{}/{}", group::KIND, text(group, "/name"))
+    fn name(&self, group: &Group) -> String {
+        format!("{}/{}", group::KIND, group.name)
     }
 
-    fn table(&self, _: &Session, groups: &[Value], wide: bool) -> Outcome<Table> {
-        let groups: Vec<Group> = groups.iter().map(read).collect::<Outcome<_>>()?;
-        Ok(group::table(&groups, wide))
+    fn table(&self, _: &Session, groups: &[Group], wide: bool) -> Table {
+        group::table(groups, wide)
     }
 
     /// Its members may be any namespaces.

@@ -8,12 +8,15 @@ mod quotas;
 mod reservations;
 mod usage;
 
-pub(crate) use quotas::{ask as ask_quotas, listed as listed_quotas, scopes};
+pub(crate) use quotas::{ask as ask_quotas, scopes};
 
+use quota_client::wire::AsOf;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
     args::{Get, GetArgs},
+    client::read,
     failure::{Failure, Outcome},
     output::{Output, sort},
     session::Session,
@@ -21,16 +24,28 @@ use super::{
     watch,
 };
 
+/// An item of a list.
+trait Item: Clone + PartialEq + Serialize + DeserializeOwned {
+    /// What makes it the same item in the next answer.
+    fn identity(&self) -> String;
+
+    /// Takes off what changes with every entry: how far the ledger was.
+    fn strip_head(&mut self) {}
+}
+
 /// A list that the daemon gives, or one thing of it.
 trait List {
-    /// Asks the daemon.
+    /// What it is a list of.
+    type Item: Item;
+
+    /// Asks the daemon. Gives the answer as it came: it is sorted and printed as that.
     fn fetch(&self, session: &Session) -> Outcome<Value>;
 
     /// Kind and name of an item.
-    fn name(&self, item: &Value) -> String;
+    fn name(&self, item: &Self::Item) -> String;
 
     /// Items as a table.
-    fn table(&self, session: &Session, items: &[Value], wide: bool) -> Outcome<Table>;
+    fn table(&self, session: &Session, items: &[Self::Item], wide: bool) -> Table;
 
     /// Says that there are no items.
     fn note_empty(&self, session: &Session) {
@@ -43,97 +58,137 @@ trait List {
     }
 
     /// What has become of an item that the list does not hold any more, if the daemon still knows.
-    fn ended(&self, _session: &Session, _item: &Value) -> Outcome<Option<Value>> {
+    fn ended(&self, _session: &Session, _item: &Self::Item) -> Outcome<Option<Self::Item>> {
         Ok(None)
     }
 
     /// What of the items is new.
-    fn changes(&self, before: &[Value], now: &[Value]) -> Vec<Value> {
+    fn changes(&self, before: &[Self::Item], now: &[Self::Item]) -> Vec<Self::Item> {
         changes::items(before, now)
+    }
+}
+
+/// The answer of a [`List`].
+struct Listing<T> {
+    /// As it came.
+    json: Value,
+    items: Vec<T>,
+    head: Head,
+}
+
+/// What every answer says beside its items.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Head {
+    #[serde(rename = "continue")]
+    next: Option<String>,
+    as_of: Option<AsOf>,
+    lagging: bool,
+}
+
+impl<T: DeserializeOwned> Listing<T> {
+    fn of(json: Value) -> Outcome<Self> {
+        #[derive(Deserialize)]
+        struct Items<T> {
+            items: Vec<T>,
+        }
+        let items = match json.get("items") {
+            Some(_) => read::<Items<T>>(&json)?.items,
+            None => vec![read(&json)?],
+        };
+        let head = read(&json)?;
+        Ok(Self { json, items, head })
     }
 }
 
 /// Shows what was asked for.
 pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
-    let list: Box<dyn List + '_> = match &args.what {
-        Get::Quota { name, selector } => Box::new(quotas::Quotas {
-            name: name.as_deref(),
-            selector: selector.as_deref(),
-        }),
-        Get::Group { name, selector } => Box::new(groups::Groups {
-            name: name.as_deref(),
-            selector: selector.as_deref(),
-        }),
-        Get::Reservations { uid } => Box::new(reservations::Reservations {
-            uid: uid.as_deref(),
-        }),
-        Get::Usage { at, sequence, all } => Box::new(usage::UsageOf {
-            at: *at,
-            sequence: *sequence,
-            all: *all,
-        }),
-        Get::Objects { resource, limit } => Box::new(objects::Objects {
-            resource: resource.as_deref(),
-            limit: *limit,
-        }),
-        Get::Entries(range) => Box::new(entries::Entries(*range)),
-        Get::DeadLetters { limit } => Box::new(entries::DeadLetters { limit: *limit }),
-    };
-    let fetch = || {
-        let mut answer = list.fetch(session)?;
-        if let Some(path) = &args.sort_by {
-            sort(&mut answer, path)?;
+    match &args.what {
+        Get::Quota { name, selector } => {
+            let list = quotas::Quotas {
+                name: name.as_deref(),
+                selector: selector.as_deref(),
+            };
+            show_or_follow(session, args, &list)
         }
-        session.note_lag(&answer);
-        Ok(answer)
-    };
-    match (&args.what, args.watch) {
-        (_, false) => {
-            let answer = fetch()?;
-            show(session, &session.output, &*list, &answer)?;
-            if let Get::Entries(range) = &args.what {
-                entries::note_more(range, &answer);
+        Get::Group { name, selector } => {
+            let list = groups::Groups {
+                name: name.as_deref(),
+                selector: selector.as_deref(),
+            };
+            show_or_follow(session, args, &list)
+        }
+        Get::Reservations { uid } => {
+            let uid = uid.as_deref();
+            show_or_follow(session, args, &reservations::Reservations { uid })
+        }
+        Get::Usage { at, sequence, .. } if args.watch && (at.is_some() || sequence.is_some()) => {
+            let wrong = "--watch shows what changes from now on: it does not go with the past";
+            Err(Failure::usage(wrong))
+        }
+        Get::Usage { at, sequence, all } => {
+            let list = usage::UsageOf {
+                at: *at,
+                sequence: *sequence,
+                all: *all,
+            };
+            show_or_follow(session, args, &list)
+        }
+        Get::Objects { resource, limit } => {
+            let list = objects::Objects {
+                resource: resource.as_deref(),
+                limit: *limit,
+            };
+            show_or_follow(session, args, &list)
+        }
+        Get::Entries(range) => {
+            let list = entries::Entries(*range);
+            let listing = fetch(session, args, &list)?;
+            if args.watch {
+                if !listing.items.is_empty() {
+                    show(session, &session.output, &list, &listing)?;
+                }
+                return watch::run(session, entries::next(&listing));
             }
+            show(session, &session.output, &list, &listing)?;
+            entries::note_more(range, &listing);
             Ok(())
         }
-        (Get::Entries(_), true) => {
-            let answer = fetch()?;
-            if !items_of(&answer).is_empty() {
-                show(session, &session.output, &*list, &answer)?;
-            }
-            watch::run(session, entries::next(&answer))
+        Get::DeadLetters { limit } => {
+            show_or_follow(session, args, &entries::DeadLetters { limit: *limit })
         }
-        (Get::Usage { at, sequence, .. }, true) if at.is_some() || sequence.is_some() => Err(
-            Failure::usage("--watch shows what changes from now on: it does not go with the past"),
-        ),
-        (_, true) => changes::follow(session, &*list, fetch),
     }
 }
 
-fn show(session: &Session, output: &Output, list: &dyn List, answer: &Value) -> Outcome {
-    let items = items_of(answer);
+fn show_or_follow<L: List>(session: &Session, args: &GetArgs, list: &L) -> Outcome {
+    match args.watch {
+        false => show(session, &session.output, list, &fetch(session, args, list)?),
+        true => changes::follow(session, list, || fetch(session, args, list)),
+    }
+}
+
+fn fetch<L: List>(session: &Session, args: &GetArgs, list: &L) -> Outcome<Listing<L::Item>> {
+    let mut answer = list.fetch(session)?;
+    if let Some(path) = &args.sort_by {
+        sort(&mut answer, path)?;
+    }
+    let listing = Listing::<L::Item>::of(answer)?;
+    session.note_lag(listing.head.lagging);
+    Ok(listing)
+}
+
+fn show<L: List>(
+    session: &Session,
+    output: &Output,
+    list: &L,
+    listing: &Listing<L::Item>,
+) -> Outcome {
+    let items = &listing.items;
     if items.is_empty() {
         list.note_empty(session);
     }
-    let table = match output.wide() {
-        Some(wide) => list.table(session, items, wide)?,
-        None => Table::new(&[]),
-    };
     let names = || items.iter().map(|item| list.name(item)).collect();
-    output.answer(answer, names, |_| table)
-}
-
-/// The items of a list, or the one thing that the answer is.
-fn items_of(answer: &Value) -> &[Value] {
-    match answer.get("items").and_then(Value::as_array) {
-        Some(items) => items,
-        None => std::slice::from_ref(answer),
-    }
-}
-
-/// A field as text: the API writes quantities as strings, manifests may hold numbers.
-pub(crate) fn plain(value: &Value) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+    output.answer(&listing.json, names, |wide| {
+        list.table(session, items, wide)
+    })
 }

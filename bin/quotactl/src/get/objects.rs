@@ -3,13 +3,8 @@
 use quota_client::{http::Address, wire::Object};
 use serde_json::Value;
 
-use super::List;
-use crate::{
-    client::read,
-    failure::Outcome,
-    session::{Session, text},
-    table::Table,
-};
+use super::{Item, List};
+use crate::{client::read, failure::Outcome, session::Session, table::Table};
 
 /// The objects of a namespace or of all namespaces, with what each counts for.
 pub(super) struct Objects<'a> {
@@ -17,31 +12,38 @@ pub(super) struct Objects<'a> {
     pub(super) limit: Option<usize>,
 }
 
+impl Item for Object<'static> {
+    fn identity(&self) -> String {
+        format!("{}/{}", self.namespace, self.uid)
+    }
+}
+
 impl List for Objects<'_> {
+    type Item = Object<'static>;
+
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         let address = match session.scope.all {
             true => Address::of(["v1", "objects"]),
             false => Address::in_namespace(session.scope.namespace(), ["objects"]),
         };
         let address = address.with_some("resource", self.resource);
-        let mut answer = session.client.list(&address, self.limit)?;
+        let mut answer = session.client.list_json(&address, self.limit)?;
         if let Some(objects) = answer.get_mut("items").and_then(Value::as_array_mut) {
             let order = |object: &Value| {
-                let fields = ["/namespace", "/resource", "/name", "/uid"];
-                fields.map(|field| text(object, field).to_owned())
+                let read = read::<Object<'static>>(object).ok();
+                read.map(|it| (it.namespace, it.resource, it.name, it.uid.to_string()))
             };
             objects.sort_by_cached_key(order);
         }
         Ok(answer)
     }
 
-    fn name(&self, object: &Value) -> String {
-        format!("{}/{}", text(object, "/resource"), text(object, "/name"))
+    fn name(&self, object: &Object<'static>) -> String {
+        format!("{}/{}", object.resource, object.name)
     }
 
-    fn table(&self, session: &Session, objects: &[Value], wide: bool) -> Outcome<Table> {
-        let objects = objects.iter().map(read).collect::<Outcome<Vec<_>>>()?;
-        Ok(table(&objects, session.scope.all, wide))
+    fn table(&self, session: &Session, objects: &[Object<'static>], wide: bool) -> Table {
+        table(objects, session.scope.all, wide)
     }
 }
 

@@ -1,17 +1,15 @@
 //! `get quota`: kubectl's columns, and what is reserved.
 
-use quota_client::{http::Address, table::QUOTA_COLUMNS, wire::Quota};
-use quota_semantics::quota::spec::ScopeExpression;
+use quota_client::{
+    http::Address,
+    table::QUOTA_COLUMNS,
+    wire::{Page, Quota},
+};
+use quota_semantics::quota::{manifest::Metadata, spec::ScopeExpression};
 use serde_json::Value;
 
-use super::List;
-use crate::{
-    age,
-    client::{read, read_items},
-    failure::Outcome,
-    session::{Session, text},
-    table::Table,
-};
+use super::{Item, List};
+use crate::{age, client::Answer, failure::Outcome, session::Session, table::Table};
 
 /// One quota, or all of a namespace or of all namespaces.
 pub(super) struct Quotas<'a> {
@@ -20,50 +18,73 @@ pub(super) struct Quotas<'a> {
     pub(super) selector: Option<&'a str>,
 }
 
+impl Item for Quota<'static> {
+    fn identity(&self) -> String {
+        let Metadata {
+            namespace,
+            name,
+            uid,
+            ..
+        } = &self.metadata;
+        format!("{namespace}/{name}/{uid}")
+    }
+
+    fn strip_head(&mut self) {
+        (self.as_of, self.lagging) = (None, false);
+    }
+}
+
 impl List for Quotas<'_> {
+    type Item = Quota<'static>;
+
     fn fetch(&self, session: &Session) -> Outcome<Value> {
         match self.name {
-            Some(_) => ask(session, self.name),
-            None => session.client.list(
+            Some(name) => session.client.get_json(&one(session, name)),
+            None => session.client.list_json(
                 &all(session).with_some("labelSelector", self.selector),
                 None,
             ),
         }
     }
 
-    fn name(&self, quota: &Value) -> String {
-        format!("resourcequota/{}", text(quota, "/metadata/name"))
+    fn name(&self, quota: &Quota<'static>) -> String {
+        format!("resourcequota/{}", quota.metadata.name)
     }
 
-    fn table(&self, session: &Session, quotas: &[Value], wide: bool) -> Outcome<Table> {
-        let quotas = quotas.iter().map(read).collect::<Outcome<Vec<_>>>()?;
-        Ok(table(&quotas, session.scope.all, wide))
+    fn table(&self, session: &Session, quotas: &[Quota<'static>], wide: bool) -> Table {
+        table(quotas, session.scope.all, wide)
     }
 }
 
-/// The daemon's answer: a quota, or a list of them.
-pub(crate) fn ask(session: &Session, name: Option<&str>) -> Outcome<Value> {
-    let namespace = session.scope.namespace();
-    match name {
-        Some(name) => session
-            .client
-            .get(&Address::in_namespace(namespace, ["quotas", name])),
-        None => session.client.list(&all(session), None),
-    }
+/// A quota, or all of the namespace or of all namespaces, with whether the daemon is behind a source.
+pub(crate) fn ask(
+    session: &Session,
+    name: Option<&str>,
+) -> Outcome<(Answer<Vec<Quota<'static>>>, bool)> {
+    let client = &session.client;
+    Ok(match name {
+        Some(name) => {
+            let Answer { json, content } = client.get::<Quota<'static>>(&one(session, name))?;
+            let lagging = content.lagging;
+            let content = vec![content];
+            (Answer { json, content }, lagging)
+        }
+        None => {
+            let Answer { json, content } = client.list::<Page<_>>(&all(session), None)?;
+            let (content, lagging) = (content.items, content.lagging);
+            (Answer { json, content }, lagging)
+        }
+    })
+}
+
+fn one(session: &Session, name: &str) -> Address {
+    Address::in_namespace(session.scope.namespace(), ["quotas", name])
 }
 
 fn all(session: &Session) -> Address {
     match session.scope.all {
         true => Address::of(["v1", "quotas"]),
         false => Address::in_namespace(session.scope.namespace(), ["quotas"]),
-    }
-}
-
-/// The quotas of an answer.
-pub(crate) fn listed(answer: &Value) -> Outcome<Vec<Quota<'static>>> {
-    match answer.get("items") {
-        Some(_) => read_items(answer),
-        None => Ok(vec![read(answer)?]),
     }
 }
 

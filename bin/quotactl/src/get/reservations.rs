@@ -3,14 +3,13 @@
 use quota_client::{http::Address, wire::Reservation};
 use serde_json::Value;
 
-use super::List;
+use super::{Item, List};
 use crate::{
     age,
-    client::read,
     failure::{Exit, Outcome},
     namespaces::everywhere,
     reservation,
-    session::{Session, items, text},
+    session::Session,
     table::Table,
 };
 
@@ -19,46 +18,63 @@ pub(super) struct Reservations<'a> {
     pub(super) uid: Option<&'a str>,
 }
 
+impl Item for Reservation<'static> {
+    fn identity(&self) -> String {
+        format!("{}/{}", self.namespace, self.reserved_by.uid)
+    }
+
+    fn strip_head(&mut self) {
+        (self.as_of, self.lagging) = (None, false);
+    }
+}
+
 impl List for Reservations<'_> {
+    type Item = Reservation<'static>;
+
     fn fetch(&self, session: &Session) -> Outcome<Value> {
+        let client = &session.client;
+        let pending = |namespace: &str| {
+            client.list_json(&Address::in_namespace(namespace, ["reservations"]), None)
+        };
         let namespace = session.scope.namespace();
         match self.uid {
-            Some(uid) => one(session, namespace, uid),
+            Some(uid) => client.get_json(&one(namespace, uid)),
             None if session.scope.all => everywhere(session, |namespace| {
-                Ok(items(&pending(session, namespace)?).to_vec())
+                Ok(
+                    match pending(namespace)?.get_mut("items").map(Value::take) {
+                        Some(Value::Array(items)) => items,
+                        _ => Vec::new(),
+                    },
+                )
             }),
-            None => pending(session, namespace),
+            None => pending(namespace),
         }
     }
 
-    fn name(&self, reservation: &Value) -> String {
-        format!("reservation/{}", text(reservation, "/reservedBy/uid"))
+    fn name(&self, reservation: &Reservation<'static>) -> String {
+        format!("reservation/{}", reservation.reserved_by.uid)
     }
 
-    fn table(&self, session: &Session, reservations: &[Value], wide: bool) -> Outcome<Table> {
-        let reservations = reservations.iter().map(read).collect::<Outcome<Vec<_>>>()?;
-        Ok(table(&reservations, session.scope.all, wide))
+    fn table(&self, session: &Session, reservations: &[Reservation<'static>], wide: bool) -> Table {
+        table(reservations, session.scope.all, wide)
     }
 
-    fn ended(&self, session: &Session, reservation: &Value) -> Outcome<Option<Value>> {
-        let uid = text(reservation, "/reservedBy/uid");
-        match one(session, text(reservation, "/namespace"), uid) {
-            Ok(ended) => Ok(Some(ended)),
+    fn ended(
+        &self,
+        session: &Session,
+        reservation: &Reservation<'static>,
+    ) -> Outcome<Option<Reservation<'static>>> {
+        let uid = reservation.reserved_by.uid.to_string();
+        match session.client.get(&one(&reservation.namespace, &uid)) {
+            Ok(ended) => Ok(Some(ended.content)),
             Err(failure) if failure.exit == Exit::NotFound => Ok(None),
             Err(failure) => Err(failure),
         }
     }
 }
 
-fn one(session: &Session, namespace: &str, uid: &str) -> Outcome<Value> {
-    let address = Address::in_namespace(namespace, ["reservations", uid]);
-    session.client.get(&address)
-}
-
-fn pending(session: &Session, namespace: &str) -> Outcome<Value> {
-    session
-        .client
-        .list(&Address::in_namespace(namespace, ["reservations"]), None)
+fn one(namespace: &str, uid: &str) -> Address {
+    Address::in_namespace(namespace, ["reservations", uid])
 }
 
 fn table(reservations: &[Reservation<'_>], all: bool, wide: bool) -> Table {

@@ -24,7 +24,7 @@ use quota_checkpoint::{
 #[derive(Default)]
 pub(crate) struct Claims {
     series: Series,
-    /// Where each of them stands.
+    /// The place of each of them.
     files: BTreeMap<u64, PathBuf>,
     /// Those that no batch was held against yet.
     open: BTreeMap<u64, Hash>,

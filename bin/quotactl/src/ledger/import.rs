@@ -57,7 +57,7 @@ pub(super) fn run(file: &Path, data_dir: &Path, output: &Output) -> Outcome {
     ))
 }
 
-/// Reads an exported ledger into a directory of a disk, and tells its last entry and chain hash.
+/// Reads an exported ledger into a directory of a disk, and gives its last entry and chain hash.
 ///
 /// # Errors
 /// What is wrong with the text, and in which line; or why nothing can be written.

@@ -41,7 +41,7 @@ pub(super) fn run(ledger: &Offline, output: &Output, until: Option<Until>) -> Ou
     }
 }
 
-/// Folds what follows the state's head, and tells each entry.
+/// Folds what follows the state's head, and gives each entry to `seen`.
 pub(super) fn fold(
     ledger: &Offline,
     state: &mut State,

@@ -12,7 +12,7 @@ use quota_journal::{BackedUp, Offline, disk::RealDisk};
 use super::{building::Building, checkpoints::Claims, open, unread, verify};
 use crate::{
     args::{Jobs, Place},
-    backup::tell,
+    backup,
     failure::{Exit, Failure, Outcome},
     output::Output,
     progress::Progress,
@@ -34,7 +34,7 @@ pub(super) fn run(
     verify::refuse_damage(&verify::check(&place, claims, jobs)?)?;
     let made = copy(&place, building.path())?;
     building.finish()?;
-    tell(data_dir, &made, output)
+    backup::print(data_dir, &made, output)
 }
 
 /// Through a pipe, as if the ledger came from a daemon.

@@ -25,7 +25,7 @@ use crate::{
 pub(super) fn run(place: &Place, claims: Claims, jobs: &Jobs, output: &Output) -> Outcome {
     let found = check(place, claims, jobs)?;
     if output.is_structured() {
-        output.value(&told(&found))?;
+        output.value(&as_json(&found))?;
     } else if found.damages.is_empty() {
         output.line(summary(&found))?;
     }
@@ -192,7 +192,7 @@ fn summary(found: &Verified) -> String {
     }
 }
 
-fn told(found: &Verified) -> Value {
+fn as_json(found: &Verified) -> Value {
     json!({
         "whole": found.damages.is_empty(),
         "damages": found.damages.iter().map(damage_as_json).collect::<Vec<_>>(),

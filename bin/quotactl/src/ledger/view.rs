@@ -1,5 +1,6 @@
 //! A state, printed.
 
+use quota_client::wire::{QuotaUsage, ResourceUsage, Total};
 use quota_core::{
     event::Cursor,
     state::{Head, ReservationView, State},
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     failure::Outcome,
-    figures::{Figure, Figures, Sum, Usage, usage_table},
+    figures::{available, usage_table},
     output::{Format, Output},
     table::Table,
 };
@@ -27,8 +28,16 @@ struct View<'a> {
     pending_reservations: usize,
     dead_letters: usize,
     sources: &'a BTreeMap<Name, Cursor>,
-    namespaces: Vec<Usage>,
+    namespaces: Vec<Namespace>,
     reservations: Vec<Pending>,
+}
+
+/// What counts in a namespace.
+#[derive(Debug, Serialize)]
+struct Namespace {
+    namespace: Name,
+    resources: Vec<Total>,
+    quotas: Vec<QuotaUsage>,
 }
 
 /// A pending reservation.
@@ -87,10 +96,9 @@ pub(super) fn print(state: &State, output: &Output) -> Outcome {
                 view.pending_reservations,
                 view.dead_letters
             ))?;
-            let tables = [
-                usage_table(&view.namespaces, true, true),
-                pending(&view.reservations),
-            ];
+            let usages = view.namespaces.iter();
+            let usages = usages.map(|it| (&*it.namespace, &*it.resources, &*it.quotas));
+            let tables = [usage_table(usages, true, true), pending(&view.reservations)];
             for table in tables.iter().filter(|table| !table.is_empty()) {
                 output.line("")?;
                 output.table(table)?;
@@ -122,33 +130,36 @@ fn view(state: &State) -> View<'_> {
 }
 
 /// What a state says about a namespace.
-fn usage(state: &State, namespace: &str) -> Usage {
+fn usage(state: &State, namespace: &Name) -> Namespace {
     let totals = state.totals(namespace);
     let mut names = totals.used.clone();
     names.add(&totals.reserved);
     let of = |list: &ResourceList, name: &str| list.get(name).cloned().unwrap_or_default();
-    let sums = names.names().map(|name| Sum {
-        resource: name.to_string(),
+    let sums = names.names().map(|name| Total {
+        resource: name.clone(),
         used: of(&totals.used, name),
         reserved: of(&totals.reserved, name),
     });
-    let quotas = state.quotas(namespace).into_iter().map(|quota| Figures {
-        name: quota.record.name.to_string(),
+    let quotas = state.quotas(namespace).into_iter().map(|quota| QuotaUsage {
+        name: quota.record.name.clone(),
         resources: quota.figures.into_iter().map(figure).collect(),
     });
-    Usage {
-        namespace: namespace.to_owned(),
+    Namespace {
+        namespace: namespace.clone(),
         resources: sums.collect(),
         quotas: quotas.collect(),
     }
 }
 
-fn figure(figure: quota_core::state::Figure) -> Figure {
-    Figure {
-        resource: figure.resource.to_string(),
+fn figure(figure: quota_core::state::Figure) -> ResourceUsage {
+    let used = figure.used.unwrap_or_default();
+    ResourceUsage {
+        resource: figure.resource,
+        available: available(&figure.hard, &used, &figure.reserved),
         hard: figure.hard,
-        used: figure.used.unwrap_or_default(),
+        used: Some(used),
         reserved: figure.reserved,
+        guaranteed_to_others: None,
     }
 }
 

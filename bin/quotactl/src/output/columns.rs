@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::jsonpath::{Path, text_of};
 use crate::table::Table;
 
-/// Titles, each with the path to what stands below.
+/// Titles, each with the path to the cells below.
 #[derive(Clone, Debug)]
 pub(crate) struct Columns(Vec<(String, Path)>);
 

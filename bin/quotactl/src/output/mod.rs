@@ -1,4 +1,6 @@
 //! Where data goes: standard output, in the form that was asked for.
+//!
+//! What templates and columns take fields of is free JSON: whatever the daemon says.
 
 mod columns;
 mod format;
@@ -91,10 +93,10 @@ impl Output {
         let text = match &self.format {
             Format::Yaml => yaml(value)?,
             Format::JsonPath(template) => {
-                let text = template.render(&plain(value)?);
+                let text = template.render(&to_json(value)?);
                 return self.raw(&visible(&text, &['\n', '\t']));
             }
-            Format::Columns(columns) => return self.table(&columns.table(&plain(value)?)),
+            Format::Columns(columns) => return self.table(&columns.table(&to_json(value)?)),
             _ => serde_json::to_string_pretty(value)
                 .map_err(|error| Failure::general(error.to_string()))?,
         };
@@ -122,7 +124,7 @@ impl Output {
     /// `names` gives kind and name of each item.
     pub(crate) fn answer(
         &self,
-        answer: &Value,
+        answer: &impl Serialize,
         names: impl FnOnce() -> Vec<String>,
         table: impl FnOnce(bool) -> Table,
     ) -> Outcome {
@@ -143,35 +145,27 @@ impl Output {
         self.format.is_structured()
     }
 
-    /// Whether tables have more columns; none: there are no tables.
-    pub(crate) const fn wide(&self) -> Option<bool> {
-        match self.format {
-            Format::Table => Some(false),
-            Format::Wide => Some(true),
-            _ => None,
-        }
-    }
-
     /// Whether only names are wanted.
     pub(crate) const fn is_names(&self) -> bool {
         matches!(self.format, Format::Name)
     }
 }
 
-fn plain(value: &impl Serialize) -> Outcome<Value> {
+/// A value as free JSON.
+pub(crate) fn to_json(value: &impl Serialize) -> Outcome<Value> {
     serde_json::to_value(value).map_err(|error| Failure::general(error.to_string()))
 }
 
 /// A value as YAML.
 pub(crate) fn yaml(value: &impl Serialize) -> Outcome<String> {
     // By way of JSON's data model, so that both forms agree in every detail.
-    let value = plain(value)?;
+    let value = to_json(value)?;
     serde_saphyr::to_string(&value).map_err(|error| Failure::general(error.to_string()))
 }
 
 /// Says something that is not data.
 pub(crate) fn note(text: impl AsRef<str>) {
-    // A closed standard error leaves nobody to tell.
+    // A closed standard error leaves no reader.
     let text = visible(text.as_ref(), &['\n', '\t']);
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

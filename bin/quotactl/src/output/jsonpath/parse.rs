@@ -149,7 +149,7 @@ impl Parser {
         }
     }
 
-    /// What stands in braces: a range, or texts and paths.
+    /// What is in braces: a range, or texts and paths.
     fn action(&mut self, depth: usize, parts: &mut Vec<Part>) -> Parsed<()> {
         if self.take_word("range") {
             if depth >= MAX_DEPTH {
@@ -233,7 +233,7 @@ impl Parser {
         Ok(name)
     }
 
-    /// What stands between `[` and `]`.
+    /// What is between `[` and `]`.
     fn brackets(&mut self, depth: usize) -> Parsed<Step> {
         self.skip_blanks();
         let step = match self.peek() {

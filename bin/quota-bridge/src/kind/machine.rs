@@ -108,6 +108,8 @@ pub struct Machine {
     reset: bool,
     /// Another relist was requested while one was going on.
     again: bool,
+    /// The next list comes in pages: the server failed to send it at the begin of a watch.
+    pages_next: bool,
 }
 
 #[derive(Debug)]
@@ -145,6 +147,7 @@ impl Machine {
             empty_since: None,
             reset: false,
             again: false,
+            pages_next: false,
         }
     }
 
@@ -157,7 +160,7 @@ impl Machine {
             self.phase = Phase::Due;
         }
         match &self.phase {
-            Phase::Due if self.rules.watch_list => {
+            Phase::Due if self.rules.watch_list && !self.pages_next => {
                 self.phase = Phase::Listing(None);
                 Step::WatchList
             }
@@ -293,6 +296,7 @@ impl Machine {
         brackets: &mut Brackets,
     ) {
         self.phase = Phase::Watching(version.to_owned());
+        self.pages_next = false;
         brackets.over = true;
         let is_empty = list.read == 0;
         let since = *self.empty_since.get_or_insert(now);
@@ -334,6 +338,8 @@ impl Machine {
             // A server that cannot do that says so, or waits for ever.
             let cannot = matches!(failure.code(), Some(400 | 406 | 422));
             self.rules.watch_list &= !(cannot || *failure == Failure::Silent);
+            // With an etcd that reports no progress it says 500, as it does while etcd is away.
+            self.pages_next = failure.code() == Some(500);
         }
         if failure.is_expired() {
             self.phase = Phase::Due;

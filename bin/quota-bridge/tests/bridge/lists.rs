@@ -138,6 +138,19 @@ fn a_server_that_never_ends_its_list_is_asked_for_pages() {
 }
 
 #[test]
+fn a_server_whose_etcd_reports_no_progress_is_listed_in_pages() {
+    let scene = Scene::new();
+    // What kube-apiserver 1.36 answers with an etcd before 3.4.25.
+    scene
+        .world
+        .plan("*", Request::WatchList, Fault::Status(500, 0), 100);
+    let bridge = scene.bridge(&["--list.mode=watch"]);
+    until_ready(&bridge);
+    assert!(scene.world.requests("pods", "Continue") > 0);
+    scene.settle();
+}
+
+#[test]
 fn an_object_that_cannot_be_read_ends_nothing() {
     for mode in ["pages", "watch"] {
         let scene = Scene::new();

@@ -163,6 +163,28 @@ fn a_watch_that_begins_with_a_list_is_a_relist() {
 }
 
 #[test]
+fn after_an_internal_error_the_next_list_comes_in_pages() {
+    let rules = Rules {
+        watch_list: true,
+        ..RULES
+    };
+    let mut machine = Machine::new(rules, "i");
+    assert_eq!(machine.next(at(0)), Step::WatchList);
+    machine.failed(&status(500, None), 1.0);
+    assert_eq!(machine.next(at(0)), Step::Wait(at(1)));
+    assert_eq!(machine.next(at(1)), Step::Page(None));
+    machine.failed(&status(500, None), 1.0);
+    assert_eq!(machine.next(at(1)), Step::Wait(at(2)));
+    assert_eq!(machine.next(at(3)), Step::Page(None), "not listed yet");
+    let listed = machine.page(&page("7", None, 1), at(3), 0.0);
+    assert!(listed.begin.is_some() && listed.end.is_some());
+    assert_eq!(machine.next(at(3)), Step::Watch("7".to_owned()));
+    // The server may have been without etcd for a moment.
+    machine.relist(false);
+    assert_eq!(machine.next(at(4)), Step::WatchList);
+}
+
+#[test]
 fn failures_are_waited_for_and_forgotten() {
     let mut machine = Machine::new(RULES, "i");
     let broken = Failure::Unreachable(String::new());

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 
-use crate::cluster::NotDecided;
+use crate::problem::NotDecided;
 
 /// Why a request was not carried out.
 #[derive(Clone, Debug)]

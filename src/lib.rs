@@ -4,6 +4,7 @@ pub mod admission;
 pub mod api;
 pub mod auth;
 pub mod checkpoint;
+mod clock;
 pub mod cluster;
 pub mod config;
 pub mod cpu_throttle;

@@ -13,15 +13,17 @@ use quota_ledger::replay;
 use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
 use serde::{Serialize, Serializer};
 
-use crate::{
-    cluster::{NotDecided, NotReady},
-    history,
-    metrics::Limit,
-    reason,
-    writer::Unavailable,
-};
+use crate::{history, metrics::Limit, reason, writer::Unavailable};
 
 pub use crate::reason::Reason;
+
+/// An extension of answers that say that nothing was decided, since another node leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotDecided;
+
+/// An extension of answers that say that nothing was decided, since the sources of events have not been caught up with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotReady;
 
 /// The media type of a problem.
 pub const CONTENT_TYPE: &str = "application/problem+json";

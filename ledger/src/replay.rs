@@ -157,7 +157,7 @@ pub fn load(reader: &FileReader, info: &SnapshotInfo) -> Result<State, Error> {
 /// Folds what follows the state's head, up to `until`. `seen` is called with each entry before it is applied.
 ///
 /// # Errors
-/// If a batch cannot be read or decoded; the state then stands before that batch.
+/// If a batch cannot be read or decoded; the state then is before that batch.
 pub fn replay(
     state: &mut State,
     batches: &mut BatchReader,
@@ -177,7 +177,7 @@ pub fn replay(
 /// entry, and that entry.
 ///
 /// # Errors
-/// If a batch cannot be read or decoded; the state then stands before that batch.
+/// If a batch cannot be read or decoded; the state then is before that batch.
 pub fn walk(
     state: &mut State,
     batches: &mut BatchReader,

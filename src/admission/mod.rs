@@ -4,7 +4,7 @@
 //! (deletions, status, kinds that are ignored, namespaces without quotas) is allowed without asking the writer.
 //!
 //! A review that cannot be decided, since it is too large or is not understood, is denied where quotas limit anything:
-//! an error would let it in wherever the webhook's `failurePolicy` is `Ignore`, and its author chooses what stands in
+//! an error would let it in wherever the webhook's `failurePolicy` is `Ignore`, and its author chooses what is in
 //! it. Only what names no review to answer is an error.
 //!
 //! When there can be no decision (the ledger is behind, its queue is full, time is up) the answer is 503 without

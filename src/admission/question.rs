@@ -277,7 +277,7 @@ fn check(kind: &GroupResource, namespace: &str, name: &str) -> Result<(), String
 }
 
 fn updates(old: &Metadata) -> Basis {
-    // A version that is no number is not known.
+    // A version that is no number is unknown.
     let version = old.resource_version.parse().unwrap_or(0);
     Basis::Update { version }
 }

@@ -38,16 +38,10 @@ mod status;
 mod usage;
 mod watch;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    ops::Deref,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use quota_core::decide::Policy;
 use quota_journal::{FileReader, Reader};
-use quota_semantics::Name;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +54,10 @@ use crate::{
     writer::Ledger,
 };
 
-pub use crate::problem;
+pub use crate::{
+    intake::sources::{NoSources, Sources},
+    problem,
+};
 pub use backup::Backups;
 pub(crate) use body::whole;
 pub use caller::{Caller, actor};
@@ -70,42 +67,6 @@ pub use reserve_request::ReserveRequest;
 pub use routes::routes;
 
 use problem::{Problem, Reason};
-
-/// What is known of the sources of events.
-pub trait Sources: Send + Sync {
-    /// Whether all of them have been caught up with at least once since the start. Before, nothing is granted.
-    fn are_caught_up(&self) -> bool;
-
-    /// Whether one of them is known to be behind now.
-    fn lag(&self) -> bool;
-
-    /// Asks whoever publishes to list these kinds again, or all if there are none. None: there is nobody to be asked.
-    fn ask_for_relist(&self, _kinds: BTreeSet<Name>) -> Option<Asked> {
-        None
-    }
-}
-
-/// Who is asked for a relist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// The clusters whose publishers are asked; none: it is not known yet which there are, and nobody is asked.
-    pub clusters: Vec<Name>,
-    /// How long that waits, since they were asked a short while ago.
-    pub wait: Duration,
-}
-
-/// Events come by HTTP only: there is nothing to lag behind.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoSources;
-
-impl Sources for NoSources {
-    fn are_caught_up(&self) -> bool {
-        true
-    }
-    fn lag(&self) -> bool {
-        false
-    }
-}
 
 /// What the API is made of.
 pub struct Parts {

@@ -27,7 +27,7 @@ pub(super) async fn ask(
         false => text.read()?,
     };
     let resources = kinds(&request)?;
-    let Some(asked) = app.sources.ask_for_relist(resources.clone()) else {
+    let Some(asked) = app.sources.request_relist(resources.clone()) else {
         let detail = "there is no stream, so no publisher that could be asked: nats.url is not set";
         return Err(Problem::new(Reason::NotFound, detail));
     };

@@ -76,8 +76,8 @@ fn sources(state: &state::State) -> Vec<Source> {
     let mut sources: Vec<Source> = state.sources().iter().map(of).collect();
     for name in state.progress_sources() {
         let watermarks = state.watermarks(&name).map(|view| KindWatermark {
-            resource: view.told.resource,
-            watermark: Some(view.told.watermark).filter(|_| view.counts),
+            resource: view.reported.resource,
+            watermark: Some(view.reported.watermark).filter(|_| view.counts),
         });
         let watermarks = watermarks.collect();
         match sources.iter_mut().find(|source| source.name == name) {

@@ -114,7 +114,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes a new file into force whenever it changes or a reload is asked for, until `stop`. A file that cannot
+    /// Takes a new file into force whenever it changes or a reload is requested, until `stop`. A file that cannot
     /// be used changes nothing.
     pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
         follow(self, reload, stop).await;

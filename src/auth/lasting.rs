@@ -10,7 +10,7 @@ use super::{
 };
 use crate::writer::now;
 
-/// Waits until a credential has expired, was removed, or stands for other rights than the caller came with.
+/// Waits until a credential has expired, was removed, or represents other rights than the caller came with.
 pub(super) async fn until_revoked(
     mut registers: watch::Receiver<Arc<Register>>,
     credential: Credential,

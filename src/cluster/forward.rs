@@ -22,7 +22,7 @@ use super::{
 use crate::{
     auth::Access,
     metrics,
-    problem::{Problem, Reason},
+    problem::{NotDecided, NotReady, Problem, Reason},
     routes::{Answering, BodyLimit, Spec},
 };
 
@@ -31,14 +31,6 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// How long the leader may take to begin when this node knows of it already.
 const OVER: f64 = 0.9;
-
-/// An extension of answers that say that nothing was decided, since another node leads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NotDecided;
-
-/// An extension of answers that say that nothing was decided, since the sources of events have not been caught up with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NotReady;
 
 /// How long a leader that has just begun may take to catch up with its sources before requests are refused for that.
 const CATCH_UP: Duration = Duration::from_secs(5);

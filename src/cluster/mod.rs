@@ -32,7 +32,6 @@ use quota_service::health::Health;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-pub(crate) use forward::{NotDecided, NotReady};
 pub(crate) use join::{PLACE, before_opening};
 pub(crate) use peers::FromNode;
 pub use task::Running;

@@ -19,7 +19,7 @@ use super::{
     record::NewDenial,
     store::{Remembered, Store},
 };
-use crate::writer::now;
+use crate::clock::now;
 
 /// How often is looked for denials that have become too old.
 const TICK: Duration = Duration::from_secs(60);

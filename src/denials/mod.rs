@@ -117,7 +117,7 @@ enum Message {
 /// If the file cannot be read or written.
 pub fn start(file: &Path, bounds: Bounds) -> std::io::Result<(Denials, JoinHandle<()>)> {
     let (messages, inbox) = crossbeam_channel::bounded(WAITING);
-    let log = DenialLog::open(file, bounds, crate::writer::now())?;
+    let log = DenialLog::open(file, bounds, crate::clock::now())?;
     let thread = std::thread::Builder::new()
         .name("denials".into())
         .spawn(move || log.run(&inbox))?;

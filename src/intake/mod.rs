@@ -8,6 +8,8 @@ pub mod nats;
 pub mod payload;
 pub mod record;
 pub mod relist;
+mod retry;
+pub mod sources;
 
 /// Cuts a text to so many bytes, at the end of a character.
 pub(crate) fn cut(text: &mut String, most: usize) {

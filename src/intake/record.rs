@@ -1,6 +1,6 @@
 //! From events to entries: each in one batch with how far its source was consumed.
 
-use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc};
 
 use parking_lot::Mutex;
 use quota_core::{
@@ -15,6 +15,7 @@ use super::{
     cut,
     payload::{Incoming, Rejected, SIGHTING_MAX_BYTES},
     relist,
+    retry::until_decided,
 };
 use crate::{
     metrics::{self, Source},
@@ -34,9 +35,6 @@ const CHUNK_EVENTS: usize = 1024;
 const _: () = assert!(
     quota_cluster::BATCH_BYTES + CHUNK_BYTES + SIGHTING_MAX_BYTES < quota_cluster::PAYLOAD_MAX
 );
-
-/// First and longest wait before a full queue, or a low disk, is tried again.
-const PATIENCE: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(500)];
 
 /// Events that become entries together.
 #[derive(Debug, Default)]
@@ -117,7 +115,7 @@ impl Chunk {
         self.items.push(Item::Rejected { letter, resource });
     }
 
-    /// Notes that positions of a source were lost before they could be consumed, before anything that stands behind
+    /// Notes that positions of a source were lost before they could be consumed, before anything that is behind
     /// them is taken in.
     pub fn add_gap(&mut self, source: &Name, positions: RangeInclusive<u64>) {
         self.size += size::ENTRY;
@@ -176,7 +174,7 @@ pub async fn record_patiently(
     consumed: Option<Consumed>,
 ) -> Result<Done, Unavailable> {
     let handed_in = PendingPiece::new(chunk, consumed);
-    patiently(|| record_handed_in(ledger, actor, from, handed_in.clone())).await
+    until_decided(|| record_handed_in(ledger, actor, from, handed_in.clone())).await
 }
 
 /// How far a source is consumed, behind everything that was handed in before: a session that was broken off may
@@ -185,7 +183,7 @@ pub async fn record_patiently(
 /// # Errors
 /// [`Unavailable::Stopped`].
 pub async fn cursor(ledger: &Ledger, source: &Name) -> Result<Option<Cursor>, Unavailable> {
-    patiently(|| {
+    until_decided(|| {
         let source = source.clone();
         ledger.decide(move |context| context.transaction.state().sources().get(&source).cloned())
     })
@@ -202,7 +200,7 @@ pub async fn reset(
     source: &Name,
     incarnation: &Name,
 ) -> Result<(), Unavailable> {
-    patiently(|| {
+    until_decided(|| {
         let (actor, source, incarnation) = (actor.clone(), source.clone(), incarnation.clone());
         ledger.decide(move |context| {
             let transaction = &mut context.transaction;
@@ -219,7 +217,7 @@ pub async fn reset(
 /// # Errors
 /// [`Unavailable::Stopped`].
 pub async fn note(ledger: &Ledger, actor: &Arc<Actor>, event: Event) -> Result<(), Unavailable> {
-    patiently(|| {
+    until_decided(|| {
         let (actor, event) = (actor.clone(), event.clone());
         ledger.decide(move |context| {
             context.transaction.record(&actor, [event]);
@@ -242,7 +240,7 @@ pub async fn set_charging(
     if ledger.peek(|state| decide::is_charging(state, kinds)) {
         return Ok(false);
     }
-    patiently(|| {
+    until_decided(|| {
         let (actor, kinds, source) = (actor.clone(), kinds.clone(), source.cloned());
         ledger.decide(move |context| {
             let transaction = &mut context.transaction;
@@ -268,7 +266,7 @@ pub async fn set_object_labels(
     if ledger.peek(|state| state.object_labels() == keys) {
         return Ok(Ok(false));
     }
-    patiently(|| {
+    until_decided(|| {
         let (actor, keys, source) = (actor.clone(), keys.clone(), source.cloned());
         ledger.decide(move |context| {
             let transaction = &mut context.transaction;
@@ -278,19 +276,6 @@ pub async fn set_object_labels(
         })
     })
     .await
-}
-
-pub(super) async fn patiently<R, F: Future<Output = Result<R, Unavailable>>>(
-    attempt: impl Fn() -> F,
-) -> Result<R, Unavailable> {
-    let [mut wait, longest] = PATIENCE;
-    loop {
-        match attempt().await {
-            Err(Unavailable::Overloaded | Unavailable::DiskLow) => tokio::time::sleep(wait).await,
-            answer => return answer,
-        }
-        wait = (wait * 2).min(longest);
-    }
 }
 
 /// What is to be recorded. It is there until it is decided: a refused attempt leaves it for the next one.

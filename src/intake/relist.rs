@@ -10,7 +10,7 @@ use quota_core::{
 };
 use quota_semantics::{Name, uid::Uid};
 
-use super::record::patiently;
+use super::retry::until_decided;
 use crate::{
     metrics::{self, Correction, CorrectionCause, Relisted},
     writer::{Ledger, Unavailable, now},
@@ -109,7 +109,7 @@ async fn decide_on(
     + 'static,
 ) -> Result<usize, Unavailable> {
     let actor = Actor::named(&relist.scope.source);
-    let events = patiently(|| {
+    let events = until_decided(|| {
         let (actor, relist, decision) = (actor.clone(), relist.clone(), decision.clone());
         ledger.decide(move |context| {
             let transaction = &mut context.transaction;

@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 use super::{
     Kube,
     accept::Shape,
+    kind::Kind,
     object::Object,
+    page::as_table,
     params::Params,
-    read::as_table,
-    resource::{Kind, View},
+    resource::View,
     status::{Failure, Result},
     table::{self, Attachment},
 };

@@ -10,10 +10,10 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::{
+    kind::Kind,
     openapi::unknown_fields,
     params::FieldValidation,
     protobuf,
-    resource::Kind,
     status::{Failure, Result},
 };
 use crate::{api::whole, server::warn};

@@ -28,7 +28,8 @@ use tokio::sync::{broadcast::error::RecvError, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    resource::{Kind, Record},
+    kind::Kind,
+    resource::Record,
     status::{Failure, Result},
 };
 use crate::{metrics, writer::Ledger};
@@ -189,7 +190,7 @@ impl Changes {
     /// What has changed of a kind since a version, in one namespace or in all.
     ///
     /// # Errors
-    /// `Expired` if that is not known any more.
+    /// `Expired` if that is no longer known.
     pub(super) fn since(
         &self,
         kind: Kind,
@@ -307,7 +308,7 @@ impl Window {
         }
     }
 
-    /// Takes note of an object; answers what was known of it.
+    /// Takes note of an object; answers what was recorded of it.
     fn know(&mut self, record: Record) -> Option<Record> {
         let key = record.key();
         let known = self.records.entry(key.namespace).or_default();

@@ -15,14 +15,11 @@ use k8s_openapi::apimachinery::pkg::{
 use serde_json::{Value, json};
 
 use super::{
-    NAMESPACE_KIND, NAMESPACES, accept, applied,
-    resource::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
+    NAMESPACE_KIND, NAMESPACES, RELEASE, accept, applied,
+    kind::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
     reviews,
     services::{SERVICE_KIND, SERVICES},
 };
-
-/// The release of Kubernetes whose API this is.
-pub(super) const RELEASE: &str = "v1.36.0";
 
 const QUOTA_VERBS: [&str; 8] = [
     "create",

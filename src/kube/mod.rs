@@ -21,11 +21,13 @@ mod body;
 mod changes;
 mod discovery;
 mod fields;
+mod kind;
 #[cfg(test)]
 mod laws;
 mod namespaces;
 mod object;
 mod openapi;
+mod page;
 mod params;
 mod patch;
 mod protobuf;
@@ -55,18 +57,16 @@ use tokio_util::sync::CancellationToken;
 pub use routes::{refused, routes};
 pub(crate) use selector::LabelSelector;
 
-use self::{
-    changes::Changes,
-    object::Object,
-    resource::{Kind, View},
-    status::Failure,
-};
+use self::{changes::Changes, kind::Kind, object::Object, resource::View, status::Failure};
 use crate::{
     auth::Principal,
     config::Config,
     watches::{WatchLimits, Watches},
     writer::Ledger,
 };
+
+/// The release of Kubernetes whose API this is.
+const RELEASE: &str = "v1.36.0";
 
 const VERSION: &str = quota_semantics::quota::manifest::API_VERSION;
 const NAMESPACE_KIND: &str = "Namespace";

@@ -6,12 +6,13 @@ use quota_core::{
     event::Sequence,
     state::{Figure, GroupView},
 };
-use quota_semantics::{Name, admission::Coverage, in_microseconds, quantity::Quantity};
+use quota_semantics::{Name, admission::Coverage, quantity::Quantity};
 use serde_json::{Value, json};
 
 use super::{
-    resource::{Key, Kind, Manifest, Record, View},
-    status::{Failure, Result},
+    kind::Kind,
+    resource::{Key, Manifest, Record, View, to_json},
+    status::Result,
 };
 use crate::api::{groups, render};
 
@@ -53,7 +54,7 @@ impl Object {
         }
     }
 
-    /// A deleted object: what was used of it is not known any more.
+    /// A deleted object: what was used of it is no longer known.
     pub(super) fn deleted(record: &Record, version: Sequence) -> Self {
         let manifest = record.manifest(version);
         let figure = |(resource, hard): (&Name, &Quantity)| Figure {
@@ -193,10 +194,4 @@ pub(super) fn group_status(seen: &groups::Seen, coverage: &Coverage) -> Result<V
         status["conditions"] = to_json(&conditions)?;
     }
     Ok(status)
-}
-
-/// A value as JSON, with times as they are shown.
-pub(super) fn to_json(value: &impl serde::Serialize) -> Result<Value> {
-    let value = in_microseconds(|| serde_json::to_value(value));
-    value.map_err(|error| Failure::internal(&error))
 }

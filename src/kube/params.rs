@@ -39,7 +39,7 @@ pub(super) struct Params {
     pub(super) include_object: String,
 }
 
-/// What becomes of fields that are not known, or given twice.
+/// What becomes of fields that are unknown, or given twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     Ignore,
@@ -67,7 +67,7 @@ impl Params {
         FieldSelector::parse(&self.field_selector).map_err(Failure::bad_request)
     }
 
-    /// The version asked for; none: any.
+    /// The version requested; none: any.
     pub(super) fn version(&self) -> Result<Option<Sequence>> {
         match self.resource_version.as_str() {
             "" | "0" => Ok(None),
@@ -79,7 +79,7 @@ impl Params {
         }
     }
 
-    /// Checks the version asked for against how far the ledger is: what is served is always the newest.
+    /// Checks the version requested against how far the ledger is: what is served is always the newest.
     ///
     /// # Errors
     /// If the ledger has not come that far, or exactly that version is wanted and it is not the newest.

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use prost::Message;
 use serde_json::{Map, Value, json};
 
-use super::resource::Kind;
+use super::kind::Kind;
 
 /// What every such body begins with.
 const MAGIC: &[u8] = b"k8s\0";

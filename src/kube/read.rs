@@ -5,81 +5,28 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::header;
-use quota_core::{
-    event::{Actor, Sequence},
-    state,
-};
-use quota_semantics::Name;
-use serde_json::{Value, json};
+use quota_core::event::Actor;
+use serde_json::json;
 
 use super::{
     Caller, Kube,
     accept::Shape,
     object::Object,
+    page::{self, Position, Scope},
     params::Params,
-    resource::{Key, Kind, ObjectPath, View},
-    selector::{FieldSelector, LabelSelector},
+    resource::ObjectPath,
     status::{Failure, Result},
     table::{self, Attachment},
     watch,
 };
 use crate::{
-    api::groups,
     large,
     writer::{Unavailable, now},
 };
 
 /// Objects of one list; more are left for `continue`, whatever `limit` says.
 const LIST_MAX: usize = 10_000;
-
-/// Amounts in one list, limits and what reservations hold of them; more are left for `continue` as well.
-const LIST_WORK: usize = 200_000;
-
-/// Amounts of groups and their members that are read from the state at once.
-const GROUPS_WORK: usize = 20_000;
-
-/// Which objects are meant.
-#[derive(Clone, Debug)]
-pub(super) struct Scope {
-    pub(super) kind: Kind,
-    /// Their namespace; none: all.
-    pub(super) namespace: Option<Name>,
-    pub(super) fields: FieldSelector,
-    pub(super) labels: LabelSelector,
-}
-
-impl Scope {
-    pub(super) fn new(path: &ObjectPath, params: &Params) -> Result<Self> {
-        let (fields, labels) = (params.fields()?, params.labels()?);
-        let namespace = match path.kind {
-            Kind::Quota => path
-                .namespace
-                .clone()
-                .or_else(|| fields.namespace().cloned()),
-            Kind::Group => None,
-        };
-        Ok(Self {
-            kind: path.kind,
-            namespace,
-            fields,
-            labels,
-        })
-    }
-
-    pub(super) fn holds(&self, object: &Object) -> bool {
-        self.is_about(&object.key()) && self.labels.matches(object.labels())
-    }
-
-    /// Whether it may hold this object, whatever its labels.
-    pub(super) fn is_about(&self, key: &Key) -> bool {
-        let is_there = |own: &Name| *own == key.namespace;
-        self.kind == key.kind
-            && self.namespace.as_ref().is_none_or(is_there)
-            && self.fields.matches(&key.namespace, &key.name)
-    }
-}
 
 pub(super) async fn get(
     State(kube): State<Kube>,
@@ -102,7 +49,7 @@ pub(super) fn one(object: &Object, shape: Shape, params: &Params) -> Result<Resp
             let attachment = Attachment::parse(&params.include_object)?;
             let row = table::row(object, attachment, version, now())?;
             let metadata = json!({"resourceVersion": object.manifest.metadata().resource_version});
-            as_table(object.manifest.kind(), version, &metadata, vec![row])
+            page::as_table(object.manifest.kind(), version, &metadata, vec![row])
         }
     };
     Ok(Json(json).into_response())
@@ -133,193 +80,9 @@ pub(super) async fn list(
     let amounts = page.objects.iter().map(|object| 1 + object.figures().len());
     let amounts = amounts.sum();
     let make = move || {
-        let json = page_json(path.kind, &page, shape, &params)?;
+        let json = page::to_json(path.kind, &page, shape, &params)?;
         large::to_json(&json, 0).map_err(|error| Failure::internal(&error))
     };
     let text = permit.make(amounts, make).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
-}
-
-/// Some objects of a list.
-#[derive(Clone, Debug)]
-pub(super) struct Page {
-    pub(super) objects: Vec<Object>,
-    /// The version of the list: a watch from here on misses nothing.
-    pub(super) version: Sequence,
-    /// Where the rest begins.
-    pub(super) next: Option<Position>,
-}
-
-/// A page as an answer.
-pub(super) fn page_json(kind: Kind, page: &Page, shape: Shape, params: &Params) -> Result<Value> {
-    let mut metadata = json!({"resourceVersion": page.version.to_string()});
-    if let Some(next) = &page.next {
-        metadata["continue"] = next.token()?.into();
-    }
-    let bare = |object: &Object| {
-        large::pause();
-        let mut json = object.to_json()?;
-        if let Some(json) = json.as_object_mut() {
-            json.remove("apiVersion");
-            json.remove("kind");
-        }
-        Ok(json)
-    };
-    match shape {
-        Shape::Whole => {
-            let items: Result<Vec<_>> = page.objects.iter().map(bare).collect();
-            let (list, api_version) = (format!("{}List", kind.name()), kind.api_version());
-            Ok(
-                json!({"kind": list, "apiVersion": api_version, "metadata": metadata, "items": items?}),
-            )
-        }
-        Shape::Metadata => {
-            let partial =
-                |object: &Object| Ok(table::partial(&object.to_json()?, "meta.k8s.io/v1"));
-            let items: Result<Vec<_>> = page.objects.iter().map(partial).collect();
-            let kind = "PartialObjectMetadataList";
-            Ok(
-                json!({"kind": kind, "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": items?}),
-            )
-        }
-        Shape::Table(version) => {
-            let (attachment, now) = (Attachment::parse(&params.include_object)?, now());
-            let row = |object| {
-                large::pause();
-                table::row(object, attachment, version, now)
-            };
-            let rows: Result<Vec<_>> = page.objects.iter().map(row).collect();
-            Ok(as_table(kind, version, &metadata, rows?))
-        }
-    }
-}
-
-/// A table of objects of a kind.
-pub(super) fn as_table(kind: Kind, version: &str, metadata: &Value, rows: Vec<Value>) -> Value {
-    json!({
-        "kind": "Table", "apiVersion": version, "metadata": metadata,
-        "columnDefinitions": table::columns(kind), "rows": rows,
-    })
-}
-
-/// After which namespace and name a page begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Position(Name, Name);
-
-impl Position {
-    fn read(token: &str) -> Result<Self> {
-        if token.is_empty() {
-            return Ok(Self::default());
-        }
-        let bytes = URL_SAFE_NO_PAD.decode(token).ok();
-        let position = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        position
-            .map(|(namespace, name)| Self(namespace, name))
-            .ok_or_else(|| Failure::bad_request("continue key is not valid"))
-    }
-
-    fn token(&self) -> Result<String> {
-        let json =
-            serde_json::to_vec(&(&self.0, &self.1)).map_err(|error| Failure::internal(&error))?;
-        Ok(URL_SAFE_NO_PAD.encode(json))
-    }
-}
-
-impl Kube {
-    /// An object, and how far the ledger was.
-    pub(super) async fn find(&self, key: &Key) -> Result<(Option<Object>, Sequence)> {
-        let (view, head) = self.read(|state| key.view(state)).await?;
-        Ok((view.map(|view| self.object(view, head)), head))
-    }
-
-    /// The objects of a scope after a position. The state is read a few at a time, so that nobody waits for it; the
-    /// version is that of the first few.
-    pub(super) async fn page(
-        &self,
-        scope: &Scope,
-        mut after: Position,
-        limit: usize,
-        check: impl Fn(Sequence) -> Result<()>,
-    ) -> Result<Page> {
-        let (mut objects, mut version, mut work) = (Vec::new(), None, 0);
-        loop {
-            let ((views, next), head) = self
-                .read(|state| some_of(state, scope, &after, self.chunk()))
-                .await?;
-            check(head)?;
-            let version = *version.get_or_insert(head);
-            for view in views {
-                let more_work = view.work();
-                let object = self.object(view, head);
-                if !scope.holds(&object) {
-                    continue;
-                }
-                work += more_work;
-                if objects.len() == limit || (work > LIST_WORK && !objects.is_empty()) {
-                    let next = objects.last().map(|last: &Object| {
-                        Position(last.namespace().clone(), last.name().clone())
-                    });
-                    return Ok(Page {
-                        objects,
-                        version,
-                        next,
-                    });
-                }
-                objects.push(object);
-            }
-            match next {
-                Some(next) => {
-                    after = next;
-                    tokio::task::yield_now().await;
-                }
-                None => {
-                    return Ok(Page {
-                        objects,
-                        version,
-                        next: None,
-                    });
-                }
-            }
-        }
-    }
-}
-
-/// Objects of a scope, at most `limit` and as many as take little work, and where the rest begins.
-pub(super) fn some_of(
-    state: &state::State,
-    scope: &Scope,
-    after: &Position,
-    limit: usize,
-) -> (Vec<View>, Option<Position>) {
-    let (views, more) = match scope.kind {
-        Kind::Quota => {
-            let namespace = scope.namespace.as_deref();
-            let after = Some((&*after.0, &*after.1));
-            let (views, more) = state.quotas_page(namespace, after, limit);
-            (views.into_iter().map(View::Quota).collect(), more)
-        }
-        Kind::Group => some_groups_of(state, &after.1, limit),
-    };
-    let last = views.last().filter(|_| more).map(View::key);
-    let next = last.map(|key| Position(key.namespace, key.name));
-    let about = views.into_iter().filter(|view| scope.is_about(&view.key()));
-    (about.collect(), next)
-}
-
-/// The groups after a name, at most `limit` and as many as take little work, and whether there are more.
-fn some_groups_of(state: &state::State, after: &str, limit: usize) -> (Vec<View>, bool) {
-    let (groups, mut more) = state.groups_page(after, limit);
-    let (mut views, mut work) = (Vec::new(), 0);
-    for group in groups {
-        if work > GROUPS_WORK {
-            more = true;
-            break;
-        }
-        if let Some(seen) = groups::Seen::with(state, group, groups::MEMBERS_MAX) {
-            let view = View::Group(seen);
-            work += view.work();
-            views.push(view);
-        }
-    }
-    (views, more)
 }

@@ -20,9 +20,9 @@ use super::{
     accept::Shape,
     body::{Body, JSON, PROTOBUF, YAML},
     object::Object,
+    page::{self, Scope},
     params::Params,
-    protobuf,
-    read::{self, Scope},
+    protobuf, read,
     request::ATTEMPTS,
     resource::{Change, Key, ObjectPath},
     status::{Failure, Result},
@@ -53,7 +53,7 @@ pub(super) async fn delete_collection(
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
     let scope = Scope::new(&path, &params)?;
     let mut page = kube
-        .page(&scope, read::Position::default(), usize::MAX, |_| Ok(()))
+        .page(&scope, page::Position::default(), usize::MAX, |_| Ok(()))
         .await?;
     let meant = std::mem::take(&mut page.objects);
     for object in meant {
@@ -63,10 +63,10 @@ pub(super) async fn delete_collection(
             Err(failure) => return Err(failure),
         }
     }
-    Ok(Json(read::page_json(path.kind, &page, shape, &params)?).into_response())
+    Ok(Json(page::to_json(path.kind, &page, shape, &params)?).into_response())
 }
 
-/// A deletion that is asked for.
+/// A deletion that is requested.
 struct Removal {
     kube: Kube,
     actor: Arc<Actor>,

@@ -1,4 +1,4 @@
-//! A write that is asked for: checked against what there is, and decided.
+//! A write that is requested: checked against what there is, and decided.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) enum Managing {
     Apply(Vec<Value>),
 }
 
-/// A write that is asked for.
+/// A write that is requested.
 pub(super) struct Request {
     pub(super) kube: Kube,
     /// The object; an empty name: the body says.

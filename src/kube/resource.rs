@@ -16,6 +16,7 @@ use quota_core::{
 use quota_semantics::{
     Name, Timestamp,
     group::{self, validation as of_groups},
+    in_microseconds,
     quota::{
         self, FieldError,
         manifest::{DecodeError, Metadata},
@@ -26,73 +27,15 @@ use quota_semantics::{
 };
 use serde_json::Value;
 
-use super::{object::to_json, status::Result};
+use super::{
+    kind::Kind,
+    status::{Failure, Result},
+};
 use crate::{
     api::{groups, render},
     problem::Problem,
     routes::Target,
 };
-
-/// A kind that is stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
-    /// A quota of one namespace.
-    Quota,
-    /// A quota over many namespaces.
-    Group,
-}
-
-/// The API group of ClusterResourceQuota, and where its version is served.
-pub(super) const QUOTA_GROUP: &str = "quota.openshift.io";
-pub(super) const QUOTA_GROUP_VERSION: &str = "v1";
-
-impl Kind {
-    pub(super) const fn api_version(self) -> &'static str {
-        match self {
-            Self::Quota => quota::manifest::API_VERSION,
-            Self::Group => group::manifest::API_VERSION,
-        }
-    }
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Quota => quota::manifest::KIND,
-            Self::Group => group::manifest::KIND,
-        }
-    }
-
-    pub(super) const fn plural(self) -> &'static str {
-        match self {
-            Self::Quota => "resourcequotas",
-            Self::Group => "clusterresourcequotas",
-        }
-    }
-
-    /// The plural with the API group, as messages name objects.
-    pub(super) fn resource(self) -> String {
-        self.qualified(self.plural())
-    }
-
-    /// The kind with the API group, as messages name it.
-    pub(super) fn qualified_name(self) -> String {
-        self.qualified(self.name())
-    }
-
-    fn qualified(self, name: &str) -> String {
-        match self {
-            Self::Quota => name.to_owned(),
-            Self::Group => format!("{name}.{QUOTA_GROUP}"),
-        }
-    }
-
-    /// The kind of an object that was made here.
-    pub(super) fn of_object(object: &Value) -> Self {
-        match object["kind"].as_str() {
-            Some(group::manifest::KIND) => Self::Group,
-            _ => Self::Quota,
-        }
-    }
-}
 
 /// The object or collection that the path of a request names.
 #[derive(Clone, Debug)]
@@ -399,4 +342,10 @@ impl Record {
             Self::Group(record) => Manifest::Group(Box::new(groups::manifest(record, version))),
         }
     }
+}
+
+/// A value as JSON, with times as they are shown.
+pub(super) fn to_json(value: &impl serde::Serialize) -> Result<Value> {
+    let value = in_microseconds(|| serde_json::to_value(value));
+    value.map_err(|error| Failure::internal(&error))
 }

@@ -1,7 +1,5 @@
 //! The rights of a caller, for `kubectl auth can-i` and `kubectl auth whoami`. They are derived from the route table.
 
-use std::sync::LazyLock;
-
 use axum::Json;
 use http::{Method, StatusCode};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
@@ -13,22 +11,24 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::{
-    VERSION,
+    Kube, VERSION,
     body::{Body, JSON, PROTOBUF, Sent, YAML},
+    kind::QUOTA_GROUP,
     protobuf,
-    resource::QUOTA_GROUP,
-    routes::routes,
     status::{Failure, Result},
 };
-use crate::auth::{
-    Access::{self, Authenticated, Public},
-    Principal, Scope,
+use crate::{
+    auth::{
+        Access::{self, Authenticated, Public},
+        Principal, Scope,
+    },
+    routes::{Route, Spec},
 };
 
 const AUTHORIZATION: &str = "authorization.k8s.io/v1";
 const AUTHENTICATION: &str = "authentication.k8s.io/v1";
 
-/// Stands for every verb, resource or group.
+/// Represents every verb, resource or group.
 const ANY: &str = "*";
 
 /// Verbs on a kind, and who may use them.
@@ -40,35 +40,55 @@ struct Rule {
     access: Access,
 }
 
-/// The rules of this API's kinds, from its routes.
-static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
-    let rules = routes().into_iter().filter_map(|route| {
-        let spec = route.spec();
-        let (group, path) = match spec.path.strip_prefix("/api/v1/") {
-            Some(path) => ("", path),
-            None => (
-                QUOTA_GROUP,
-                spec.path.strip_prefix("/apis/quota.openshift.io/v1/")?,
-            ),
+/// What callers may do, as a route table says.
+pub(super) struct Rights {
+    rules: Vec<Rule>,
+    /// Paths that are of no kind, and open to every caller with a name.
+    paths: Vec<&'static str>,
+}
+
+impl Rights {
+    pub(super) fn of(routes: &[Route<Kube>]) -> Self {
+        let specs = || routes.iter().map(Route::spec);
+        let health = PROBES.iter().map(|(path, _)| *path);
+        let health = health.filter(|path| !path.contains('{'));
+        let is_open = |spec: &&Spec| {
+            spec.method == Method::GET && matches!(spec.access, Public | Authenticated)
         };
-        let (resource, name, subresource) = match path.split('/').collect::<Vec<_>>()[..] {
-            [resource] | ["namespaces", _, resource] => (resource, false, ""),
-            [resource, _] | ["namespaces", _, resource, _] => (resource, true, ""),
-            [resource, _, subresource] | ["namespaces", _, resource, _, subresource] => {
-                (resource, true, subresource)
-            }
-            _ => return None,
+        let discovery = specs().filter(is_open).map(|spec| spec.path);
+        Self {
+            rules: specs().filter_map(Rule::of).collect(),
+            paths: discovery.chain(health).collect(),
+        }
+    }
+
+    fn allow(&self, principal: &Principal, action: &Attributes) -> bool {
+        let matches = |pattern: &str, name: &str| pattern == ANY || pattern == name;
+        let namespace = match (action.resource.as_str(), action.namespace.as_str()) {
+            // A namespace is in itself.
+            ("namespaces", "") => &action.name,
+            (_, namespace) => namespace,
         };
-        Some(Rule {
-            group,
-            resource,
-            subresource,
-            verbs: verbs(&spec.method, name),
-            access: spec.access,
-        })
-    });
-    rules.collect()
-});
+        let rules = self.rules.iter().filter(|rule| {
+            matches(&action.group, rule.group)
+                && matches(&action.resource, rule.resource)
+                && action.subresource == rule.subresource
+        });
+        let granted = |verb: &str| {
+            let mut rules = rules.clone().filter(|rule| rule.verbs.contains(&verb));
+            rules.any(|rule| rule.allows(principal, namespace))
+        };
+        let mut all_verbs = rules.clone().flat_map(|rule| rule.verbs);
+        match action.verb.as_str() {
+            ANY => rules.clone().next().is_some() && all_verbs.all(|verb| granted(verb)),
+            verb => granted(verb),
+        }
+    }
+
+    fn allow_path(&self, path: &NonResource) -> bool {
+        path.verb == "get" && self.paths.contains(&path.path.as_str())
+    }
+}
 
 /// Kubernetes' verbs for a method, on one object or on a collection.
 fn verbs(method: &Method, name: bool) -> &'static [&'static str] {
@@ -85,6 +105,32 @@ fn verbs(method: &Method, name: bool) -> &'static [&'static str] {
 }
 
 impl Rule {
+    /// That of a route, if its path is of a kind.
+    fn of(spec: &Spec) -> Option<Self> {
+        let (group, path) = match spec.path.strip_prefix("/api/v1/") {
+            Some(path) => ("", path),
+            None => (
+                QUOTA_GROUP,
+                spec.path.strip_prefix("/apis/quota.openshift.io/v1/")?,
+            ),
+        };
+        let (resource, name, subresource) = match path.split('/').collect::<Vec<_>>()[..] {
+            [resource] | ["namespaces", _, resource] => (resource, false, ""),
+            [resource, _] | ["namespaces", _, resource, _] => (resource, true, ""),
+            [resource, _, subresource] | ["namespaces", _, resource, _, subresource] => {
+                (resource, true, subresource)
+            }
+            _ => return None,
+        };
+        Some(Self {
+            group,
+            resource,
+            subresource,
+            verbs: verbs(&spec.method, name),
+            access: spec.access,
+        })
+    }
+
     /// Whether this caller may, in a namespace, or in all of them if it is empty.
     fn allows(&self, principal: &Principal, namespace: &str) -> bool {
         match self.access {
@@ -148,11 +194,15 @@ struct NamespaceSpec {
 struct EmptySpec {}
 
 /// `POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews`
-pub(super) async fn access(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
+pub(super) async fn access(
+    principal: Principal,
+    body: Body,
+    rights: &Rights,
+) -> Result<(StatusCode, Json<Value>)> {
     let spec: AccessSpec = read(&body)?;
     let allowed = match (&spec.resource_attributes, &spec.non_resource_attributes) {
-        (Some(attributes), None) => may(&principal, attributes),
-        (None, Some(path)) => may_get(path),
+        (Some(attributes), None) => rights.allow(&principal, attributes),
+        (None, Some(path)) => rights.allow_path(path),
         _ => {
             let detail =
                 "exactly one of resourceAttributes and nonResourceAttributes must be specified";
@@ -172,53 +222,15 @@ pub(super) async fn access(principal: Principal, body: Body) -> Result<(StatusCo
     ))
 }
 
-fn may(principal: &Principal, action: &Attributes) -> bool {
-    let matches = |pattern: &str, name: &str| pattern == ANY || pattern == name;
-    let namespace = match (action.resource.as_str(), action.namespace.as_str()) {
-        // A namespace is in itself.
-        ("namespaces", "") => &action.name,
-        (_, namespace) => namespace,
-    };
-    let rules = RULES.iter().filter(|rule| {
-        matches(&action.group, rule.group)
-            && matches(&action.resource, rule.resource)
-            && action.subresource == rule.subresource
-    });
-    let granted = |verb: &str| {
-        let mut rules = rules.clone().filter(|rule| rule.verbs.contains(&verb));
-        rules.any(|rule| rule.allows(principal, namespace))
-    };
-    let known = rules.clone().next().is_some();
-    known
-        && match action.verb.as_str() {
-            ANY => rules
-                .clone()
-                .flat_map(|rule| rule.verbs)
-                .all(|verb| granted(verb)),
-            verb => granted(verb),
-        }
-}
-
-fn may_get(path: &NonResource) -> bool {
-    path.verb == "get" && paths().any(|open| open == path.path)
-}
-
-/// Paths that are of no kind, and open to every known caller.
-fn paths() -> impl Iterator<Item = &'static str> {
-    let health = PROBES.iter().map(|(path, _)| *path);
-    let health = health.filter(|path| !path.contains('{'));
-    let discovery = routes().into_iter().filter_map(|route| {
-        let spec = route.spec();
-        (spec.method == Method::GET && matches!(spec.access, Public | Authenticated))
-            .then_some(spec.path)
-    });
-    discovery.chain(health)
-}
-
 /// `POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews`
-pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCode, Json<Value>)> {
+pub(super) async fn rules(
+    principal: Principal,
+    body: Body,
+    rights: &Rights,
+) -> Result<(StatusCode, Json<Value>)> {
     let spec: NamespaceSpec = read(&body)?;
-    let granted = RULES
+    let granted = rights
+        .rules
         .iter()
         .filter(|rule| rule.allows(&principal, &spec.namespace));
     let kinds: Vec<_> = granted
@@ -230,10 +242,9 @@ pub(super) async fn rules(principal: Principal, body: Body) -> Result<(StatusCod
             json!({"apiGroups": [rule.group], "resources": [resource], "verbs": rule.verbs})
         })
         .collect();
-    let paths: Vec<_> = paths().collect();
     let status = json!({
         "resourceRules": kinds,
-        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": paths}],
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": rights.paths}],
         "incomplete": false,
     });
     Ok(reviewed(
@@ -377,7 +388,11 @@ pub(super) fn aggregated() -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::Role;
+    use crate::{auth::Role, kube::routes::RIGHTS};
+
+    fn may(principal: &Principal, action: &Attributes) -> bool {
+        RIGHTS.allow(principal, action)
+    }
 
     fn action(namespace: &str, verb: &str, resource: &str) -> Attributes {
         Attributes {
@@ -456,7 +471,7 @@ mod tests {
     #[test]
     fn paths_without_a_kind_are_those_that_everybody_may_get() {
         let may = |path: &str, verb: &str| {
-            may_get(&NonResource {
+            RIGHTS.allow_path(&NonResource {
                 path: path.to_owned(),
                 verb: verb.to_owned(),
             })

@@ -1,11 +1,16 @@
 //! The routes of the Kubernetes-style API.
 
+use std::sync::LazyLock;
+
 use axum::response::{IntoResponse as _, Response};
 use http::Method;
 
 use super::{
-    Kube, applied, discovery, namespaces, openapi, read, remove, reviews, services,
-    status::Failure, write,
+    Kube, applied, discovery, namespaces, openapi, read, remove,
+    reviews::{self, Rights},
+    services,
+    status::Failure,
+    write,
 };
 use crate::{
     auth::{
@@ -58,13 +63,13 @@ pub fn routes() -> Vec<Route<Kube>> {
         post(
             "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
             Authenticated,
-            reviews::access,
+            |principal, body| reviews::access(principal, body, &RIGHTS),
         )
         .about("201: whether the caller may do something, for `kubectl auth can-i`"),
         post(
             "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
             Authenticated,
-            reviews::rules,
+            |principal, body| reviews::rules(principal, body, &RIGHTS),
         )
         .about("201: what the caller may do, for `kubectl auth can-i --list`"),
         post(
@@ -136,6 +141,9 @@ pub fn routes() -> Vec<Route<Kube>> {
         .about("the namespace"),
     ]
 }
+
+/// What callers may do, by these routes.
+pub(super) static RIGHTS: LazyLock<Rights> = LazyLock::new(|| Rights::of(&routes()));
 
 /// The answer to a request that has no handler, in the words of the clients that ask there.
 #[must_use]

@@ -4,7 +4,7 @@ use http::StatusCode;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::StatusCause;
 use quota_semantics::quota::FieldError;
 
-use super::resource::Kind;
+use super::kind::Kind;
 pub(super) use crate::kubernetes_status::Failure;
 use crate::writer::Unavailable;
 
@@ -169,7 +169,7 @@ impl Failure {
         )
     }
 
-    /// What happened after that version is not known any more.
+    /// What happened after that version is no longer known.
     pub(super) fn expired(version: u64, oldest: u64) -> Self {
         let message = format!("too old resource version: {version} ({oldest})");
         Self::new(StatusCode::GONE, "Expired", message)
@@ -227,7 +227,7 @@ mod tests {
     use axum::response::IntoResponse as _;
     use serde_json::json;
 
-    use crate::cluster::NotDecided;
+    use crate::problem::NotDecided;
 
     use super::*;
 

@@ -6,8 +6,8 @@ use quota_semantics::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
+    kind::Kind,
     object::Object,
-    resource::Kind,
     status::{Failure, Result},
 };
 use crate::api::groups::guaranteed_to_others;

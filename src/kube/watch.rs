@@ -28,10 +28,11 @@ use super::{
     Kube,
     accept::Shape,
     changes::{Delta, Life},
+    kind::Kind,
     object::Object,
+    page::{self, Page, Position, Scope},
     params::Params,
-    read::{self, Page, Position, Scope},
-    resource::{Key, Kind, View},
+    resource::{Key, View},
     status::{Failure, Result},
     table::{self, Attachment},
 };
@@ -287,7 +288,7 @@ impl Watch {
             let mut after = Some(Position::default());
             while let Some(position) = after {
                 let some =
-                    |state: &State| read::some_of(state, &self.scope, &position, self.kube.chunk());
+                    |state: &State| page::some_of(state, &self.scope, &position, self.kube.chunk());
                 let ((views, next), head) = self.kube.read(some).await?;
                 for view in views {
                     self.send_change(view, head, began).await?;

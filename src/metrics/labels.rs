@@ -49,7 +49,7 @@ labels! {
     Decision "decision" {
         /// Capacity is held.
         Granted = "granted",
-        /// It does not fit, or may not be asked for.
+        /// It does not fit, or may not be requested.
         Denied = "denied",
         /// The same request was decided before; the same answer was given.
         Replayed = "replayed",
@@ -85,7 +85,7 @@ labels! {
 
     /// What was put right without an event of a source.
     Correction "correction" {
-        /// An object that was not known, or counted for something else.
+        /// An object that was unknown, or counted for something else.
         Set = "set",
         /// An object that was gone.
         Ended = "ended",
@@ -145,7 +145,7 @@ labels! {
         Pending = "pending",
         /// Past its expiration time, held since the sources lag.
         Held = "held",
-        /// Its holder said that the object exists, and no source has shown it.
+        /// Its holder said that the object exists, and no source has reported it.
         Committed = "committed",
     }
 
@@ -335,7 +335,7 @@ labels! {
         Answered = "answered",
         /// No node led in time: it was not carried out.
         NoLeader = "no_leader",
-        /// Whether it was carried out is not known.
+        /// Whether it was carried out is unknown.
         Unknown = "unknown",
     }
 

@@ -34,7 +34,7 @@ pub use quotas::{QuotaSample, QuotaSource, ResourceSample};
 pub use record::*;
 pub use requests::{decision_duration, decisions, http_request, state_lock};
 
-/// Stands for everything that has no series of its own.
+/// Represents everything that has no series of its own.
 const OTHER: &str = "_other_";
 
 /// What `/metrics` shows.
@@ -95,7 +95,7 @@ fn initialise() {
     gauge!(table::BUILD_INFO.name, "version" => version, "revision" => revision).set(1.0);
 }
 
-/// Every combination of label values; none if a label's values are not known beforehand.
+/// Every combination of label values; none if a label's values are unknown beforehand.
 fn combinations(labels: &[table::LabelKey]) -> Vec<Vec<(&'static str, &'static str)>> {
     labels.iter().fold(vec![Vec::new()], |shorter, label| {
         let longer = |labels: &Vec<_>| {

@@ -136,7 +136,7 @@ pub fn stream_lag(messages: u64, age: Duration) {
     gauge!(table::STREAM_LAG.name).set(age);
 }
 
-/// How long ago a publisher said that it has shown all of a kind.
+/// How long ago a publisher said that it has reported all of a kind.
 pub fn watermark_age(resource: &str, age: Duration) {
     let labels = [("resource", resource.to_owned())];
     gauge!(table::WATERMARK_AGE.name, &labels).set(age);

@@ -28,7 +28,7 @@ thread_local! {
     static LOCKS: RefCell<Few<StateLock, Histogram>> = RefCell::default();
 }
 
-/// Counts a decision; with no reason, what was asked for was granted.
+/// Counts a decision; with no reason, what was requested was granted.
 pub fn decisions(decision: Decision, reason: Option<Reason>) {
     let make = || counter!(table::DECISIONS.name, &[pair(decision), pair(reason)]);
     DECISIONS.with_borrow_mut(|series| series.of((decision, reason), make).increment(1));

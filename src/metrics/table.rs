@@ -36,7 +36,7 @@ pub enum Kind {
 pub struct LabelKey {
     /// Its name.
     pub name: &'static str,
-    /// Its values; empty if they are not known beforehand, but bounded otherwise.
+    /// Its values; empty if they are unknown beforehand, but bounded otherwise.
     pub values: &'static [&'static str],
 }
 

@@ -32,7 +32,7 @@ use quota_core::{
 };
 use quota_journal::{Durable, Journal};
 use quota_ledger::group_commit::BATCH_BYTES;
-use quota_semantics::{Name, Timestamp, admission::Coverage};
+use quota_semantics::{Name, admission::Coverage};
 use quota_service::traces;
 use tokio::{
     runtime::Handle,
@@ -40,6 +40,7 @@ use tokio::{
 };
 use tracing::{Instrument as _, Span};
 
+pub use crate::clock::now;
 pub use marks::Marked;
 pub use replica::{Replica, Shut};
 pub use watermark::{Required, Watermark};
@@ -605,12 +606,4 @@ fn spawn<T: Send + 'static>(
             let _guard = EndOnPanic;
             run()
         })
-}
-
-/// Wall-clock time, to the microsecond: as the API shows it, so that what is asked `at` a time that was shown is found.
-#[must_use]
-pub fn now() -> Timestamp {
-    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let nanoseconds = since_epoch.map_or(0, |span| span.as_nanos());
-    Timestamp::from_nanoseconds(i64::try_from(nanoseconds).unwrap_or(i64::MAX)).whole_microseconds()
 }

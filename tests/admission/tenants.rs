@@ -200,7 +200,7 @@ fn a_name_that_a_tenant_has_committed_is_not_alive() {
         200
     );
     assert!(!world.admits(&pod("web-0")), "500m do not fit into 400m");
-    // Beside it, a name that is alive, since a source has shown it, needs no room twice.
+    // Beside it, a name that is alive, since a source has reported it, needs no room twice.
     let world = World::with(json!({"requests.cpu": "500m"}));
     assert!(world.admits(&named("web-0", "first")));
     assert_eq!(world.counted("requests.cpu"), "0+500m");

@@ -165,7 +165,7 @@ async fn a_check_answers_and_writes_nothing() {
         .await
         .is_refused(422, "Invalid");
     assert_eq!(world.ledger.durable().sequence, 1);
-    // What is held for a uid already is not asked for again.
+    // What is held for a uid already is not requested again.
     world
         .post("/v1/namespaces/a/reservations", &pods("u", 1))
         .await

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use quota_semantics::Name;
-use quotad::api::{Asked, Sources};
+use quotad::intake::sources::{RequestedRelist, Sources};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -55,7 +55,7 @@ async fn publishers_are_asked_to_list_what_is_named() {
     );
 }
 
-/// Publishers that take note of what they are asked for.
+/// Publishers that take note of requests.
 struct Publishers {
     clusters: Arc<Mutex<Vec<Name>>>,
     asked: Mutex<Vec<BTreeSet<Name>>>,
@@ -68,9 +68,9 @@ impl Sources for Publishers {
     fn lag(&self) -> bool {
         false
     }
-    fn ask_for_relist(&self, kinds: BTreeSet<Name>) -> Option<Asked> {
+    fn request_relist(&self, kinds: BTreeSet<Name>) -> Option<RequestedRelist> {
         self.asked.lock().push(kinds);
-        Some(Asked {
+        Some(RequestedRelist {
             clusters: self.clusters.lock().clone(),
             wait: Duration::from_millis(1500),
         })

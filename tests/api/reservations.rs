@@ -1,4 +1,4 @@
-//! Reservations, from the wish to the end.
+//! Reservations, from the request to the end.
 
 use serde_json::{Value, json};
 

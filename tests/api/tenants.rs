@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::world::World;
 
-/// Somebody with a role in all namespaces, so that only ownership stands in the way.
+/// Somebody with a role in all namespaces, so that only ownership is in the way.
 fn tenant(name: &str, role: Role) -> Principal {
     Principal::new(name, &[Role::Reserve, role], &[Pattern::all()])
 }
@@ -270,7 +270,7 @@ async fn what_has_ended_is_told_and_not_granted_again() {
         world.delete("/v1/namespaces/a/reservations/w").await.status,
         204
     );
-    // What a source has shown is not the holder's to take away.
+    // What a source has reported is not the holder's to take away.
     let body = wish("v", "web", "2");
     assert_eq!(
         ask(&world, &holder, "POST a/reservations", &body).await.0,

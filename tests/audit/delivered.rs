@@ -226,7 +226,7 @@ fn checkpoints_that_contradict_each_other_or_the_ledger_are_told() {
     refused("first checkpoints", "as if there were two ledgers");
     refused("first --ledger data", "does not extend");
 
-    // The last one stands before the others, as if the ledger had become shorter.
+    // The last one is before the others, as if the ledger had become shorter.
     let stored = quota_checkpoint::read_all(&path.join("first")).unwrap();
     let (last, before) = stored.notes.split_last().unwrap();
     assert!(!before.is_empty());

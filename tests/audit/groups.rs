@@ -1,4 +1,4 @@
-//! Groups as evidence: what stands behind their numbers, what was denied, and what was true at another time.
+//! Groups as evidence: what is behind their numbers, what was denied, and what was true at another time.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! The ledger as evidence, asked for by HTTP.
+//! The ledger as evidence, requested by HTTP.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -131,7 +131,7 @@ fn entries_are_watched_as_they_are_listed() {
         .iter()
         .find(|it| it.event_type() == "ReservationGranted");
     assert_eq!(granted.unwrap().actor.reason.as_deref(), Some("INC-7"));
-    // What comes later is seen, and only what is asked for.
+    // What comes later is seen, and only what is requested.
     let mut watch = client.watch(Some("team-b"), Some(1));
     let later = std::thread::scope(|scope| {
         let next = scope.spawn(|| watch.next().unwrap());

@@ -98,7 +98,7 @@ fn matching_resources(case: &Case, context: &dyn Context) -> Result<(), String> 
 }
 
 fn uncovered(case: &Case) -> Result<(), String> {
-    // No object is given: any pod or claim will do, since only their kind is asked for.
+    // No object is given: any pod or claim will do, since only their kind is requested.
     let traits = match Evaluator::of(&cluster::kind(case)) {
         Evaluator::Pods => Traits::Pod(Default::default()),
         Evaluator::VolumeClaims => Traits::VolumeClaim {

@@ -18,7 +18,7 @@ const ANSWER: Duration = Duration::from_secs(300);
 /// Size of a line of filling, of which the ledger keeps the most it keeps of any.
 const FILLING_BYTES: usize = 16 * 1024;
 
-/// What was acknowledged. What was asked for and not answered may have happened or not.
+/// What was acknowledged. What was requested and not answered may have happened or not.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     /// Quotas by name, with their limit.

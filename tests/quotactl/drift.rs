@@ -1,4 +1,4 @@
-//! `drift` with the real daemon: what differs is named, and put right when that is asked for.
+//! `drift` with the real daemon: what differs is named, and put right when that is requested.
 
 use std::path::PathBuf;
 

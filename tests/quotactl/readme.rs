@@ -1,6 +1,6 @@
 //! README's commands, run in one shell from top to bottom as a reader runs them, with the real programs.
 //!
-//! A block of commands (`sh`) is run as it stands; the block without a language behind it is what they print. `sh no-run`
+//! A block of commands (`sh`) is run as it is; the block without a language behind it is what they print. `sh no-run`
 //! marks what needs more than this test has (a cluster, hours). Only addresses are replaced, by free ones, and `cargo` and
 //! `nats-server` by scripts that add these addresses and start what was built for the tests.
 
@@ -115,7 +115,7 @@ impl Addresses {
     }
 }
 
-/// Stands for `cargo run`, with an address where none can be given otherwise.
+/// Represents `cargo run`, with an address where none can be given otherwise.
 const CARGO: &str = r#"#!/usr/bin/env bash
 selected=() release=no
 while [ $# -gt 0 ] && [ "$1" != -- ]; do

@@ -64,7 +64,7 @@ fn steps(page: &str) -> Vec<(String, Vec<String>)> {
     steps
 }
 
-/// Whether a line is as expected; `…` stands for anything. As an expected line it stands for any lines.
+/// Whether a line is as expected; `…` represents anything. As an expected line it represents any lines.
 fn fits(expected: &str, line: &str) -> bool {
     let mut parts = expected.split('…');
     let Some(rest) = line.strip_prefix(parts.next().unwrap_or_default()) else {

@@ -219,7 +219,7 @@ impl Account {
         assert!(purged + recreated > 0 || gaps == 0, "{gaps} gaps");
     }
 
-    /// Everything that a client was told stands in the entries, not later than it was told.
+    /// Everything that a client was told is in the entries, not later than it was told.
     pub(crate) fn holds(&self, acknowledged: &[Acknowledged]) {
         let mut lost = Vec::new();
         for Acknowledged {

@@ -152,7 +152,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Whether what was asked for is done; else its time had run out.
+    /// Whether what was requested is done; else its time had run out.
     fn is_done(&mut self, held: &Held, what: What, (status, answer): (u16, Value)) -> bool {
         match status {
             200 => self.acknowledge(&held.uid, what, &answer),

@@ -140,7 +140,7 @@ impl Scene for Single {
             Fault::KillWhileItRecovers => place.kill_while_it_recovers(random.below(3)),
             Fault::KillServer => {
                 server.kill();
-                // Events cannot come in, but what is asked for is still answered.
+                // Events cannot come in, but what is requested is still answered.
                 while_answered(Self::ANSWERS);
                 server.restart();
             }

@@ -1,4 +1,4 @@
-//! The whole daemon with real nats-servers, while events come in and capacity is asked for: they are killed and
+//! The whole daemon with real nats-servers, while events come in and capacity is requested: they are killed and
 //! stopped, the network between them and to the clients is cut, the stream loses messages or begins anew, the clock
 //! jumps. In the end everything that was acknowledged is in the ledger, and every event has counted exactly once.
 //!

@@ -75,7 +75,7 @@ fn a_damaged_entry_is_noticed_and_named() {
     }
 }
 
-/// Changes one bit of this text, where it stands in the write-ahead log.
+/// Changes one bit of this text, where it is in the write-ahead log.
 fn flip(directory: &Path, text: &str) -> PathBuf {
     let mut changed = None;
     for entry in std::fs::read_dir(directory.join("data/log")).unwrap() {

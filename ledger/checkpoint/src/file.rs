@@ -33,7 +33,7 @@ fn notes(text: &str) -> Vec<String> {
 pub struct Stored {
     /// The signed notes, oldest first.
     pub notes: Vec<String>,
-    /// Whether something stands behind them that is only the beginning of a note, as a kill leaves it.
+    /// Whether something is behind them that is only the beginning of a note, as a kill leaves it.
     pub is_cut_off: bool,
 }
 
@@ -111,7 +111,7 @@ impl Notes {
     /// Adds a note, durably.
     ///
     /// # Errors
-    /// Those of the operating system: whether the note stands there is not known then.
+    /// Those of the operating system: whether the note is there is unknown then.
     pub fn append(&mut self, note: &str) -> io::Result<()> {
         self.0.write_all(format!("{note}\n").as_bytes())?;
         self.0.sync_data()

@@ -30,7 +30,7 @@ pub struct Checkpoint {
     pub time: Timestamp,
 }
 
-/// How a ledger stands to a checkpoint.
+/// How a ledger compares with a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extends {
     /// It holds all that it held then, unchanged.

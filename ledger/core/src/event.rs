@@ -20,7 +20,7 @@ use quota_semantics::{
     Name, Timestamp, object::Footprint, quota::spec::Spec, resource::ResourceList, uid::Uid,
 };
 
-/// Place of an entry in the ledger: dense, from 1. Zero stands for the empty ledger.
+/// Place of an entry in the ledger: dense, from 1. Zero represents the empty ledger.
 pub type Sequence = u64;
 
 /// One fact.
@@ -217,7 +217,7 @@ pub enum Event {
     RelistClosed(Box<RelistClose>),
     /// A relist is over.
     RelistEnded(Box<RelistEnd>),
-    /// A source has shown everything up to a time, kind by kind.
+    /// A source has reported everything up to a time, kind by kind.
     WatermarksAdvanced(Box<Watermarks>),
     /// A source has listed all objects of a kind in all namespaces, and nothing of it was lost meanwhile: from here on
     /// its watermark of this kind counts, until something is lost. In the batch of [`Event::RelistClosed`].
@@ -292,13 +292,13 @@ pub enum Event {
     },
     /// A namespace was seen for the first time, or with other labels or annotations.
     NamespaceObserved(Arc<NamespaceRecord>),
-    /// A namespace was deleted, or a relist has not shown it. Final for its uid.
+    /// A namespace was deleted, or a relist has not reported it. Final for its uid.
     NamespaceDeleted {
         /// Its name.
         name: Name,
         /// Its identity.
         uid: Uid,
-        /// The entry with which the relist began that has not shown it; none: its source said that it was deleted.
+        /// The entry with which the relist began that has not reported it; none: its source said that it was deleted.
         #[serde(skip_serializing_if = "Option::is_none")]
         relist: Option<Sequence>,
     },
@@ -376,7 +376,7 @@ impl Event {
         }
     }
 
-    /// The name of the kind of event, as it stands in `type`.
+    /// The name of the kind of event, as it is in `type`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -456,7 +456,7 @@ pub struct Observed {
     pub resource: Name,
     /// Its name.
     pub name: Box<str>,
-    /// Its resourceVersion as a number; 0: not known, always taken for newer.
+    /// Its resourceVersion as a number; 0: unknown, always taken for newer.
     pub version: u64,
     /// What it counts for.
     pub footprint: Footprint,
@@ -476,7 +476,7 @@ pub struct Reservation {
     pub namespace: Name,
     /// Its resource and group, as in `pods`.
     pub resource: Name,
-    /// Its name; empty: not known.
+    /// Its name; empty: unknown.
     pub name: Box<str>,
     /// Its apiVersion as the holder gave it; may be empty.
     pub api_version: Name,
@@ -490,13 +490,13 @@ pub struct Reservation {
     pub expiration: Timestamp,
     /// It ends when a version after this one is observed; 0: with the first sight of the object.
     pub after_version: u64,
-    /// Digest of what was asked: a repeated request is known by it.
+    /// Digest of what was asked: a repeated request is identified by it.
     #[serde(skip)]
     pub request: [u8; 16],
 }
 
 impl Reservation {
-    /// Whether it ends when its object is observed in this version; 0: not known.
+    /// Whether it ends when its object is observed in this version; 0: unknown.
     #[must_use]
     pub const fn is_awaiting(&self, version: u64) -> bool {
         version == 0 || version > self.after_version

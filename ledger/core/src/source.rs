@@ -22,11 +22,11 @@ pub enum Identity {
     Same,
     /// It is another one by the same name, or went back in time: begin anew, for this reason.
     Renewed(&'static str),
-    /// That depends on the message where the cursor stands: see [`is_what_was_consumed`].
+    /// That depends on the message at the cursor: see [`is_what_was_consumed`].
     Held,
 }
 
-/// Compares a stream with what is known of it: which life it is in, and the last position it has.
+/// Compares a stream with what is recorded of it: which life it is in, and the last position it has.
 #[must_use]
 pub fn identify(cursor: Option<&Cursor>, incarnation: &str, last: u64) -> Identity {
     let Some(cursor) = cursor else {
@@ -54,7 +54,7 @@ pub fn checksum(payload: &[u8]) -> u32 {
     crc32fast::hash(payload)
 }
 
-/// Whether the message that a stream holds where the cursor stands is the one that was consumed there; none: it
+/// Whether the message that a stream holds at the cursor is the one that was consumed there; none: it
 /// has been removed since, as messages are.
 #[must_use]
 pub fn is_what_was_consumed(cursor: &Cursor, held: Option<(Timestamp, &[u8])>) -> Identity {

@@ -128,7 +128,7 @@ pub(super) fn stage(disk: &dyn Disk, directory: &Path, base: &Base) -> Result<()
     disk.stage(&directory.join(FILE), &record.finish())
 }
 
-/// Puts what was staged in force. After an error it is not known which of the two is in force.
+/// Puts what was staged in force. After an error it is unknown which of the two is in force.
 pub(super) fn install(disk: &dyn Disk, directory: &Path) -> Result<(), Error> {
     disk.install(&directory.join(FILE))
 }

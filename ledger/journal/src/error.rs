@@ -154,7 +154,7 @@ impl Error {
         }
     }
 
-    /// Whether a write or a sync failed, so that what is on the disk is not known before it is recovered (and the
+    /// Whether a write or a sync failed, so that what is on the disk is unknown before it is recovered (and the
     /// daemon should exit with code 5). That something may not be written, or is not there, is none of these.
     #[must_use]
     pub fn is_failed_write(&self) -> bool {

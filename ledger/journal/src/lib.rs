@@ -140,7 +140,7 @@ impl StoredBatch {
         }
     }
 
-    /// Where the chain stands behind it.
+    /// Where the chain is behind it.
     #[must_use]
     pub const fn end(&self) -> Durable {
         Durable {

@@ -61,7 +61,7 @@ struct Hole {
 /// all, or from `from`: an archive, a backup, or another data directory.
 ///
 /// # Errors
-/// [`Error::Locked`] while a daemon runs; [`Error::Damaged`] if it is not known where the ledger begins;
+/// [`Error::Locked`] while a daemon runs; [`Error::Damaged`] if it is unknown where the ledger begins;
 /// [`Error::Io`].
 pub fn repair(disk: Arc<dyn Disk>, directory: &Path, from: Option<&Path>) -> Result<Repair, Error> {
     let not_found = || {

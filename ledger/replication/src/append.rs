@@ -1,8 +1,8 @@
-//! An append that is on its way, from its first sending until it is known what stands at its place.
+//! An append that is on its way, from its first sending until it is known what is at its place.
 
 use std::sync::Arc;
 
-use crate::{member::Millis, message::Message};
+use crate::{clock::Millis, message::Message};
 
 /// What was heard of a publish. Only that it was stored settles anything: a server that does not lead the stream any
 /// more refuses what the true one stores.
@@ -34,7 +34,7 @@ pub(crate) enum Phase {
         /// When it becomes ambiguous.
         until: Millis,
     },
-    /// Ambiguous: what stands at its place is being read.
+    /// Ambiguous: what is at its place is being read.
     Reading,
     /// Nothing was there: the same is sent again then.
     Pausing {

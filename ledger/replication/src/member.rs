@@ -16,12 +16,10 @@ use quota_semantics::Timestamp;
 use crate::{
     Identity, NodeName, Reply,
     append::{Append, Phase},
+    clock::Millis,
     message::{Kind, Message},
     verify::{self, Followed, Leader, Position, Stop},
 };
-
-/// Milliseconds of a clock that never goes back. Clocks of different members need not agree.
-pub type Millis = u64;
 
 /// How quickly leaders change. None of it decides whether a grant is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,7 +361,7 @@ impl Member {
         }
     }
 
-    /// Whether the append was stored is unknown: only what stands at its place says.
+    /// Whether the append was stored is unknown: only what is at its place says.
     fn doubt(&mut self) {
         let Some(append) = &mut self.append else {
             return;
@@ -524,7 +522,7 @@ impl Member {
         self.append(now, Kind::Fence(StoredBatch::behind(end.hash, batch)));
     }
 
-    /// What the planted bugs do instead of finding out what stands at the append's place.
+    /// What the planted bugs do instead of finding out what is at the append's place.
     fn go_behind(&mut self, now: Millis, last: u64) {
         let Some(append) = self.append.take() else {
             return;

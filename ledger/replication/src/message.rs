@@ -39,7 +39,7 @@ pub struct Message {
     pub node: NodeName,
     /// Which of this node's processes.
     pub instance: u64,
-    /// The sequence of the stream that the sender had applied: the message stands right behind it.
+    /// The sequence of the stream that the sender had applied: the message is right behind it.
     pub expected: u64,
     /// Chain hash of the last batch before it.
     pub previous: Hash,
@@ -198,7 +198,7 @@ impl Message {
         })
     }
 
-    /// Where the chain stands behind it, if it stood at `before`.
+    /// Where the chain is behind it, if it stood at `before`.
     #[must_use]
     pub const fn end(&self, before: Durable) -> Durable {
         match self.kind.batch() {

@@ -16,7 +16,7 @@ pub struct Position {
     pub ledger: Option<LedgerId>,
     /// Sequence of the last message of the stream that was applied.
     pub stream: u64,
-    /// Where the ledger's chain stands there.
+    /// Where the ledger's chain is there.
     pub end: Durable,
     /// The leader of that time; none before the first.
     pub leader: Option<Leader>,
@@ -104,7 +104,7 @@ impl Position {
 pub(crate) enum Followed {
     /// It was applied, with the batch that it carries.
     Applied(Option<StoredBatch>),
-    /// Not written by a ledger: it stands in the stream, and means nothing.
+    /// Not written by a ledger: it is in the stream, and means nothing.
     Foreign,
     /// From a leader who was replaced: it means nothing.
     Old,

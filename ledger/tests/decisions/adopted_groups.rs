@@ -1,4 +1,4 @@
-//! Groups that a source has shown.
+//! Groups that a source has reported.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Given {
             .collect()
     }
 
-    /// Takes in what a source told, in one batch, and ends what its relists have not listed. Answers how they ended.
+    /// Takes in what a source reported, in one batch, and ends what its relists have not listed. Answers how they ended.
     fn takes_in(&mut self, items: Vec<Item>) -> Vec<RelistOutcome> {
         let now = self.now();
         let actor = Actor::named("test");

@@ -1,4 +1,4 @@
-//! Several wishes, decided together.
+//! Several requests, decided together.
 
 use super::*;
 

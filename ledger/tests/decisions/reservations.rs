@@ -1,4 +1,4 @@
-//! One reservation, from its wish to its end.
+//! One reservation, from its request to its end.
 
 use super::*;
 

@@ -31,7 +31,7 @@ pub(crate) use ensure;
 pub(crate) struct Account {
     pub(crate) entries: Vec<Entry>,
     pub(crate) fold: Fold,
-    /// Somebody was told of all entries up to here.
+    /// All entries up to here were acknowledged to somebody.
     pub(crate) told: u64,
     /// Where batches were said to be durable, and the chain there.
     positions: BTreeMap<u64, Hash>,
@@ -52,7 +52,7 @@ struct Granted {
     before: Vec<Held>,
 }
 
-/// What an object and its reservation are known by.
+/// What an object and its reservation are identified by.
 type Key = (Name, Uid);
 
 fn key(namespace: &Name, uid: &Uid) -> Key {
@@ -66,7 +66,7 @@ pub(crate) struct Fold {
     pending: BTreeMap<Key, Timestamp>,
     /// Names of pending reservations.
     names: BTreeMap<Key, Box<str>>,
-    /// Creations, by what was asked for: the entries that granted them.
+    /// Creations, by what was requested: the entries that granted them.
     created: BTreeMap<(Key, [u8; 16]), u64>,
     /// Of the source since it last began anew.
     pub(crate) source: SourceFold,
@@ -307,7 +307,7 @@ impl Account {
         self.digests.insert(sequence, digest);
     }
 
-    /// I4 to I7: what a start found is what was decided, up to an entry that nobody was told of.
+    /// I4 to I7: what a start found is what was decided, up to an entry that was acknowledged to nobody.
     pub(crate) fn recovered(&mut self, durable: &Durable, state: &State) -> Checked {
         let last = durable.sequence;
         ensure!(

@@ -29,11 +29,11 @@ pub(crate) struct Client {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clients {
     pub(crate) all: Vec<Client>,
-    /// Creations that were asked for, by object.
+    /// Creations that were requested, by object.
     pub(crate) created: BTreeMap<u8, Request>,
     /// Of those, the ones that are known to be granted, and the entry.
     granted: BTreeMap<u8, u64>,
-    /// Objects for which an update was asked for.
+    /// Objects for which an update was requested.
     updated: BTreeSet<u8>,
     numbers: BTreeMap<Uid, u8>,
     next: u8,
@@ -181,7 +181,7 @@ impl Clients {
         Some(request)
     }
 
-    /// An object that was asked for; rather a late one.
+    /// An object that was requested; rather a late one.
     pub(crate) fn known(&self, random: &mut Random) -> u8 {
         let last = u64::from(self.next);
         let back = random.below(last.min(12)).max(random.below(last) / 4);

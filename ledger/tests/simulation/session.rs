@@ -26,7 +26,7 @@ const CHUNK: usize = 5;
 enum Phase {
     /// Nothing is known of the stream.
     Closed,
-    /// The cursor is being asked for.
+    /// The cursor is being requested.
     Reading,
     /// The cursor is known.
     Found(Option<Cursor>),
@@ -277,7 +277,7 @@ impl Session {
         });
     }
 
-    /// What was asked for is durable. Gives up to when everything is consumed, if that is known now.
+    /// What was requested is durable. Gives up to when everything is consumed, if that is known now.
     pub(crate) fn settle(&mut self, life: u64, told: Told) -> Option<Timestamp> {
         if life != self.life {
             return None;

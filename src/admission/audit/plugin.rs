@@ -15,7 +15,7 @@ const TOLD_FOR: Span = Span::from_seconds(3600);
 /// Least time between two lines of the log.
 const LOGGED_EVERY: Span = Span::from_seconds(600);
 
-/// What is known of it.
+/// What is recorded of it.
 #[derive(Default)]
 pub(in crate::admission) struct Plugin(Mutex<PluginState>);
 

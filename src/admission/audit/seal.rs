@@ -13,7 +13,7 @@ pub(in crate::admission) struct Hold {
     pub(in crate::admission) entry: Sequence,
 }
 
-/// Seals annotations. Made at each start: what was sealed before is not known any more.
+/// Seals annotations. Made at each start: what was sealed before is no longer known.
 pub(in crate::admission) struct Seal([u8; 32]);
 
 impl Seal {

@@ -67,7 +67,7 @@ impl Event<'_> {
         &self.user.username
     }
 
-    /// The status of the answer; 0: not known.
+    /// The status of the answer; 0: unknown.
     pub(super) fn code(&self) -> u16 {
         self.response_status
             .as_ref()

@@ -22,7 +22,7 @@ async fn each_role_may_call_what_the_table_says_and_nothing_else() {
                 .replace("{uid}", "u")
                 .replace("{*path}", "x")
         };
-        // Namespace asked for, and whether patterns of a team suffice for it.
+        // Namespace requested, and whether patterns of a team suffice for it.
         let asked: &[(String, bool)] = match scope {
             None | Some(Scope::Items) => &[(at("other"), true)],
             Some(Scope::Everywhere) => &[(at("team-a"), false)],

@@ -16,9 +16,9 @@ use serde::Serialize;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::Asked, config, metrics};
+use crate::{config, intake::sources::RequestedRelist, metrics};
 
-/// Most kinds that are named; of more, all are asked for.
+/// Most kinds that are named; of more, all are requested.
 const KINDS_MAX: usize = 256;
 
 /// Most clusters that are asked; the stream's subjects name them.
@@ -30,7 +30,7 @@ const LONGEST_WAIT: u32 = 60;
 /// Publishers do not answer, but the server says at once if nobody listens.
 const NOBODY_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is to be asked for. Cheap to clone.
+/// What is to be requested. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Asking(Arc<Shared>);
 
@@ -135,7 +135,7 @@ impl Asking {
         }))
     }
 
-    /// Whether it is not known whom to ask.
+    /// Whether it is unknown whom to ask.
     pub(super) fn knows_nobody(&self) -> bool {
         self.0.wanted.lock().clusters.is_empty()
     }
@@ -167,7 +167,7 @@ impl Asking {
         }
     }
 
-    /// Whether whatever is wanted now is asked for at once.
+    /// Whether whatever is wanted now is requested at once.
     pub(super) fn may_ask(&self) -> bool {
         let wanted = self.0.wanted.lock();
         wanted.throttle.due_in(Instant::now()).is_zero()
@@ -179,7 +179,7 @@ impl Asking {
     }
 
     /// Somebody wants these kinds to be listed, or all if there are none.
-    pub(super) fn ask(&self, kinds: BTreeSet<Name>) -> Asked {
+    pub(super) fn ask(&self, kinds: BTreeSet<Name>) -> RequestedRelist {
         let (clusters, wait) = {
             let wanted = self.0.wanted.lock();
             (
@@ -187,14 +187,14 @@ impl Asking {
                 wanted.throttle.due_in(Instant::now()),
             )
         };
-        let asked = Asked { clusters, wait };
-        if !asked.clusters.is_empty() {
+        let requested = RequestedRelist { clusters, wait };
+        if !requested.clusters.is_empty() {
             match kinds.is_empty() {
                 true => self.want_all(),
                 false => self.want_kinds(kinds),
             }
         }
-        asked
+        requested
     }
 
     /// Asks for what is wanted, until `stop`.
@@ -227,7 +227,7 @@ impl Asking {
         }
     }
 
-    /// Waits until somebody is to be asked for something, and may be.
+    /// Waits until a publisher is to be asked, and may be.
     async fn next(&self) -> (Kinds, Vec<Name>) {
         loop {
             let news = self.0.news.notified();

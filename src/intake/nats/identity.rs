@@ -1,4 +1,4 @@
-//! Whether a stream is still the one that the cursor stands in.
+//! Whether a stream is still the one that the cursor is in.
 
 use async_nats::jetstream::stream::{RawMessageErrorKind, Stream};
 use quota_core::{
@@ -19,7 +19,7 @@ pub(super) fn incarnation(stream: &Stream) -> Name {
     Name::from(timestamp(stream.cached_info().created.unix_timestamp_nanos()).to_string())
 }
 
-/// Compares a stream with what is known of it, asking for the last message consumed if need be.
+/// Compares a stream with what is recorded of it, asking for the last message consumed if need be.
 pub(super) async fn identify(stream: &Stream, cursor: Option<&Cursor>) -> Result<Identity, Ended> {
     let last = stream.cached_info().state.last_sequence;
     let identity = source::identify(cursor, &incarnation(stream), last);

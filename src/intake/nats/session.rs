@@ -23,7 +23,7 @@ use crate::{
     writer::{Unavailable, now},
 };
 
-/// Bytes of messages that are asked for at once, at least.
+/// Bytes of messages that are requested at once, at least.
 const PULL_BYTES: usize = 8 * 1024 * 1024;
 
 /// How long one request for messages stands, and how often the server says meanwhile that it does.
@@ -178,7 +178,7 @@ impl<'a> Session<'a> {
         };
         let consumer = self.stream.create_consumer(consumer).await;
         let consumer = consumer.map_err(Ended::failed("create a consumer"))?;
-        // A message that is larger than what is asked for would never come.
+        // A message that is larger than what is requested would never come.
         let bytes = PULL_BYTES.max(client.server_info().max_payload.saturating_mul(2));
         let messages = consumer
             .stream()
@@ -270,7 +270,7 @@ impl<'a> Session<'a> {
         self.reach_target();
     }
 
-    /// Whether something is to be listed before what is known of it is right.
+    /// Whether something is to be listed before what is recorded of it is right.
     fn report_outdated(&self) {
         let Intake {
             ledger,

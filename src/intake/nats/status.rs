@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 use super::asking::Asking;
 use crate::{
-    api::{Asked, Sources},
     config::Nats,
+    intake::sources::{RequestedRelist, Sources},
     metrics,
     writer::{Ledger, now},
 };
@@ -39,7 +39,7 @@ pub struct StreamStatus {
     pub last_message_time: Option<Timestamp>,
     /// Everything that the stream held at this time is consumed.
     pub caught_up_to: Option<Timestamp>,
-    /// What is known of some kind is to be replaced by what the publisher lists next.
+    /// What is recorded of some kind is to be replaced by what the publisher lists next.
     pub is_outdated: bool,
     /// Since when it is consumed.
     since: Timestamp,
@@ -102,7 +102,7 @@ impl Sources for Status {
             && (self.stream.borrow().is_lagging(now) || self.has_old_watermark(now))
     }
 
-    fn ask_for_relist(&self, kinds: BTreeSet<Name>) -> Option<Asked> {
+    fn request_relist(&self, kinds: BTreeSet<Name>) -> Option<RequestedRelist> {
         Some(self.asking.ask(kinds))
     }
 }
@@ -155,7 +155,7 @@ impl Status {
         }
     }
 
-    /// Whether a publisher has said how far it has shown each kind, and how long ago that was; none: that is not asked
+    /// Whether a publisher has said how far it has reported each kind, and how long ago that was; none: that is not asked
     /// of any.
     #[must_use]
     pub fn watermark_health(&self) -> Option<Health> {

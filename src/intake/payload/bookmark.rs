@@ -1,4 +1,4 @@
-//! A publisher's bookmark: up to when it has shown each kind.
+//! A publisher's bookmark: up to when it has reported each kind.
 
 use std::borrow::Cow;
 
@@ -71,7 +71,7 @@ fn resources(reader: &Reader, field: &Field<'_>) -> Result<Vec<Watermark>, Fault
     kinds.iter().map(kind).collect()
 }
 
-/// Absent or empty: not known.
+/// Absent or empty: unknown.
 fn id(name: &str, field: Option<&Field<'_>>) -> Result<Name, Fault> {
     if field.is_none() {
         return Ok(Name::default());

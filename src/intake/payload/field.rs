@@ -8,12 +8,12 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::wire::Text;
+use super::text::Text;
 
 /// A field of an object.
 pub(super) type Member<'a> = (Text<'a>, &'a RawValue);
 
-/// A value whose type is judged only once it is known that it is asked for.
+/// A value whose type is judged only once it is known that it is requested.
 #[derive(Debug)]
 pub(super) enum Field<'a> {
     /// A string; borrowed from the payload unless it has escapes.

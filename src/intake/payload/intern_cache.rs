@@ -18,7 +18,7 @@ impl<T> Default for InternCache<T> {
 }
 
 impl<T: Clone> InternCache<T> {
-    /// What is known of a text, or is found out now. Errors are not remembered.
+    /// What is recorded of a text, or is found out now. Errors are not remembered.
     pub(super) fn get<E>(
         &self,
         text: &str,

@@ -3,7 +3,7 @@
 use quota_semantics::Timestamp;
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::{Content, Fault, Reader, field::Field, plain, wire::Change, wire::read_object};
+use super::{Content, Fault, Reader, field::Field, plain, shape::read_object, wire::Change};
 
 /// What distinguishes a Kubernetes object from one that measures itself, and the fields of the latter.
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@
 //!
 //! A payload is one JSON value, several of them with each on a line of its own, or a JSON array of them. Each is a
 //! Kubernetes watch event, a plain event, or one of these wrapped into a CloudEvent; it is recognized by its
-//! fields. Events are read one by one as they are asked for, so that a payload with many of them needs no more
+//! fields. Events are read one by one as they are requested, so that a payload with many of them needs no more
 //! memory than one with few; what cannot be read takes up its place as [`Rejected`], and reading goes on behind it.
 
 mod bookmark;
@@ -15,7 +15,9 @@ mod listed;
 mod plain;
 mod rejected;
 mod relist;
+mod shape;
 mod split;
+mod text;
 mod watched;
 mod wire;
 
@@ -70,7 +72,7 @@ pub struct Incoming {
     pub sighting: Option<Sighting>,
     /// The step of a relist.
     pub relist: Option<Relist>,
-    /// How far its publisher has shown each kind.
+    /// How far its publisher has reported each kind.
     pub bookmark: Option<Bookmark>,
     /// About how long it is, as it came or as an entry, whichever is more, in bytes.
     pub size: usize,
@@ -363,8 +365,8 @@ impl Events {
     fn read(&self, text: &[u8]) -> Result<Content, Fault> {
         let text = std::str::from_utf8(text)?;
         match self.change {
-            Some(change) => wire::read_object(&self.reader, change, text, self.now),
-            None => wire::read(&self.reader, text, self.now),
+            Some(change) => shape::read_object(&self.reader, change, text, self.now),
+            None => shape::read(&self.reader, text, self.now),
         }
     }
 

@@ -6,11 +6,7 @@ use quota_core::{decide::Sighting, event::Observed};
 use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::ResourceList};
 use serde_json::value::RawValue;
 
-use super::{
-    Fault, Reader, check,
-    field::Field,
-    wire::{Change, Text},
-};
+use super::{Fault, Reader, check, field::Field, text::Text, wire::Change};
 use crate::metrics::Rejection;
 
 /// The fields of a plain event.

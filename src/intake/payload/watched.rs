@@ -1,7 +1,7 @@
 //! Objects as Kubernetes writes them, read in one pass.
 //!
 //! How an object has to be read depends on its `apiVersion` and `kind`. All of Kubernetes' own clients write
-//! these first; what stands before them otherwise is kept unread until they are known.
+//! these first; what is before them otherwise is kept unread until they are known.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -20,7 +20,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use super::wire::Text;
+use super::text::Text;
 
 /// An object, and what kind it says it is.
 #[derive(Debug)]

@@ -10,7 +10,8 @@ use super::{
     set::{FieldSet, Path, shown},
 };
 use crate::kube::{
-    resource::{Kind, Manifest},
+    kind::Kind,
+    resource::Manifest,
     status::{Failure, Result},
 };
 

@@ -1,5 +1,5 @@
 //! What the objects of the API look like: for `kubectl explain`, for kubectl's own checks of a manifest, and for
-//! ours of fields that are not known.
+//! ours of fields that are unknown.
 //!
 //! `schemas.json` holds Kubernetes' published schemas of ResourceQuota and Namespace (as in `k8s-openapi`), with the
 //! list types that server-side apply and strategic merge patches go by, OpenShift's ClusterResourceQuota, and what the
@@ -18,9 +18,8 @@ use http::{HeaderMap, HeaderValue, header};
 use serde_json::{Value, json};
 
 use super::{
-    NAMESPACE_KIND, accept, applied,
-    discovery::RELEASE,
-    resource::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
+    NAMESPACE_KIND, RELEASE, accept, applied,
+    kind::{Kind, QUOTA_GROUP, QUOTA_GROUP_VERSION},
 };
 
 pub(super) use unknown::unknown_fields;

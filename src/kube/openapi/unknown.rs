@@ -48,7 +48,7 @@ fn walk(schema: &Value, value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// What a reference stands for.
+/// What a reference represents.
 fn resolve(schema: &Value) -> &Value {
     let reference = schema
         .get("$ref")

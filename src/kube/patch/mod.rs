@@ -85,7 +85,7 @@ pub(super) fn merge(mut object: Value, patch: &Value) -> Value {
 /// The object after a strategic merge patch.
 ///
 /// # Errors
-/// If the patch has a directive that is not known, or an item without the key that it is merged by.
+/// If the patch has a directive that is unknown, or an item without the key that it is merged by.
 pub(super) fn strategic(mut object: Value, patch: &Value) -> Result<Value> {
     strategic::apply(&mut object, patch).map_err(Failure::bad_request)?;
     Ok(object)

@@ -30,7 +30,7 @@ fn merge_by(path: &[&str]) -> Option<MergeBy> {
 /// Applies a patch to an object.
 ///
 /// # Errors
-/// If it has a directive that is not known, or an item without the key that it is merged by.
+/// If it has a directive that is unknown, or an item without the key that it is merged by.
 pub(super) fn apply(object: &mut Value, patch: &Value) -> Result<(), String> {
     match patch {
         Value::Object(patch) => merge_map(object, patch, &mut Vec::new()),

@@ -25,7 +25,7 @@ async fn listen(scene: &Scene) -> Subscriber {
     asked
 }
 
-/// What was asked for next, and of which cluster.
+/// What was requested next, and of which cluster.
 async fn asked(subscriber: &mut Subscriber) -> (String, Value) {
     let message = tokio::time::timeout(crate::support::PATIENCE, subscriber.next()).await;
     let message = message.expect("nobody was asked").unwrap();
@@ -134,11 +134,11 @@ async fn for_what_a_watermark_is_waited_for_and_by_hand() {
 
     // What is wanted now waits, since they have just been asked.
     let throttled = || {
-        let asked = daemon.status.ask_for_relist(["services".into()].into());
+        let asked = daemon.status.request_relist(["services".into()].into());
         (asked.unwrap().wait > std::time::Duration::from_secs(3000)).then_some(())
     };
     until("it has to wait", throttled).await;
-    let asked = daemon.status.ask_for_relist(<_>::default()).unwrap();
+    let asked = daemon.status.request_relist(<_>::default()).unwrap();
     assert_eq!(asked.clusters, ["here"]);
     assert!(subscriber.next().now_or_never().is_none());
     daemon.stop().await;

@@ -1,4 +1,4 @@
-//! Clients that reserve, release and commit, at any of the addresses of one ledger, and write down what they asked for
+//! Clients that reserve, release and commit, at any of the addresses of one ledger, and write down what they requested
 //! and were told.
 
 use std::{

@@ -1,6 +1,6 @@
-//! What clients asked for and were told, with the times of both.
+//! What clients requested and were told, with the times of both.
 
-/// What was asked for, in whole units.
+/// What was requested, in whole units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// To hold so many.
@@ -25,7 +25,7 @@ pub(crate) struct Operation {
     pub(crate) namespace: usize,
     pub(crate) uid: String,
     pub(crate) wish: Wish,
-    /// When it was asked for, in nanoseconds since the beginning.
+    /// When it was requested, in nanoseconds since the beginning.
     pub(crate) called: u64,
     /// When it was answered, and how. None: it may have happened or not, at any time since.
     pub(crate) answer: Option<(u64, Reply)>,

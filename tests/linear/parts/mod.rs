@@ -1,4 +1,4 @@
-//! Clients of a ledger, what they asked for and were told, and whether that can be.
+//! Clients of a ledger, what they requested and were told, and whether that can be.
 
 #![allow(dead_code, reason = "each test uses a part")]
 

@@ -1,5 +1,5 @@
 //! Whether a history agrees with the order that the ledger says: its entries are replayed, every answer is compared
-//! with what held there, and nothing that was answered stands behind what was asked for only later.
+//! with what held there, and nothing that was answered is behind what was requested only later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,7 @@ pub(crate) fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Opera
     resolved.collect()
 }
 
-/// Whether an entry says of a grant what was asked for.
+/// Whether an entry says of a grant what was requested.
 fn is_of(operation: &Operation, entry: &Entry) -> bool {
     match operation.wish {
         Wish::Reserve(units) => (operation.namespace, units) == (entry.namespace, entry.units),
@@ -114,7 +114,7 @@ fn replay(ordered: &[(u64, &Operation, Reply)], hard: i64) -> Vec<String> {
     wrong
 }
 
-/// What stands later was not answered before what stands earlier was asked for.
+/// What stands later was not answered before what stands earlier was requested.
 fn real_time(ordered: &[(u64, &Operation, Reply)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let (mut latest_call, mut pending) = (0, Vec::new());

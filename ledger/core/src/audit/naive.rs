@@ -36,7 +36,7 @@ pub struct Held {
     pub hard: Quantity,
 }
 
-/// What an object and its reservation are known by.
+/// What an object and its reservation are identified by.
 pub(super) type Key = (Name, Uid);
 
 fn key(namespace: &Name, uid: &Uid) -> Key {
@@ -83,7 +83,7 @@ impl Naive {
             progress: progress::Progress::beginning_with(state, state.progress_sources()),
             ..Self::default()
         };
-        for known in state.known_namespaces("") {
+        for known in state.observed_namespaces("") {
             let name = known.record.name.clone();
             naive.namespaces.insert(name, known.record.clone());
         }

@@ -4,7 +4,7 @@
 //! name is a number. Replicas, namespaces and resources repeat all the time, so this makes entries a third as
 //! long as with names spelled out, and several times faster to decode.
 //!
-//! The layout of every record stands in `records`, once for both directions. It is format version 1, pinned
+//! The layout of every record is in `records`, once for both directions. It is format version 1, pinned
 //! by golden bytes; a change is a new version.
 
 mod batch;

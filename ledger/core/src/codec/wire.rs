@@ -58,7 +58,7 @@ impl bincode::enc::write::Writer for Body<'_> {
 }
 
 impl Writer {
-    /// For what nobody reads back: names are spelled out where they stand, and nothing stands before the body.
+    /// For what nobody reads back: names are spelled out where they stand, and nothing is before the body.
     pub(crate) fn spelling() -> Self {
         Self {
             names: None,

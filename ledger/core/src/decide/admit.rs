@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use super::{
     Basis, By, CheckedQuota, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request,
-    explain, names, names::needs_later, reserve, reserve::Case,
+    case::Case, explain, names, names::needs_later, reserve,
 };
 use crate::{
     event::{Event, Sequence},
@@ -38,7 +38,7 @@ pub struct Review {
 /// How what an object counts for is found.
 #[derive(Clone, Debug)]
 pub enum Measure {
-    /// It stands in the request.
+    /// It is in the request.
     Given,
     /// The object is a workload that gets this many replicas; the ledger knows what one counts for.
     Scaled {
@@ -56,7 +56,7 @@ pub struct Admitted {
     pub replayed: Option<Sequence>,
     /// The quotas that are charged, and of their limits those that are.
     pub charged: Vec<CheckedQuota>,
-    /// The workload was scaled although it is not known what one replica counts for.
+    /// The workload was scaled although it is unknown what one replica counts for.
     pub unmeasured: bool,
     /// What is said of it besides.
     pub notices: Vec<Notice>,

@@ -1,4 +1,4 @@
-//! Groups that a source has shown: facts of a cluster, which checks OpenShift's fields of them and nothing else.
+//! Groups that a source has reported: facts of a cluster, which checks OpenShift's fields of them and nothing else.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) fn observe(state: &State, seen: &GroupRecord, max_depth: usize) -> Ve
     set(state, record, max_depth)
 }
 
-/// A group was listed that replaces what is known of it.
+/// A group was listed that replaces what is recorded of it.
 pub(super) fn replace(state: &State, seen: &GroupRecord, max_depth: usize) -> Vec<Event> {
     set(state, as_it_fits(state, seen, max_depth), max_depth)
 }
@@ -77,7 +77,7 @@ pub(super) fn end(state: &State, name: &Name, uid: &Uid) -> Vec<Event> {
     [deleted].into_iter().chain(limits).collect()
 }
 
-/// A relist has not shown a group. It is not deleted for good: it counts again if it is seen again.
+/// A relist has not reported a group. It is not deleted for good: it counts again if it is seen again.
 pub(super) fn unlisted(record: &GroupRecord, began: Sequence) -> [Event; 2] {
     let ending = Ending {
         uid: record.uid.clone(),

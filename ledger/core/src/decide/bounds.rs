@@ -7,6 +7,9 @@ use super::{GroupChange, QuotaChange, Refusal, Request};
 use crate::state::State;
 use quota_semantics::{Span, Timestamp};
 
+/// Most relists that are not over. What is listed has to be remembered for each.
+pub const RELISTS_MAX: usize = 1024;
+
 /// What requests are bounded by.
 #[derive(Clone, Debug)]
 pub struct Bounds {

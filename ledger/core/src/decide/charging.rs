@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Refusal, relist::RELISTS_MAX};
+use super::{RELISTS_MAX, Refusal};
 use crate::{
     event::{Event, RelistScope},
     state::State,
@@ -23,7 +23,7 @@ pub fn is_charging(state: &State, kinds: &BTreeSet<Name>) -> bool {
 
 /// Workloads of these kinds are charged from now on. Nothing, if they were before, and their pods are set against that.
 ///
-/// What is known of pods and workloads was counted by the other rule. What `source` lists of them replaces it,
+/// What is recorded of pods and workloads was counted by the other rule. What `source` lists of them replaces it,
 /// whatever its version, until it has listed all.
 #[must_use]
 pub fn set_charging(state: &State, kinds: &BTreeSet<Name>, source: Option<&Name>) -> Vec<Event> {

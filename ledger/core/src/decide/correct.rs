@@ -10,27 +10,27 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
-/// How a listed object stands to what the ledger believes.
+/// How a listed object compares with what the ledger holds.
 #[derive(Clone, Debug)]
 pub enum Comparison {
     /// It is believed to be there, and to count for the same.
     Same,
     /// The ledger has seen more of it than the listing: a later version, or its deletion.
     Newer,
-    /// It is not known.
+    /// It is unknown.
     Missing,
-    /// It is not known, but another one of its name is believed to be there.
+    /// It is unknown, but another one of its name is believed to be there.
     Recreated(ObjectView),
     /// It is believed to count for something else.
     Changed(ObjectView),
 }
 
-/// What was known of an object when it was compared. A correction is for nothing else.
+/// What was recorded of an object when it was compared. A correction is for nothing else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The entry that last changed what it counts for.
     pub entry: Sequence,
-    /// Its version; 0: not known.
+    /// Its version; 0: unknown.
     pub version: u64,
 }
 
@@ -43,7 +43,7 @@ impl From<&ObjectView> for Seen {
     }
 }
 
-/// A wish to put something right.
+/// A request to put something right.
 #[derive(Clone, Debug)]
 pub enum Repair {
     /// The object is there, and is as it was listed.
@@ -52,7 +52,7 @@ pub enum Repair {
         object: Box<Observed>,
         /// The quota that it is, if quotas are adopted.
         quota: Option<Box<Adopted>>,
-        /// What was known of it; none: nothing.
+        /// What was recorded of it; none: nothing.
         seen: Option<Seen>,
         /// The entry that had set the quota of its name; none: there was none. Looked at only if it is a quota.
         quota_seen: Option<Sequence>,
@@ -63,7 +63,7 @@ pub enum Repair {
         namespace: Option<Name>,
         /// The object.
         uid: Uid,
-        /// What was known of it.
+        /// What was recorded of it.
         seen: Seen,
     },
 }
@@ -77,7 +77,7 @@ pub enum Repaired {
     Right,
     /// The object has changed since it was compared, or the listing is older than what is known.
     Changed,
-    /// Its holder said a short while ago that it exists, and no source has shown it yet: the listing may be older.
+    /// Its holder said a short while ago that it exists, and no source has reported it yet: the listing may be older.
     Early,
 }
 

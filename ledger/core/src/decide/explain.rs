@@ -9,7 +9,7 @@ use quota_semantics::{
     resource::ResourceList,
 };
 
-/// Of more limits than this, only those are told of which something is wanted.
+/// Of more limits than this, only those are reported of which something is wanted.
 const LIMITS_MAX: usize = 1000;
 
 /// More pending reservations than this in a namespace are not searched for the time when there will be room.

@@ -111,7 +111,7 @@ pub fn commit(
 /// Gives back what a reservation holds, or what was committed. Where nothing is held any more there is nothing to do.
 ///
 /// # Errors
-/// `NotFound`, `NotOwner`, or `AlreadyObserved`: what a source has shown is not the holder's to take away.
+/// `NotFound`, `NotOwner`, or `AlreadyObserved`: what a source has reported is not the holder's to take away.
 pub fn release(state: &State, by: &By, namespace: &str, uid: &Uid) -> Result<Vec<Event>, Refusal> {
     let known = state.tracked(namespace, uid).ok_or_else(|| unknown(uid))?;
     by.must_own(&known.owner, uid)?;

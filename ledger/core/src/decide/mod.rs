@@ -1,4 +1,4 @@
-//! Commands to events. Pure: the state, the wish and the time in; what shall have happened, or why not, out.
+//! Commands to events. Pure: the state, the request and the time in; what shall have happened, or why not, out.
 //!
 //! A decision is made once, by the one writer, and becomes entries; whatever is read or replayed later only
 //! applies them.
@@ -6,6 +6,7 @@
 mod admit;
 mod adopted_group;
 mod bounds;
+mod case;
 mod charging;
 mod correct;
 mod due;
@@ -27,7 +28,7 @@ mod unlimited;
 mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
-pub use bounds::Bounds;
+pub use bounds::{Bounds, RELISTS_MAX};
 pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{Comparison, Repair, Repaired, Seen, compare, repair};
 pub use due::{bound_ended, due};
@@ -42,9 +43,7 @@ pub use quota::{
     unless_adopted,
 };
 pub use refusal::{Audience, CheckedLimit, CheckedQuota, Denied, Notice, Refusal};
-pub use relist::{
-    Finish, RELISTS_MAX, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed,
-};
+pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unlisted, listed};
 pub use request::{Basis, FingerprintedRequest, Request};
 pub use reserve::{Checked, Reserved, check, reserve, reserve_all};
 pub use unlimited::{Unlimited, warning_of_unlimited};
@@ -71,7 +70,7 @@ pub struct Policy {
     pub max_pending: usize,
     /// Most pending reservations of one namespace, so that no tenant takes the room of all.
     pub max_pending_per_namespace: usize,
-    /// Most pending reservations that one principal has asked for; what the webhook holds is held for all.
+    /// Most pending reservations that one principal has requested; what the webhook holds is held for all.
     pub max_pending_per_principal: usize,
     /// What requests are bounded by.
     pub bounds: Bounds,
@@ -83,7 +82,7 @@ pub struct Policy {
     pub limited: Vec<LimitedResource>,
     /// How requests are decided that need something that nothing limits.
     pub unlimited: Unlimited,
-    /// Quotas that sources show are theirs: they are changed there.
+    /// Quotas that sources report are theirs: they are changed there.
     pub adopts_quotas: bool,
     /// What groups are bounded by.
     pub groups: GroupBounds,

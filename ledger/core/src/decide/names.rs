@@ -2,11 +2,11 @@
 //!
 //! - While an old one lives, the new one needs what it counts for beyond the old one, and what it holds stays within the
 //!   limits when the old one ends.
-//! - Of several that are asked for, any may be the one that is stored: no less is held than for the largest.
+//! - Of several that are requested, any may be the one that is stored: no less is held than for the largest.
 
 use super::{
     Basis, By, FingerprintedRequest,
-    reserve::{self, Beside, Case},
+    case::{self, Beside, Case},
 };
 use crate::{
     event::{Event, Observed},
@@ -32,7 +32,7 @@ fn in_place<'a>(state: &'a State, by: &By, request: &'a FingerprintedRequest) ->
         Some(&pending.reservation.footprint)
     };
     let traits = Some(&request.footprint.traits);
-    let mut alike = reserve::namesakes(state, by, request, &overlay).own;
+    let mut alike = case::namesakes(state, by, request, &overlay).own;
     alike.retain(|uid| pending(uid).map(|held| &held.traits) == traits);
     let held: Vec<_> = alike.iter().filter_map(pending).collect();
     let case = Case::taking_the_place_of(state, by, request, alike, overlay);

@@ -1,6 +1,6 @@
 //! What is said of a request although it is granted: limits that are not enforced, and soft ones.
 
-use super::{Audience, Notice, reserve::Case};
+use super::{Audience, Notice, case::Case};
 use crate::state::{Counted, State};
 use quota_semantics::{
     Name,

@@ -1,4 +1,4 @@
-//! What sources tell: objects seen and deleted, positions, and what could not be understood.
+//! What sources report: objects seen and deleted, positions, and what could not be understood.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 use quota_semantics::{Name, Timestamp, object::Footprint, quota::spec::Spec, uid::Uid};
 
-/// Something that a source told about an object.
+/// Something that a source reported about an object.
 #[derive(Clone, Debug)]
 pub enum Sighting {
     /// It was seen alive.
@@ -36,9 +36,9 @@ pub enum Sighting {
         namespace: Name,
         /// Its identity, if that is known.
         uid: Option<Uid>,
-        /// Whether quotas are adopted from the stream: then those go that were shown in it.
+        /// Whether quotas are adopted from the stream: then those go that were reported in it.
         adopts: bool,
-        /// The version as of which it is gone; 0: not known.
+        /// The version as of which it is gone; 0: unknown.
         version: u64,
     },
     /// A group was seen.
@@ -80,7 +80,7 @@ pub enum Verdict {
 /// Takes note of a sighting.
 ///
 /// For one uid, a version not newer than the last one seen changes nothing, and a deletion is final. A version of
-/// 0 is not known, and taken for newer unless nothing has changed.
+/// 0 is unknown, and taken for newer unless nothing has changed.
 #[must_use]
 pub fn observe(state: &State, sighting: Sighting) -> Verdict {
     match sighting {
@@ -133,7 +133,7 @@ pub fn observe(state: &State, sighting: Sighting) -> Verdict {
     }
 }
 
-/// With a namespace go the quotas that a source has shown in it, whether or not it shows their end. One in a later
+/// With a namespace go the quotas that a source has reported in it, whether or not it shows their end. One in a later
 /// version is of a namespace that was made anew under the name.
 fn end_quotas(state: &State, namespace: &Name, version: u64) -> Vec<Event> {
     let is_gone = |quota: &&Arc<QuotaRecord>| {
@@ -177,7 +177,7 @@ fn deleted(state: &State, uid: Uid, namespace: Name, quota: Option<Name>) -> Ver
 }
 
 /// What is listed replaces what is known, whatever the versions, if a relist of this source is open that says so and
-/// has not shown the object yet. Else the sighting is given back.
+/// has not reported the object yet. Else the sighting is given back.
 ///
 /// # Errors
 /// The sighting.
@@ -292,7 +292,7 @@ pub(super) fn adopt(state: &State, object: &Observed, quota: &Adopted) -> Option
     Some(Event::QuotaSet(Arc::new(record)))
 }
 
-/// Moves a source's cursor; nothing if it stands there or further already.
+/// Moves a source's cursor; nothing if it is there or further already.
 #[must_use]
 pub fn advance(state: &State, source: &Name, cursor: &Cursor) -> Option<Event> {
     let current = state.sources().get(source);

@@ -10,7 +10,7 @@ pub struct By {
     pub principal: Name,
     /// Whether it has the role `admin` where it asks.
     pub is_admin: bool,
-    /// Whether all callers are one principal, since they are not told apart: then it has no share of its own.
+    /// Whether all callers are one principal, since they are not distinguished: then it has no share of its own.
     pub is_anybody: bool,
 }
 

@@ -210,13 +210,13 @@ fn adopted_group(state: &State, name: &Name) -> Option<Refusal> {
     })
 }
 
-/// Whether a source has shown this quota: it lives elsewhere, too.
+/// Whether a source has reported this quota: it lives elsewhere, too.
 #[must_use]
 pub fn is_adopted(state: &State, quota: &QuotaRecord) -> bool {
     adopted_version(state, quota).is_some()
 }
 
-/// In which version a source has shown a quota, if it has: its object is alive under the quota's uid.
+/// In which version a source has reported a quota, if it has: its object is alive under the quota's uid.
 pub(super) fn adopted_version(state: &State, quota: &QuotaRecord) -> Option<u64> {
     let object = state.object(&quota.namespace, &quota.uid)?;
     (*object.resource == *"resourcequotas").then_some(object.version)

@@ -8,7 +8,7 @@ use quota_semantics::{Name, Timestamp, admission, quantity::Quantity, quota::Fie
 /// Why a command changed nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// A quota, or a rule of quotas, stands against it.
+    /// A quota, or a rule of quotas, forbids it.
     #[error("{}", .0.detail)]
     Denied(Box<Denied>),
     /// The uid was used for another request before.
@@ -32,7 +32,7 @@ pub enum Refusal {
         /// How many are pending.
         pending: usize,
     },
-    /// More was asked for than the configuration allows.
+    /// More was requested than the configuration allows.
     #[error("{limit} is {most}, and this would make {asked}")]
     LimitReached {
         /// The limit's key in the configuration.
@@ -42,7 +42,7 @@ pub enum Refusal {
         /// How much is allowed.
         most: usize,
     },
-    /// The time asked for is not positive, or longer than the configuration allows.
+    /// The time requested is not positive, or longer than the configuration allows.
     #[error("ttl must be more than 0s and at most {}s", .max.nanoseconds() / 1_000_000_000)]
     InvalidTtl {
         /// The longest that is allowed.
@@ -81,7 +81,7 @@ pub enum Refusal {
         /// The command that changes it there.
         edit: String,
     },
-    /// Whether a group counts what is asked for cannot be decided: the labels of the namespace are not known yet.
+    /// Whether a group counts what is requested cannot be decided: the labels of the namespace are not known yet.
     #[error(
         "whether group {group} is for namespace {namespace} cannot be decided yet: no source has shown the namespace, and \
          the group chooses by labels"
@@ -92,7 +92,7 @@ pub enum Refusal {
         /// The group.
         group: Name,
     },
-    /// What was asked for is not valid.
+    /// What was requested is not valid.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<FieldError>),
     /// Somebody changed it in between.
@@ -155,7 +155,7 @@ pub struct CheckedLimit {
     /// The limit above which a grant comes with a warning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soft: Option<Quantity>,
-    /// What was asked for.
+    /// What was requested.
     pub requested: Quantity,
 }
 

@@ -3,7 +3,7 @@
 //! Nothing is ended unless it is certain that the list is whole: its begin was seen, nothing of its source was lost
 //! or not understood since, and it is not empty by mistake.
 
-use super::{Sighting, adopted_group, correct};
+use super::{RELISTS_MAX, Sighting, adopted_group, correct};
 use crate::{
     event::{
         Cause, Event, RelistBegin, RelistClose, RelistEnd, RelistOutcome, RelistScope, Sequence,
@@ -11,9 +11,6 @@ use crate::{
     state::{RelistView, State},
 };
 use quota_semantics::{Name, Timestamp, uid::Uid};
-
-/// Most relists that are not over. What is listed has to be remembered for each.
-pub const RELISTS_MAX: usize = 1024;
 
 /// What a source says about a relist.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +43,7 @@ pub struct Finish {
     pub id: Option<Name>,
     /// There may be no objects.
     pub allow_empty: bool,
-    /// The version as of which was listed; 0: not known.
+    /// The version as of which was listed; 0: unknown.
     pub version: u64,
     /// It is Kubernetes' bookmark, which names no scope: it means the only relist of its kind that is open.
     pub is_bookmark: bool,
@@ -106,7 +103,7 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
         namespace,
         source,
     } = relist.scope.clone();
-    // Of a kind that was listed in some namespaces only it is not known that all is shown.
+    // A kind that was listed in some namespaces only may not have been reported whole.
     let listed = namespace
         .is_none()
         .then_some(Event::ResourceListed { source, resource });

@@ -1,4 +1,4 @@
-//! A wish for capacity, and the digest that it is known by when it comes again.
+//! A request for capacity, and the digest that it is identified by when it comes again.
 
 use std::{
     ops::Deref,
@@ -22,12 +22,12 @@ pub enum Basis {
     Create,
     /// The object is to be changed from this version: the reservation ends when a later one is observed.
     Update {
-        /// The version that the change is made to; 0: not known.
+        /// The version that the change is made to; 0: unknown.
         version: u64,
     },
 }
 
-/// A wish for capacity.
+/// A request for capacity.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The object that it is for.
@@ -36,7 +36,7 @@ pub struct Request {
     pub namespace: Name,
     /// Its group and resource.
     pub resource: GroupResource,
-    /// Its name; empty: not known.
+    /// Its name; empty: unknown.
     pub name: Box<str>,
     /// Its apiVersion, as the caller gave it.
     pub api_version: Name,
@@ -56,7 +56,7 @@ pub struct Request {
     pub ttl: Option<Span>,
 }
 
-/// A wish that was handed in: it can be read and not changed any more, so its digest is computed once.
+/// A request that was handed in: it can be read and not changed any more, so its digest is computed once.
 #[derive(Clone, Debug)]
 pub struct FingerprintedRequest {
     request: Request,
@@ -87,7 +87,7 @@ impl FingerprintedRequest {
         *self.digest.get_or_init(|| self.request.digest())
     }
 
-    /// Whether this is what was asked for a reservation.
+    /// Whether this is the request of a reservation.
     pub(super) fn is_that_of(&self, reservation: &Reservation) -> bool {
         let known = reservation.request;
         self.digest() == known || self.older_digest() == known
@@ -122,7 +122,7 @@ impl FingerprintedRequest {
 impl Request {
     fn digest(&self) -> [u8; 16] {
         let mut writer = Writer::spelling();
-        // Stands for this way to make the digest; the older one begins with the count of its names.
+        // Represents this way to make the digest; the older one begins with the count of its names.
         0_u8.put(&mut writer);
         self.put_asked(&mut writer);
         short_hash(&writer.finish())

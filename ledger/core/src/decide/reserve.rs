@@ -1,33 +1,25 @@
 //! Granting reservations.
 
-use planted::Bug;
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::Arc;
+
+use planted::Bug;
 
 use super::{
-    Basis, By, CheckedQuota, Denied, FingerprintedRequest, Notice, Policy, Refusal, Request,
-    explain::{detail, looked_at},
+    Basis, By, CheckedQuota, FingerprintedRequest, Notice, Policy, Refusal, Request, case::Case,
+    explain::looked_at,
 };
 use crate::{
-    event::{Event, Reservation},
-    state::{self, Counted, Overlay, State, Tracked},
+    event::Event,
+    state::{self, Overlay, State, Tracked},
 };
-use quota_semantics::{
-    Name, Span, Timestamp,
-    admission::{self, Attempt, Charge, Denial, Limit, Operation},
-    object::{EveryClass, Footprint, Traits},
-    quota::LimitedResource,
-    resource::ResourceList,
-    uid::Uid,
-};
+use quota_semantics::{Name, Span, Timestamp};
 
-/// What came of a wish.
+/// What came of a request.
 #[derive(Clone, Debug)]
 pub struct Reserved {
     /// What is to be written.
     pub events: Vec<Event>,
-    /// The same wish was granted before.
+    /// The same request was granted before.
     pub replayed: bool,
     /// What is said of it besides.
     pub notices: Vec<Notice>,
@@ -48,11 +40,11 @@ pub struct Checked {
     pub warn_of: Vec<Name>,
 }
 
-/// Grants a wish, or says why not.
+/// Grants a request, or says why not.
 ///
-/// Granted if for every quota that applies `used + reserved + request <= hard`. The same wish again gets the same
+/// Granted if for every quota that applies `used + reserved + request <= hard`. The same request again gets the same
 /// answer until its reservation has ended with nothing. A pending reservation for the same name by another uid is
-/// superseded. A wish for an object that is known already reserves what it grows.
+/// superseded. A request for an object that exists already reserves its growth.
 ///
 /// # Errors
 /// `Denied`, `UidReused`, `Ended`, `NotOwner`, `TooManyPending`, `LimitReached`, `InvalidTtl`.
@@ -67,10 +59,10 @@ pub fn reserve(
     Ok(reserved)
 }
 
-/// Grants all wishes or none.
+/// Grants all requests or none.
 ///
 /// # Errors
-/// The index of the first wish that cannot be granted, given those before it, and why.
+/// The index of the first request that cannot be granted, given those before it, and why.
 pub fn reserve_all(
     state: &State,
     now: Timestamp,
@@ -132,7 +124,7 @@ fn decide(
     overlay: Overlay,
 ) -> Result<(Reserved, Overlay), Refusal> {
     if let Some(known) = granted_before(state, request)? {
-        // Whoever is told that it is granted holds it. Of what the first ledgers have it is not known whose it is.
+        // Whoever gets a grant holds it. The owners of what the first ledgers have are unknown.
         if !known.owner.is_empty() {
             by.must_own(&known.owner, &request.uid)?;
         }
@@ -169,7 +161,7 @@ fn decide(
     Ok((reserved, case.overlay))
 }
 
-/// The reservation that was granted for the same wish before. For an update only while it is pending: the same
+/// The reservation that was granted for the same request before. For an update only while it is pending: the same
 /// change can be made again later.
 pub(super) fn granted_before<'s>(
     state: &'s State,
@@ -199,368 +191,4 @@ fn ended(state: &State, request: &Request) -> Refusal {
         || Refusal::NotFound(format!("reservation {}", request.uid)),
         |view| Refusal::Ended(Box::new(view)),
     )
-}
-
-/// A wish as the state sees it.
-pub(super) struct Case<'a> {
-    pub(super) request: &'a FingerprintedRequest,
-    /// Pending reservations whose place this one takes: granted, they end. Those for the same name by another uid that
-    /// are the asker's to change, and one for the same object that is not.
-    pub(super) superseded: Vec<Uid>,
-    /// A pending reservation for the same name or object that another principal made.
-    not_owned: Option<Uid>,
-    /// What the object counts for as it is observed; or else the object that bears its name.
-    observed: Option<&'a Footprint>,
-    /// Its pending reservation.
-    pub(super) pending: Option<&'a Reservation>,
-    /// What is counted or held for this uid already: the larger of the two.
-    pub(super) before: Option<Cow<'a, Footprint>>,
-    /// What a reservation would be for: what is asked for, and no less than what is held.
-    pub(super) target: Cow<'a, Footprint>,
-    /// The object that bears the name, whose end a new reservation waits for.
-    bearer: Option<Uid>,
-    /// Whether it is beside an object that bears its name.
-    pub(super) waits: bool,
-    /// The sums as they are once the superseded reservation has ended.
-    pub(super) overlay: Overlay,
-}
-
-/// An object that bears the name that another one is to have.
-pub(super) struct Beside<'a> {
-    pub(super) bearer: Uid,
-    pub(super) footprint: &'a Footprint,
-}
-
-impl<'a> Case<'a> {
-    pub(super) fn of(
-        state: &'a State,
-        by: &By,
-        request: &'a FingerprintedRequest,
-        overlay: Overlay,
-    ) -> Self {
-        let SameNameReservations { own, mut foreign } = namesakes(state, by, request, &overlay);
-        let case = Self::taking_the_place_of(state, by, request, own, overlay);
-        Self {
-            not_owned: case.not_owned.or_else(|| foreign.pop()),
-            ..case
-        }
-    }
-
-    pub(super) fn taking_the_place_of(
-        state: &'a State,
-        by: &By,
-        request: &'a FingerprintedRequest,
-        mut superseded: Vec<Uid>,
-        mut overlay: Overlay,
-    ) -> Self {
-        let Request { uid, namespace, .. } = &**request;
-        let pending = state.pending_of(namespace, uid);
-        let (pending, foreign) = match pending {
-            Some(pending) if !by.may_change(&pending.owner) => (None, Some(uid.clone())),
-            pending => (pending.map(|pending| &*pending.reservation), None),
-        };
-        superseded.extend(foreign.clone());
-        for uid in &superseded {
-            overlay.end(state, namespace, uid);
-        }
-        let own = state.footprint_in(namespace, uid);
-        let observed = own.or_else(|| Some(&**state.bearer_shared(pending?)?));
-        let mut target = Cow::Borrowed(&request.footprint);
-        let pending_footprint = pending.map(|pending| &pending.footprint);
-        for before in own.into_iter().chain(pending_footprint) {
-            if !before.traits.is_plain() {
-                target = Cow::Owned(target.into_owned().following(before));
-            }
-        }
-        if let Some(pending) = pending_footprint {
-            target.to_mut().resources.max(&pending.resources);
-        }
-        Self {
-            request,
-            superseded,
-            not_owned: foreign,
-            before: before(request, observed, pending_footprint),
-            waits: own.is_none() && observed.is_some(),
-            bearer: None,
-            observed,
-            pending,
-            target,
-            overlay,
-        }
-    }
-
-    /// The same for an object that is to follow another one under its name.
-    pub(super) fn beside(self, Beside { bearer, footprint }: Beside<'a>) -> Self {
-        Self {
-            before: Some(Cow::Borrowed(footprint)),
-            observed: Some(footprint),
-            bearer: Some(bearer),
-            waits: true,
-            ..self
-        }
-    }
-
-    /// The same for an object of which no less than this is to be held.
-    pub(super) fn no_less_than(mut self, held: &Footprint) -> Self {
-        self.target.to_mut().resources.max(&held.resources);
-        self
-    }
-
-    /// Whether all is held already that is asked for.
-    pub(super) fn holds_target(&self) -> bool {
-        let pending = self.pending.map(|pending| &pending.footprint);
-        pending == Some(&*self.target)
-    }
-
-    /// What would be held beside what is counted or held already.
-    pub(super) fn wanted(&self) -> ResourceList {
-        match &self.before {
-            Some(before) => self.target.delta_over(before),
-            None => self.target.resources.clone(),
-        }
-    }
-
-    /// Whether it is about a charged workload that nothing is known of yet.
-    pub(super) fn is_new_workload(&self) -> bool {
-        let is_workload = matches!(self.request.footprint.traits, Traits::Template { .. });
-        is_workload && (self.before.is_none() || self.bearer.is_some())
-    }
-
-    /// Whether it claims more of what workloads are charged. That is held also where nothing has to grow for it.
-    pub(super) fn claims(&self) -> bool {
-        let is_replica = matches!(self.target.traits, Traits::Replica(_));
-        is_replica && !self.wanted().without_zeros().is_empty()
-    }
-
-    /// What each of its limits would be charged.
-    pub(super) fn evaluate(
-        &self,
-        state: &State,
-        limits: &[Counted<'_>],
-        now: Timestamp,
-        policy: &Policy,
-    ) -> Result<Vec<Charge>, Refusal> {
-        let wanted = self.wanted();
-        if let Some(group) = state.undecided_group(&self.request.namespace, &wanted.without_zeros())
-        {
-            return Err(Refusal::NotReady {
-                namespace: self.request.namespace.clone(),
-                group: group.clone(),
-            });
-        }
-        let denial = match self.admitted(limits, policy) {
-            Ok(charges) => return Ok(charges),
-            Err(denial) => denial,
-        };
-        let (quotas, quotas_omitted) = looked_at(limits, &wanted, policy.shown_max);
-        Err(Refusal::Denied(Box::new(Denied {
-            detail: detail(state, now, self.request, limits, &denial, policy.search_max),
-            quotas,
-            quotas_omitted,
-            retry_after: self.retry_after(state, policy, &denial),
-            fits_when_empty: self.fits_when_empty(state, policy),
-            denial,
-        })))
-    }
-
-    /// The quotas of the namespace and the groups that count the object, as [`Case::evaluate`] takes and numbers them.
-    pub(super) fn limits<'s>(&'s self, state: &'s State) -> Vec<Counted<'s>> {
-        self.limits_with(state, &self.overlay)
-    }
-
-    /// The same, with what else has changed.
-    pub(super) fn limits_with<'s>(
-        &'s self,
-        state: &'s State,
-        overlay: &'s Overlay,
-    ) -> Vec<Counted<'s>> {
-        let limits = state.counted(&self.request.namespace, &self.target, overlay);
-        limits
-            .into_iter()
-            .map(|limit| self.decided(limit))
-            .collect()
-    }
-
-    pub(super) fn decided<'s>(&self, limit: Counted<'s>) -> Counted<'s> {
-        let pending = self.pending.map(|pending| &pending.footprint);
-        limit.decided(&self.target, pending, self.observed)
-    }
-
-    pub(super) fn admitted(
-        &self,
-        limits: &[Counted<'_>],
-        policy: &Policy,
-    ) -> Result<Vec<Charge>, Denial> {
-        let charges = self.evaluate_against(limits, &policy.limited)?;
-        if self.pending.is_some() && self.request.subresource != "status" {
-            self.refuse_excess(limits)?;
-        }
-        self.refuse_unlimited(limits, policy)?;
-        Ok(charges)
-    }
-
-    /// What these limits are charged.
-    pub(super) fn evaluate_against<L: Limit>(
-        &self,
-        limits: &[L],
-        limited: &[LimitedResource],
-    ) -> Result<Vec<Charge>, Denial> {
-        let request = self.request;
-        let attempt = Attempt {
-            kind: &request.resource,
-            measured: request.object.is_none(),
-            operation: match self.before {
-                None => Operation::Create,
-                Some(_) => Operation::Update,
-            },
-            subresource: &request.subresource,
-            new: &self.target,
-            old: self.before.as_deref(),
-            old_has_version: true,
-            requirements: &|required| request.object.as_ref()?.missing_requirements(required),
-            context: &EveryClass,
-        };
-        admission::evaluate(limits, &attempt, limited)
-    }
-
-    /// The object as it is observed and what is held for it may be of different quotas: then a quota has to bear
-    /// more than what the object grows by.
-    fn refuse_excess(&self, limits: &[Counted<'_>]) -> Result<(), Denial> {
-        for limit in limits {
-            if let Some(growth) = limit.own_growth() {
-                admission::refuse_excess(limit, growth)?;
-                continue;
-            }
-            let before = self
-                .pending
-                .and_then(|pending| limit.hold(&pending.footprint, self.observed));
-            let before = before.unwrap_or_default();
-            let after = limit.hold(&self.target, self.observed);
-            let delta = after.unwrap_or_default().delta_over(&before);
-            admission::refuse_excess(limit, &delta.without_zeros())?;
-        }
-        Ok(())
-    }
-
-    /// Whether a reservation would be pending beside all that are.
-    fn is_one_more(&self) -> bool {
-        self.pending.is_none() && self.superseded.is_empty()
-    }
-
-    /// Whether its principal may have one more.
-    fn check_share(&self, state: &State, by: &By, policy: &Policy) -> Result<(), Refusal> {
-        if by.is_anybody || !self.is_one_more() {
-            return Ok(());
-        }
-        let [more, _] = self.overlay.more_pending(&self.request.namespace);
-        let own = state.pending_count_of(&by.principal);
-        within(
-            own.saturating_add_signed(more),
-            policy.max_pending_per_principal,
-            "reservations.max_pending_per_principal",
-        )
-    }
-
-    pub(super) fn grant(
-        &self,
-        state: &State,
-        now: Timestamp,
-        ttl: Span,
-        policy: &Policy,
-    ) -> Result<Vec<Event>, Refusal> {
-        let request = self.request;
-        if let Some(pending) = self.pending {
-            return Ok(vec![Event::ReservationGrown {
-                uid: request.uid.clone(),
-                namespace: request.namespace.clone(),
-                footprint: self.target.clone().into_owned(),
-                expiration: now.plus(ttl).max(pending.expiration),
-            }]);
-        }
-        if self.is_one_more() {
-            let namespace = &request.namespace;
-            let [more, more_here] = self.overlay.more_pending(namespace);
-            let total = state.pending_count().saturating_add_signed(more);
-            let here = state.pending_count_in(namespace);
-            let here = here.saturating_add_signed(more_here);
-            within(total, policy.max_pending, "reservations.max_pending")?;
-            within(
-                here,
-                policy.max_pending_per_namespace,
-                "reservations.max_pending_per_namespace",
-            )?;
-        }
-        let granted = request.reservation(self.target.clone().into_owned(), now, ttl);
-        let superseded = self
-            .superseded
-            .iter()
-            .map(|uid| Event::ReservationSuperseded {
-                uid: uid.clone(),
-                namespace: request.namespace.clone(),
-                by: request.uid.clone(),
-            });
-        let awaited = self.bearer.clone().map(|bearer| Event::NameAwaited {
-            uid: request.uid.clone(),
-            namespace: request.namespace.clone(),
-            bearer,
-        });
-        let granted = Event::ReservationGranted(Arc::new(granted));
-        Ok(superseded.chain([granted]).chain(awaited).collect())
-    }
-}
-
-fn within(pending: usize, limit: usize, key: &'static str) -> Result<(), Refusal> {
-    if pending < limit {
-        return Ok(());
-    }
-    Err(Refusal::TooManyPending {
-        limit: key,
-        pending,
-    })
-}
-
-/// Pending reservations for the same name by other uids.
-#[derive(Default)]
-pub(super) struct SameNameReservations {
-    /// Those that the asker may change.
-    pub(super) own: Vec<Uid>,
-    foreign: Vec<Uid>,
-}
-
-pub(super) fn namesakes(
-    state: &State,
-    by: &By,
-    request: &Request,
-    overlay: &Overlay,
-) -> SameNameReservations {
-    let mut namesakes = SameNameReservations::default();
-    if request.name.is_empty() || request.basis != Basis::Create {
-        return namesakes;
-    }
-    let resource = request.resource.name();
-    let all = overlay.pending_for(state, &request.namespace, &resource, &request.name);
-    for (uid, owner) in all {
-        match owner.is_none_or(|owner| by.may_change(owner)) {
-            _ if uid == request.uid => {}
-            true => namesakes.own.push(uid),
-            false => namesakes.foreign.push(uid),
-        }
-    }
-    namesakes
-}
-
-fn before<'a>(
-    request: &'a Request,
-    observed: Option<&'a Footprint>,
-    pending: Option<&'a Footprint>,
-) -> Option<Cow<'a, Footprint>> {
-    match (observed, pending) {
-        (Some(observed), Some(pending)) => {
-            let mut before = pending.clone();
-            before.resources.max(&observed.resources);
-            Some(Cow::Owned(before))
-        }
-        (None, None) => request.before.as_ref().map(Cow::Borrowed),
-        (observed, pending) => observed.or(pending).map(Cow::Borrowed),
-    }
 }

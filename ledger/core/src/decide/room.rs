@@ -1,6 +1,6 @@
 //! When, and whether at all, there can be room for what was denied.
 
-use super::{Policy, explain::EXPLAINED_MAX, reserve::Case};
+use super::{Policy, case::Case, explain::EXPLAINED_MAX};
 use crate::state::{Counted, State};
 use quota_semantics::{
     Timestamp,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Policy, reserve::Case};
+use super::{Policy, case::Case};
 use crate::state::{self, Counted};
 use quota_semantics::{Name, admission::Denial, quantity::Quantity};
 
@@ -53,7 +53,7 @@ impl Case<'_> {
 
     /// The names that nothing limits, of what is wanted beside what is counted or held already.
     ///
-    /// Of an object, whose names were not written by the caller, one name for each thing: `requests.cpu` stands for `cpu`
+    /// Of an object, whose names were not written by the caller, one name for each thing: `requests.cpu` represents `cpu`
     /// and `limits.cpu` as well. The number of its kind is among them only if nothing else of the object is limited.
     fn unlimited(&self, limits: &[Counted<'_>]) -> Vec<Name> {
         let mut names = state::unlimited(limits, &self.target);

@@ -1,4 +1,4 @@
-//! What a source says of how far it has shown each kind of objects.
+//! What a source says of how far it has reported each kind of objects.
 
 use crate::{
     event::{Event, Watermark, Watermarks},
@@ -36,22 +36,22 @@ pub fn advance_watermarks(
     let is_new_cluster = !cluster_uid.is_empty() && cluster_before != &**cluster_uid;
     let is_other_cluster = is_new_cluster && !cluster_before.is_empty();
     let known: Vec<_> = state.watermarks(source).collect();
-    let news = resources.iter().filter_map(|told| {
-        let watermark = match told.is_absent {
+    let news = resources.iter().filter_map(|reported| {
+        let watermark = match reported.is_absent {
             true => received,
-            false => told.watermark.min(received),
+            false => reported.watermark.min(received),
         };
         let before = known
-            .binary_search_by(|view| view.told.resource.cmp(&told.resource))
+            .binary_search_by(|view| view.reported.resource.cmp(&reported.resource))
             .ok()
             .and_then(|place| known.get(place))
             .filter(|_| !is_other_cluster);
         let is_news = before.is_none_or(|before| {
-            before.told.watermark < watermark || before.told.is_absent != told.is_absent
+            before.reported.watermark < watermark || before.reported.is_absent != reported.is_absent
         });
         is_news.then(|| Watermark {
             watermark,
-            ..told.clone()
+            ..reported.clone()
         })
     });
     let resources: Vec<_> = news.collect();

@@ -12,7 +12,7 @@ pub struct Correction {
     /// The object as it was listed.
     #[serde(flatten)]
     pub object: Observed,
-    /// What it was believed to count for; none: it was not known.
+    /// What it was believed to count for; none: it was unknown.
     pub was: Option<Footprint>,
 }
 
@@ -83,7 +83,7 @@ pub struct RelistClose {
     /// What is listed.
     #[serde(flatten)]
     pub scope: RelistScope,
-    /// The version as of which was listed: what is newer is not ended; 0: not known.
+    /// The version as of which was listed: what is newer is not ended; 0: unknown.
     pub version: u64,
 }
 

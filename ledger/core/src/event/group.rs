@@ -17,13 +17,13 @@ pub struct GroupRecord {
     /// Members, limits and extensions.
     pub spec: Spec,
     /// The rest of its `metadata` (labels, annotations, …) as JSON text, without the annotations that are in `spec` as
-    /// they would be written from there; empty: none. That of a group that a source has shown has `adoptedVersion`, and
+    /// they would be written from there; empty: none. That of a group that a source has reported has `adoptedVersion`, and
     /// all annotations.
     pub metadata: Box<str>,
 }
 
 impl GroupRecord {
-    /// In which version a source has shown the group, if it is one that a source has shown (0: not known).
+    /// In which version a source has reported the group, if it is one that a source has reported (0: unknown).
     #[must_use]
     pub fn adopted_version(&self) -> Option<u64> {
         adopted_version(&self.metadata)

@@ -16,7 +16,7 @@ pub struct NamespaceRecord {
     pub name: Name,
     /// Its identity.
     pub uid: Uid,
-    /// Its resourceVersion as a number; 0: not known, always taken for newer.
+    /// Its resourceVersion as a number; 0: unknown, always taken for newer.
     pub version: u64,
     /// Its labels.
     pub labels: Labels,

@@ -1,4 +1,4 @@
-//! From what a source told to entries, in one batch with how far it is consumed.
+//! From what a source reported to entries, in one batch with how far it is consumed.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
 use planted::Bug;
 use quota_semantics::{Name, Timestamp, uid::Uid};
 
-/// Something that a source told.
+/// Something that a source reported.
 #[derive(Clone, Debug)]
 pub enum Item {
     /// An event that was understood.
@@ -22,7 +22,7 @@ pub enum Item {
         /// The kind that it is about, if so much is known of it.
         resource: Option<Name>,
     },
-    /// How far the source has shown each kind.
+    /// How far the source has reported each kind.
     Bookmark {
         /// What it says.
         bookmark: Bookmark,
@@ -85,8 +85,8 @@ pub struct Relisted {
     pub outdated: Vec<Relist>,
 }
 
-/// Records what a source told, and in the same decision, hence in the same batch, how far it is consumed. If it is
-/// known to be consumed as far already, nothing happens. `ignored`: how much else it told that is of no concern.
+/// Records what a source reported, and in the same decision, hence in the same batch, how far it is consumed. If it is
+/// known to be consumed as far already, nothing happens. `ignored`: how much else it reported that is of no concern.
 pub fn record(
     transaction: &mut WriteTransaction<'_>,
     actor: &Arc<Actor>,
@@ -121,7 +121,7 @@ pub fn record(
                 continue;
             }
             Item::Gap { source, positions } => {
-                // The cursor stands before what is missing, and must not go back to there.
+                // The cursor is before what is missing, and must not go back to there.
                 let is_behind =
                     consumed.is_some_and(|consumed| consumed.cursor.position < *positions.start());
                 let passed = advance.take_if(|_| is_behind);
@@ -188,7 +188,7 @@ impl Recording<'_, '_> {
         }
     }
 
-    /// Takes in how far the source has shown each kind. Answers whether it is news.
+    /// Takes in how far the source has reported each kind. Answers whether it is news.
     fn progress(&mut self, bookmark: &Bookmark, received: Option<Timestamp>) -> bool {
         let (state, source, now) = (
             self.transaction.state(),

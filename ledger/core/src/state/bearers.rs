@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{State, apply::Key, reservations::Tracked, sums::Change};
+use super::{State, apply::Key, sums::Change, tracked::Tracked};
 use crate::event::Reservation;
 use quota_semantics::{Name, object::Footprint, uid::Uid};
 

@@ -62,7 +62,7 @@ enum Subject<'a> {
     },
 }
 
-/// What is told of a group that several namespaces share.
+/// What is reported of a group that several namespaces share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     /// How many namespaces do.
@@ -153,7 +153,7 @@ impl Counted<'_> {
         }
     }
 
-    /// What is told of a group that several namespaces share.
+    /// What is reported of a group that several namespaces share.
     pub(crate) const fn shared(&self) -> Option<&Shared> {
         match &self.subject {
             Subject::Quota(_) => None,

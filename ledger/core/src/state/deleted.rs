@@ -16,7 +16,7 @@ const DELETED_MAX: u32 = 1 << 17;
 #[derive(Clone, Debug)]
 pub(crate) struct Gone {
     pub(crate) uid: Uid,
-    /// Empty: not known, as in snapshots of the first ledgers. Then it stands for every one.
+    /// Empty: unknown, as in snapshots of the first ledgers. Then it represents every one.
     pub(crate) namespace: Name,
 }
 

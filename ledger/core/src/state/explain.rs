@@ -12,8 +12,9 @@ use super::{
     ObjectView, ObjectsView, State,
     groups::Choosers,
     namespaces::{self, Claim, Namespace, hold},
-    reservations::{self, Tracked},
+    reservations,
     slab::Slab,
+    tracked::Tracked,
 };
 use crate::event::{QuotaRecord, Reservation, Sequence};
 use quota_semantics::{
@@ -36,7 +37,7 @@ pub struct Part {
 pub enum Holder {
     /// A part of what is used.
     Object(ObjectView),
-    /// A part of what is used: its holder said that the object exists, and no source has shown it.
+    /// A part of what is used: its holder said that the object exists, and no source has reported it.
     Commit(Claimed),
     /// A part of what is reserved.
     Reservation(Claimed),
@@ -136,7 +137,7 @@ impl State {
         Some(view.first(after, limit, || ()))
     }
 
-    /// What makes a number, as it stands now. Copies pointers and numbers, and looks at no object and no reservation. None if
+    /// What makes a number, as it is now. Copies pointers and numbers, and looks at no object and no reservation. None if
     /// there is neither such a quota nor such a group.
     #[must_use]
     pub fn parts_view(

@@ -9,16 +9,17 @@ use super::{
     deadlines::Deadlines,
     deleted::{Deleted, Uids},
     groups::{self, Group, Groups},
-    known::{KnownNamespace, NamespaceUids},
-    namespaces::{Extra, Namespace, Namespaces, QuotaState},
+    namespaces::{Extra, Namespace, Namespaces, ObservedNamespace, QuotaState},
     objects::{Object, Objects},
+    observed::NamespaceUids,
     pool::{Pool, Pooled},
     progress::Progress,
     relists::Relists,
-    reservations::{Ends, Reservations, Tracked},
+    reservations::{Ends, Reservations},
     slab::Slab,
     sums::Sums,
     tenancy::Tenancy,
+    tracked::Tracked,
 };
 use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
@@ -27,7 +28,7 @@ use crate::{
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
-/// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources show, groups, or overrides that are over;
+/// names that are waited for; of one with workloads that are charged; of one that tells whose what is; of one with namespaces that sources report, groups, or overrides that are over;
 /// of one with a bound of what is remembered of ended reservations; of one with replicas of charged workloads; of one with labels of
 /// objects that groups choose by.
 const VERSION: u32 = 1;
@@ -98,8 +99,8 @@ enum Ownership {
 /// What came with groups, in lists and a table of their own.
 #[derive(Debug, Default)]
 struct WithGroups {
-    /// What sources have shown of namespaces, by their places.
-    known: Vec<(u32, KnownNamespace)>,
+    /// What sources have reported of namespaces, by their places.
+    observed: Vec<(u32, ObservedNamespace)>,
     /// What groups count of namespaces of which they do not count all, by the places of both.
     shares: Vec<((u32, u32), Sums)>,
     /// The quotas whose overrides are over, by the places of their namespaces.
@@ -110,12 +111,12 @@ struct WithGroups {
 impl WithGroups {
     fn is_empty(&self) -> bool {
         // Free places count as well: what is set next takes the one that was freed last.
-        self.known.is_empty() && self.ended.is_empty() && self.groups.places() == 0
+        self.observed.is_empty() && self.ended.is_empty() && self.groups.places() == 0
     }
 
     fn read(input: &mut impl Read) -> Result<Self, ImageError> {
         Ok(Self {
-            known: read_list(input)?,
+            observed: read_list(input)?,
             shares: read_list(input)?,
             ended: read_list(input)?,
             groups: read_slab(input)?,
@@ -123,7 +124,7 @@ impl WithGroups {
     }
 
     fn write(&self, output: &mut impl Write) -> io::Result<()> {
-        write_list(output, &self.known)?;
+        write_list(output, &self.observed)?;
         write_list(output, &self.shares)?;
         write_list(output, &self.ended)?;
         write_slab(output, &self.groups)
@@ -131,10 +132,10 @@ impl WithGroups {
 
     fn fill(&self, namespaces: &mut Namespaces) -> Result<(), DecodeError> {
         let of_nothing = || DecodeError("what belongs to a namespace that is none".into());
-        for (place, known) in &self.known {
+        for (place, observed) in &self.observed {
             let namespace = namespaces.slab.get_mut(*place);
-            let namespace = namespace.filter(|it| it.name == known.record.name);
-            namespace.ok_or_else(of_nothing)?.known = Some(known.clone());
+            let namespace = namespace.filter(|it| it.name == observed.record.name);
+            namespace.ok_or_else(of_nothing)?.observed = Some(observed.clone());
         }
         for ((place, group), sums) in &self.shares {
             let namespace = namespaces.slab.get_mut(*place).ok_or_else(of_nothing)?;
@@ -161,7 +162,7 @@ pub enum ImageError {
 }
 
 impl State {
-    /// The state as it stands, to be written while the fold goes on.
+    /// The state as it is, to be written while the fold goes on.
     #[must_use]
     pub fn image(&self) -> Image {
         Image {
@@ -309,7 +310,7 @@ impl Image {
 
     fn with_groups(&self) -> WithGroups {
         let all = || self.namespaces.iter();
-        let known = |(place, it): (u32, &Namespace)| Some((place, it.known.clone()?));
+        let observed = |(place, it): (u32, &Namespace)| Some((place, it.observed.clone()?));
         let shares = all().flat_map(|(place, it)| {
             let shares = it.shares.iter();
             shares.map(move |(&group, sums)| ((place, group), sums.clone()))
@@ -321,7 +322,7 @@ impl Image {
             quotas.map(move |quota| (place, quota.record.name.clone()))
         });
         WithGroups {
-            known: all().filter_map(known).collect(),
+            observed: all().filter_map(observed).collect(),
             shares: shares.collect(),
             ended: ended.collect(),
             groups: self.groups.clone(),

@@ -12,11 +12,11 @@ mod deleted;
 mod explain;
 mod groups;
 mod image;
-mod known;
 mod label;
 mod namespaces;
 mod objects;
 mod objects_view;
+mod observed;
 mod overlay;
 mod places;
 mod pool;
@@ -29,6 +29,7 @@ mod ring;
 mod slab;
 mod sums;
 mod tenancy;
+mod tracked;
 mod unlimited;
 mod view;
 
@@ -39,27 +40,27 @@ pub use counted::LimitKind;
 pub use explain::{Claimed, Holder, Part, PartKey, PartsView};
 pub use groups::{GroupFigure, GroupView, MemberView};
 pub use image::{Image, ImageError};
-pub use known::KnownNamespace;
+pub use namespaces::ObservedNamespace;
 pub use objects_view::ObjectsView;
 pub use progress::WatermarkView;
 pub use relisting::RelistView;
-pub use reservations::{End, ReservationPlace, ReservationState};
+pub use tracked::{End, ReservationPlace, ReservationState};
 pub use view::{
     Figure, Holding, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,
 };
 
 pub(crate) use counted::Counted;
 pub(crate) use overlay::Overlay;
-pub(crate) use reservations::Tracked;
+pub(crate) use tracked::Tracked;
 pub(crate) use unlimited::{REQUESTS, are_of_the_same, is_count, unlimited};
 
 use crate::event::{Cursor, Sequence};
 use bearers::Bearers;
 use deadlines::Deadlines;
 use groups::Groups;
-use known::NamespaceUids;
 use namespaces::Namespaces;
 use objects::Objects;
+use observed::NamespaceUids;
 use pool::Pool;
 use progress::Progress;
 use quota_semantics::{Name, Timestamp, object::Footprint};

@@ -8,13 +8,12 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{
     groups::Chain,
-    known::KnownNamespace,
     slab::Slab,
     sums::{Change, Excess, Parts, Sums},
 };
 use crate::{
     codec::record,
-    event::{QuotaRecord, Sequence},
+    event::{NamespaceRecord, QuotaRecord, Sequence},
 };
 use quota_semantics::{
     Name, Timestamp,
@@ -26,6 +25,23 @@ use quota_semantics::{
 
 /// Small, since a namespace may be long and is copied with its neighbours while a snapshot is being written.
 const CHUNK: usize = 16;
+
+/// A namespace as it was seen.
+#[derive(Clone, Debug)]
+pub struct ObservedNamespace {
+    /// What was seen of it.
+    pub record: Arc<NamespaceRecord>,
+    /// The entry that last changed that.
+    pub entry: Sequence,
+    /// The entry with which it was last seen or listed.
+    pub seen: Sequence,
+}
+
+record!(ObservedNamespace {
+    record,
+    entry,
+    seen
+});
 
 /// A quota, and what counts against it if it has scopes. Without scopes the namespace's sums serve.
 #[derive(Clone, Debug)]
@@ -76,10 +92,10 @@ pub(crate) struct Namespace {
     pub(crate) objects: Vec<u32>,
     /// Places of its pending reservations.
     pub(crate) pending: BTreeSet<u32>,
-    /// Places of what was committed and no source has shown yet.
+    /// Places of what was committed and no source has reported yet.
     pub(crate) committed: BTreeSet<u32>,
     /// What was seen of it.
-    pub(crate) known: Option<KnownNamespace>,
+    pub(crate) observed: Option<ObservedNamespace>,
     /// The groups that count objects of it.
     pub(crate) chain: Chain,
     /// What those of them count that do not count all of it.
@@ -97,7 +113,7 @@ record!(Namespace {
     sums,
     objects,
     pending
-} without { committed, known, chain, shares });
+} without { committed, observed, chain, shares });
 
 /// Whether a quota counts an object with this footprint. A broken selector counts nothing, as Kubernetes' controller
 /// has it.
@@ -232,7 +248,7 @@ impl Namespace {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.known.is_none() && !self.holds_anything()
+        self.observed.is_none() && !self.holds_anything()
     }
 
     /// Whether it has quotas, objects or reservations.

@@ -25,7 +25,7 @@ pub(crate) struct Object {
     pub(crate) namespace: u32,
     pub(crate) resource: u32,
     pub(crate) footprint: u32,
-    /// Where it stands in its namespace's list.
+    /// Where it is in its namespace's list.
     pub(crate) position: u32,
 }
 

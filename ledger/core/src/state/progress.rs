@@ -1,4 +1,4 @@
-//! How far each source has shown each kind of objects.
+//! How far each source has reported each kind of objects.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ struct OfSource {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct OfKind {
-    /// The epoch: not known.
+    /// The epoch: unknown.
     watermark: Timestamp,
     version: u64,
     is_absent: bool,
@@ -64,14 +64,14 @@ impl Progress {
             }
             source.cluster_uid = watermarks.cluster_uid.clone();
         }
-        for told in &watermarks.resources {
-            if let Some(kind) = self.kind(&watermarks.source, &told.resource) {
+        for reported in &watermarks.resources {
+            if let Some(kind) = self.kind(&watermarks.source, &reported.resource) {
                 *kind = OfKind {
-                    watermark: told.watermark,
-                    version: told.version,
-                    is_absent: told.is_absent,
+                    watermark: reported.watermark,
+                    version: reported.version,
+                    is_absent: reported.is_absent,
                     // A kind that comes into being again has to be listed again.
-                    is_listed: kind.is_listed && !told.is_absent,
+                    is_listed: kind.is_listed && !reported.is_absent,
                 };
             }
         }
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Something of a source was lost: of no kind it is known any more how far it has been shown.
+    /// Something of a source was lost: of no kind it is known any more how far it has been reported.
     pub(crate) fn lose(&mut self, source: &Name) {
         if let Some(source) = self.sources.get_mut(source) {
             source.kinds.clear();
@@ -102,34 +102,34 @@ impl Progress {
     }
 }
 
-/// How far a source has shown a kind.
+/// How far a source has reported a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatermarkView {
     /// As the source said last.
-    pub told: Watermark,
+    pub reported: Watermark,
     /// Whether it counts: since something of the source was lost, the kind has been listed, or it does not exist.
     pub counts: bool,
 }
 
 impl State {
-    /// The sources that have said how far they have shown anything, or have listed something.
+    /// The sources that have said how far they have reported anything, or have listed something.
     pub fn progress_sources(&self) -> impl Iterator<Item = Name> {
         self.progress.sources.keys().cloned()
     }
 
-    /// The identity of the cluster that a source watches; empty: not known.
+    /// The identity of the cluster that a source watches; empty: unknown.
     #[must_use]
     pub fn cluster_uid(&self, source: &str) -> &str {
         let source = self.progress.sources.get(source);
         source.map_or("", |source| &source.cluster_uid)
     }
 
-    /// How far a source has shown each kind.
+    /// How far a source has reported each kind.
     pub fn watermarks(&self, source: &str) -> impl Iterator<Item = WatermarkView> {
         let source = self.progress.sources.get(source);
         let kinds = source.into_iter().flat_map(|source| &source.kinds);
         kinds.map(|(resource, kind)| WatermarkView {
-            told: Watermark {
+            reported: Watermark {
                 resource: resource.clone(),
                 watermark: kind.watermark,
                 version: kind.version,
@@ -139,14 +139,14 @@ impl State {
         })
     }
 
-    /// Up to when a source has shown a kind. None: that is not known, or does not count before the kind was listed.
+    /// Up to when a source has reported a kind. None: that is unknown, or does not count before the kind was listed.
     #[must_use]
     pub fn watermark_of(&self, source: &str, resource: &str) -> Option<Timestamp> {
         let kind = self.progress.of(source, resource)?;
         kind.counts().then_some(kind.watermark)
     }
 
-    /// Up to when a source has shown all of these kinds. None: of one of them that is not known.
+    /// Up to when a source has reported all of these kinds. None: of one of them that is unknown.
     #[must_use]
     pub fn watermark(&self, source: &str, resources: &[Name]) -> Option<Timestamp> {
         let all = resources

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    End, KnownNamespace, State, known,
+    End, ObservedNamespace, State,
     objects::Object,
+    observed,
     relists::{Relist, Relists},
     view::ObjectView,
 };
@@ -89,7 +90,7 @@ impl State {
         &self.relists.resets
     }
 
-    /// Whether a relist of this source is open that replaces what is known of this object, and has not shown it yet.
+    /// Whether a relist of this source is open that replaces what is recorded of this object, and has not reported it yet.
     #[must_use]
     pub fn is_to_be_replaced(
         &self,
@@ -179,7 +180,7 @@ impl State {
             return (Vec::new(), None);
         };
         let end = from.saturating_add(most);
-        let is_of_namespaces = scope.resource == *known::RESOURCE;
+        let is_of_namespaces = scope.resource == *observed::RESOURCE;
         let namespaces = match is_of_namespaces {
             true => self.namespaces.slab.places(),
             false => 0,
@@ -244,7 +245,7 @@ impl State {
                 .is_none_or(|only| only == namespace)
     }
 
-    /// When its holder said that an object exists, if that was a short while ago and no source has shown it yet. Only
+    /// When its holder said that an object exists, if that was a short while ago and no source has reported it yet. Only
     /// in the first ledgers such an object is taken for observed.
     #[must_use]
     pub fn committed_lately(&self, object: &ObjectView, now: Timestamp) -> Option<Timestamp> {
@@ -257,6 +258,6 @@ impl State {
     }
 }
 
-fn key_of_namespace(known: &KnownNamespace) -> (Name, Uid) {
+fn key_of_namespace(known: &ObservedNamespace) -> (Name, Uid) {
     (known.record.name.clone(), known.record.uid.clone())
 }

@@ -25,7 +25,7 @@ pub(crate) struct Relist {
     pub(crate) allow_empty: bool,
     /// Something of its source was lost or not understood since it began.
     pub(crate) spoiled: bool,
-    /// All is listed, as of this version (0: not known): what is not marked is to be ended.
+    /// All is listed, as of this version (0: unknown): what is not marked is to be ended.
     pub(crate) closed: Option<u64>,
     /// Whether anything was listed, alive or not by now.
     pub(crate) any: bool,

@@ -6,9 +6,12 @@ use std::{hash::BuildHasher, sync::Arc};
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
-use super::{namespaces::Claim, ring::Ring, slab::Slab};
+use super::{
+    ring::Ring,
+    slab::Slab,
+    tracked::{End, Ended, ReservationPlace, Target, Tracked},
+};
 use crate::{
-    codec::{record, variants},
     event::{Reservation, Sequence},
     shares::Shares,
     size,
@@ -24,176 +27,6 @@ const ENDED_MAX: u32 = 1 << 18;
 /// Places of ended reservations in the order of their ends, with the entry that ended them: a place may have been
 /// given to another since.
 pub(crate) type Ends = Ring<(u32, Sequence), ENDED_MAX>;
-
-/// The state of a reservation, as the API names it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ReservationState {
-    /// It holds what was reserved.
-    #[default]
-    Pending,
-    /// Its object counts instead.
-    Observed,
-    /// Its holder said that the object exists.
-    Committed,
-    /// Its holder gave it back, or a newer one took its place.
-    Released,
-    /// Its time ran out.
-    Expired,
-}
-
-impl ReservationState {
-    /// Its name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Observed => "observed",
-            Self::Committed => "committed",
-            Self::Released => "released",
-            Self::Expired => "expired",
-        }
-    }
-}
-
-/// Where a page of reservations ended: the entry that granted the last one, or ended it, and its place in the state.
-pub type ReservationPlace = (Sequence, u32);
-
-/// How a reservation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum End {
-    /// Its object was observed, or deleted before it was ever seen.
-    Observed,
-    /// The holder said that the object exists.
-    Committed,
-    /// The holder gave it back.
-    Released,
-    /// Its time ran out.
-    Expired,
-    /// A newer reservation for the same name took its place, or an object of that name was observed.
-    Superseded,
-    /// The holder gave back what it had committed.
-    Returned,
-}
-
-impl End {
-    /// The state of a reservation that ended so.
-    #[must_use]
-    pub const fn state(self) -> ReservationState {
-        match self {
-            Self::Observed => ReservationState::Observed,
-            Self::Committed => ReservationState::Committed,
-            Self::Released | Self::Superseded | Self::Returned => ReservationState::Released,
-            Self::Expired => ReservationState::Expired,
-        }
-    }
-
-    /// As it is told: a past participle.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Observed => "observed",
-            Self::Committed => "committed",
-            Self::Released => "released",
-            Self::Expired => "expired",
-            Self::Superseded => "superseded",
-            Self::Returned => "returned",
-        }
-    }
-
-    /// Whether nothing came of it: what was promised is promised no more, and is not used either.
-    #[must_use]
-    pub const fn is_void(self) -> bool {
-        match self {
-            Self::Observed | Self::Committed => false,
-            Self::Released | Self::Expired | Self::Superseded | Self::Returned => true,
-        }
-    }
-}
-
-/// A reservation and what became of it.
-#[derive(Clone, Debug)]
-pub(crate) struct Tracked {
-    pub(crate) reservation: Arc<Reservation>,
-    /// The entry that granted it.
-    pub(crate) entry: Sequence,
-    pub(crate) ended: Option<Ended>,
-    /// The principal that made it; empty: not known, as in snapshots of the first ledgers.
-    pub(crate) owner: Name,
-    /// What the holder said that the object counts for, until the object is observed or the holder gives it back.
-    pub(crate) committed: Option<Arc<Footprint>>,
-}
-
-impl Tracked {
-    pub(crate) fn is(&self, namespace: &str, uid: &Uid) -> bool {
-        self.reservation.uid == *uid && self.reservation.namespace == *namespace
-    }
-
-    /// What it claims beside what its object counts for, if it claims anything.
-    pub(crate) fn claim(&self) -> Option<(Claim, &Footprint)> {
-        match (&self.committed, &self.ended) {
-            (Some(committed), _) => Some((Claim::Committed, committed)),
-            (None, None) => Some((Claim::Pending, &self.reservation.footprint)),
-            (None, Some(_)) => None,
-        }
-    }
-
-    /// The entry that ended it, if it is remembered for the sake of repeated requests alone.
-    fn remembered_end(&self) -> Option<Sequence> {
-        let ended = self.ended.as_ref();
-        ended
-            .filter(|_| self.committed.is_none())
-            .map(|ended| ended.entry)
-    }
-
-    /// How and when it ended.
-    pub(crate) fn end(&self) -> Option<(End, Timestamp)> {
-        let ended = self.ended.as_ref()?;
-        Some((ended.how, ended.time))
-    }
-}
-
-/// The end of a reservation.
-#[derive(Clone, Debug)]
-pub(crate) struct Ended {
-    pub(crate) how: End,
-    pub(crate) time: Timestamp,
-    pub(crate) entry: Sequence,
-}
-
-variants!(End { 0 => Observed, 1 => Committed, 2 => Released, 3 => Expired, 4 => Superseded, 5 => Returned });
-record!(Ended { how, time, entry });
-record!(Tracked {
-    reservation,
-    entry,
-    ended
-} without { owner, committed });
-
-/// What a pending reservation is for. A newer one for the same takes its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Target<'a> {
-    pub(crate) namespace: &'a str,
-    pub(crate) resource: &'a str,
-    pub(crate) name: &'a str,
-}
-
-impl<'a> Target<'a> {
-    /// None, if the name is not known.
-    pub(crate) fn of(reservation: &'a Reservation) -> Option<Self> {
-        let Reservation {
-            namespace,
-            resource,
-            name,
-            ..
-        } = reservation;
-        (!name.is_empty()).then_some(Self {
-            namespace,
-            resource,
-            name,
-        })
-    }
-}
 
 /// All remembered reservations, by place, uid, name and expiration.
 #[derive(Debug, Default)]
@@ -306,7 +139,7 @@ impl Reservations {
             .expect("a reservation that is listed is remembered")
     }
 
-    /// What is known of an object's reservation: the pending one, else what is committed, else how the last one ended.
+    /// What is recorded of an object's reservation: the pending one, else what is committed, else how the last one ended.
     pub(crate) fn find(&self, namespace: &str, uid: &Uid) -> Option<(u32, &Tracked)> {
         let known = self.find_in(&self.by_uid, namespace, uid);
         match known {

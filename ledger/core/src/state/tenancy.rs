@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{deleted::Uids, namespaces::Namespaces, reservations::Tracked, slab::Slab};
+use super::{deleted::Uids, namespaces::Namespaces, slab::Slab, tracked::Tracked};
 use crate::codec::{DecodeError, record};
 use quota_semantics::{Name, object::Footprint};
 

@@ -1,6 +1,6 @@
 //! Which limits hold a reservation, and which of its resources none of them limits.
 
-use super::{Counted, LimitKind, Overlay, State, reservations::Tracked, view::Holding};
+use super::{Counted, LimitKind, Overlay, State, tracked::Tracked, view::Holding};
 use quota_semantics::{Name, admission::Limit as _, object::Footprint, quantity::Quantity};
 
 const COUNT: &str = "count/";

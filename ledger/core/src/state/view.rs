@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::reservations::End;
+use super::tracked::End;
 use crate::event::{QuotaRecord, Reservation, Sequence};
 use quota_semantics::{
     Name, Timestamp, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
@@ -60,7 +60,7 @@ pub struct ObjectView {
     pub resource: Name,
     /// Its name.
     pub name: Box<str>,
-    /// Its version; 0: not known.
+    /// Its version; 0: unknown.
     pub version: u64,
     /// The entry that last changed what it counts for.
     pub entry: Sequence,
@@ -77,13 +77,13 @@ pub struct ReservationView {
     pub reservation: Arc<Reservation>,
     /// What it holds now, or held: the growth over what its object already counts for.
     pub held: ResourceList,
-    /// The principal that made it; empty: not known.
+    /// The principal that made it; empty: unknown.
     pub owner: Name,
     /// The entry that granted it.
     pub entry: Sequence,
     /// How and when it ended; none: it is pending.
     pub end: Option<(End, Timestamp)>,
-    /// What it counts for as used, while it is committed and no source has shown its object.
+    /// What it counts for as used, while it is committed and no source has reported its object.
     pub committed: Option<Arc<Footprint>>,
     /// The object that bore its name when it was granted, and beside which it is counted.
     pub bearer: Option<Uid>,

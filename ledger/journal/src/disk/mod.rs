@@ -207,7 +207,7 @@ pub trait Disk: Send + Sync {
         file.sync()
     }
 
-    /// The second half of [`Disk::replace`]: after an error it is not known which file is in force.
+    /// The second half of [`Disk::replace`]: after an error it is unknown which file is in force.
     ///
     /// # Errors
     /// [`Error::Io`].

@@ -137,7 +137,7 @@ impl Epoch {
         }
     }
 
-    /// Whether the database was not opened as it is, since its files are not known to be as they were sealed.
+    /// Whether the database was not opened as it is, since its files may not be as they were sealed.
     pub(super) fn is_copied(&self) -> bool {
         self.is_copied.load(Ordering::Relaxed)
     }

@@ -12,7 +12,7 @@ use quota_simulation::Random;
 pub(crate) type Origin = (usize, u64, u64);
 
 pub(crate) struct Stream {
-    /// Message N stands at N - 1.
+    /// Message N is at N - 1.
     pub(crate) committed: Vec<Arc<[u8]>>,
     tail: Vec<(Arc<[u8]>, Option<Origin>)>,
     /// Which leader it is: commits of an earlier one do not happen.

@@ -11,7 +11,7 @@
 //! - A workload that a charged workload controls (the replica set of a deployment) counts only as itself, and is
 //!   charged nothing that its pods could be set against.
 //!
-//! A pod of a deployment is controlled by a replica set; it is known by its `pod-template-hash` label, with which the
+//! A pod of a deployment is controlled by a replica set; it is identified by its `pod-template-hash` label, with which the
 //! name of the replica set ends.
 //!
 //! These rules look at the object alone, so that what is observed counts the same in whatever order it is seen.

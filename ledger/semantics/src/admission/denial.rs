@@ -31,7 +31,7 @@ pub enum Denial {
         /// What has to be specified for which containers.
         text: String,
     },
-    /// What counts against a limit is not known.
+    /// What counts against a limit is unknown.
     #[error("status unknown for quota: {quota}, resources: {}", resources.join(","))]
     StatusUnknown {
         /// The quota.

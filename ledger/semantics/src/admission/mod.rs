@@ -45,7 +45,7 @@ pub trait Limit {
     /// Its name, for messages.
     fn name(&self) -> &Name;
 
-    /// Its specification: only the scopes are asked for.
+    /// Its specification: only the scopes are read.
     fn spec(&self) -> &Spec;
 
     /// The limits in force.
@@ -66,7 +66,7 @@ pub trait Limit {
         self.counted(name).is_some()
     }
 
-    /// What counts against the limit of a name (used and reserved); `None` if that is not known.
+    /// What counts against the limit of a name (used and reserved); `None` if that is unknown.
     fn counted(&self, name: &str) -> Option<Quantity>;
 
     /// By how much that grows when the amounts of the object grow by these; no zeros. Less, as far as somebody is

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::selector::LabelSelector;
 use crate::{
     Name, Timestamp,
-    quota::{FieldError, validation::validate_list},
+    quota::{FieldError, names::validate_list},
     resource::ResourceList,
 };
 

@@ -23,7 +23,7 @@ pub const KIND: &str = "ClusterResourceQuota";
 /// The kind as events and relists name it: plural and group.
 pub const RESOURCE: &str = "clusterresourcequotas.quota.openshift.io";
 
-/// Where in the metadata of a group it stands in which version a source has shown it.
+/// The key in a group's metadata of the version in which a source has reported it.
 pub const ADOPTED_VERSION: &str = "adoptedVersion";
 
 /// Where a manifest has objects.
@@ -58,7 +58,7 @@ pub struct Manifest {
     pub spec: ManifestSpec,
 }
 
-/// What stands in `spec`.
+/// What is in `spec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ManifestSpec {
@@ -132,7 +132,7 @@ pub fn says_the_same(a: &str, b: &str) -> bool {
     a == b || rest(a) == rest(b)
 }
 
-/// In which version a source has shown a group, by the metadata that is stored of it (JSON text); none: no source has.
+/// In which version a source has reported a group, by the metadata that is stored of it (JSON text); none: no source has.
 #[must_use]
 pub fn adopted_version(metadata: &str) -> Option<u64> {
     #[derive(Deserialize)]

@@ -71,10 +71,10 @@ pub struct Selector {
     pub annotations: Labels,
 }
 
-/// What is known of a label.
+/// What is recorded of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
-    /// Whether it exists is not known.
+    /// Whether it exists is unknown.
     Unknown,
     /// It does not exist.
     Absent,
@@ -154,7 +154,7 @@ impl LabelSelector {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// Whether labels match; `None`: that cannot be decided without a label that is not known.
+    /// Whether labels match; `None`: that cannot be decided without a label that is unknown.
     pub fn matches<'l>(&self, label: impl Fn(&str) -> Label<'l>) -> Option<bool> {
         let equal = self
             .match_labels

@@ -13,7 +13,7 @@ pub struct Spec {
     pub selector: Selector,
     /// Limits and scopes.
     pub quota: quota::Spec,
-    /// What stands in annotations.
+    /// What is in annotations.
     #[serde(flatten)]
     pub extensions: Extensions,
 }

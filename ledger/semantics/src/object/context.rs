@@ -2,12 +2,12 @@
 
 use crate::{Name, Timestamp, resource::ResourceList};
 
-/// What is known of the cluster around an object.
+/// What is recorded of the cluster around an object.
 pub trait Context {
-    /// The extended resource that a device class stands for, such as `example.com/gpu`.
+    /// The extended resource that a device class represents, such as `example.com/gpu`.
     fn extended_resource(&self, device_class: &str) -> Option<Name>;
 
-    /// Whether some device class stands for this extended resource.
+    /// Whether some device class represents this extended resource.
     fn is_device_class_resource(&self, extended_resource: &str) -> bool;
 
     /// The pod of that name, as the possible owner of a claim.
@@ -29,7 +29,7 @@ pub struct OwningPod {
     pub resources: ResourceList,
 }
 
-/// Nothing is known: no device class stands for an extended resource, no pod pays for a claim.
+/// Nothing is known: no device class represents an extended resource, no pod pays for a claim.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoContext;
 

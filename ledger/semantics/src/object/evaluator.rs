@@ -26,7 +26,7 @@ pub enum Evaluator<'k> {
     Count(&'k GroupResource),
 }
 
-/// The names of pods, but for those that are known by a prefix.
+/// The names of pods, but for those that are identified by a prefix.
 const POD_NAMES: [&str; 11] = [
     "count/pods",
     "cpu",
@@ -71,7 +71,7 @@ impl<'k> Evaluator<'k> {
     }
 
     /// Whether a name in a quota belongs to the kind. For resource claims, names of extended
-    /// resources do if a device class stands for them.
+    /// resources do if a device class represents them.
     #[must_use]
     pub fn owns(self, name: &str, context: &dyn Context) -> bool {
         match self {
@@ -145,10 +145,10 @@ fn stands_for_class(name: &str, context: &dyn Context) -> bool {
             .is_some_and(|resource| context.is_device_class_resource(resource))
 }
 
-/// Every device class stands for an extended resource, and every extended resource has a class.
+/// Every device class represents an extended resource, and every extended resource has a class.
 ///
 /// For deciding and folding: which classes there are was asked when the footprint was made, and a
-/// claim's footprint names an extended resource only if a class stands for it.
+/// claim's footprint names an extended resource only if a class represents it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryClass;
 

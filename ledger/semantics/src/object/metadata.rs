@@ -33,7 +33,7 @@ impl TypeMeta {
         *self.api_version == *"v1" && *self.kind == *"Namespace"
     }
 
-    /// The API group: what stands before the slash of the apiVersion; empty for the core group.
+    /// The API group: what is before the slash of the apiVersion; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version
@@ -88,7 +88,7 @@ pub struct Metadata {
         skip_serializing_if = "Option::is_none"
     )]
     pub creation_timestamp: Option<Timestamp>,
-    /// When it is to be gone; set once its deletion was asked for.
+    /// When it is to be gone; set once its deletion was requested.
     #[serde(
         default,
         deserialize_with = "time",

@@ -21,7 +21,7 @@
 //!
 //! Objects arrive as JSON and are read into types that know only the fields that count; written again as JSON, they are
 //! pruned to these, and count the same. Whoever
-//! wants a footprint hands in the time and what is known of other objects ([`Context`]).
+//! wants a footprint hands in the time and what is recorded of other objects ([`Context`]).
 
 mod context;
 mod count;

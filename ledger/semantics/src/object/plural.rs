@@ -2,7 +2,7 @@
 
 use crate::Name;
 
-/// Kinds whose resource does not follow from Kubernetes' rule. An empty group stands for any.
+/// Kinds whose resource does not follow from Kubernetes' rule. An empty group represents any.
 const EXCEPTIONS: [(&str, &str, &str); 6] = [
     ("metrics.k8s.io", "NodeMetrics", "nodes"),
     ("metrics.k8s.io", "PodMetrics", "pods"),

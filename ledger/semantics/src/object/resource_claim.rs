@@ -63,7 +63,7 @@ struct DeviceRequest {
 }
 
 impl DeviceRequest {
-    /// How many devices it can get; none in a mode that is not known.
+    /// How many devices it can get; none in a mode that is unknown.
     fn devices(&self) -> i64 {
         match self.allocation_mode.as_str() {
             "ExactCount" => self.count,

@@ -60,7 +60,7 @@ impl Service {
         ])
     }
 
-    /// Without automatic node ports only those count that were asked for by number.
+    /// Without automatic node ports only those count that were requested by number.
     fn load_balancer_node_ports(&self) -> usize {
         let ports = &self.spec.ports;
         if self.spec.allocate_load_balancer_node_ports == Some(false) {

@@ -11,6 +11,7 @@ mod parse;
 mod parts;
 mod print;
 mod serde;
+mod suffix;
 
 use std::{cmp::Ordering, fmt, hash, sync::Arc};
 

@@ -8,6 +8,7 @@ use super::{
     Format, NANOS, Quantity,
     number::{self, Number},
     print,
+    suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
 
 /// The most decimal digits a number may have, before and after the point, once its exponent is
@@ -96,9 +97,6 @@ fn general(text: &str) -> Result<Quantity, ParseError> {
         keeps_spelling.then(|| Box::from(text)),
     ))
 }
-
-/// The most that can be written with a binary suffix, in billionths.
-pub(super) const BINARY_CAP: i128 = i64::MAX as i128 * NANOS;
 
 /// Kubernetes caps what has a binary suffix at `i64::MAX` units, and shows what is below one unit in
 /// the decimal family.
@@ -227,13 +225,10 @@ enum Suffix {
 
 impl Suffix {
     fn read(text: &str) -> Option<Self> {
-        if let Some(place) = print::DECIMAL_SUFFIXES
-            .iter()
-            .position(|suffix| *suffix == text)
-        {
+        if let Some(place) = DECIMAL_SUFFIXES.iter().position(|suffix| *suffix == text) {
             return Some(Self::Decimal(place as i64 * 3 - 9, Format::DecimalSI));
         }
-        if let Some(place) = print::BINARY_SUFFIXES
+        if let Some(place) = BINARY_SUFFIXES
             .iter()
             .skip(1)
             .position(|suffix| *suffix == text)

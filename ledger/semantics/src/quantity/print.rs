@@ -7,14 +7,8 @@ use num_bigint::BigInt;
 use super::{
     Format, NANOS, Quantity,
     number::{self, Number},
-    parse::BINARY_CAP,
+    suffix::{BINARY_CAP, BINARY_SUFFIXES, DECIMAL_SUFFIXES},
 };
-
-/// The decimal suffixes from 10^-9 on, each a thousand times the one before.
-pub(super) const DECIMAL_SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-
-/// The binary suffixes from 1 on, each 1024 times the one before.
-pub(super) const BINARY_SUFFIXES: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
 
 /// As Kubernetes prints it, in its messages: where there is no suffix large enough, it prints none, and 1000E comes out
 /// as 1. [`Quantity::exact`] does not.

@@ -79,7 +79,7 @@ pub enum LoadError {
 /// Reads limited resources from the JSON form of a `ResourceQuotaConfiguration`
 /// (`apiserver.config.k8s.io/v1`, or the older `Configuration`), or of an `AdmissionConfiguration`
 /// that has one. A file without any has no limited resources. As in Kubernetes, fields of the plugin's own
-/// configuration that are not known are an error.
+/// configuration that are unknown are an error.
 ///
 /// # Errors
 /// If the file is no such configuration. Whether its content makes sense is for [`validate`].

@@ -4,7 +4,7 @@ pub mod field;
 pub mod limited;
 pub mod manifest;
 pub(crate) mod metadata;
-mod names;
+pub(crate) mod names;
 pub mod recount;
 pub(crate) mod requirement;
 pub mod scopes;

@@ -1,6 +1,12 @@
-//! Which resource names a quota may have, and what is asked of their values.
+//! Which resource names a quota may have, and what their values must be.
 
-use crate::object::names::{HUGE_PAGES_PREFIX, REQUESTS_HUGE_PAGES_PREFIX, is_extended};
+use super::{field::FieldError, syntax};
+use crate::{
+    Name,
+    object::names::{HUGE_PAGES_PREFIX, REQUESTS_HUGE_PAGES_PREFIX, is_extended},
+    quantity::Quantity,
+    resource::ResourceList,
+};
 
 /// Resources that a quota without a domain in the name may limit.
 const STANDARD: [&str; 19] = [
@@ -91,4 +97,46 @@ pub(super) fn may_have_scope(name: &str, scope: &str) -> bool {
         "VolumeAttributesClass" => name == "persistentvolumeclaims" || name == "requests.storage",
         _ => true,
     }
+}
+
+/// What is wrong with a resource list of a quota.
+pub(crate) fn validate_list(field: &str, list: &ResourceList) -> Vec<FieldError> {
+    let entry = |(name, quantity): (&Name, &Quantity)| {
+        let field = format!("{field}[{name}]");
+        let mut errors = validate_name(&field, name);
+        errors.extend(validate_quantity(&field, name, quantity));
+        errors
+    };
+    list.iter().flat_map(entry).collect()
+}
+
+fn validate_name(field: &str, name: &str) -> Vec<FieldError> {
+    let mut wrong = syntax::qualified_name(name);
+    if !name.contains('/') {
+        if wrong.is_empty() && !is_standard(name) {
+            wrong.push("must be a standard resource type or fully qualified".to_owned());
+        }
+        if !is_standard_for_quota(name) {
+            wrong.push("must be a standard resource for quota".to_owned());
+        }
+    }
+    wrong
+        .into_iter()
+        .map(|detail| FieldError::invalid_text(field, name, detail))
+        .collect()
+}
+
+fn validate_quantity(field: &str, name: &str, quantity: &Quantity) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if quantity.is_negative() {
+        errors.push(FieldError::invalid(
+            field,
+            quantity,
+            "must be greater than or equal to 0",
+        ));
+    }
+    if is_integer(name) && !quantity.passes_integer_check() {
+        errors.push(FieldError::invalid(field, quantity, "must be an integer"));
+    }
+    errors
 }

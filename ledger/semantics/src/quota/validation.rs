@@ -8,15 +8,13 @@ use serde::Serialize;
 use super::{
     field::FieldError,
     manifest::Manifest,
-    metadata, names,
+    metadata,
+    names::{self, validate_list},
     spec::{ScopeExpression, Spec},
-    syntax,
 };
 use crate::{
     Name,
     group::{Extensions, extension::Carrier},
-    quantity::Quantity,
-    resource::ResourceList,
 };
 
 const IMMUTABLE: &str = "field is immutable";
@@ -114,48 +112,6 @@ pub(crate) fn validate_spec(manifest: &Manifest) -> Vec<FieldError> {
     let mut errors = validate_list("spec.hard", &manifest.spec.hard);
     errors.extend(validate_scopes(manifest));
     errors.extend(validate_selector(manifest));
-    errors
-}
-
-/// What is wrong with a resource list of a quota.
-pub(crate) fn validate_list(field: &str, list: &ResourceList) -> Vec<FieldError> {
-    let entry = |(name, quantity): (&Name, &Quantity)| {
-        let field = format!("{field}[{name}]");
-        let mut errors = validate_name(&field, name);
-        errors.extend(validate_quantity(&field, name, quantity));
-        errors
-    };
-    list.iter().flat_map(entry).collect()
-}
-
-fn validate_name(field: &str, name: &str) -> Vec<FieldError> {
-    let mut wrong = syntax::qualified_name(name);
-    if !name.contains('/') {
-        if wrong.is_empty() && !names::is_standard(name) {
-            wrong.push("must be a standard resource type or fully qualified".to_owned());
-        }
-        if !names::is_standard_for_quota(name) {
-            wrong.push("must be a standard resource for quota".to_owned());
-        }
-    }
-    wrong
-        .into_iter()
-        .map(|detail| FieldError::invalid_text(field, name, detail))
-        .collect()
-}
-
-fn validate_quantity(field: &str, name: &str, quantity: &Quantity) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if quantity.is_negative() {
-        errors.push(FieldError::invalid(
-            field,
-            quantity,
-            "must be greater than or equal to 0",
-        ));
-    }
-    if names::is_integer(name) && !quantity.passes_integer_check() {
-        errors.push(FieldError::invalid(field, quantity, "must be an integer"));
-    }
     errors
 }
 

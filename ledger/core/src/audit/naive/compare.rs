@@ -7,46 +7,46 @@ use super::{
 use crate::state::State;
 use quota_semantics::{Name, quantity::Quantity};
 
-/// Differences that are told; there may be more.
-const TOLD: usize = 20;
+/// Differences that are listed; there may be more.
+const DIFFERENCES_MAX: usize = 20;
 
 impl Naive {
     /// Where a state is not what the entries amount to, in words; at most 20 of them. Empty: nowhere.
     #[must_use]
     pub fn differences(&self, state: &State) -> Vec<String> {
-        let mut told = Differences(Vec::new());
-        told.unless(state.head().sequence == self.last, || {
+        let mut found = Differences(Vec::new());
+        found.unless(state.head().sequence == self.last, || {
             format!("it is at {}, not {}", state.head().sequence, self.last)
         });
-        told.unless(*state.sources() == self.sources, || {
+        found.unless(*state.sources() == self.sources, || {
             "the cursors of the sources".to_owned()
         });
         for difference in self.progress.differences(state) {
-            told.unless(false, || difference);
+            found.unless(false, || difference);
         }
         for difference in self.relists.differences(state) {
-            told.unless(false, || difference);
+            found.unless(false, || difference);
         }
-        let known = state.known_namespaces("").map(|known| &known.record);
-        told.unless(known.eq(self.namespaces.values()), || {
+        let known = state.observed_namespaces("").map(|known| &known.record);
+        found.unless(known.eq(self.namespaces.values()), || {
             "what is known of namespaces".to_owned()
         });
-        self.compare_objects(state, &mut told);
-        self.compare_pending(state, &mut told);
-        self.compare_committed(state, &mut told);
+        self.compare_objects(state, &mut found);
+        self.compare_pending(state, &mut found);
+        self.compare_committed(state, &mut found);
         let counts = self.counts();
         for (key, count) in &counts {
-            compare_namespace(key, count, state, &mut told);
+            compare_namespace(key, count, state, &mut found);
         }
-        self.compare_quotas(state, &counts, &mut told);
+        self.compare_quotas(state, &counts, &mut found);
         for difference in self.groups.differences(state, &self.namespaces, &counts) {
-            told.unless(false, || difference);
+            found.unless(false, || difference);
         }
-        told.0
+        found.0
     }
 
-    fn compare_objects(&self, state: &State, told: &mut Differences) {
-        told.unless(state.object_count() as usize == self.objects.len(), || {
+    fn compare_objects(&self, state: &State, found: &mut Differences) {
+        found.unless(state.object_count() as usize == self.objects.len(), || {
             format!(
                 "{} objects, not {}",
                 state.object_count(),
@@ -62,12 +62,12 @@ impl Naive {
                     && view.lapse == object.lapse
                     && *view.footprint == object.footprint
             });
-            told.unless(same, || format!("object {uid}"));
+            found.unless(same, || format!("object {uid}"));
         }
     }
 
-    fn compare_pending(&self, state: &State, told: &mut Differences) {
-        told.unless(state.pending_count() == self.pending.len(), || {
+    fn compare_pending(&self, state: &State, found: &mut Differences) {
+        found.unless(state.pending_count() == self.pending.len(), || {
             format!(
                 "{} pending reservations, not {}",
                 state.pending_count(),
@@ -81,12 +81,12 @@ impl Naive {
                     && *view.reservation == claim.reservation
                     && view.owner == claim.owner
             });
-            told.unless(same, || format!("reservation {uid}"));
+            found.unless(same, || format!("reservation {uid}"));
         }
     }
 
-    fn compare_committed(&self, state: &State, told: &mut Differences) {
-        told.unless(state.committed_count() == self.committed.len(), || {
+    fn compare_committed(&self, state: &State, found: &mut Differences) {
+        found.unless(state.committed_count() == self.committed.len(), || {
             format!(
                 "{} commits, not {}",
                 state.committed_count(),
@@ -96,28 +96,28 @@ impl Naive {
         for ((namespace, uid), claim) in &self.committed {
             let committed = state.committed(namespace, uid);
             let same = committed == Some(&claim.reservation.footprint);
-            told.unless(same, || format!("commit {uid}"));
+            found.unless(same, || format!("commit {uid}"));
         }
     }
 
-    fn compare_quotas(&self, state: &State, counts: &Counts<'_>, told: &mut Differences) {
+    fn compare_quotas(&self, state: &State, counts: &Counts<'_>, found: &mut Differences) {
         let kept: usize = state
             .namespaces("")
             .map(|name| state.quotas(name).len())
             .sum();
-        told.unless(kept == self.quotas.len(), || {
+        found.unless(kept == self.quotas.len(), || {
             format!("{kept} quotas, not {}", self.quotas.len())
         });
         let nothing = Count::default();
         for ((namespace, name), record) in &self.quotas {
             let view = state.quota(namespace, name);
             let Some(view) = view.filter(|view| view.record == *record) else {
-                told.unless(false, || format!("quota {namespace}/{name}"));
+                found.unless(false, || format!("quota {namespace}/{name}"));
                 continue;
             };
             let hard = self.groups.limits(record);
             let shown = view.figures.iter().map(|it| (&it.resource, &it.hard));
-            told.unless(shown.eq(hard.iter()), || {
+            found.unless(shown.eq(hard.iter()), || {
                 format!("the limits of {namespace}/{name}")
             });
             let count = counts.get(namespace).unwrap_or(&nothing);
@@ -125,13 +125,13 @@ impl Naive {
                 let resource = &figure.resource;
                 let used = count.used(resource, |footprint| counted(record, footprint));
                 let reserved = count.reserved(resource, |footprint| counted(record, footprint));
-                told.number(
+                found.number(
                     (namespace, Some(name), resource),
                     "used",
                     figure.used.as_ref(),
                     &used,
                 );
-                told.number(
+                found.number(
                     (namespace, Some(name), resource),
                     "reserved",
                     Some(&figure.reserved),
@@ -143,21 +143,21 @@ impl Naive {
 }
 
 /// The sums that are kept whatever the quotas.
-fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, told: &mut Differences) {
+fn compare_namespace(namespace: &Name, count: &Count<'_>, state: &State, found: &mut Differences) {
     let totals = state.totals(namespace);
     let kept = totals.used.names().chain(totals.reserved.names());
     let mut names = count.names();
     names.extend(kept);
     for resource in names {
         let place = (namespace, None, resource);
-        told.number(
+        found.number(
             place,
             "used",
             totals.used.get(resource),
             &count.used(resource, |_| true),
         );
         let reserved = count.reserved(resource, |_| true);
-        told.number(place, "reserved", totals.reserved.get(resource), &reserved);
+        found.number(place, "reserved", totals.reserved.get(resource), &reserved);
     }
 }
 
@@ -166,7 +166,7 @@ struct Differences(Vec<String>);
 
 impl Differences {
     fn unless(&mut self, same: bool, what: impl FnOnce() -> String) {
-        if !same && self.0.len() < TOLD {
+        if !same && self.0.len() < DIFFERENCES_MAX {
             self.0.push(what());
         }
     }

@@ -1,4 +1,4 @@
-//! What counts in a namespace, summed anew whenever it is asked for.
+//! What counts in a namespace, summed anew whenever it is requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -35,7 +35,7 @@ struct Load {
     set_aside: Quantity,
 }
 
-/// What is known of namespaces, and what counts in each.
+/// What is recorded of namespaces, and what counts in each.
 struct World<'a> {
     namespaces: &'a BTreeMap<Name, Arc<NamespaceRecord>>,
     counts: &'a Counts<'a>,
@@ -192,22 +192,22 @@ impl Groups {
         namespaces: &BTreeMap<Name, Arc<NamespaceRecord>>,
         counts: &Counts<'_>,
     ) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut found = Vec::new();
         let kept = state.group_count();
         if kept != self.groups.len() {
-            told.push(format!("{kept} groups, not {}", self.groups.len()));
+            found.push(format!("{kept} groups, not {}", self.groups.len()));
         }
         let there: BTreeSet<&Name> = namespaces.keys().chain(counts.keys().copied()).collect();
         let world = World { namespaces, counts };
         for (name, record) in &self.groups {
             let Some(view) = state.group(name).filter(|view| view.record == *record) else {
-                told.push(format!("group {name}"));
+                found.push(format!("group {name}"));
                 continue;
             };
             let limits = record.spec.extensions.r#override.as_ref();
             let hard = self.in_force(&(None, name.clone()), limits, &record.spec.quota.hard);
             if view.hard != hard {
-                told.push(format!("the limits of group {name}"));
+                found.push(format!("the limits of group {name}"));
             }
             let is_member = |namespace: &&&Name| {
                 let known = namespaces.get(**namespace).map(|known| &**known);
@@ -216,7 +216,7 @@ impl Groups {
             let members = there.iter().filter(is_member).count();
             // A namespace may also be there for its quotas alone.
             if view.members < members {
-                told.push(format!(
+                found.push(format!(
                     "group {name} has {} members, not {members}",
                     view.members
                 ));
@@ -230,14 +230,14 @@ impl Groups {
                 };
                 let load = self.load(name, resource, &world);
                 if kept != load {
-                    told.push(format!(
+                    found.push(format!(
                         "{resource} of group {name} is {kept:?}, but counts {load:?}"
                     ));
                 }
             }
-            told.extend(self.members_differ(state, record, &world));
+            found.extend(self.members_differ(state, record, &world));
         }
-        told
+        found
     }
 
     /// Which members of a group do not use of it what the entries amount to.
@@ -250,7 +250,7 @@ impl Groups {
         let members = state.group_members(&record.name, "", usize::MAX);
         let members = members.map(|(members, _)| members).unwrap_or_default();
         let nothing = Count::default();
-        let mut told = Vec::new();
+        let mut found = Vec::new();
         for member in members {
             let namespace = &member.namespace;
             let known = world.namespaces.get(namespace).map(|known| &**known);
@@ -261,11 +261,11 @@ impl Groups {
                 let used = count.used(&figure.resource, counts);
                 let reserved = count.reserved(&figure.resource, counts);
                 if figure.used.unwrap_or_default() != used || figure.reserved != reserved {
-                    told.push(format!("what {namespace} uses of group {}", record.name));
+                    found.push(format!("what {namespace} uses of group {}", record.name));
                 }
             }
         }
-        told
+        found
     }
 }
 

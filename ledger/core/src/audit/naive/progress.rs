@@ -1,4 +1,4 @@
-//! How far sources have shown each kind, naively: what was said last, and since when it means anything.
+//! How far sources have reported each kind, naively: what was said last, and since when it means anything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use quota_semantics::{Name, Timestamp};
 /// and the entry with which something was lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
-    told: BTreeMap<(Name, Name), (Sequence, Timestamp, bool)>,
+    reported: BTreeMap<(Name, Name), (Sequence, Timestamp, bool)>,
     listed: BTreeMap<(Name, Name), Sequence>,
     absent: BTreeMap<(Name, Name), Sequence>,
     clusters: BTreeMap<Name, Name>,
@@ -24,12 +24,12 @@ impl Progress {
         let mut progress = Self::default();
         for source in sources {
             for view in state.watermarks(&source) {
-                let key = (source.clone(), view.told.resource.clone());
-                if view.told.watermark > Timestamp::EPOCH {
-                    let told = (1, view.told.watermark, view.told.is_absent);
-                    progress.told.insert(key.clone(), told);
+                let key = (source.clone(), view.reported.resource.clone());
+                if view.reported.watermark > Timestamp::EPOCH {
+                    let reported = (1, view.reported.watermark, view.reported.is_absent);
+                    progress.reported.insert(key.clone(), reported);
                 }
-                if view.counts || state.is_listed(&source, &view.told.resource) {
+                if view.counts || state.is_listed(&source, &view.reported.resource) {
                     progress.listed.insert(key, 1);
                 }
             }
@@ -51,12 +51,13 @@ impl Progress {
                         self.lost.insert(source.clone(), at);
                     }
                 }
-                for told in &watermarks.resources {
-                    let key = (source.clone(), told.resource.clone());
-                    if told.is_absent {
+                for reported in &watermarks.resources {
+                    let key = (source.clone(), reported.resource.clone());
+                    if reported.is_absent {
                         self.absent.insert(key.clone(), at);
                     }
-                    self.told.insert(key, (at, told.watermark, told.is_absent));
+                    self.reported
+                        .insert(key, (at, reported.watermark, reported.is_absent));
                 }
             }
             Event::ResourceListed { source, resource } => {
@@ -69,10 +70,10 @@ impl Progress {
         }
     }
 
-    /// Up to when a source has shown a kind, if that is known.
+    /// Up to when a source has reported a kind, if that is known.
     fn watermark(&self, key: &(Name, Name)) -> Option<Timestamp> {
         let lost = self.lost.get(&key.0).copied().unwrap_or(0);
-        let (at, watermark, is_absent) = *self.told.get(key)?;
+        let (at, watermark, is_absent) = *self.reported.get(key)?;
         let gone = self.absent.get(key).copied().unwrap_or(0).max(lost);
         let is_listed = self.listed.get(key).is_some_and(|listed| *listed > gone);
         // What is lost with the entry that says it: the cluster is another one.
@@ -81,7 +82,7 @@ impl Progress {
 
     /// Where a state is not what the entries amount to.
     pub(super) fn differences(&self, state: &State) -> Vec<String> {
-        let keys: BTreeSet<_> = self.told.keys().chain(self.listed.keys()).collect();
+        let keys: BTreeSet<_> = self.reported.keys().chain(self.listed.keys()).collect();
         let differ = keys.into_iter().filter(|key| {
             let (source, resource) = key;
             state.watermark_of(source, resource) != self.watermark(key)

@@ -146,7 +146,7 @@ impl Relists {
         }
     }
 
-    /// A group was set, or listed by a source. One that no source has shown is in no list.
+    /// A group was set, or listed by a source. One that no source has reported is in no list.
     fn see_group(&mut self, group: &GroupRecord, source: Option<&Name>) {
         for (scope, relist) in &mut self.0 {
             let is_its = source.is_none_or(|source| scope.source == *source);
@@ -219,12 +219,12 @@ impl Relists {
     /// Which relists of a state are not what the entries amount to.
     pub(super) fn differences(&self, state: &State) -> Vec<String> {
         let kept = state.relists().count();
-        let mut told = Vec::new();
+        let mut found = Vec::new();
         if kept != self.0.len() {
-            told.push(format!("{kept} relists, not {}", self.0.len()));
+            found.push(format!("{kept} relists, not {}", self.0.len()));
         }
         if *state.version_resets() != self.1 {
-            told.push("where versions went back".to_owned());
+            found.push("where versions went back".to_owned());
         }
         for (scope, relist) in &self.0 {
             let same = state.relist(scope).is_some_and(|view| {
@@ -239,12 +239,12 @@ impl Relists {
                     && view.listed == relist.count()
             });
             if !same {
-                told.push(format!(
+                found.push(format!(
                     "the relist of {} by {}",
                     scope.resource, scope.source
                 ));
             }
         }
-        told
+        found
     }
 }

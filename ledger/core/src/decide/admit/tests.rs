@@ -75,7 +75,7 @@ impl World {
         self.record(vec![Event::ObjectObserved(Box::new(observed))]);
     }
 
-    /// As a source shows it.
+    /// As a source reports it.
     fn see(&mut self, review: &Review, version: u64) {
         let request = &review.request;
         let object = Observed {

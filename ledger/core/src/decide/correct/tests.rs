@@ -230,7 +230,7 @@ fn a_correction_is_for_what_was_compared_and_nothing_else() {
         Comparison::Same
     ));
 
-    // By now it stands for something else, once by another entry and once by another version alone.
+    // By now it represents something else, once by another entry and once by another version alone.
     assert_eq!(given.set(object("a", 8, 3), Some(seen)), Repaired::Changed);
     assert_eq!(given.end("a", seen), Repaired::Changed);
     let seen = given.seen("a").unwrap();

@@ -1,4 +1,4 @@
-//! Groups that a source has shown, and the relists that list them.
+//! Groups that a source has reported, and the relists that list them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const fn mark(place: u32) -> u32 {
 }
 
 impl State {
-    /// A group was set: if a source has shown it, it is in every list of groups that is being made.
+    /// A group was set: if a source has reported it, it is in every list of groups that is being made.
     pub(super) fn mark_group(&mut self, place: u32) {
         match self.groups.get(place).record.adopted_version() {
             Some(_) => self.mark_listed_at(place, None),
@@ -47,7 +47,7 @@ impl State {
             .mark(&resource, &everywhere, mark(place), source);
     }
 
-    /// The open relists of this source that list groups, and have not shown this one yet.
+    /// The open relists of this source that list groups, and have not reported this one yet.
     fn relists_without_group<'s>(
         &'s self,
         source: &'s Name,
@@ -72,7 +72,7 @@ impl State {
         self.groups.by_name.contains_key(name) && waiting.next().is_some()
     }
 
-    /// Whether a relist of this source is open that replaces what is known of this group, and has not shown it yet.
+    /// Whether a relist of this source is open that replaces what is recorded of this group, and has not reported it yet.
     #[must_use]
     pub fn is_group_to_be_replaced(&self, source: &Name, name: &str) -> bool {
         let mut waiting = self.relists_without_group(source, name);
@@ -126,7 +126,7 @@ impl State {
         (record.uid == *uid).then_some(record)
     }
 
-    /// A group as a source has shown it, and the entry that set it.
+    /// A group as a source has reported it, and the entry that set it.
     #[must_use]
     pub fn adopted_group(&self, name: &str) -> Option<(&Arc<GroupRecord>, Sequence)> {
         let found = self.group_record(name)?;

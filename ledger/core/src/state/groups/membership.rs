@@ -14,12 +14,12 @@ use quota_semantics::{
 };
 
 /// Labels and annotations, as selectors want them.
-fn known(record: Option<&NamespaceRecord>) -> Option<(&Labels, &Labels)> {
+fn labels_and_annotations(record: Option<&NamespaceRecord>) -> Option<(&Labels, &Labels)> {
     record.map(|record| (&record.labels, &record.annotations))
 }
 
 impl Groups {
-    /// Whether a selector is for a namespace; none: that cannot be decided, since its labels are not known.
+    /// Whether a selector is for a namespace; none: that cannot be decided, since its labels are unknown.
     pub(super) fn decides(
         selector: &Selector,
         name: &str,
@@ -27,7 +27,7 @@ impl Groups {
     ) -> Option<bool> {
         match selector.is_empty() {
             true => Some(false),
-            false => selector.matches(name, known(record)),
+            false => selector.matches(name, labels_and_annotations(record)),
         }
     }
 
@@ -103,7 +103,10 @@ impl State {
     pub(super) fn rejoin(&mut self, place: u32, is_other: &dyn Fn(&Link) -> bool) {
         let namespace = self.namespaces.get(place);
         let before = namespace.chain.clone();
-        let record = namespace.known.as_ref().map(|known| &*known.record);
+        let record = namespace
+            .observed
+            .as_ref()
+            .map(|observed| &*observed.record);
         let after = match self.groups.is_empty() {
             true => Chain::default(),
             false => self.groups.chain(&namespace.name, record),

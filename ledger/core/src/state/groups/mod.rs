@@ -9,7 +9,7 @@
 //! - `override_of(namespace, quota)`: the limits of a ResourceQuota that are in force, and until when if they are
 //!   overridden.
 //!
-//! Membership is never stored: it follows from the selectors and from what sources have shown of namespaces. For every
+//! Membership is never stored: it follows from the selectors and from what sources have reported of namespaces. For every
 //! namespace the groups that count anything in it are kept as its chain, children before their parents; for every group
 //! the sums of what it counts, so that a grant costs as much as the chain is long.
 

@@ -180,7 +180,7 @@ impl State {
     /// namespace are not known; of those that matter for these names.
     #[must_use]
     pub fn undecided_group(&self, namespace: &Name, wanted: &ResourceList) -> Option<&Name> {
-        if self.groups.is_empty() || self.known_namespace(namespace).is_some() {
+        if self.groups.is_empty() || self.observed_namespace(namespace).is_some() {
             return None;
         }
         let group = self.groups.undecided(namespace, wanted)?;
@@ -190,6 +190,6 @@ impl State {
     /// Whether a group may be for a namespace, for all that is known of it.
     pub(crate) fn may_have_groups(&self, namespace: &Name) -> bool {
         !self.chain_of(namespace).is_empty()
-            || self.known_namespace(namespace).is_none() && self.groups.has_undecided(namespace)
+            || self.observed_namespace(namespace).is_none() && self.groups.has_undecided(namespace)
     }
 }

@@ -210,7 +210,10 @@ impl State {
         let selector = &self.groups.get(group).record.spec.selector;
         let is_for = |place: &u32| {
             let namespace = self.namespaces.get(*place);
-            let record = namespace.known.as_ref().map(|known| &*known.record);
+            let record = namespace
+                .observed
+                .as_ref()
+                .map(|observed| &*observed.record);
             Groups::decides(selector, &namespace.name, record) == Some(true)
         };
         match Anchors::names(selector) {
@@ -245,7 +248,10 @@ impl State {
             above.extend(self.groups.above(parent));
         }
         self.namespaces.slab.iter().find_map(|(place, namespace)| {
-            let record = namespace.known.as_ref().map(|known| &*known.record);
+            let record = namespace
+                .observed
+                .as_ref()
+                .map(|observed| &*observed.record);
             let is_member = own.is_some_and(|own| self.groups.members(own).contains(&place));
             let is_selected =
                 Groups::decides(&spec.selector, &namespace.name, record) == Some(true);
@@ -270,7 +276,10 @@ impl State {
                 continue;
             }
             let namespace = self.namespaces.get(place);
-            let record = namespace.known.as_ref().map(|known| &*known.record);
+            let record = namespace
+                .observed
+                .as_ref()
+                .map(|observed| &*observed.record);
             let chain = self.groups.chain(&namespace.name, record);
             for link in chain.iter() {
                 self.groups.join(link.group, place);

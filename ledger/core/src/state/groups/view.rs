@@ -38,7 +38,7 @@ pub struct GroupView {
     pub hard: ResourceList,
     /// When its override ends, if one is in force.
     pub override_until: Option<Timestamp>,
-    /// Whether it stands below the parent that it names; a missing one makes it stand alone.
+    /// Whether it is below the parent that it names; a missing one makes it stand alone.
     pub has_parent: bool,
     /// The groups that name it as their parent.
     pub children: Vec<Name>,

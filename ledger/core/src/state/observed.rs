@@ -1,34 +1,18 @@
-//! What sources have shown of namespaces themselves: labels and annotations, by which groups choose their members.
+//! What sources have reported of namespaces themselves: labels and annotations, by which groups choose their members.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{State, namespaces::Namespaces, relists::Relists};
-use crate::{
-    codec::record,
-    event::{NamespaceRecord, RelistScope, Sequence},
+use super::{
+    State,
+    namespaces::{Namespaces, ObservedNamespace},
+    relists::Relists,
 };
+use crate::event::{NamespaceRecord, RelistScope, Sequence};
 use quota_semantics::{Name, uid::Uid};
 
 /// The kind of namespaces, as relists name it.
 pub(crate) const RESOURCE: &str = "namespaces";
-
-/// A namespace as it was seen.
-#[derive(Clone, Debug)]
-pub struct KnownNamespace {
-    /// What was seen of it.
-    pub record: Arc<NamespaceRecord>,
-    /// The entry that last changed that.
-    pub entry: Sequence,
-    /// The entry with which it was last seen or listed.
-    pub seen: Sequence,
-}
-
-record!(KnownNamespace {
-    record,
-    entry,
-    seen
-});
 
 /// Which namespaces bear a uid, so that a list of uids can be followed. One, unless a source makes uids up.
 #[derive(Debug, Default)]
@@ -36,23 +20,23 @@ pub(crate) struct NamespaceUids(BTreeSet<(Uid, u32)>);
 
 impl NamespaceUids {
     pub(crate) fn of(namespaces: &Namespaces) -> Self {
-        let known = namespaces.slab.iter().filter_map(|(place, namespace)| {
-            let known = namespace.known.as_ref()?;
-            Some((known.record.uid.clone(), place))
+        let observed = namespaces.slab.iter().filter_map(|(place, namespace)| {
+            let observed = namespace.observed.as_ref()?;
+            Some((observed.record.uid.clone(), place))
         });
-        Self(known.collect())
+        Self(observed.collect())
     }
 }
 
 impl State {
     pub(super) fn see_namespace(&mut self, entry: Sequence, record: &Arc<NamespaceRecord>) {
         let place = self.ensure_namespace(&record.name);
-        let known = KnownNamespace {
+        let observed = ObservedNamespace {
             record: record.clone(),
             entry,
             seen: entry,
         };
-        let before = self.namespaces.get_mut(place).known.replace(known);
+        let before = self.namespaces.get_mut(place).observed.replace(observed);
         if let Some(before) = before {
             self.namespace_uids
                 .0
@@ -73,13 +57,13 @@ impl State {
         };
         let namespace = self.namespaces.get_mut(place);
         if namespace
-            .known
+            .observed
             .as_ref()
-            .is_none_or(|known| known.record.uid != *uid)
+            .is_none_or(|observed| observed.record.uid != *uid)
         {
             return;
         }
-        namespace.known = None;
+        namespace.observed = None;
         self.namespace_uids.0.remove(&(uid.clone(), place));
         self.rejoin_namespace(place);
         self.drop_namespace_if_empty(place);
@@ -90,8 +74,8 @@ impl State {
         let bearers = (uid.clone(), 0)..=(uid.clone(), u32::MAX);
         for &(_, place) in self.namespace_uids.0.range(bearers) {
             let namespace = self.namespaces.get_mut(place);
-            if let Some(known) = &mut namespace.known {
-                known.seen = entry;
+            if let Some(observed) = &mut namespace.observed {
+                observed.seen = entry;
             }
             let resource = Name::from(RESOURCE);
             self.relists.see(&resource, &namespace.name, Some(source));
@@ -100,41 +84,37 @@ impl State {
 
     /// What was seen of a namespace.
     #[must_use]
-    pub fn known_namespace(&self, name: &str) -> Option<&KnownNamespace> {
-        self.namespaces.find(name)?.known.as_ref()
+    pub fn observed_namespace(&self, name: &str) -> Option<&ObservedNamespace> {
+        self.namespaces.find(name)?.observed.as_ref()
     }
 
     /// What was seen of namespaces after a name, in the order of their names.
-    pub fn known_namespaces(&self, after: &str) -> impl Iterator<Item = &KnownNamespace> {
+    pub fn observed_namespaces(&self, after: &str) -> impl Iterator<Item = &ObservedNamespace> {
         use std::ops::Bound;
         let range = (Bound::Excluded(after), Bound::Unbounded);
         let places = self.namespaces.by_name.range::<str, _>(range);
-        places.filter_map(|(_, &place)| self.namespaces.get(place).known.as_ref())
-    }
-
-    /// How many namespaces are known.
-    #[must_use]
-    pub fn known_namespace_count(&self) -> usize {
-        self.namespace_uids.0.len()
+        places.filter_map(|(_, &place)| self.namespaces.get(place).observed.as_ref())
     }
 
     /// Whether a relist of this source is waiting to hear of this namespace.
     #[must_use]
     pub fn awaits_namespace(&self, source: &Name, name: &str) -> bool {
-        let Some(known) = self.known_namespace(name) else {
+        let Some(observed) = self.observed_namespace(name) else {
             return false;
         };
         let mut open = self.relists.open.iter();
         open.any(|(scope, relist)| {
             let is_open = scope.source == *source && relist.closed.is_none();
-            is_open && speaks_of(scope, name) && known.seen < relist.began
+            is_open && speaks_of(scope, name) && observed.seen < relist.began
         })
     }
 
-    /// Whether a relist of this source is open that replaces what is known of this namespace, and has not shown it yet.
+    /// Whether a relist of this source is open that replaces what is recorded of this namespace, and has not reported it yet.
     #[must_use]
     pub fn is_namespace_to_be_replaced(&self, source: &Name, name: &str) -> bool {
-        let seen = self.known_namespace(name).map_or(0, |known| known.seen);
+        let seen = self
+            .observed_namespace(name)
+            .map_or(0, |observed| observed.seen);
         let mut resets = self.relists.resets.iter();
         resets.any(|scope| {
             let relist = self.relists.open.get(scope);
@@ -148,12 +128,13 @@ impl State {
     pub(super) fn namespaces_in_list<'s>(
         &'s self,
         scope: &'s RelistScope,
-    ) -> impl Iterator<Item = &'s KnownNamespace> {
+    ) -> impl Iterator<Item = &'s ObservedNamespace> {
         let began = self.relists.open.get(scope).map(|relist| relist.began);
         let began = began.filter(|_| scope.resource == *RESOURCE);
-        let all = began.into_iter().flat_map(|_| self.known_namespaces(""));
-        all.filter(move |known| {
-            speaks_of(scope, &known.record.name) && began.is_some_and(|began| known.seen >= began)
+        let all = began.into_iter().flat_map(|_| self.observed_namespaces(""));
+        all.filter(move |observed| {
+            speaks_of(scope, &observed.record.name)
+                && began.is_some_and(|began| observed.seen >= began)
         })
     }
 
@@ -162,9 +143,9 @@ impl State {
         &self,
         scope: &RelistScope,
         place: u32,
-    ) -> Option<&KnownNamespace> {
-        let known = self.namespaces.slab.get(place)?.known.as_ref()?;
-        is_unlisted(&self.relists, scope, known).then_some(known)
+    ) -> Option<&ObservedNamespace> {
+        let observed = self.namespaces.slab.get(place)?.observed.as_ref()?;
+        is_unlisted(&self.relists, scope, observed).then_some(observed)
     }
 
     /// A namespace that a closed relist has not listed, so that it is gone.
@@ -172,9 +153,10 @@ impl State {
         &self,
         scope: &RelistScope,
         (name, uid): &(Name, Uid),
-    ) -> Option<&KnownNamespace> {
-        let known = self.known_namespace(name)?;
-        (known.record.uid == *uid && is_unlisted(&self.relists, scope, known)).then_some(known)
+    ) -> Option<&ObservedNamespace> {
+        let observed = self.observed_namespace(name)?;
+        (observed.record.uid == *uid && is_unlisted(&self.relists, scope, observed))
+            .then_some(observed)
     }
 }
 
@@ -183,7 +165,7 @@ fn speaks_of(scope: &RelistScope, name: &str) -> bool {
     scope.resource == *RESOURCE && only.is_none_or(|only| *only == *name)
 }
 
-fn is_unlisted(relists: &Relists, scope: &RelistScope, known: &KnownNamespace) -> bool {
+fn is_unlisted(relists: &Relists, scope: &RelistScope, observed: &ObservedNamespace) -> bool {
     let Some(relist) = relists.open.get(scope) else {
         return false;
     };
@@ -191,6 +173,6 @@ fn is_unlisted(relists: &Relists, scope: &RelistScope, known: &KnownNamespace) -
         return false;
     };
     let is_reset = relists.resets.contains(scope);
-    let is_newer = version > 0 && known.record.version > version && !is_reset;
-    speaks_of(scope, &known.record.name) && known.seen < relist.began && !is_newer
+    let is_newer = version > 0 && observed.record.version > version && !is_reset;
+    speaks_of(scope, &observed.record.name) && observed.seen < relist.began && !is_newer
 }

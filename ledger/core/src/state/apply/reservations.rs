@@ -1,0 +1,200 @@
+//! The fold of reservations and commits.
+
+use std::sync::Arc;
+
+use super::Key;
+use crate::{
+    event::{Entry, Observed, Reservation},
+    state::{
+        State,
+        sums::Change,
+        tracked::{End, Ended},
+    },
+};
+use quota_semantics::{Timestamp, object::Footprint, resource::ResourceList, uid::Uid};
+
+impl State {
+    pub(super) fn grant(&mut self, entry: &Entry, reservation: &Arc<Reservation>) {
+        let namespace = self.ensure_namespace(&reservation.namespace);
+        let before = self
+            .reservations
+            .find_pending(&reservation.namespace, &reservation.uid);
+        if let Some((before, _)) = before {
+            self.bearers.remove(before);
+        }
+        let owner = entry.actor.principal.clone();
+        let place = self
+            .reservations
+            .insert(reservation.clone(), owner, entry.sequence);
+        self.namespaces.get_mut(namespace).pending.insert(place);
+        self.change_claim(place, Change::Add);
+    }
+
+    pub(super) fn grow(
+        &mut self,
+        (namespace, uid): Key<'_>,
+        footprint: &Footprint,
+        expiration: Timestamp,
+    ) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
+            return;
+        };
+        self.change_claim(place, Change::Remove);
+        self.reservations.change(place, |reservation| {
+            reservation.footprint = footprint.clone();
+            reservation.expiration = expiration;
+        });
+        self.change_claim(place, Change::Add);
+    }
+
+    pub(super) fn extend(&mut self, (namespace, uid): Key<'_>, expiration: Timestamp) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
+            return;
+        };
+        self.reservations
+            .change(place, |reservation| reservation.expiration = expiration);
+    }
+
+    pub(super) fn commit(&mut self, entry: &Entry, key: Key<'_>, resources: &ResourceList) {
+        let Some((place, tracked)) = self.reservations.find_pending(key.0, key.1) else {
+            return;
+        };
+        let footprint = tracked
+            .reservation
+            .footprint
+            .with_resources(resources.clone());
+        self.change_claim(place, Change::Remove);
+        // Removed before, since of each object one commit counts.
+        self.forget_commit(key);
+        let ended = self.ended(entry, End::Committed);
+        self.reservations.commit(place, footprint, ended);
+        let namespace = self.ensure_namespace(key.0);
+        let namespace = self.namespaces.get_mut(namespace);
+        namespace.pending.remove(&place);
+        namespace.committed.insert(place);
+        self.change_claim(place, Change::Add);
+    }
+
+    /// A newer commit takes the place of this one.
+    fn forget_commit(&mut self, (namespace, uid): Key<'_>) {
+        let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
+            return;
+        };
+        self.change_claim(place, Change::Remove);
+        self.bearers.remove(place);
+        self.reservations.forget_commit(place);
+        if let Some(namespace) = self.namespaces.place(namespace) {
+            self.namespaces.get_mut(namespace).committed.remove(&place);
+        }
+    }
+
+    /// As the first ledgers have it: what is committed is taken for observed.
+    pub(super) fn commit_as_object(
+        &mut self,
+        entry: &Entry,
+        key: Key<'_>,
+        resources: &ResourceList,
+    ) {
+        let Some((_, tracked)) = self.reservations.find_pending(key.0, key.1) else {
+            return;
+        };
+        let reservation = tracked.reservation.clone();
+        let footprint = reservation.footprint.with_resources(resources.clone());
+        if let Some(place) = self.find_object(key) {
+            self.recount_object(entry, place, &footprint);
+            self.end(entry, key, End::Committed);
+            return;
+        }
+        self.end(entry, key, End::Committed);
+        let object = Observed {
+            uid: reservation.uid.clone(),
+            namespace: reservation.namespace.clone(),
+            resource: reservation.resource.clone(),
+            name: reservation.name.clone(),
+            version: 0,
+            footprint,
+            lapse: None,
+            ends_reservation: false,
+        };
+        self.observe(entry, &object);
+    }
+
+    fn ended(&self, entry: &Entry, how: End) -> Ended {
+        Ended {
+            how,
+            time: self.head.time,
+            entry: entry.sequence,
+        }
+    }
+
+    pub(super) fn end(&mut self, entry: &Entry, key: Key<'_>, how: End) {
+        if let Some((place, _)) = self.reservations.find_pending(key.0, key.1) {
+            self.change_claim(place, Change::Remove);
+            self.settle(entry, key, how);
+        }
+    }
+
+    /// Ends a reservation that counts no more.
+    pub(super) fn settle(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
+        let Some((place, _)) = self.reservations.find_pending(namespace, uid) else {
+            return;
+        };
+        self.bearers.remove(place);
+        self.reservations.end(place, self.ended(entry, how));
+        if let Some(namespace) = self.namespaces.place(namespace) {
+            self.namespaces.get_mut(namespace).pending.remove(&place);
+            self.drop_namespace_if_empty(namespace);
+        }
+    }
+
+    pub(super) fn end_commit(&mut self, entry: &Entry, key: Key<'_>, how: End) {
+        if let Some((place, _)) = self.reservations.find_committed(key.0, key.1) {
+            self.change_claim(place, Change::Remove);
+            self.settle_commit(entry, key, how);
+        }
+    }
+
+    /// Ends a commit that counts no more.
+    pub(super) fn settle_commit(&mut self, entry: &Entry, (namespace, uid): Key<'_>, how: End) {
+        let Some((place, _)) = self.reservations.find_committed(namespace, uid) else {
+            return;
+        };
+        self.bearers.remove(place);
+        self.reservations.end_commit(place, self.ended(entry, how));
+        if let Some(namespace) = self.namespaces.place(namespace) {
+            self.namespaces.get_mut(namespace).committed.remove(&place);
+            self.drop_namespace_if_empty(namespace);
+        }
+    }
+
+    /// Whether an object that is observed in this version replaces what was committed for it.
+    pub(crate) fn replaces(&self, namespace: &str, uid: &Uid, version: u64) -> bool {
+        let committed = self.reservations.find_committed(namespace, uid);
+        committed.is_some_and(|(_, tracked)| tracked.reservation.is_awaiting(version))
+    }
+
+    /// Adds or removes what is claimed for an object beside what it counts for as it is.
+    pub(super) fn change_claims(&mut self, (namespace, uid): Key<'_>, direction: Change) {
+        let claims = [
+            self.reservations.find_pending(namespace, uid),
+            self.reservations.find_committed(namespace, uid),
+        ];
+        let places = claims.map(|claim| claim.map(|(place, _)| place));
+        for place in places.into_iter().flatten() {
+            self.change_claim(place, direction);
+        }
+    }
+
+    pub(in crate::state) fn change_claim(&mut self, place: u32, direction: Change) {
+        // A copy, since it is read while sums are changed.
+        let tracked = self.reservations.get(place).clone();
+        let Some((claim, target)) = tracked.claim() else {
+            return;
+        };
+        let Some(namespace) = self.namespaces.place(&tracked.reservation.namespace) else {
+            return;
+        };
+        let beside = self.beside(&tracked).cloned();
+        self.count_claim(namespace, claim, (target, beside.as_deref()), direction);
+    }
+}

@@ -1,0 +1,104 @@
+//! Reading objects.
+
+use crate::state::{
+    State,
+    view::{ObjectKey, ObjectView},
+};
+use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
+
+impl State {
+    /// Objects that cease to count at `now` without an event, soonest first.
+    pub fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = ObjectView> {
+        self.objects
+            .lapsed(now)
+            .map(|place| self.object_view(place))
+    }
+
+    /// When the next object ceases to count without an event.
+    #[must_use]
+    pub fn next_lapse(&self) -> Option<Timestamp> {
+        self.objects.next_lapse()
+    }
+
+    /// An object that is alive.
+    #[must_use]
+    pub fn object(&self, namespace: &str, uid: &Uid) -> Option<ObjectView> {
+        let namespace = self.namespaces.place(namespace)?;
+        let place = self.objects.find(namespace, uid)?;
+        Some(self.object_view(place))
+    }
+
+    /// The objects that bear this uid, each in another namespace.
+    pub fn objects_with(&self, uid: &Uid) -> impl Iterator<Item = ObjectView> {
+        let places = self.objects.all_with(uid);
+        places.map(|place| self.object_view(place))
+    }
+
+    /// The object of this name, if one is alive.
+    #[must_use]
+    pub fn object_named(&self, namespace: &str, resource: &str, name: &str) -> Option<ObjectView> {
+        let namespace = self.namespaces.place(namespace)?;
+        let resource = self.resources.find(&Name::from(resource))?;
+        self.objects
+            .find_name(namespace, resource, name.as_bytes())
+            .map(|place| self.object_view(place))
+    }
+
+    /// Whether a delete event for this object was seen, as far as that is remembered.
+    #[must_use]
+    pub fn is_deleted(&self, namespace: &str, uid: &Uid) -> bool {
+        self.objects.deleted.contains(namespace, uid)
+    }
+
+    /// The `limit` first objects of a namespace after `after`, by resource, name and uid; `keep` filters.
+    #[must_use]
+    pub fn objects(
+        &self,
+        namespace: &str,
+        after: Option<&ObjectKey>,
+        limit: usize,
+        keep: impl Fn(&str, &Footprint) -> bool,
+    ) -> Vec<ObjectView> {
+        let view = self.objects_view(namespace);
+        view.page(after, limit, keep, || ())
+    }
+
+    /// Looks at up to `most` places from `from` on for objects that `keep` keeps. Answers them, at most `limit`, and
+    /// the place to go on at; none: there are no more. An object stays in its place for as long as it lives.
+    #[must_use]
+    pub fn objects_from(
+        &self,
+        from: u32,
+        most: u32,
+        limit: usize,
+        keep: impl Fn(&str) -> bool,
+    ) -> (Vec<ObjectView>, Option<u32>) {
+        let places = self.objects.slab.places();
+        let end = from.saturating_add(most).min(places);
+        let mut found = Vec::new();
+        for place in from..end {
+            if found.len() == limit {
+                return (found, Some(place));
+            }
+            let object = self.objects.slab.get(place);
+            if object.is_some_and(|object| keep(self.resources.get(object.resource))) {
+                found.push(self.object_view(place));
+            }
+        }
+        (found, (end < places).then_some(end))
+    }
+
+    pub(in crate::state) fn object_view(&self, place: u32) -> ObjectView {
+        let object = self.objects.get(place);
+        ObjectView {
+            uid: object.uid.clone(),
+            namespace: self.namespaces.get(object.namespace).name.clone(),
+            resource: (**self.resources.get(object.resource)).clone(),
+            name: object.name.as_str().into(),
+            version: object.version,
+            entry: object.entry,
+            lapse: Some(object.lapse).filter(|lapse| *lapse < Timestamp::MAX),
+            footprint: self.footprints.get(object.footprint).clone(),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Reading reservations.
+
+use std::{borrow::Cow, collections::BTreeSet};
+
+use super::PAGE_WORK;
+use crate::{
+    event::{Reservation, Sequence},
+    state::{
+        State,
+        namespaces::growth,
+        tracked::{ReservationPlace, ReservationState, Target, Tracked},
+        view::{ReservationStatus, ReservationView},
+    },
+};
+use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
+
+impl State {
+    /// The pending reservations of a namespace, soonest expiration first.
+    #[must_use]
+    pub fn pending(&self, namespace: &str) -> Vec<ReservationView> {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return Vec::new();
+        };
+        let mut pending: Vec<_> = namespace
+            .pending
+            .iter()
+            .map(|&place| self.reservation_view(self.reservations.get(place)))
+            .collect();
+        pending.sort_by(|a, b| {
+            let key = |view: &ReservationView| {
+                (view.reservation.expiration, view.reservation.uid.clone())
+            };
+            key(a).cmp(&key(b))
+        });
+        pending
+    }
+
+    /// The `limit` first reservations of a namespace in a state, behind the place where the last page ended; and where
+    /// this page ended, if there are more.
+    ///
+    /// Pending and committed ones come in the order in which they were granted, the others in the order in which they
+    /// ended, as long as they are remembered. Of these a bounded number is looked at, so a page may be short, and even
+    /// empty, while there are more.
+    #[must_use]
+    pub fn reservations_in(
+        &self,
+        namespace: &str,
+        state: ReservationState,
+        after: ReservationPlace,
+        limit: usize,
+    ) -> (Vec<ReservationView>, Option<ReservationPlace>) {
+        let (places, next) = match (state, self.namespaces.find(namespace)) {
+            (ReservationState::Pending, Some(namespace)) => {
+                self.granted_after(&namespace.pending, after, limit)
+            }
+            (ReservationState::Committed, Some(namespace)) => {
+                self.granted_after(&namespace.committed, after, limit)
+            }
+            (ReservationState::Pending | ReservationState::Committed, None) => (Vec::new(), None),
+            (ended, _) => self.ended_after(namespace, ended, after, limit),
+        };
+        let view = |place| self.reservation_view(self.reservations.get(place));
+        (places.into_iter().map(view).collect(), next)
+    }
+
+    fn granted_after(
+        &self,
+        places: &BTreeSet<u32>,
+        after: ReservationPlace,
+        limit: usize,
+    ) -> (Vec<u32>, Option<ReservationPlace>) {
+        let mut first = BTreeSet::new();
+        for &place in places {
+            let key = (self.reservations.get(place).entry, place);
+            let is_late = first.len() > limit && first.last().is_some_and(|last| key > *last);
+            if key <= after || is_late {
+                continue;
+            }
+            first.insert(key);
+            if first.len() > limit + 1 {
+                first.pop_last();
+            }
+        }
+        let more = first.len() > limit;
+        let page: Vec<_> = first.into_iter().take(limit).collect();
+        let next = page.last().copied().filter(|_| more);
+        (page.into_iter().map(|(_, place)| place).collect(), next)
+    }
+
+    fn ended_after(
+        &self,
+        namespace: &str,
+        state: ReservationState,
+        after: ReservationPlace,
+        limit: usize,
+    ) -> (Vec<u32>, Option<ReservationPlace>) {
+        let (mut found, mut last) = (Vec::new(), after);
+        let ended = self.reservations.ended_in(namespace, after);
+        for (looked_at, key) in ended.enumerate() {
+            let end = self.reservations.get(key.1).end();
+            let is_wanted = end.is_some_and(|(end, _)| end.state() == state);
+            if looked_at == PAGE_WORK || (is_wanted && found.len() == limit) {
+                return (found, Some(last));
+            }
+            if is_wanted {
+                found.push(key.1);
+            }
+            last = key;
+        }
+        (found, None)
+    }
+
+    /// A reservation in any state, as long as it is remembered.
+    #[must_use]
+    pub fn reservation(&self, namespace: &str, uid: &Uid) -> Option<ReservationView> {
+        self.reservations
+            .find(namespace, uid)
+            .map(|(_, tracked)| self.reservation_view(tracked))
+    }
+
+    /// The same without what it holds, which takes the most to tell.
+    #[must_use]
+    pub fn promise(&self, namespace: &str, uid: &Uid) -> Option<ReservationStatus> {
+        let (_, tracked) = self.reservations.find(namespace, uid)?;
+        Some(ReservationStatus {
+            reservation: tracked.reservation.clone(),
+            end: tracked.end(),
+            holding: self.holding(tracked),
+        })
+    }
+
+    /// The pending reservations for objects of this name, oldest first.
+    #[must_use]
+    pub fn pending_for(
+        &self,
+        namespace: &Name,
+        resource: &Name,
+        name: &str,
+    ) -> Vec<ReservationView> {
+        let all = self.named(namespace, resource, name);
+        let mut all: Vec<_> = all.map(|tracked| self.reservation_view(tracked)).collect();
+        all.sort_unstable_by_key(|view| view.entry);
+        all
+    }
+
+    /// The pending reservations for objects of this name, in no order.
+    pub(crate) fn named<'a>(
+        &'a self,
+        namespace: &'a str,
+        resource: &'a str,
+        name: &'a str,
+    ) -> impl Iterator<Item = &'a Tracked> {
+        self.reservations.pending_for(Target {
+            namespace,
+            resource,
+            name,
+        })
+    }
+
+    /// The reservation for an object, pending or not, without what it holds.
+    pub(crate) fn tracked(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
+        let known = self.reservations.find(namespace, uid);
+        known.map(|(_, tracked)| tracked)
+    }
+
+    /// What is committed for an object that was not observed.
+    #[must_use]
+    pub fn committed(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
+        let (_, tracked) = self.reservations.find_committed(namespace, uid)?;
+        tracked.committed.as_deref()
+    }
+
+    /// All that is committed in a namespace, for objects that were not observed.
+    pub fn committed_in(&self, namespace: &str) -> impl Iterator<Item = ReservationView> {
+        let namespace = self.namespaces.find(namespace).into_iter();
+        let places = namespace.flat_map(|namespace| &namespace.committed);
+        places.map(|&place| self.reservation_view(self.reservations.get(place)))
+    }
+
+    /// Whether a pending reservation took the place of an earlier one for the same name, as far as that is remembered.
+    pub(crate) fn replaced_another(&self, pending: &Tracked) -> bool {
+        self.reservations.replaced_another(pending)
+    }
+
+    /// The entry that granted the pending reservation for an object of this namespace.
+    #[must_use]
+    pub fn pending_entry(&self, namespace: &str, uid: &Uid) -> Option<Sequence> {
+        let pending = self.pending_of(namespace, uid);
+        pending.map(|tracked| tracked.entry)
+    }
+
+    /// The pending reservation for an object.
+    pub(crate) fn pending_of(&self, namespace: &str, uid: &Uid) -> Option<&Tracked> {
+        let pending = self.reservations.find_pending(namespace, uid);
+        pending.map(|(_, tracked)| tracked)
+    }
+
+    pub(in crate::state) fn reservation_view(&self, tracked: &Tracked) -> ReservationView {
+        let reservation = tracked.reservation.clone();
+        let held = match tracked.claim() {
+            Some((_, target)) => growth(target, self.beside(tracked).map(|shared| &**shared)),
+            None => Cow::Borrowed(&reservation.footprint.resources),
+        };
+        ReservationView {
+            held: held.into_owned(),
+            owner: tracked.owner.clone(),
+            entry: tracked.entry,
+            end: tracked.end(),
+            committed: tracked.committed.clone(),
+            bearer: self.bearer_of(tracked).cloned(),
+            reservation,
+        }
+    }
+
+    /// When the oldest pending reservation was granted.
+    #[must_use]
+    pub fn oldest_pending(&self) -> Option<Timestamp> {
+        let all = self.reservations.expiring(Timestamp::MAX);
+        all.map(|tracked| tracked.reservation.created).min()
+    }
+
+    /// Pending reservations whose expiration is at or before `time`, soonest first.
+    pub fn expiring(&self, time: Timestamp) -> impl Iterator<Item = &Reservation> {
+        self.reservations
+            .expiring(time)
+            .map(|tracked| &*tracked.reservation)
+    }
+
+    /// The soonest expiration of a pending reservation.
+    #[must_use]
+    pub fn next_expiration(&self) -> Option<Timestamp> {
+        self.reservations.next_expiration()
+    }
+}

@@ -1,0 +1,78 @@
+//! Which of the shapes an event has, and what it says in that shape.
+
+use quota_semantics::Timestamp;
+
+use super::{
+    Content, Fault, Reader, bookmark, kubernetes, plain, relist,
+    wire::{Change, Wire},
+};
+
+/// Reads one event.
+pub(super) fn read(reader: &Reader, text: &str, now: Timestamp) -> Result<Content, Fault> {
+    let wire: Wire<'_> = serde_json::from_str(text)?;
+    if wire.specversion.is_none() {
+        return event(reader, wire, now);
+    }
+    let event_type = wire.event_type.as_ref().map(|text| &*text.0);
+    let event_type = event_type.ok_or_else(|| Fault::field("the CloudEvent has no type"))?;
+    if wire.data_base64.is_some() {
+        return Err(Fault::shape("the CloudEvent's data is in base64, not JSON"));
+    }
+    let data = wire
+        .data
+        .ok_or_else(|| Fault::field("the CloudEvent has no data"))?
+        .get();
+    if let Some(change) = Change::of_cloud_event(event_type) {
+        return read_object(reader, change, data, now);
+    }
+    let wire: Wire<'_> = serde_json::from_str(data)?;
+    if wire.specversion.is_some() {
+        return Err(Fault::shape("a CloudEvent within a CloudEvent"));
+    }
+    event(reader, wire, now)
+}
+
+/// Reads an object that stands by itself.
+pub(super) fn read_object(
+    reader: &Reader,
+    change: Change,
+    text: &str,
+    now: Timestamp,
+) -> Result<Content, Fault> {
+    kubernetes::sighting(reader, change, serde_json::from_str(text)?, now).map(Content::of)
+}
+
+fn event(reader: &Reader, wire: Wire<'_>, now: Timestamp) -> Result<Content, Fault> {
+    let event_type = wire
+        .event_type
+        .as_ref()
+        .ok_or_else(|| Fault::shape("the event has no type"))?;
+    let change = match &*event_type.0 {
+        "ADDED" | "MODIFIED" => Change::Alive,
+        "DELETED" => Change::Deleted,
+        "BOOKMARK" if wire.object.is_none() => {
+            return Ok(bookmark::read(reader, &wire)?.map_or(Content::Nothing, Content::Bookmark));
+        }
+        "BOOKMARK" => {
+            let bookmark = |object| relist::bookmark(reader, &object);
+            let ended = wire.object.map(bookmark).transpose()?.flatten();
+            return Ok(ended.map_or(Content::Nothing, Content::Relist));
+        }
+        "RELIST_BEGIN" => return relist::begin(reader, &wire).map(Content::Relist),
+        "RELIST_END" => return relist::end(reader, &wire).map(Content::Relist),
+        "ERROR" => return Err(Fault::shape("the watch ended with an error")),
+        other => return Err(Fault::shape(format!("unknown type {other:?}"))),
+    };
+    if let Some(object) = wire.object {
+        return kubernetes::sighting(reader, change, object, now).map(Content::of);
+    }
+    let fields = plain::Fields {
+        namespace: wire.namespace,
+        resource: wire.resource,
+        name: wire.name,
+        uid: wire.uid,
+        resource_version: wire.resource_version,
+        usage: wire.usage,
+    };
+    plain::sighting(reader, change, &fields).map(Content::Sighting)
+}

@@ -1,0 +1,151 @@
+//! What others than the operator can reach and read.
+
+use std::{
+    fs::Permissions,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::support::quotad::{Quotad, REQUEST, agent};
+use tempfile::TempDir;
+
+use super::{admin, output};
+
+#[test]
+fn what_lets_others_in_is_warned_about() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("config.toml");
+    let config = "[admin]\nlisten = \"0.0.0.0:0\"\n[admission]\nlisten = \"127.0.0.1:0\"\n[auth]\nallow_anonymous_non_loopback = true\n\
+        [tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\n";
+    std::fs::write(file, config).unwrap();
+    let made = Command::new(crate::support::programs::quotactl())
+        .args(["generate", "certs", "--host", "localhost", "--dir"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let mut check = Command::new(env!("CARGO_BIN_EXE_quotad"));
+    check.current_dir(directory.path()).env_clear();
+    let (code, _, stderr) = output(check.arg("check-config"));
+    assert_eq!(code, Some(0));
+    let told: Vec<_> = stderr.lines().collect();
+    let keys = [
+        "admin.listen",
+        "admission.listen",
+        "auth.allow_anonymous_non_loopback",
+    ];
+    assert_eq!(told.len(), keys.len(), "{stderr}");
+    for (line, key) in told.iter().zip(keys) {
+        assert!(line.starts_with(&format!("warning: {key}: ")), "{line}");
+    }
+
+    // Here it is on loopback only, by a flag.
+    let daemon = Quotad::start(directory.path(), &[]);
+    let log = std::fs::read_to_string(directory.path().join("quotad.log")).unwrap();
+    let warned: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &serde_json::Value| line["level"] == "WARN" && line["key"].is_string())
+        .collect();
+    assert_eq!(warned.len(), 2, "{log}");
+    assert_eq!(warned[0]["key"], keys[1]);
+    assert_eq!(warned[1]["key"], keys[2]);
+    drop(daemon);
+}
+
+#[test]
+fn a_page_that_has_its_name_lead_here_gets_nothing() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("config.toml");
+    std::fs::write(file, "[http]\nallowed_hosts = [\"quotad.quota.svc\"]\n").unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let get = |address: &str, path: &str, host: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    let api = daemon.ready["api"].as_str().unwrap();
+    for path in [
+        "/v1/quotas",
+        "/api/v1/resourcequotas",
+        "/v1/namespaces/a/reservations",
+        "/nowhere",
+    ] {
+        for host in ["evil.example", "evil.example:8480", "", "10.0.0.1"] {
+            let refused = get(api, path, host);
+            assert!(refused.starts_with("HTTP/1.1 421 "), "{host}: {refused}");
+            assert!(refused.contains("application/problem+json"), "{refused}");
+            assert!(refused.contains("\"reason\":\"Misdirected\""), "{refused}");
+        }
+    }
+    for host in [api, "localhost", "127.0.0.1", "quotad.quota.svc:8480"] {
+        let answer = get(api, "/v1/quotas", host);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+    }
+    // Probes and Prometheus come by the pod's address or by a name.
+    for host in ["10.1.2.3:8481", "quotad.quota.svc"] {
+        for path in ["/readyz", "/metrics"] {
+            let answer = get(admin(&daemon), path, host);
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
+        }
+    }
+}
+
+/// Everything below a directory that others may look into.
+fn open_to_others(directory: &Path) -> Vec<PathBuf> {
+    let mut open = Vec::new();
+    let mut left = vec![directory.to_path_buf()];
+    while let Some(path) = left.pop() {
+        let metadata = std::fs::metadata(&path).unwrap();
+        if metadata.permissions().mode() & 0o077 != 0 {
+            open.push(path.clone());
+        }
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&path).unwrap();
+            left.extend(entries.map(|entry| entry.unwrap().path()));
+        }
+    }
+    open
+}
+
+#[test]
+fn others_cannot_read_the_ledger_nor_what_is_made_of_it() {
+    let directory = TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::set_permissions(&data, Permissions::from_mode(0o755)).unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let quota = serde_json::json!({ "spec": { "hard": { "pods": "1" } } });
+    let path = format!("{}/v1/namespaces/demo/quotas/compute", daemon.api);
+    assert!(
+        agent(REQUEST)
+            .put(path)
+            .send_json(quota)
+            .unwrap()
+            .status()
+            .is_success()
+    );
+    let quotactl = |arguments: &[&str]| {
+        let mut command = Command::new(crate::support::programs::quotactl());
+        let done = command
+            .current_dir(&directory)
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    quotactl(&["backup", "copy", "--server", &daemon.api]);
+    assert_eq!(daemon.stop().code(), Some(0));
+    quotactl(&["ledger", "export", "--data-dir", "data", "export.txt"]);
+    quotactl(&["ledger", "restore", "copy", "--data-dir", "restored"]);
+    for name in ["data", "copy", "export.txt", "restored"] {
+        let open = open_to_others(&directory.path().join(name));
+        assert!(open.is_empty(), "{open:?}");
+    }
+}

@@ -430,7 +430,8 @@ fn what_changed_meanwhile_is_told_and_ends_with_12() {
     let stub = Stub::new(|_, request| {
         let body = match request.line.split(['?', ' ']).nth(1).unwrap() {
             "/v1/drift" => {
-                json!({"items": [{"difference": "missing", "uid": "u1", "namespace": "a", "resource": "pods", "name": "x"}]})
+                json!({"items": [{"difference": "missing", "uid": "u1", "namespace": "a", "resource": "pods", "name": "x",
+                                  "usage": {"pods": "1"}}]})
             }
             "/v1/corrections" => {
                 json!({"items": [{"outcome": "conflict"}], "asOf": {"sequence": 9, "time": "2026-01-01T00:00:00Z"}})

@@ -264,8 +264,8 @@ fn help_version_and_completions_are_data() {
 
 #[test]
 fn a_reader_that_went_away_is_no_failure() {
-    let entry =
-        json!({"sequence": 1, "event": {"type": "QuotaSet"}, "padding": "x".repeat(1 << 20)});
+    let entry = json!({"sequence": 1, "time": "2020-01-01T00:00:00Z", "actor": {"principal": "p"},
+                       "event": {"type": "QuotaSet"}, "padding": "x".repeat(1 << 20)});
     let stub = Stub::always(200, json!({"items": [entry]}));
     let mut child = command("get entries -o json")
         .args(["--server", &stub.url])

@@ -211,8 +211,8 @@ fn a_busy_daemon_is_asked_again() {
 #[test]
 fn a_watch_resumes_where_it_broke() {
     let stub = Stub::new(|number, _| {
-        let entry =
-            json!({"sequence": number, "time": "t", "event": {"type": "QuotaSet", "name": "q"}});
+        let entry = json!({"sequence": number, "time": "2020-01-01T00:00:00Z", "actor": {"principal": "p"},
+                           "event": {"type": "QuotaSet", "name": "q"}});
         match number {
             0 => (
                 200,

@@ -44,8 +44,8 @@ pub(crate) fn run(session: &Session, from: Option<u64>) -> Outcome {
             let Some(event) = event else { return Ok(()) };
             let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
             // Bookmarks and the like move the place to resume at, but are no entries.
-            if let Ok(entry) = read(&json) {
-                print(session, &json, &entry)?;
+            if json.get("event").is_some() {
+                print(session, &json, &read(&json)?)?;
             }
             if !event.id.is_empty() {
                 attempt.moved = true;

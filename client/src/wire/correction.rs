@@ -25,6 +25,7 @@ pub struct DriftAnswer<'a> {
     /// One for each listed object, in their order.
     pub items: Vec<Compared<'a>>,
     /// How far the ledger was.
+    #[serde(default)]
     pub as_of: AsOf,
     /// Whether a source of events is known to be behind.
     #[serde(default, skip_serializing_if = "is_false")]

@@ -44,6 +44,7 @@ use serde::{Deserialize, Serialize};
 
 /// How far the ledger was when it was asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct AsOf {
     /// The last entry.
     pub sequence: u64,
@@ -74,6 +75,7 @@ pub struct Page<T> {
     #[serde(rename = "continue", default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
     /// How far the ledger was.
+    #[serde(default)]
     pub as_of: AsOf,
     /// Whether a source of events is known to be behind.
     #[serde(default, skip_serializing_if = "is_false")]

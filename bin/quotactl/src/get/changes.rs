@@ -5,10 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quota_client::{
-    http::{Address, Events},
-    wire::Entry,
-};
+use quota_client::http::{Address, Events};
+use serde::{Deserialize, de::IgnoredAny};
 
 use super::{Item, List, Listing, show};
 use crate::{
@@ -57,6 +55,14 @@ pub(super) fn follow<L: List>(
     })
 }
 
+/// An entry of any form; a bookmark is none.
+#[derive(Deserialize)]
+struct AnyEntry {
+    sequence: u64,
+    #[serde(rename = "event")]
+    _event: IgnoredAny,
+}
+
 /// Waits for an entry that the last answer did not show; false: the stream has ended.
 fn wait(events: &mut Events<impl std::io::BufRead>, head: Option<u64>) -> Outcome<bool> {
     loop {
@@ -66,7 +72,7 @@ fn wait(events: &mut Events<impl std::io::BufRead>, head: Option<u64>) -> Outcom
         })?;
         let Some(event) = event else { return Ok(false) };
         // Bookmarks are no entries.
-        let Ok(entry) = serde_json::from_str::<Entry>(&event.data) else {
+        let Ok(entry) = serde_json::from_str::<AnyEntry>(&event.data) else {
             continue;
         };
         if head.is_none_or(|head| entry.sequence > head) {

@@ -173,6 +173,8 @@ async fn join(
     let member = cluster.start().await?;
     let stands = cluster.clone();
     readiness.ask("cluster", move || stands.health());
+    let holding = cluster.clone();
+    readiness.ask("cluster-storage", move || holding.storage_health());
     let scraped = cluster.clone();
     metrics.before_scrape(move || scraped.set_metrics());
     Ok(Some((cluster, member)))

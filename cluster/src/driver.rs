@@ -41,7 +41,9 @@ pub enum ApplyError {
     #[error(transparent)]
     Replica(#[from] quota_journal::Error),
     /// This version does not know an entry. None of the batches was appended to the replica.
-    #[error("entry {first} and those behind it were written by a newer version: {why}")]
+    #[error(
+        "entry {first} and those behind it were written by a newer version: upgrade this node ({why})"
+    )]
     NotUnderstood {
         /// The first entry of its batch.
         first: u64,

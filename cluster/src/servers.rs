@@ -48,6 +48,17 @@ pub struct JetStream {
     /// None if it keeps none.
     #[serde(default)]
     pub config: Option<Storage>,
+    /// What it keeps.
+    #[serde(default)]
+    pub stats: Stored,
+}
+
+/// What a server keeps.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Stored {
+    /// Bytes of its streams on disk.
+    #[serde(default)]
+    pub storage: u64,
 }
 
 /// How what is stored gets to the disk.
@@ -56,6 +67,19 @@ pub struct Storage {
     /// Whether each append is synced before it is acknowledged.
     #[serde(default)]
     pub sync_always: bool,
+    /// Most bytes on disk; not above zero: it says none.
+    #[serde(default)]
+    pub max_storage: i64,
+}
+
+impl Facts {
+    /// How much of what it may store is stored, as a share of 1.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    pub fn storage_used(&self) -> Option<f64> {
+        let most = self.jetstream.config.as_ref()?.max_storage;
+        (most > 0).then(|| self.jetstream.stats.storage as f64 / most as f64)
+    }
 }
 
 /// Why a server cannot be relied on, each with what mends it.
@@ -115,7 +139,11 @@ mod tests {
             version: version.to_owned(),
             max_payload,
             jetstream: JetStream {
-                config: Some(Storage { sync_always }),
+                config: Some(Storage {
+                    sync_always,
+                    max_storage: 1000,
+                }),
+                stats: Stored { storage: 910 },
             },
         }
     }
@@ -140,6 +168,14 @@ mod tests {
             assert_eq!(found.len(), 1);
             assert!(found[0].contains(mend), "{found:?}");
         }
+    }
+
+    #[test]
+    fn what_is_used_is_a_share_of_what_may_be() {
+        let mut facts = facts("2.15.1", LEAST_PAYLOAD, true);
+        assert_eq!(facts.storage_used(), Some(0.91));
+        facts.jetstream.config = Some(Storage::default());
+        assert_eq!(facts.storage_used(), None);
     }
 
     #[test]

@@ -42,11 +42,21 @@ pub struct Found {
     pub messages: u64,
     /// Bytes that these take.
     pub bytes: u64,
+    /// Most bytes that it may take; none: it has no limit of its own.
+    pub limit: Option<u64>,
     /// The nodes that it is not kept for.
     pub removed: BTreeSet<String>,
 }
 
 impl Found {
+    /// How much of what it may hold it holds, as a share of 1.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    pub fn used(&self) -> Option<f64> {
+        let limit = self.limit?;
+        Some(self.bytes as f64 / limit as f64)
+    }
+
     /// Which message is to be the first, if no node needs what is before `bound`, and about `keep` bytes stay in any case.
     /// None: nothing can go.
     #[must_use]
@@ -82,6 +92,10 @@ pub async fn look(client: &Client, names: &Names) -> Result<Found, Error> {
             last: number("last_seq")?,
             messages: number("messages")?,
             bytes: number("bytes")?,
+            // Without a limit servers say -1.
+            limit: info["config"]["max_bytes"]
+                .as_u64()
+                .filter(|most| *most > 0),
             removed: removed(info["config"]["metadata"][REMOVED].as_str()),
         })
     };

@@ -12,6 +12,7 @@ mod lease;
 mod peers;
 mod purge;
 mod status;
+mod storage;
 mod task;
 mod view;
 
@@ -81,6 +82,8 @@ struct Shared {
     /// Why this node must not lead, if its clock says so.
     clock: Mutex<Option<String>>,
     digests: Digests,
+    /// How full the fullest server is, as a share; none: not known.
+    storage_used: Mutex<Option<f64>>,
     peers: Peers,
     /// How long a write waits for a leader.
     forward_timeout: Duration,
@@ -161,6 +164,7 @@ impl Cluster {
             waits_for: Mutex::new("starting".to_owned()),
             clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
             digests: Digests::default(),
+            storage_used: Mutex::default(),
             peers,
             forward_timeout: forward::timeout(config.limits.request_timeout.get()),
             transfer: tokio::sync::Mutex::default(),

@@ -68,6 +68,8 @@ impl Cluster {
         let compared = self.clone().compare_digests();
         tokio::spawn(stop.clone().run_until_cancelled_owned(compared));
         tokio::spawn(stop.clone().run_until_cancelled_owned(self.clone().purge()));
+        let watched = self.clone().watch_storage();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(watched));
         let (cluster, stopped) = (self.clone(), stop.clone());
         let task = tokio::spawn(async move {
             tokio::select! {

@@ -73,6 +73,11 @@ pub fn cluster_stream(bytes: u64, first: u64) {
     gauge!(table::CLUSTER_STREAM_FIRST.name).set(float(first));
 }
 
+/// How full the fullest server of the log is, as a share of 1.
+pub fn cluster_storage_used(share: f64) {
+    gauge!(table::CLUSTER_STORAGE_USED.name).set(share);
+}
+
 /// A request was passed on to the leader.
 pub fn cluster_forwarded(outcome: Forwarded) {
     counter!(table::CLUSTER_FORWARDED.name, &[pair(outcome)]).increment(1);

@@ -22,7 +22,7 @@ use parking_lot::RwLock;
 
 pub use cluster::{
     cluster, cluster_clock_skew, cluster_deposed, cluster_digest, cluster_forwarded,
-    cluster_stream, cluster_term_began,
+    cluster_storage_used, cluster_stream, cluster_term_began,
 };
 pub use domain::{recorded, refused};
 pub use labels::{

@@ -123,6 +123,8 @@ table! {
         "Bytes of the stream that holds the log, when this node, as leader, last looked; cluster.stream_bytes of them stay when it is purged."
     CLUSTER_STREAM_FIRST Gauge "quota_ledger_cluster_stream_first_sequence" []
         "The first message of the stream, when this node, as leader, last looked: what was before was purged."
+    CLUSTER_STORAGE_USED Gauge "quota_ledger_cluster_storage_used_ratio" []
+        "The share of the servers' storage, or of the stream's own limit, that is used where it is fullest; at 1 appends are refused."
     CLUSTER_FORWARDED Counter "quota_ledger_cluster_forwarded_total" [closed::<Forwarded>()]
         "Requests that were passed on to the leader, by what became of them."
     ENDED_RESERVATIONS_BYTES Gauge "quota_ledger_ended_reservations_bytes"

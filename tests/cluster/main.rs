@@ -11,6 +11,7 @@ mod clocks;
 mod faults;
 #[path = "../linear/parts/mod.rs"]
 mod linear;
+mod newer;
 mod producer;
 mod rolling;
 mod silent_source;

@@ -1,15 +1,22 @@
 //! What the entries amount to when they are counted as naively as possible, and who has to agree with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
 use crate::{
     COUNT, HARD_COUNT, HARD_UNITS, NAMESPACES, UNITS,
     clients::{Acknowledged, What},
+    faults::last,
     producer::Published,
     support::{PATIENCE, quotad::Quotad},
 };
+
+/// How often is looked how far the daemon is.
+const TICK: Duration = Duration::from_millis(20);
 
 /// Units, and number of objects.
 type Amounts = (u64, u64);
@@ -55,20 +62,24 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Counts all entries, up to the one that consumed the last message of the stream.
-    pub(crate) fn take(daemon: &Quotad, last_message: u64) -> Self {
+    /// Counts all entries, until the daemon stands where the stream ends. The stream is asked each time: a server that has
+    /// just begun to lead may say an earlier end than it has, and if it has lost its last messages the daemon begins anew.
+    pub(crate) fn take(daemon: &Quotad, urls: &str) -> Self {
         let mut account = Self::default();
-        let deadline = std::time::Instant::now() + PATIENCE;
-        while account.position < last_message {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let last = last(urls);
+            account.go_on(daemon);
+            if account.position == last {
+                return account;
+            }
             assert!(
-                std::time::Instant::now() < deadline,
-                "all messages are consumed: {} of {last_message}",
+                Instant::now() < deadline,
+                "the daemon has consumed up to {}, and the stream ends at {last}",
                 account.position
             );
-            account.go_on(daemon);
+            std::thread::sleep(TICK);
         }
-        assert_eq!(account.position, last_message);
-        account
     }
 
     fn go_on(&mut self, daemon: &Quotad) {

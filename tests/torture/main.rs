@@ -153,7 +153,7 @@ fn torture<S: Scene>(cycles: u64, prepare: impl FnOnce(&Path) -> S) {
 
     let place = scene.place();
     let daemon = place.daemon();
-    let mut account = Account::take(daemon, faults::last(&urls));
+    let mut account = Account::take(daemon, &urls);
     account.is_in_order();
     account.shows_losses(&S::losses(&fired));
     account.holds(&acknowledged);

@@ -79,8 +79,11 @@ pub enum DecodeError {
     #[error("no message of a ledger")]
     Foreign,
     /// A newer version wrote it.
-    #[error("a message of the unknown format version {0}")]
+    #[error("a newer version wrote it, in the unknown format {0}: upgrade this node")]
     Version(u8),
+    /// A newer version wrote it.
+    #[error("a newer version wrote it, a message of the unknown kind {0}: upgrade this node")]
+    Kind(u8),
     /// It is not what was written.
     #[error("a damaged message: {0}")]
     Damaged(String),
@@ -181,7 +184,7 @@ impl Message {
             3 => Kind::Handover { to: fields.name()? },
             4 => Kind::Group(fields.batch(previous)?),
             5 => Kind::Heartbeat,
-            _ => return Err(damaged(format!("unknown kind {tag}"))),
+            _ => return Err(DecodeError::Kind(tag)),
         };
         if !fields.0.is_empty() {
             return Err(damaged("bytes behind its end"));

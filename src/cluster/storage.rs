@@ -1,0 +1,50 @@
+//! How full the servers are that hold the log: a full one refuses what is appended, and nothing is granted.
+
+use std::time::Duration;
+
+use quota_cluster::{servers, stream};
+use quota_service::health::Health;
+
+use super::Cluster;
+use crate::metrics;
+
+/// How often is looked.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// From this share on it is said.
+const NEARLY_FULL: f64 = 0.9;
+
+impl Cluster {
+    /// Looks how full the servers are, and the stream if it has a limit of its own.
+    pub(super) async fn watch_storage(self) {
+        let shared = &self.0;
+        loop {
+            let found = stream::look(&shared.client, &shared.names).await;
+            let mut used: Vec<_> = found.iter().filter_map(stream::Found::used).collect();
+            for monitoring in shared.settings.monitoring.clone() {
+                // Which server does not answer, other checks say.
+                let asked = tokio::task::spawn_blocking(move || servers::ask(&monitoring));
+                if let Ok(Ok(facts)) = asked.await {
+                    used.extend(facts.storage_used());
+                }
+            }
+            if let Some(fullest) = used.into_iter().reduce(f64::max) {
+                metrics::cluster_storage_used(fullest);
+                *shared.storage_used.lock() = Some(fullest);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Whether there is room for what is appended to the log. A node does its part while there is some.
+    #[must_use]
+    pub fn storage_health(&self) -> Health {
+        match *self.0.storage_used.lock() {
+            Some(used) if used > NEARLY_FULL => Health::Lagging(format!(
+                "the storage of the log is {:.0} % full: at 100 % nothing is granted",
+                used * 100.0
+            )),
+            _ => Health::Passed,
+        }
+    }
+}

@@ -51,7 +51,7 @@ struct Batch<'a> {
     items: Vec<ReserveRequest<'a>>,
 }
 
-/// So many bytes of a batch are read in the time that it takes to tell an amount.
+/// So many bytes of a batch count as one amount of a large answer.
 const BYTES_PER_AMOUNT: usize = 64;
 
 type Results = Vec<Result<Granted, Problem>>;

@@ -34,7 +34,7 @@ const GROUP_JOBS: usize = 128;
 /// may have come that is to be decided first.
 const GROUP_TIME: Duration = Duration::from_millis(2);
 
-/// What takes longer than this is charged to its principal. Nearly all decisions take a hundredth of it, and take turns.
+/// What takes longer than this is charged to its principal. Ordinary decisions take far less, and take turns.
 const EXPENSIVE: Duration = Duration::from_micros(500);
 
 /// Most entries of a batch that the decider syncs itself: with more of them it had better decide what comes next.

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "where a test panics says what is wrong")]
 
+mod rewritten;
+
 use quota_test_support::programs;
 
 use std::{
@@ -73,8 +75,10 @@ impl Daemon {
     fn line(&mut self, message: &str) -> Value {
         loop {
             let lines = self.log.lock().unwrap()[self.since..].to_vec();
+            // Most lines are of something else, and need not be read as JSON.
             let mut parsed = lines
                 .iter()
+                .filter(|line| line.contains(message))
                 .map(|line| serde_json::from_str::<Value>(line).unwrap());
             if let Some(line) = parsed.find(|line| line["message"] == message) {
                 return line;

@@ -13,6 +13,8 @@ use crate::{Clock, Log, Names, Place, clock::wall, log::ServerMessage};
 
 /// Without any progress for so long another server is tried.
 const STUCK: Millis = 2_000;
+/// Reads that others ask for begin so far apart: one brings what several would, and the servers have less to do.
+const READ_EVERY: Millis = 5;
 /// How often the position is written down.
 const NOTE: Millis = 5_000;
 
@@ -163,6 +165,10 @@ pub struct Driver<H> {
     proposer: Option<oneshot::Sender<StoredBatch>>,
     confirmed: Vec<oneshot::Sender<()>>,
     progress: (u64, Millis),
+    /// When the last read began.
+    read_at: Millis,
+    /// When to read next, since there is something new.
+    read_due: Option<Millis>,
     noted_at: Millis,
     noted: u64,
     ahead_since: Option<Millis>,
@@ -206,6 +212,8 @@ impl<H: Host> Driver<H> {
             proposer: None,
             confirmed: Vec::new(),
             progress: (0, 0),
+            read_at: 0,
+            read_due: None,
             noted_at: 0,
             noted,
             ahead_since: None,
@@ -217,7 +225,9 @@ impl<H: Host> Driver<H> {
     /// Runs until this process has to end.
     pub async fn run(mut self) -> Ended {
         loop {
-            let wait = self.member.next_tick().saturating_sub(self.clock.now());
+            let next = self.member.next_tick();
+            let next = self.read_due.map_or(next, |due| due.min(next));
+            let wait = next.saturating_sub(self.clock.now());
             tokio::select! {
                 heard = self.hears.recv() => match heard {
                     Some(heard) => self.hear(heard),
@@ -229,7 +239,12 @@ impl<H: Host> Driver<H> {
                 },
                 () = tokio::time::sleep(Duration::from_millis(wait.clamp(1, 100))) => {}
             }
-            self.member.tick(self.clock.now(), wall());
+            let now = self.clock.now();
+            if self.read_due.is_some_and(|due| due <= now) {
+                self.read_due = None;
+                self.member.hint(now);
+            }
+            self.member.tick(now, wall());
             if let Err(ended) = self.carry_out() {
                 return ended;
             }
@@ -244,7 +259,7 @@ impl<H: Host> Driver<H> {
         match heard {
             ServerMessage::Reply(expected, reply) => self.member.replied(now, expected, reply),
             ServerMessage::Read(messages) => self.member.read(now, messages.as_deref()),
-            ServerMessage::Hint => self.member.hint(now),
+            ServerMessage::Hint => self.read_due = Some(now.max(self.read_at + READ_EVERY)),
         }
     }
 
@@ -281,7 +296,10 @@ impl<H: Host> Driver<H> {
                 self.apply(mem::take(&mut batches))?;
                 match action {
                     Action::Publish { expected, bytes } => self.log.publish(expected, &bytes),
-                    Action::Read { from } => self.log.read(from),
+                    Action::Read { from } => {
+                        self.read_at = self.clock.now();
+                        self.log.read(from);
+                    }
                     Action::Lead { epoch } => {
                         tracing::info!(epoch, "this node leads");
                         self.host.lead(epoch);

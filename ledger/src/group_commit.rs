@@ -111,6 +111,12 @@ impl<A> GroupCommit<A> {
         self.open.entries()
     }
 
+    /// How many answers wait for the open batch.
+    #[must_use]
+    pub const fn answers(&self) -> usize {
+        self.answers.len()
+    }
+
     /// Whether the open batch is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -15,6 +15,7 @@ use super::{
     Answer, DecisionContext, Options, Watermark,
     inbox::{Gate, Inbox, Wants},
     lanes::Waiting,
+    linger::Linger,
     marks::Marked,
     now,
     syncer::Syncer,
@@ -53,6 +54,7 @@ pub(super) struct Decider<J> {
     options: Options,
     max_batch_bytes: usize,
     group_commit: GroupCommit<Answer>,
+    linger: Linger,
     /// Not all that was due at the last look is recorded.
     more_is_due: bool,
 }
@@ -64,7 +66,7 @@ impl<J: Journal> Decider<J> {
         state: Arc<RwLock<State>>,
         watermark: Arc<Watermark>,
         options: Options,
-        max_batch_bytes: usize,
+        (max_batch_bytes, linger): (usize, Linger),
     ) -> Self {
         watermark.follow(&state.read());
         Self {
@@ -75,6 +77,7 @@ impl<J: Journal> Decider<J> {
             watermark,
             group_commit: GroupCommit::new(options.max_batch_entries).sealing_at(max_batch_bytes),
             max_batch_bytes,
+            linger,
             more_is_due: false,
             options,
         }
@@ -91,6 +94,7 @@ impl<J: Journal> Decider<J> {
         let wants = self.wants();
         let longest = match wants {
             Wants::Jobs { .. } => self.until_due(),
+            Wants::More { longest, .. } => longest,
             Wants::Syncer | Wants::Nothing => LONGEST,
         };
         let woken = self
@@ -103,19 +107,26 @@ impl<J: Journal> Decider<J> {
             }
             return (!woken.closed).then_some(());
         }
-        if woken.syncer_is_idle {
+        if let Some(idle) = woken.idle {
             self.group_commit.synced();
+            self.linger.synced(idle, self.group_commit.answers());
         }
         if self.group_commit.is_full() {
             return self.hand_on(woken.more);
         }
-        self.sit(woken.gate);
-        self.hand_on(woken.more)?;
-        if woken.gate == Gate::Closing && woken.syncer_is_idle && !woken.more {
+        if woken.is_barred {
+            self.taken.clear();
+        }
+        let more = self.sit(woken.gate) || woken.more;
+        if self.lingers() && woken.gate == Gate::Open && !woken.closed {
+            return Some(());
+        }
+        self.hand_on(more)?;
+        if woken.gate == Gate::Closing && woken.idle.is_some() && !more {
             self.shut();
         }
         let over = woken.closed && self.group_commit.is_empty() && self.taken.is_empty();
-        (!over || woken.more).then_some(())
+        (!over || more).then_some(())
     }
 
     /// Nothing is decided here any more, once all that was is durable.
@@ -134,7 +145,15 @@ impl<J: Journal> Decider<J> {
         }
         self.group_commit =
             GroupCommit::new(self.options.max_batch_entries).sealing_at(self.max_batch_bytes);
+        self.linger.forget();
         self.inbox.has_voided();
+    }
+
+    /// Whether what is decided waits for more.
+    fn lingers(&self) -> bool {
+        let decided = self.group_commit.answers();
+        let is_all = self.taken.is_empty() && !self.group_commit.is_full();
+        is_all && self.linger.wait(Instant::now(), decided).is_some()
     }
 
     fn wants(&self) -> Wants {
@@ -144,12 +163,16 @@ impl<J: Journal> Decider<J> {
         if !self.taken.is_empty() {
             return Wants::Nothing;
         }
+        let decided = self.group_commit.answers();
+        if let Some((jobs, longest)) = self.linger.wait(Instant::now(), decided) {
+            return Wants::More { jobs, longest };
+        }
         let handing = !self.group_commit.is_empty();
         Wants::Jobs { handing }
     }
 
-    /// Decides a group: first what is due, then the jobs that were taken.
-    fn sit(&mut self, gate: Gate) {
+    /// Decides a group: first what is due, then the jobs that were taken. Gives whether it has put some back.
+    fn sit(&mut self, gate: Gate) -> bool {
         let state = self.state.clone();
         let mut state = state.write();
         let began = Instant::now();
@@ -162,6 +185,7 @@ impl<J: Journal> Decider<J> {
                 .group_commit
                 .record_due(&mut state, now, watermark, policy);
         let mut meter = JobMeter::start();
+        let mut has_put_back = false;
         while let Some(Waiting { turn, job }) = self.taken.pop_front() {
             let mut context = DecisionContext {
                 transaction: self.group_commit.transaction(&mut state, now),
@@ -178,12 +202,14 @@ impl<J: Journal> Decider<J> {
                 break;
             }
             if expensive.is_some() || meter.at.duration_since(began) > GROUP_TIME {
+                has_put_back |= !self.taken.is_empty();
                 self.inbox.put_back(&mut self.taken);
             }
         }
         self.watermark.follow(&state);
         drop(state);
         metrics::state_lock(StateLock::Writer, began.elapsed());
+        has_put_back
     }
 
     fn until_due(&self) -> Duration {
@@ -231,6 +257,7 @@ impl<J: Journal> Decider<J> {
             return Some(());
         };
         self.mark(&closed);
+        self.linger.sent(Instant::now(), closed.answers());
         let is_lone = closed.answers() <= 1 && closed.len() <= LONE_ENTRIES;
         if more || !self.taken.is_empty() || !is_lone {
             self.inbox.hand_on(closed);
@@ -238,6 +265,7 @@ impl<J: Journal> Decider<J> {
         }
         if self.syncer.sync(closed)? {
             self.group_commit.synced();
+            self.linger.synced(self.inbox.idle_now(), 0);
         }
         Some(())
     }

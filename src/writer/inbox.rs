@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::{
     Answer, Job, Unavailable,
     lanes::{self, Lanes, Turn},
+    linger::Idle,
 };
 use crate::pacing::ACTIVITY;
 
@@ -52,8 +53,8 @@ struct Waiting {
     jobs: Lanes,
     /// What the syncer is to make durable next.
     batch: Option<SealedBatch<Answer>>,
-    /// Whether it can take a batch.
-    syncer_is_idle: bool,
+    /// It can take a batch since then; none while it is busy.
+    idle: Option<Idle>,
     /// There will be no more jobs.
     closed: bool,
     /// One of the two threads has gone: nothing is decided any more.
@@ -70,11 +71,14 @@ struct Waiting {
 /// What the decider finds when it wakes up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Woken {
-    pub(super) syncer_is_idle: bool,
+    /// None while the syncer is busy.
+    pub(super) idle: Option<Idle>,
     pub(super) closed: bool,
     /// Whether jobs wait that can be taken and were not.
     pub(super) more: bool,
     pub(super) gate: Gate,
+    /// What was taken and is not decided is not to be decided.
+    pub(super) is_barred: bool,
 }
 
 /// What the decider waits for.
@@ -85,6 +89,8 @@ pub(super) enum Wants {
         /// Something is decided, and goes to the syncer as soon as it is idle.
         handing: bool,
     },
+    /// So many jobs, although the syncer is idle, but for no longer.
+    More { jobs: usize, longest: Duration },
     /// An idle syncer, and nothing else.
     Syncer,
     /// To go on at once: there is work left.
@@ -92,6 +98,13 @@ pub(super) enum Wants {
 }
 
 impl Waiting {
+    fn idle_now(&self) -> Idle {
+        Idle {
+            since: Instant::now(),
+            waiting: self.jobs.ready(),
+        }
+    }
+
     /// Nobody waits longer than the account says, and at the end nobody at all.
     fn end_delays(&mut self, now: Instant) {
         match self.closed || self.gate != Gate::Open {
@@ -101,7 +114,7 @@ impl Waiting {
     }
 
     fn have(&self, wants: Wants, capacity: usize) -> bool {
-        let idle = self.syncer_is_idle;
+        let idle = self.idle.is_some();
         // A full inbox is always worth it: it sheds what comes next.
         let enough = if idle { 1 } else { WORTH_WAKING.min(capacity) };
         match self.gate {
@@ -114,6 +127,9 @@ impl Waiting {
             || match wants {
                 Wants::Nothing => true,
                 Wants::Syncer => idle,
+                Wants::More { jobs, .. } => {
+                    self.closed || self.jobs.ready() >= jobs.min(WORTH_WAKING).min(capacity)
+                }
                 Wants::Jobs { handing } => {
                     let done = self.closed && !handing;
                     self.jobs.ready() >= enough || (handing && idle) || done
@@ -128,7 +144,10 @@ impl Inbox {
             waiting: Mutex::new(Waiting {
                 jobs: Lanes::default(),
                 batch: None,
-                syncer_is_idle: true,
+                idle: Some(Idle {
+                    since: Instant::now(),
+                    waiting: 0,
+                }),
                 closed: false,
                 ended: false,
                 gate,
@@ -211,12 +230,15 @@ impl Inbox {
 
     /// Whether the syncer has nothing to do.
     pub(super) fn syncer_rests(&self) -> bool {
-        self.waiting.lock().syncer_is_idle
+        self.waiting.lock().idle.is_some()
     }
 
-    /// The decider has made all decisions that were taken, and they are durable.
+    /// The decider has made all decisions that it took, and they are durable. What it has put back is decided first.
     pub(super) fn has_shut(&self) {
-        self.set_gate_from(Gate::Closing, Gate::Shut);
+        let mut waiting = self.waiting.lock();
+        if waiting.gate == Gate::Closing && waiting.jobs.is_empty() {
+            self.set_gate(&mut waiting, Gate::Shut);
+        }
     }
 
     /// The decider has dropped what was decided.
@@ -236,7 +258,7 @@ impl Inbox {
         {
             return;
         }
-        waiting.syncer_is_idle = true;
+        waiting.idle = Some(waiting.idle_now());
         let dropped = (waiting.batch.take(), std::mem::take(&mut waiting.jobs));
         self.set_gate(&mut waiting, Gate::Voiding);
         self.wake_decider(waiting);
@@ -287,9 +309,15 @@ impl Inbox {
         Ok(())
     }
 
-    /// Puts back jobs that were taken and not decided: what has come meanwhile may have to be decided before them.
+    /// Puts back jobs that were taken and not decided: what has come meanwhile may have to be decided before them. If the
+    /// gate was shut for good meanwhile, they are dropped.
     pub(super) fn put_back(&self, taken: &mut VecDeque<lanes::Waiting>) {
         let mut waiting = self.waiting.lock();
+        if waiting.is_barred {
+            drop(waiting);
+            taken.clear();
+            return;
+        }
         while let Some(last) = taken.pop_back() {
             waiting.jobs.put_back(last);
         }
@@ -315,7 +343,7 @@ impl Inbox {
             drop(waiting);
             return;
         }
-        waiting.syncer_is_idle = false;
+        waiting.idle = None;
         waiting.batch = Some(batch);
         drop(waiting);
         self.for_syncer.notify_one();
@@ -336,8 +364,13 @@ impl Inbox {
     /// The syncer has made its batch durable, and can take the next.
     pub(super) fn syncer_is_idle(&self) {
         let mut waiting = self.waiting.lock();
-        waiting.syncer_is_idle = true;
+        waiting.idle = Some(waiting.idle_now());
         self.wake_decider(waiting);
+    }
+
+    /// The decider has made its batch durable by itself: from now on the next one can go.
+    pub(super) fn idle_now(&self) -> Idle {
+        self.waiting.lock().idle_now()
     }
 
     /// Nothing is decided any more. Jobs that wait are dropped, with their answers.
@@ -392,10 +425,11 @@ impl Inbox {
             taken.extend(std::iter::from_fn(|| waiting.jobs.pop(now)).take(room));
         }
         Some(Woken {
-            syncer_is_idle: waiting.syncer_is_idle,
+            idle: waiting.idle,
             closed: waiting.closed,
             more: waiting.jobs.ready() > 0,
             gate: waiting.gate,
+            is_barred: waiting.is_barred,
         })
     }
 }
@@ -447,7 +481,7 @@ mod tests {
         inbox.begin_to_shut();
         inbox.close();
         let (woken, _) = wait(&inbox, JOBS, LONG).unwrap();
-        assert!(woken.syncer_is_idle && woken.closed);
+        assert!(woken.idle.is_some() && woken.closed);
     }
 
     #[test]
@@ -471,7 +505,7 @@ mod tests {
         let pushing = inbox.clone();
         let pushed = thread::spawn(move || push(&pushing));
         let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
-        assert!(woken.syncer_is_idle && !woken.more);
+        assert!(woken.idle.is_some() && !woken.more);
         assert_eq!(taken, 1);
         pushed.join().unwrap().unwrap();
     }
@@ -483,21 +517,21 @@ mod tests {
         assert!(inbox.next_batch().is_some());
         push(&inbox).unwrap();
         let (woken, taken) = wait(&inbox, JOBS, Duration::ZERO).unwrap();
-        assert!(!woken.syncer_is_idle);
+        assert!(woken.idle.is_none());
         assert_eq!(taken, 1);
         let pushing = inbox.clone();
         let pushed = thread::spawn(move || {
             (0..WORTH_WAKING).for_each(|_| push(&pushing).unwrap());
         });
         let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
-        assert!(!woken.syncer_is_idle);
+        assert!(woken.idle.is_none());
         assert_eq!(taken, WORTH_WAKING);
         pushed.join().unwrap();
 
         push(&inbox).unwrap();
         let syncing = inbox.clone();
         let synced = thread::spawn(move || syncing.syncer_is_idle());
-        assert!(wait(&inbox, JOBS, LONG).unwrap().0.syncer_is_idle);
+        assert!(wait(&inbox, JOBS, LONG).unwrap().0.idle.is_some());
         synced.join().unwrap();
     }
 
@@ -506,13 +540,30 @@ mod tests {
         let inbox = Inbox::new(8, Gate::Open);
         inbox.hand_on(batch());
         let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
-        assert!(!woken.syncer_is_idle);
+        assert!(woken.idle.is_none());
         push(&inbox).unwrap();
         let (woken, taken) = wait(&inbox, Wants::Syncer, Duration::ZERO).unwrap();
-        assert!(!woken.syncer_is_idle && woken.more);
+        assert!(woken.idle.is_none() && woken.more);
         assert_eq!(taken, 0);
         inbox.syncer_is_idle();
-        assert!(wait(&inbox, HANDING, LONG).unwrap().0.syncer_is_idle);
+        assert!(wait(&inbox, HANDING, LONG).unwrap().0.idle.is_some());
+    }
+
+    #[test]
+    fn a_batch_that_lingers_waits_for_many_jobs_or_its_time() {
+        let inbox = Arc::new(Inbox::new(8, Gate::Open));
+        let more = |longest| Wants::More { jobs: 3, longest };
+        push(&inbox).unwrap();
+        let (_, taken) = wait(&inbox, more(Duration::ZERO), Duration::ZERO).unwrap();
+        assert_eq!(taken, 1, "its time is over");
+        let pushing = inbox.clone();
+        let pushed = thread::spawn(move || (0..3).for_each(|_| push(&pushing).unwrap()));
+        let (_, taken) = wait(&inbox, more(LONG), LONG).unwrap();
+        assert_eq!(taken, 3);
+        pushed.join().unwrap();
+        inbox.close();
+        let (woken, taken) = wait(&inbox, more(LONG), LONG).unwrap();
+        assert!(woken.closed && taken == 0);
     }
 
     #[test]
@@ -550,7 +601,7 @@ mod tests {
         // With a batch on its way, the end waits for it.
         inbox.hand_on(batch());
         let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
-        assert!(woken.closed && !woken.syncer_is_idle);
+        assert!(woken.closed && woken.idle.is_none());
     }
 
     #[test]

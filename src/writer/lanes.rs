@@ -61,6 +61,11 @@ impl Lanes {
         self.len - self.delayed_len
     }
 
+    /// Whether no job waits, for its turn or for want of time.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// When the next of those may be taken that cannot now.
     pub(super) fn next_ready(&self) -> Option<Instant> {
         self.delayed.values().min().copied()

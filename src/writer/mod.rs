@@ -6,6 +6,7 @@
 mod decider;
 mod inbox;
 mod lanes;
+mod linger;
 mod marks;
 mod replica;
 mod syncer;
@@ -48,6 +49,7 @@ pub use watermark::{Required, Watermark};
 use self::{
     inbox::{Gate, Inbox},
     lanes::Turn,
+    linger::Linger,
     syncer::Syncer,
 };
 use crate::{
@@ -166,7 +168,8 @@ pub fn start<J: Journal + 'static>(
     failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<J>)> {
     let parts = (state, journal, durable);
-    start_at((Gate::Open, BATCH_BYTES), parts, watermark, options, failed)
+    let batches = (BATCH_BYTES, Linger::new(false));
+    start_at(Gate::Open, batches, parts, watermark, options, failed)
 }
 
 /// The same for a node of a cluster: it decides nothing before [`Replica::lead`].
@@ -182,19 +185,15 @@ pub fn start_following<J: Journal + 'static>(
     failed: impl FnOnce(&quota_journal::Error) + Send + 'static,
 ) -> std::io::Result<(Ledger, Threads<ReplicatedJournal<J>>, Replica<J>)> {
     let parts = (state, journal, durable);
-    let (ledger, threads) = start_at(
-        (Gate::Shut, quota_cluster::BATCH_BYTES),
-        parts,
-        watermark,
-        options,
-        failed,
-    )?;
+    let batches = (quota_cluster::BATCH_BYTES, Linger::new(true));
+    let (ledger, threads) = start_at(Gate::Shut, batches, parts, watermark, options, failed)?;
     let replica = Replica::new(&ledger, &threads.syncer);
     Ok((ledger, threads, replica))
 }
 
 fn start_at<J: Journal + 'static>(
-    (gate, max_batch_bytes): (Gate, usize),
+    gate: Gate,
+    batches: (usize, Linger),
     (state, journal, durable): (State, J, Durable),
     watermark: Arc<Watermark>,
     options: Options,
@@ -202,14 +201,14 @@ fn start_at<J: Journal + 'static>(
 ) -> std::io::Result<(Ledger, Threads<J>)> {
     let inbox = Arc::new(Inbox::new(options.queue, gate));
     let (durable_out, durable) = watch::channel(durable);
-    let (batches, _) = broadcast::channel(WATCHED_BATCHES);
+    let (watched, _) = broadcast::channel(WATCHED_BATCHES);
     let state = Arc::new(RwLock::new(state));
     let stopped = Arc::new(AtomicBool::new(false));
     let syncer = Arc::new(Syncer {
         journal: Mutex::new(journal),
         inbox: inbox.clone(),
         durable: durable_out,
-        watchers: batches.clone(),
+        watchers: watched.clone(),
         stopped: stopped.clone(),
         runtime: Handle::try_current().ok(),
         marks: OnceLock::new(),
@@ -222,7 +221,7 @@ fn start_at<J: Journal + 'static>(
         state.clone(),
         watermark.clone(),
         options,
-        max_batch_bytes,
+        batches,
     );
     let syncs = syncer.clone();
     let syncing = spawn("syncer", move || syncs.run())?;
@@ -231,7 +230,7 @@ fn start_at<J: Journal + 'static>(
         inbox,
         state,
         durable,
-        batches,
+        batches: watched,
         watermark,
         stopped,
         disk_low: Arc::new(AtomicBool::new(false)),

@@ -158,6 +158,38 @@ fn whose_decisions_were_expensive_waits_while_others_are_active() {
     threads.join().unwrap();
 }
 
+/// Behind an expensive job the others of its group go back to where they waited.
+#[test]
+fn what_was_put_back_is_decided_before_the_end() {
+    let (ledger, threads) = started();
+    let (has_begun, begun) = std::sync::mpsc::channel();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let held = ledger.decide(move |_| {
+        has_begun.send(()).unwrap();
+        wait.recv().unwrap();
+    });
+    begun.recv().unwrap();
+    let work = |context: &mut DecisionContext<'_>| {
+        let mut meter = Meter::start();
+        let mut used = Duration::ZERO;
+        while used < Duration::from_millis(5) {
+            used += meter.lap();
+        }
+        record(context)
+    };
+    let expensive = ledger.decide_each(&Name::from("one"), vec![work; 3]);
+    let cheap = ledger.decide_each(&Name::from("another"), vec![record; 2]);
+    ledger.close();
+    go.send(()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (held, expensive, cheap) = runtime.block_on(async { tokio::join!(held, expensive, cheap) });
+    held.unwrap();
+    assert_eq!(expensive.unwrap().len() + cheap.unwrap().len(), 5);
+    threads.join().unwrap();
+}
+
 #[test]
 fn of_several_decisions_that_nobody_waits_for_any_more_the_rest_is_not_made() {
     let (ledger, threads) = started();

@@ -151,11 +151,17 @@ impl Quotad {
         number.unwrap_or_else(|| panic!("{path} has no {name}"))
     }
 
-    /// The sum of all series of a metric.
-    pub fn metric(&self, name: &str) -> f64 {
+    /// All metrics as text. Tens of thousands of quotas are more than the client reads by default.
+    fn metrics(&self) -> String {
         let url = format!("{}/metrics", self.admin);
         let mut response = ureq::get(&url).call().expect("the daemon answers");
-        let text = response.body_mut().read_to_string().expect("text");
+        let body = response.body_mut().with_config().limit(1 << 30);
+        body.read_to_string().expect("text")
+    }
+
+    /// The sum of all series of a metric.
+    pub fn metric(&self, name: &str) -> f64 {
+        let text = self.metrics();
         let value = |line: &str| {
             let rest = line.strip_prefix(name)?;
             rest.starts_with([' ', '{'])
@@ -166,9 +172,7 @@ impl Quotad {
 
     /// How many samples of a histogram, over all its series, are at most this.
     pub fn bucket(&self, name: &str, at_most: &str) -> f64 {
-        let url = format!("{}/metrics", self.admin);
-        let mut response = ureq::get(&url).call().expect("the daemon answers");
-        let text = response.body_mut().read_to_string().expect("text");
+        let text = self.metrics();
         let begin = format!("{name}_bucket{{");
         let is_meant =
             |line: &&str| line.starts_with(&begin) && line.contains(&format!("le=\"{at_most}\""));

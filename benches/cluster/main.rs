@@ -8,6 +8,7 @@
 
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
+mod append;
 mod etcd;
 mod outages;
 mod rates;

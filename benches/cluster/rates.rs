@@ -6,7 +6,7 @@ use quota_load::{Answer, Kind, Plan, Talk, http};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    etcd,
+    append, etcd,
     support::{
         measured::{Measured, quotactl_bench},
         process::Quotad,
@@ -26,6 +26,8 @@ pub enum System {
     Leader,
     /// A node that passes writes on.
     Follower,
+    /// The servers without a node: what no node can beat, since each grant waits for one append at least.
+    Append,
     /// The member that leads.
     Etcd,
 }
@@ -50,7 +52,13 @@ const READ: &str = "/v1/namespaces/read/quotas/all";
 
 impl System {
     pub fn all() -> Vec<Self> {
-        let all = [Self::Single, Self::Leader, Self::Follower, Self::Etcd];
+        let all = [
+            Self::Single,
+            Self::Leader,
+            Self::Follower,
+            Self::Append,
+            Self::Etcd,
+        ];
         let is_there = |system: &Self| *system != Self::Etcd || etcd::is_installed();
         all.into_iter().filter(is_there).collect()
     }
@@ -60,6 +68,7 @@ impl System {
             Self::Single => "one node",
             Self::Leader => "three, at the leader",
             Self::Follower => "three, at a follower",
+            Self::Append => "an append alone",
             Self::Etcd => "three etcds, at the leader",
         }
     }
@@ -108,6 +117,7 @@ pub fn measure(system: System, directory: &Path, seconds: f64) -> Vec<(Case, Mea
             }
             measured
         }
+        System::Append => vec![(Case::Grants(1), append::measure(directory, WARMUP, seconds))],
         System::Etcd => {
             let cluster = etcd::start(directory);
             let of = |connections| {

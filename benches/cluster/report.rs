@@ -107,6 +107,15 @@ fn targets(medians: &Medians, outages: &Outages) -> String {
     let of_leader = [Fault::KillLeader, Fault::StopLeader, Fault::CutLeader];
     let of_server = Fault::ALL.into_iter().filter(|fault| fault.is_of_server());
     let of_server: Vec<_> = of_server.collect();
+    let append = of(lone, System::Append).p50;
+    if append > 0.0 {
+        table.row([
+            "p50 of a lone grant at the leader / that of an append alone".to_owned(),
+            "-".to_owned(),
+            ratio(ours, append),
+            "-".to_owned(),
+        ]);
+    }
     let mut bound = |what: &str, most: f64, measured: Option<f64>| {
         let Some(measured) = measured else { return };
         table.row([

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use quota_semantics::{Name, quota::Spec, uid::Uid};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::{Value, value::RawValue};
 
 use super::{AsOf, Object, is_false};
 
@@ -33,7 +33,7 @@ pub struct DriftAnswer<'a> {
 }
 
 /// A listed object beside what the ledger has of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Compared<'a> {
     /// How they differ.
@@ -42,14 +42,40 @@ pub struct Compared<'a> {
     #[serde(flatten)]
     pub object: Option<Object<'a>>,
     /// The object in the ledger, or the one of its name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<Object<'a>>,
     /// Of a ResourceQuota: its limits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<ComparedQuota<'a>>,
     /// Why it cannot be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'a, str>>,
+}
+
+impl<'de, 'a> Deserialize<'de> for Compared<'a> {
+    /// Not derived: exact quantities cannot be read out of the buffer in which serde keeps flattened fields.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Beside<'b> {
+            difference: Difference,
+            #[serde(default)]
+            known: Option<Object<'b>>,
+            #[serde(default)]
+            quota: Option<ComparedQuota<'b>>,
+            #[serde(default)]
+            reason: Option<String>,
+        }
+        let json = Value::deserialize(deserializer)?;
+        let beside = Beside::<'a>::deserialize(&json).map_err(D::Error::custom)?;
+        let object = json.get("uid").map(|_| Object::<'a>::deserialize(&json));
+        Ok(Self {
+            difference: beside.difference,
+            object: object.transpose().map_err(D::Error::custom)?,
+            known: beside.known,
+            quota: beside.quota,
+            reason: beside.reason.map(Cow::Owned),
+        })
+    }
 }
 
 /// Limits that were listed, and those that the ledger has for a quota of this name.
@@ -172,5 +198,27 @@ impl CorrectionOutcome {
             Self::Conflict => "conflict",
             Self::Awaited => "awaited",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_compared_is_read_with_its_exact_amounts() {
+        let written = json!({
+            "difference": "changed", "uid": "u", "namespace": "a", "resource": "pods", "name": "web",
+            "usage": {"requests.cpu": "500m"},
+            "known": {"uid": "u", "namespace": "a", "resource": "pods", "name": "web",
+                      "usage": {"requests.cpu": "1"}, "sequence": 7}
+        });
+        let read: Compared<'static> = serde_json::from_str(&written.to_string()).unwrap();
+        assert_eq!(read.object.as_ref().unwrap().name, "web");
+        assert_eq!(serde_json::to_value(&read).unwrap(), written);
+        let none: Compared<'static> = serde_json::from_str(r#"{"difference": "ignored"}"#).unwrap();
+        assert_eq!((none.difference, none.object), (Difference::Ignored, None));
     }
 }

@@ -140,7 +140,7 @@ fn a_server_that_never_ends_its_list_is_asked_for_pages() {
 #[test]
 fn a_server_whose_etcd_reports_no_progress_is_listed_in_pages() {
     let scene = Scene::new();
-    // What kube-apiserver 1.36 answers with an etcd before 3.4.25.
+    // What kube-apiserver 1.36 answers with an etcd that reports no progress, as 3.4.23.
     scene
         .world
         .plan("*", Request::WatchList, Fault::Status(500, 0), 100);

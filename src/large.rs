@@ -9,7 +9,10 @@ use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     io::{self, Write},
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -43,15 +46,30 @@ const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A job that waits for its turn, and can be cancelled until then.
+/// A job that waits for its turn, and can be cancelled.
 #[derive(Clone, Default)]
-struct Waiting(Arc<Mutex<Option<Job>>>);
+struct Waiting(Arc<Cancellable>);
+
+#[derive(Default)]
+struct Cancellable {
+    job: Mutex<Option<Job>>,
+    is_cancelled: AtomicBool,
+}
+
+/// What unwinds a thread from a job that nobody waits for any more.
+struct Cancelled;
+
+/// What a thread makes: for whom, for which request, and what it has used since that was last noted.
+struct Served {
+    principal: Name,
+    waiting: Waiting,
+    meter: Meter,
+}
 
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
 
 thread_local! {
-    /// For whom this thread makes a large answer, and what it has used since that was last noted.
-    static SERVES: RefCell<Option<(Name, Meter)>> = const { RefCell::new(None) };
+    static SERVES: RefCell<Option<Served>> = const { RefCell::new(None) };
 }
 
 /// That a principal may have a large answer made.
@@ -106,12 +124,25 @@ impl Permit {
 
 impl Waiting {
     fn new(job: impl FnOnce() + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(Some(Box::new(job)))))
+        let job: Job = Box::new(job);
+        Self(Arc::new(Cancellable {
+            job: Mutex::new(Some(job)),
+            is_cancelled: AtomicBool::new(false),
+        }))
     }
 
     /// The job, unless it was cancelled.
     fn take(&self) -> Option<Job> {
-        self.0.lock().take()
+        self.0.job.lock().take()
+    }
+
+    fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
+        drop(self.take());
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled.load(Ordering::Relaxed)
     }
 }
 
@@ -120,17 +151,21 @@ struct CancelOnDrop(Waiting);
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        drop(self.0.take());
+        self.0.cancel();
     }
 }
 
-/// Leaves the processor to others, if this is a large answer and it has gone on for long enough.
+/// Leaves the processor to others, if this is a large answer and it has gone on for long enough. Does not return if nobody
+/// waits for the answer any more: no lock may be held here.
 pub(crate) fn pause() {
-    SERVES.with_borrow_mut(|serves| {
-        if let Some((principal, meter)) = serves {
-            cpu_throttle::pause_for(|| POOL.charge(principal, meter.lap()));
-        }
+    let is_in_vain = SERVES.with_borrow_mut(|serves| {
+        let Some(served) = serves else { return false };
+        cpu_throttle::pause_for(|| POOL.charge(&served.principal, served.meter.lap()));
+        served.waiting.is_cancelled()
     });
+    if is_in_vain {
+        std::panic::resume_unwind(Box::new(Cancelled));
+    }
 }
 
 /// A value as JSON, with pauses.
@@ -195,15 +230,20 @@ impl Pool {
         let _ = rustix::process::setpriority_process(None, NICE);
         let mut queue = self.queue.lock();
         loop {
-            let Some((principal, waiting)) = queue.take() else {
-                self.ready.wait(&mut queue);
-                continue;
+            let (principal, waiting) = match queue.take(Instant::now()) {
+                Next::Job(principal, waiting) => (principal, waiting),
+                Next::In(longest) => {
+                    self.ready.wait_for(&mut queue, longest);
+                    continue;
+                }
+                Next::Nothing => {
+                    self.ready.wait(&mut queue);
+                    continue;
+                }
             };
-            let wait = queue.wait_of(&principal, Instant::now());
             drop(queue);
-            thread::sleep(wait);
             if let Some(job) = waiting.take() {
-                self.serve(&principal, job);
+                self.serve(&principal, waiting, job);
             }
             queue = self.queue.lock();
             if queue.done(&principal) {
@@ -212,12 +252,16 @@ impl Pool {
         }
     }
 
-    fn serve(&self, principal: &Name, job: Job) {
+    fn serve(&self, principal: &Name, waiting: Waiting, job: Job) {
         metrics::large_answer();
-        SERVES.set(Some((principal.clone(), Meter::start())));
+        SERVES.set(Some(Served {
+            principal: principal.clone(),
+            waiting,
+            meter: Meter::start(),
+        }));
         job();
-        if let Some((principal, mut meter)) = SERVES.take() {
-            self.charge(&principal, meter.lap());
+        if let Some(mut served) = SERVES.take() {
+            self.charge(&served.principal, served.meter.lap());
         }
     }
 
@@ -242,6 +286,14 @@ struct Queue {
     accounts: Accounts,
 }
 
+/// What a thread finds in the queue.
+enum Next {
+    Job(Name, Waiting),
+    /// Nothing before so long: who has jobs has used up what it may.
+    In(Duration),
+    Nothing,
+}
+
 impl Queue {
     fn count(&self, principal: &Name) -> usize {
         self.jobs.get(principal).map_or(0, VecDeque::len)
@@ -255,15 +307,26 @@ impl Queue {
         }
     }
 
-    fn take(&mut self) -> Option<(Name, Waiting)> {
-        let principal = self.order.pop_front()?;
-        let jobs = self.jobs.get_mut(&principal)?;
-        let job = jobs.pop_front()?;
-        if jobs.is_empty() {
-            self.jobs.remove(&principal);
+    /// The next job of the first principal that may have more made now.
+    fn take(&mut self, now: Instant) -> Next {
+        let waits = self.order.iter().map(|name| self.wait_of(name, now));
+        let Some((at, wait)) = waits.enumerate().min_by_key(|(_, wait)| *wait) else {
+            return Next::Nothing;
+        };
+        if !wait.is_zero() {
+            return Next::In(wait);
         }
-        self.served.insert(principal.clone());
-        Some((principal, job))
+        let principal = self.order.remove(at);
+        let taken = principal.and_then(|principal| {
+            let jobs = self.jobs.get_mut(&principal)?;
+            let job = jobs.pop_front()?;
+            if jobs.is_empty() {
+                self.jobs.remove(&principal);
+            }
+            self.served.insert(principal.clone());
+            Some(Next::Job(principal, job))
+        });
+        taken.unwrap_or(Next::Nothing)
     }
 
     /// For how long the principal has to wait before more is made for it.
@@ -288,7 +351,10 @@ mod tests {
     use super::*;
 
     fn next(waiting: &mut Queue) -> Option<String> {
-        waiting.take().map(|(principal, _)| principal.to_string())
+        match waiting.take(Instant::now()) {
+            Next::Job(principal, _) => Some(principal.to_string()),
+            Next::In(_) | Next::Nothing => None,
+        }
     }
 
     fn permit(principal: &str) -> Permit {
@@ -364,6 +430,52 @@ mod tests {
         while may_wait(&name).is_err() {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[test]
+    fn who_has_used_too_much_holds_nobody_up() {
+        let mut queue = Queue::default();
+        let now = Instant::now();
+        let [much, other] = ["has had much", "has had nothing"].map(Name::from);
+        ACTIVITY.note(Some(&much), now);
+        ACTIVITY.note(Some(&other), now);
+        queue
+            .accounts
+            .charge(&much, Duration::from_secs(60), &ACTIVITY, now);
+        queue.push(much.clone(), Waiting::default());
+        queue.push(other.clone(), Waiting::default());
+        assert!(matches!(queue.take(now), Next::Job(name, _) if name == other));
+        assert!(
+            matches!(queue.take(now), Next::In(_)),
+            "the first one waits"
+        );
+        let later = now + Duration::from_secs(3600);
+        assert!(matches!(queue.take(later), Next::Job(name, _) if name == much));
+        assert!(matches!(queue.take(later), Next::Nothing));
+    }
+
+    #[tokio::test]
+    async fn what_nobody_waits_for_any_more_is_not_made_to_its_end() {
+        let (has_begun, begun) = std::sync::mpsc::channel();
+        let (ends, ended) = std::sync::mpsc::channel::<()>();
+        let request = tokio::spawn(async move {
+            let work = move || {
+                let _ends = ends;
+                has_begun.send(()).unwrap();
+                loop {
+                    pause();
+                }
+            };
+            permit("gone").make::<(), _>(usize::MAX, work).await;
+        });
+        while begun.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        request.abort();
+        assert!(request.await.unwrap_err().is_cancelled());
+        let ended = tokio::task::spawn_blocking(move || ended.recv());
+        assert!(ended.await.unwrap().is_err(), "its thread has left it");
+        assert_eq!(permit("gone").make(usize::MAX, || 7).await, 7);
     }
 
     #[tokio::test]

@@ -110,7 +110,8 @@ pub(super) fn decided(
                 match notice.audience {
                     Audience::Caller => warnings.push(warning(&notice.message)),
                     Audience::Auditors => {
-                        if admitted.replayed.is_none() {
+                        // A dry run passes nothing.
+                        if admitted.replayed.is_none() && decided.hold.is_some() {
                             metrics::limit_passed();
                         }
                         let passed = annotations.entry("passed").or_default();

@@ -69,7 +69,12 @@ pub(super) async fn reserve(
         let (parsing, parsed_for) = (app.clone(), principal.clone());
         let amounts = text.len() / BYTES_PER_AMOUNT;
         let read = move || requests(&parsing, &parsed_for, &text);
-        match permit.make(amounts, read).await? {
+        // Nothing is decided yet. What waits here holds its body in memory, so only so many do.
+        let reading = match amounts > large::AMOUNTS_AT_ONCE {
+            true => large::may_wait(&actor.principal)?,
+            false => Permit::to_change(&actor.principal),
+        };
+        match reading.make(amounts, read).await? {
             Requests::Together(requests) => {
                 together(&app, actor.clone(), &principal, requests).await
             }

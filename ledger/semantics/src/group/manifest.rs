@@ -102,7 +102,9 @@ impl Manifest {
             metadata
         };
         let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
-        metadata(self) == metadata(stored) && texts(self) == texts(stored)
+        self.metadata.may_be(&stored.metadata)
+            && metadata(self) == metadata(stored)
+            && texts(self) == texts(stored)
     }
 
     /// What the group says, extensions included, and what is wrong with those.

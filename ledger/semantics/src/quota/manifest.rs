@@ -221,11 +221,19 @@ impl Manifest {
     #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
-        self.metadata.editable() == stored.metadata.editable() && texts(self) == texts(stored)
+        self.metadata.may_be(&stored.metadata)
+            && self.metadata.editable() == stored.metadata.editable()
+            && texts(self) == texts(stored)
     }
 }
 
 impl Metadata {
+    /// Whether a request with this metadata can mean the stored object: a uid that it names is that object's.
+    #[must_use]
+    pub fn may_be(&self, stored: &Self) -> bool {
+        self.uid.is_empty() || self.uid == stored.uid
+    }
+
     /// Takes over from the stored object what an update cannot change or may leave out: uid, times, resourceVersion.
     pub fn inherit(&mut self, stored: &Self) {
         if self.uid.is_empty() {

@@ -15,6 +15,7 @@ mod newer;
 mod producer;
 mod rolling;
 mod silent_source;
+mod strangers;
 mod tls;
 mod wrong_state;
 

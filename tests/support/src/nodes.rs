@@ -73,6 +73,10 @@ pub struct Setup {
     pub certificates: Option<PathBuf>,
     /// Further sections of the daemons' configuration.
     pub nodes: String,
+    /// Further lines of their limits.
+    pub limits: String,
+    /// What is shown to the daemons, if they want a token.
+    pub token: String,
     /// Whether events come from a stream on the same servers.
     pub has_events: bool,
     /// Whether the clock of each node can be moved.
@@ -191,10 +195,11 @@ impl Nodes {
             false => String::new(),
         };
         format!(
-            "listen = \"127.0.0.1:{api}\"\ndata_dir = \"data\"\n[limits]\npage = 5000\n\
+            "listen = \"127.0.0.1:{api}\"\ndata_dir = \"data\"\n[limits]\npage = 5000\n{}\
              [admin]\nlisten = \"127.0.0.1:{admin}\"\n[nats]\n{events}{}\
              [cluster]\nservers = \"{servers}\"\nmonitoring = {monitoring:?}\nnode = \"n{node}\"\n\
              peers = {{ {} }}\nlisten = \"127.0.0.1:{peers}\"\ntoken_file = \"{}\"\n{}{}",
+            self.setup.limits,
             tls("client"),
             all.join(", "),
             self.directory.join("token").display(),
@@ -218,9 +223,18 @@ impl Nodes {
     fn initialise(&self) {
         self.wait("the cluster is initialised", || {
             let url = format!("{}/v1/cluster/init", self.daemon(0).api);
-            let answer = agent(PATIENCE).post(url).send_empty().ok()?;
+            let mut asked = agent(PATIENCE).post(url);
+            if let Some(authorization) = self.authorization() {
+                asked = asked.header("authorization", authorization);
+            }
+            let answer = asked.send_empty().ok()?;
             (answer.status() == 201).then_some(())
         });
+    }
+
+    fn authorization(&self) -> Option<String> {
+        let token = &self.setup.token;
+        (!token.is_empty()).then(|| format!("Bearer {token}"))
     }
 
     /// Where a node keeps what it has.
@@ -295,7 +309,11 @@ impl Nodes {
     /// Where a node's replica ends: sequence and hash, as it says itself.
     pub fn end(&self, node: usize) -> Option<(u64, String)> {
         let url = format!("{}/v1/cluster", self.daemon(node).api);
-        let mut answer = asking().get(url).call().ok()?;
+        let mut asked = asking().get(url);
+        if let Some(authorization) = self.authorization() {
+            asked = asked.header("authorization", authorization);
+        }
+        let mut answer = asked.call().ok()?;
         let text = answer.body_mut().read_to_string().ok()?;
         let cluster: Value = serde_json::from_str(&text).ok()?;
         let name = format!("n{node}");

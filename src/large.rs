@@ -2,7 +2,8 @@
 //!
 //! The threads that serve connections are few. An answer that takes one of them for a tenth of a second keeps all requests
 //! waiting that are behind it. So what is large is made here, with a pause behind each step: one principal uses no more
-//! than a third of a processor for it, while others are active no more than its [account](crate::pacing) allows, and a
+//! than a third of a processor for it, while others are active no more than its [account](crate::pacing) allows (a single
+//! answer that takes long waits no longer than [`LONGEST`] for that, so that it can be given at all), and a
 //! flood of such requests waits for itself.
 
 use std::{
@@ -25,7 +26,7 @@ use tokio::sync::oneshot;
 use crate::{
     cpu_throttle::{self, Meter},
     metrics,
-    pacing::{ACTIVITY, Accounts},
+    pacing::{ACTIVITY, Accounts, LONGEST},
     problem::{Problem, Reason},
 };
 
@@ -64,6 +65,8 @@ struct Served {
     principal: Name,
     waiting: Waiting,
     meter: Meter,
+    /// For how long it has waited since others were active.
+    delayed: Duration,
 }
 
 static POOL: LazyLock<Pool> = LazyLock::new(Pool::start);
@@ -160,7 +163,12 @@ impl Drop for CancelOnDrop {
 pub(crate) fn pause() {
     let is_in_vain = SERVES.with_borrow_mut(|serves| {
         let Some(served) = serves else { return false };
-        cpu_throttle::pause_for(|| POOL.charge(&served.principal, served.meter.lap()));
+        cpu_throttle::pause_for(|| {
+            let wait = POOL.charge(&served.principal, served.meter.lap());
+            let wait = wait.min(LONGEST.saturating_sub(served.delayed));
+            served.delayed += wait;
+            wait
+        });
         served.waiting.is_cancelled()
     });
     if is_in_vain {
@@ -258,6 +266,7 @@ impl Pool {
             principal: principal.clone(),
             waiting,
             meter: Meter::start(),
+            delayed: Duration::ZERO,
         }));
         job();
         if let Some(mut served) = SERVES.take() {

@@ -18,6 +18,9 @@ const PRICE: u32 = 10;
 /// What may be used at once, in time of a processor.
 const BURST: Duration = Duration::from_millis(50);
 
+/// Nobody waits longer at once: also whoever needs much is to have it within the time of a request.
+pub(crate) const LONGEST: Duration = Duration::from_secs(1);
+
 /// For so long whoever asked for something counts as active.
 const ACTIVE: Duration = Duration::from_secs(1);
 
@@ -32,7 +35,7 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// Notes work that was done. While others are not active it costs no more than the burst, so that a principal does not
+    /// Notes work that was done; no more of it than is paid for within [`LONGEST`]. While others are not active it costs no more than the burst, so that a principal does not
     /// pay later for what it did alone.
     pub(crate) fn charge(
         &mut self,
@@ -43,9 +46,11 @@ impl Accounts {
     ) {
         self.paid.retain(|_, paid| *paid > now);
         let mut paid = self.paid.get(principal).copied().unwrap_or(now) + PRICE * work;
-        if activity.of_others_until(principal, now).is_none() {
-            paid = paid.min(now + PRICE * BURST);
-        }
+        let most = match activity.of_others_until(principal, now) {
+            Some(_) => LONGEST,
+            None => Duration::ZERO,
+        };
+        paid = paid.min(now + PRICE * BURST + most);
         self.paid.insert(principal.clone(), paid);
     }
 

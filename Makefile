@@ -2,7 +2,7 @@
 
 .PHONY: verify fmt fmt-check lint test sim soak doc deny machete advisories build dist static image image-start packages sbom run cluster bench bench-bridge apiserver apiserver-race fuzz docs-tables manifests docs
 
-verify: fmt-check lint test doc deny machete
+verify: fmt-check lint test doc deny machete image-start
 
 fmt:
 	cargo fmt --all
@@ -71,18 +71,20 @@ build:
 dist:
 	cargo build --profile dist --locked --workspace --bins
 
-# The same as static programs, which run on any Linux of this machine's kind. Needs musl-tools, as Debian packages them.
-STATIC := $(shell uname -m)-unknown-linux-musl
+# The same as static programs, which run on any Linux of this machine's kind. Needs the static C library, glibc 2.34 or
+# newer, which Debian has in libc6-dev: it finds names without loading anything. The target is named, so that what only
+# builds the programs is not static.
+STATIC := $(shell uname -m)-unknown-linux-gnu
 static:
-	rustup target add $(STATIC)
-	cargo build --profile dist --locked --workspace --bins --target $(STATIC)
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dist --locked --workspace --bins --target $(STATIC)
+	cd target/$(STATIC)/dist && sha256sum quotad quotactl quota-bridge >SHA256SUMS
 
 # The OCI image, in target/image.
 image: static
 	rm -rf target/image
 	deploy/image/build target/image $(addprefix target/$(STATIC)/dist/,quotad quotactl quota-bridge)
 
-# Its programs, started from its root alone.
+# Its programs, started from its root alone, which only root can.
 image-start: image
 	IMAGE=$(CURDIR)/target/image tests/deploy/run -k Started
 

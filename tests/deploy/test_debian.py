@@ -1,5 +1,6 @@
 """The Debian packages and the units in them: what is unpacked starts, as systemd would start it."""
 
+import contextlib
 import os
 import re
 import shlex
@@ -24,10 +25,18 @@ def run(*command, **options):
     return done.stdout
 
 
-def build(out, **options):
+def stripped(out):
+    """The programs without what is for debuggers, as packages have them: lintian reads every byte of them."""
+    out.mkdir()
+    for name in NAMES:
+        run("strip", "-o", out / name, PROGRAMS / name)
+    return out
+
+
+def build(programs, out, **options):
     # What is tested is not the compression.
     environment = {"PATH": os.environ["PATH"], "COMPRESSION": "none"} | options
-    run(DEPLOY / "debian/build", PROGRAMS, out, env=environment)
+    run(DEPLOY / "debian/build", programs, out, env=environment)
     return {path.name.split("_")[0]: path for path in out.iterdir()}
 
 
@@ -47,7 +56,8 @@ class Packages(unittest.TestCase):
         cls.directory = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.directory.cleanup)
         cls.work = Path(cls.directory.name)
-        cls.packages = build(cls.work / "packages")
+        cls.programs = stripped(cls.work / "programs")
+        cls.packages = build(cls.programs, cls.work / "packages")
         cls.root = cls.work / "root"
         for package in cls.packages.values():
             run("dpkg-deb", "--extract", package, cls.root)
@@ -64,11 +74,12 @@ class Packages(unittest.TestCase):
             self.assertEqual(self.field(name, "Package"), name)
             self.assertTrue(os.access(self.root / "usr/bin" / name, os.X_OK))
             self.assertTrue((self.root / "usr/share/doc" / name / "copyright").exists())
-            # The programs of a test are not static.
-            self.assertRegex(self.field(name, "Depends"), r"libc6 \(>= 2\.\d+\)")
+            # Static programs, as those of `make packages` are, need nothing.
+            is_static = "INTERP" not in run("readelf", "--program-headers", self.programs / name)
+            self.assertRegex(self.field(name, "Depends"), "^$" if is_static else r"libc6 \(>= 2\.\d+\)")
 
     def test_the_same_programs_make_the_same_packages(self):
-        again = build(self.work / "again")
+        again = build(self.programs, self.work / "again")
         for name, package in self.packages.items():
             self.assertEqual(again[name].read_bytes(), package.read_bytes(), name)
 
@@ -84,8 +95,8 @@ class Packages(unittest.TestCase):
                 self.assertNotIn("@", (control / script).read_text())
 
     def test_debian_finds_nothing_to_complain_about(self):
-        # The programs of a test are not stripped, nor the packages compressed.
-        of_tests = "unstripped-binary-or-object,uses-no-compression-for-control-tarball,uses-no-compression-for-data-tarball"
+        # The packages of a test are not compressed.
+        of_tests = "uses-no-compression-for-control-tarball,uses-no-compression-for-data-tarball"
         for name, package in self.packages.items():
             done = subprocess.run(["lintian", "--allow-root", "--suppress-tags", of_tests, package], capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), name)
@@ -115,7 +126,7 @@ class Packages(unittest.TestCase):
         (root / "var/lib/dpkg/updates").mkdir(parents=True)
         (root / "var/lib/dpkg/info").mkdir()
         (root / "var/lib/dpkg/status").touch()
-        later = build(self.work / "later", VERSION="99.0.0")
+        later = build(self.programs, self.work / "later", VERSION="99.0.0")
 
         def dpkg(*arguments):
             chrootless = ["--force-script-chrootless", "--force-depends", "--force-confdef", "--force-confold", "--force-not-root"]
@@ -203,19 +214,21 @@ class Packages(unittest.TestCase):
             for path in (self.root / "etc" / name / file, self.root / "usr/share/doc" / name / file):
                 run(self.root / "usr/bin" / name, "check-config", "--config", path, env={})
 
-    def test_quotad_starts_as_the_unit_says(self):
-        settings = unit(self.unit_path("quotad"))
+    @contextlib.contextmanager
+    def started(self, name, environment, *arguments):
+        """A service that is started as its unit says: its process, and what waits until it has told systemd something. It is
+        stopped in the end."""
+        settings = unit(self.unit_path(name))
         self.assertEqual(settings["Type"], ["notify"])
-        variable, data = settings["Environment"][0].split("=")
-        notify = self.work / "notify"
+        notify = self.work / f"notify-{name}"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
             systemd.bind(str(notify))
             systemd.settimeout(PATIENCE)
             command = [part.replace("/usr", f"{self.root}/usr", 1).replace("=/etc", f"={self.root}/etc", 1) for part in shlex.split(settings["ExecStart"][0])]
-            free = ["--listen=127.0.0.1:0", "--admin.listen=127.0.0.1:0", "--log.format=json"]
-            environment = {variable: f"{self.root}{data}", "NOTIFY_SOCKET": str(notify)}
-            with (self.work / "log").open("w") as log:
-                daemon = subprocess.Popen([*command, *free], env=environment, stderr=log, cwd="/")
+            free = ["--admin.listen=127.0.0.1:0", "--log.format=json"]
+            environment = {"NOTIFY_SOCKET": str(notify)} | environment
+            with (self.work / f"log-{name}").open("w") as log:
+                daemon = subprocess.Popen([*command, *free, *arguments], env=environment, stderr=log, cwd="/")
             self.addCleanup(daemon.wait)
             self.addCleanup(daemon.kill)
 
@@ -224,14 +237,42 @@ class Packages(unittest.TestCase):
                     pass
 
             told("READY=1")
-            log = (self.work / "log").read_text()
-            api = re.search(r'"api":"([^"]+)"', log)[1]
-            admin = re.search(r'"admin":"([^"]+)"', log)[1]
-            with urllib.request.urlopen(f"http://{admin}/readyz", timeout=PATIENCE) as answer:
-                self.assertEqual(answer.status, 200)
-            quotas = run(self.root / "usr/bin/quotactl", f"--server=http://{api}", "get", "quota", "-A", "-o", "json", env={})
-            self.assertIn("[]", quotas)
-            self.assertTrue((Path(f"{self.root}{data}") / "LOCK").exists())
+            yield (self.work / f"log-{name}").read_text()
             daemon.send_signal(signal.SIGTERM)
             told("STOPPING=1")
             self.assertEqual(daemon.wait(PATIENCE), 0)
+
+    def answer(self, log, path):
+        admin = re.search(r'"admin":"([^"]+)"', log)[1]
+        with urllib.request.urlopen(f"http://{admin}{path}", timeout=PATIENCE) as answer:
+            return answer.status
+
+    def test_quotad_starts_as_the_unit_says(self):
+        variable, data = unit(self.unit_path("quotad"))["Environment"][0].split("=")
+        with self.started("quotad", {variable: f"{self.root}{data}"}, "--listen=127.0.0.1:0") as log:
+            self.assertEqual(self.answer(log, "/readyz"), 200)
+            api = re.search(r'"api":"([^"]+)"', log)[1]
+            quotas = run(self.root / "usr/bin/quotactl", f"--server=http://{api}", "get", "quota", "-A", "-o", "json", env={})
+            self.assertIn("[]", quotas)
+            self.assertTrue((Path(f"{self.root}{data}") / "LOCK").exists())
+
+    def test_the_bridge_starts_as_the_unit_says(self):
+        # Neither an API server nor NATS is there: it waits for them.
+        kubeconfig = self.work / "kubeconfig"
+        kubeconfig.write_text(
+            "{current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],"
+            " clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}], users: [{name: u, user: {}}]}"
+        )
+        with self.started("quota-bridge", {"HOSTNAME": "host"}, f"--kubeconfig={kubeconfig}", "--nats.url=nats://127.0.0.1:9") as log:
+            self.assertEqual(self.answer(log, "/livez"), 200)
+
+    def test_bash_completes_the_command_line(self):
+        completions = self.root / "usr/share/bash-completion/completions/quotactl"
+        asked = 'COMP_WORDS=(quotactl ledger ver); COMP_CWORD=2; COMP_TYPE=9; f=$(complete -p quotactl | sed "s/.*-F \\([^ ]*\\).*/\\1/")'
+        script = f'. "{completions}"; {asked}; $f quotactl ver ledger; echo "${{COMPREPLY[@]}}"'
+        path = f"{self.root}/usr/bin:{os.environ['PATH']}"
+        said = run("bash", "--norc", "-c", script, env={"PATH": path})
+        self.assertEqual(said.split(), ["verify"])
+        for shell, file in (("zsh", "zsh/vendor-completions/_quotactl"), ("fish", "fish/vendor_completions.d/quotactl.fish")):
+            text = (self.root / "usr/share" / file).read_text()
+            self.assertEqual(text, run(self.root / "usr/bin/quotactl", "completions", shell, env={}))

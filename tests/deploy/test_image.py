@@ -100,6 +100,24 @@ class Image(unittest.TestCase):
         machine = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
         self.assertEqual(config["architecture"], machine)
 
+    def test_another_program_unpacks_it(self):
+        # umoci of Debian checks each blob against its digest, and knows what runtimes read.
+        unpacked = self.work / "unpacked"
+        as_user = [] if os.getuid() == 0 else ["--rootless"]
+        subprocess.run(
+            ["umoci", "unpack", *as_user, "--image", f"{self.work / 'image'}:{self.tag()}", unpacked],
+            check=True, capture_output=True, text=True,
+        )
+        _, members, _ = self.read()
+        found = {str(path.relative_to(unpacked / "rootfs")) for path in (unpacked / "rootfs").rglob("*")}
+        self.assertEqual(found, set(members))
+        process = json.loads((unpacked / "config.json").read_text())["process"]
+        self.assertEqual((process["user"]["uid"], process["user"]["gid"], process["args"]), (65532, 65532, ["/quotad"]))
+
+    def tag(self):
+        (named,) = json.loads((self.work / "image/index.json").read_text())["manifests"]
+        return named["annotations"]["org.opencontainers.image.ref.name"]
+
     def test_it_holds_what_the_chart_starts(self):
         _, members, _ = self.read()
         rendered = Rendered()
@@ -129,7 +147,13 @@ class Image(unittest.TestCase):
 # A read-only root as a container runtime makes it, with /data alone to write to, and a user without rights.
 CONTAINER = """
 root=$1; data=$2; shift 2
-mount --bind "$root" "$root" && mount --bind "$data" "$root/data" && mount -o remount,bind,ro "$root"
+mount --bind "$root" "$root"
+# As every runtime does.
+mkdir -p "$root/dev"
+for device in null zero random urandom; do : >"$root/dev/$device"; mount --bind "/dev/$device" "$root/dev/$device"; done
+echo "127.0.0.1 quotad.example" >"$root/etc/hosts"
+mount --bind "$data" "$root/data"
+mount -o remount,bind,ro "$root"
 exec chroot --userspec=65532:65532 "$root" "$@"
 """
 
@@ -167,12 +191,14 @@ class Started(unittest.TestCase):
     def test_its_programs_run_from_it_alone(self):
         ports = free_ports(("api", "admin", "bridge"))
         address = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
-        quotad = self.start("/quotad", "--data-dir=/data/ledger", f"--listen={address['api']}", f"--admin.listen={address['admin']}")
+        quotad = self.start("/quotad", "--data-dir=/data/ledger", f"--listen={address['api']}", f"--admin.listen={address['admin']}",
+                            "--http.allowed_hosts=quotad.example")
         status = lambda url: urllib.request.urlopen(url, timeout=PATIENCE).status
         until("quotad is ready", lambda: status(f"http://{address['admin']}/readyz") == 200)
-        server = f"--server=http://{address['api']}"
-        done = self.run_to_end("/quotactl", server, "status")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        # Names are found without anything that the programs could load.
+        for host in ("127.0.0.1", "quotad.example"):
+            done = self.run_to_end("/quotactl", f"--server=http://{host}:{ports['api']}", "status")
+            self.assertEqual(done.returncode, 0, done.stderr)
         self.start("/quota-bridge", "--api=http://127.0.0.1:9", "--nats.url=nats://127.0.0.1:9", f"--admin.listen={address['bridge']}")
         until("the bridge is live", lambda: status(f"http://{address['bridge']}/livez") == 200)
         quotad.terminate()

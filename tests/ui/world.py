@@ -37,7 +37,8 @@ class Daemon:
         for name, text in (files or {}).items():
             (Path(self.directory.name) / name).write_text(text)
         self.arguments = arguments
-        self.listen = "127.0.0.1:0"
+        # A daemon that is started again has the same address: not one that anybody who connects may get.
+        self.listen = f"127.0.0.1:{free_ports(1)}"
         self.start()
 
     def start(self):
@@ -107,7 +108,7 @@ class Cluster:
     NODES = ["n1", "n2", "n3"]
 
     def __init__(self):
-        first = free_ports()
+        first = free_ports(60)
         self.apis = {node: f"http://127.0.0.1:{first + 31 + at}" for at, node in enumerate(self.NODES)}
         defaults = {"QUOTAD": "debug/quotad", "QUOTACTL": "debug/quotactl", "QUOTAD_NATS_SERVER": "servers/bin/nats-server"}
         programs = {name: os.environ.get(name, ROOT / "target" / path) for name, path in defaults.items()}
@@ -136,12 +137,12 @@ class Cluster:
         self.process.communicate()
 
 
-def free_ports():
-    """A number so that the 60 ports from it on are free."""
+def free_ports(count):
+    """A number so that so many ports from it on are free."""
     while True:
         first = random.randrange(16_000, 31_000)
         try:
-            for port in range(first, first + 60):
+            for port in range(first, first + count):
                 socket.create_server(("127.0.0.1", port)).close()
             return first
         except OSError:

@@ -32,7 +32,7 @@ const kind = (type) => /^(Quota|Group|Override)/.test(type) ? "quota" : type.sta
 
 /** What an entry is about, in a few words. */
 function subject(event) {
-  const { resource, name, uid, source } = event;
+  const { resource, quota, name = quota, uid, source } = event;
   if (name) return resource ? `${resource}/${name}` : name;
   return uid ?? resource ?? source?.source ?? source ?? "";
 }

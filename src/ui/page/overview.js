@@ -5,7 +5,7 @@ import { ask, pages, useAnswer } from "./api.js";
 import { Changes } from "./entries.js";
 import { Explanation } from "./explain.js";
 import { Groups } from "./groups.js";
-import { Amount, Bar, NamespaceLink, Section, State, level } from "./parts.js";
+import { Amount, Bar, NamespaceLink, Section, State, Table, level } from "./parts.js";
 import { percent, share } from "./quantity.js";
 import { address, moment } from "./route.js";
 
@@ -114,12 +114,10 @@ export function Overview({ context }) {
       ${forbidden ? html`<${ByName} error=${answer.error} route=${route} />` : html`
       <${State} answer=${answer} nothing=${answer.data && !items.length
           && (search ? `No namespace has “${search}” in its name.` : "The ledger holds nothing yet.")}>
-        <div class="scroll" tabindex="0" role="region" aria-label="Namespaces by fullness">
-        <table class="namespaces"><thead><tr><th scope="col">Namespace</th><th scope="col" class="right">Taken</th>
-          <th scope="col"><span class="hidden">Bar</span></th><th scope="col">Fullest limit</th>
-          <th scope="col" class="right">Used / hard</th><th scope="col" class="right">Pending</th><th scope="col">1 h</th></tr></thead>
-        <tbody>${items.map((item) => html`<${Row} key=${item.namespace} item=${item} trend=${trends[item.namespace]} route=${route} explain=${explain} />`)}
-        </tbody></table></div>
+        <${Table} label="Namespaces by fullness" kind="namespaces"
+            columns=${["Namespace", ">Taken", "-Bar", "Fullest limit", ">Used / hard", ">Pending", "1 h"]}>
+          ${items.map((item) => html`<${Row} key=${item.namespace} item=${item} trend=${trends[item.namespace]} route=${route} explain=${explain} />`)}
+        <//>
         <p class="foot"><span>${items.length} shown</span>${answer.data?.continue && html`
           <button type="button" onClick=${() => setCount(count + STEP)}>Show ${STEP} more</button>`}</p>
       <//>`}

@@ -83,11 +83,29 @@ export const Section = ({ title, id, aside, wide, children }) => html`
     ${children}
   </section>`;
 
-/** A table that scrolls by itself on a narrow screen. A column's name begins with > if it is of numbers, and with - if it
- *  is for those alone who do not see the table. */
-export const Table = ({ label, columns, children }) => html`
-  <div class="scroll" tabindex="0" role="region" aria-label=${label}>
-    <table>
+/** Gives the cells of a table the names of their columns: on a phone each row is a block of named values. */
+function useNamedCells(table) {
+  useEffect(() => {
+    const [body] = table.current.tBodies;
+    const visible = (cell) => cell.querySelector(".hidden") ? "" : cell.textContent.trim();
+    const name = () => {
+      const names = [...table.current.tHead.rows[0].cells].map(visible);
+      for (const row of body.rows) for (const cell of row.cells) cell.dataset.column = names[cell.cellIndex] ?? "";
+    };
+    name();
+    const observer = new MutationObserver(name);
+    observer.observe(body, { childList: true, subtree: true });
+    return () => observer.disconnect();
+  }, []);
+}
+
+/** A table that scrolls by itself where it is too wide. A column's name begins with > if it is of numbers, and with - if
+ *  it is for those alone who do not see the table. */
+export function Table({ label, columns, children, kind = "" }) {
+  const table = useRef(null);
+  useNamedCells(table);
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${label}>
+    <table ref=${table} class=${kind}>
       <thead><tr>${columns.map((column) => {
         const [, mark, name] = /^([>-]?)(.*)$/.exec(column);
         return html`<th scope="col" class=${mark === ">" ? "right" : ""}>
@@ -96,6 +114,7 @@ export const Table = ({ label, columns, children }) => html`
       <tbody>${children}</tbody>
     </table>
   </div>`;
+}
 
 /** A link to an entry of the ledger. */
 export const EntryLink = ({ sequence, route, namespace }) => html`

@@ -49,7 +49,8 @@ fn deciding(criterion: &mut Criterion) {
     let state = fold(&history());
     let policy = Policy::default();
     let now = state.head().time;
-    let request = FingerprintedRequest::from(world::wish(uid(1 << 40 | 7), namespace(7), 7));
+    let request =
+        FingerprintedRequest::from(world::reserve_request(uid(1 << 40 | 7), namespace(7), 7));
     let mut group = criterion.benchmark_group("decide");
     group.throughput(Throughput::Elements(1));
     // What no decision can do without: three look-ups and three exact sums.

@@ -36,14 +36,16 @@ pub fn until(stop: CancellationToken) -> Throttle {
 
 /// Pauses, if this thread's step was long enough; whether it did.
 pub(crate) fn pause() -> bool {
-    pause_for(|| PAUSE)
+    pause_for(|| Some(PAUSE))
 }
 
-/// The same, for as long as `wanted` says if that is longer.
-pub(crate) fn pause_for(wanted: impl FnOnce() -> Duration) -> bool {
+/// The same, for as long as `wanted` says if that is longer; none: the next step begins at once.
+pub(crate) fn pause_for(wanted: impl FnOnce() -> Option<Duration>) -> bool {
     let is_over = BEGAN.get().elapsed() >= STEP;
     if is_over {
-        thread::sleep(wanted().max(PAUSE));
+        if let Some(wanted) = wanted() {
+            thread::sleep(wanted.max(PAUSE));
+        }
         BEGAN.set(Instant::now());
     }
     is_over

@@ -16,7 +16,7 @@ use quota_service::health::Check;
 use crate::{config::Size, data_dir_guard::DataDirGuard, fatal, metrics, writer::Ledger};
 
 /// Name of the ballast file in the data directory.
-pub const BALLAST: &str = "ballast";
+pub(crate) const BALLAST: &str = "ballast";
 
 /// How often is looked. At full speed the ledger writes some tens of MiB in this time.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -187,7 +187,7 @@ fn put_ballast(path: &Path, bytes: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// If it cannot be removed.
-pub fn release_ballast(directory: &Path) -> io::Result<bool> {
+pub(crate) fn release_ballast(directory: &Path) -> io::Result<bool> {
     match fs::remove_file(directory.join(BALLAST)) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

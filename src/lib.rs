@@ -17,6 +17,7 @@ pub mod history;
 pub mod intake;
 pub mod kube;
 mod kubernetes_status;
+mod label_selector;
 mod large;
 pub mod maintenance;
 pub mod metrics;

@@ -115,7 +115,7 @@ impl Maintenance {
 
     /// Whether the newest snapshot does not hold all that is durable.
     #[must_use]
-    pub fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         self.ledger.durable().sequence > self.newest_snapshot()
     }
 
@@ -133,10 +133,14 @@ impl Maintenance {
     pub async fn snapshot(&self) -> Result<u64, SnapshotError> {
         let started = Instant::now();
         let (image, position) = self.ledger.image().await?;
-        let snapshots = self.reader.snapshots();
+        let reader = self.reader.clone();
         let keep = self.config.snapshot.keep.get() as usize;
-        let info =
-            behind_requests(move || replay::store(&snapshots, &image, position, keep)).await??;
+        let store = move || {
+            // No snapshot holds what the ledger may lose.
+            reader.sync()?;
+            replay::store(&reader.snapshots(), &image, position, keep)
+        };
+        let info = behind_requests(store).await??;
         let sequence = info.position.sequence;
         metrics::snapshot_stored(started.elapsed(), sequence, seconds(writer::now()));
         tracing::info!(sequence, bytes = info.bytes, "snapshot stored");
@@ -273,8 +277,8 @@ impl QuotaSource for Quotas {
         let mut after = String::new();
         // One namespace per hold of the state, so that a scrape of very many does not keep the writer waiting.
         while let Some(namespace) = self.0.peek(|state| next_namespace(state, &after)) {
-            let quotas = self.0.peek(|state| state.quota_figures(&namespace));
-            for (record, figures) in &quotas {
+            let quotas = self.0.peek(|state| state.quotas_view(&namespace));
+            for (record, figures) in quotas.figures() {
                 let number = |quantity: &Quantity| quantity.to_f64();
                 visitor(QuotaSample {
                     namespace: &record.namespace,
@@ -337,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_due_after_enough_entries_or_time() {
-        let rules = config::Snapshot::default();
+        let rules = config::Config::default().snapshot;
         let at = Instant::now();
         let last = Snapshotted {
             sequence: 100,
@@ -353,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_failed_is_not_tried_again_at_every_tick() {
-        let rules = config::Snapshot::default();
+        let rules = config::Config::default().snapshot;
         let at = Instant::now();
         let last = Snapshotted {
             sequence: 100,

@@ -94,7 +94,7 @@ impl Activity {
     }
 
     /// Until when a principal other than this one counts as active; none: no other is.
-    fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
+    pub(crate) fn of_others_until(&self, principal: &Name, now: Instant) -> Option<Instant> {
         self.0.lock().of_others_until(principal, now)
     }
 }

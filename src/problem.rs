@@ -13,7 +13,7 @@ use quota_ledger::replay;
 use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
 use serde::{Serialize, Serializer};
 
-use crate::{history, metrics::Limit, reason, writer::Unavailable};
+use crate::{history, large::Turn, metrics::Limit, reason, writer::Unavailable};
 
 pub use crate::reason::Reason;
 
@@ -200,7 +200,7 @@ impl Problem {
 
     /// Something that should not have happened: the log says what, the caller learns only that.
     #[must_use]
-    pub fn internal(error: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn internal(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "request failed");
         Self::new(
             Reason::Internal,
@@ -224,7 +224,7 @@ impl Problem {
 
     /// The problem as JSON.
     #[must_use]
-    pub fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         in_microseconds(|| serde_json::to_string(self)).expect("a problem has text keys only")
     }
 
@@ -254,6 +254,15 @@ impl Problem {
     #[must_use]
     pub fn quotas(&self) -> Option<&[CheckedQuota]> {
         self.0.quotas.as_deref()
+    }
+
+    /// How many amounts it shows.
+    pub(crate) fn amounts(&self) -> usize {
+        let quotas = self.quotas().unwrap_or_default();
+        1 + quotas
+            .iter()
+            .map(|quota| 1 + quota.resources.len())
+            .sum::<usize>()
     }
 
     /// When there will be room, if the expiry of reservations alone makes it.
@@ -312,7 +321,7 @@ impl From<history::Error> for Problem {
             Error::Compacted { .. } => Self::new(Reason::Compacted, detail),
             Error::Future { .. } => Self::new(Reason::Malformed, detail),
             Error::TooFar { .. } => Self::new(Reason::TooFarBack, detail),
-            Error::Overloaded | Error::GivenUp => Self::new(Reason::Overloaded, detail),
+            Error::Overloaded => Self::new(Reason::Overloaded, detail),
             Error::Replay(replay::Error::Journal(error)) => error.into(),
             Error::Replay(error) => Self::internal(&error),
         }
@@ -330,7 +339,7 @@ impl From<quota_journal::Error> for Problem {
                 through: Some(last),
                 ..
             }) => {
-                tracing::error!(%error, "what was asked for is damaged");
+                tracing::error!(%error, "the requested part of the ledger is damaged");
                 let detail = format!(
                     "the entries {first} to {last} are damaged; the log says where, and `quotactl ledger repair` may help"
                 );
@@ -343,9 +352,23 @@ impl From<quota_journal::Error> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
+        let text = in_microseconds(|| serde_json::to_vec(&self));
+        self.with(text)
+    }
+}
+
+impl Problem {
+    /// The answer that tells it, made with pauses: it may show many amounts.
+    pub(crate) fn into_large_response(self, turn: &Turn) -> Response {
+        let text = in_microseconds(|| turn.to_json(&self, 0));
+        self.with(text)
+    }
+
+    fn with(&self, text: serde_json::Result<Vec<u8>>) -> Response {
         let status = self.0.status;
         let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
-        let mut response = (status, content_type, self.to_text()).into_response();
+        let text = text.expect("a problem has text keys only");
+        let mut response = (status, content_type, text).into_response();
         match self.0.reason {
             Reason::NotLeader => _ = response.extensions_mut().insert(NotDecided),
             Reason::NotReady => _ = response.extensions_mut().insert(NotReady),

@@ -14,7 +14,7 @@ pub fn status(reason: Reason) -> StatusCode {
 
 /// The reason of a refusal.
 #[must_use]
-pub fn of_refusal(refusal: &Refusal) -> Reason {
+pub(crate) fn of_refusal(refusal: &Refusal) -> Reason {
     match refusal {
         Refusal::Denied(denied) => of_denial(&denied.denial),
         Refusal::UidReused(_) => Reason::UidReused,
@@ -35,7 +35,7 @@ pub fn of_refusal(refusal: &Refusal) -> Reason {
 
 /// The reason of a denial.
 #[must_use]
-pub const fn of_denial(denial: &Denial) -> Reason {
+pub(crate) const fn of_denial(denial: &Denial) -> Reason {
     match denial {
         Denial::ExceedsHard { .. } => Reason::ExceedsHard,
         Denial::MustSpecify { .. } => Reason::MustSpecify,

@@ -40,10 +40,10 @@ pub fn recover(config: &Config, throttle: Throttle) -> Result<Recovered, replay:
         unusable,
     } = open(&options(config, throttle), directory)?;
     for repaired in &recovery.repaired {
-        tracing::warn!(repaired, "put right what an unclean stop left behind");
+        tracing::warn!(repaired, "repaired the ledger after an unclean stop");
     }
     for damage in &recovery.damaged_epochs {
-        tracing::error!(%damage, "an epoch is damaged: what of it cannot be read is not served");
+        tracing::error!(%damage, "epoch damaged: entries that cannot be read are not served");
     }
     for damage in &recovery.damaged_snapshots {
         tracing::error!(%damage, "a snapshot is damaged and not used");

@@ -272,5 +272,5 @@ fn newer(number: u64) -> Request {
 }
 
 fn request(number: u64) -> Request {
-    world::wish(uid(1 << 41 | number), namespace(number), number)
+    world::reserve_request(uid(1 << 41 | number), namespace(number), number)
 }

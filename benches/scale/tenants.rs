@@ -123,7 +123,7 @@ impl Caller {
     }
 }
 
-fn wish(uid: &str, reserved: &Value) -> Value {
+fn reserve_request(uid: &str, reserved: &Value) -> Value {
     json!({"namespace": "flood", "reservedBy": {"uid": uid}, "reserved": reserved, "ttl": "10m"})
 }
 
@@ -148,7 +148,7 @@ fn furnish(bench: &Bench, api: &str) -> u64 {
     }
     for round in 0..bench.sized(19) {
         let uid = |number| format!("held-{round}-{number}");
-        let items = (0..BATCH).map(|number| wish(&uid(number), &json!({"pods": "1"})));
+        let items = (0..BATCH).map(|number| reserve_request(&uid(number), &json!({"pods": "1"})));
         tenant.must("POST", "/v1/reservations:batch", &batch(items));
     }
     let source = Caller::new(api, "source");
@@ -219,10 +219,10 @@ struct Flood {
 impl Flood {
     fn start(api: &str) -> Self {
         let denied = json!({"pods": "30000"});
-        let batch = batch((0..BATCH).map(|number| wish(&format!("d{number}"), &denied)));
-        let check = wish("c", &denied).to_string();
+        let batch = batch((0..BATCH).map(|number| reserve_request(&format!("d{number}"), &denied)));
+        let check = reserve_request("c", &denied).to_string();
         let reserved = wide(RESOURCES, "1");
-        let churn = wish("churn", &Value::Object(reserved)).to_string();
+        let churn = reserve_request("churn", &Value::Object(reserved)).to_string();
         let requests = [
             vec![("POST", "/v1/reservations:batch".to_owned(), batch)],
             vec![("POST", format!("{FLOOD}/check"), check)],

@@ -1,4 +1,4 @@
-//! What the core is measured with: namespaces with quotas, objects in them, and wishes for more.
+//! What the core is measured with: namespaces with quotas, objects in them, and requests for more.
 
 #![allow(dead_code, reason = "each measurement uses a part")]
 
@@ -113,8 +113,8 @@ pub(crate) fn fold(entries: &[Entry]) -> State {
     state
 }
 
-/// A wish for a pod of this number.
-pub(crate) fn wish(uid: Uid, namespace: Name, number: u64) -> Request {
+/// A request for a pod of this number.
+pub(crate) fn reserve_request(uid: Uid, namespace: Name, number: u64) -> Request {
     Request {
         uid,
         namespace,

@@ -3,27 +3,35 @@
 use async_nats::Client;
 use quota_journal::{Batch, Durable, StoredBatch};
 use quota_replication::{
-    Action, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role, Settings,
-    Stop,
+    Action, Bookmark, Counts, Identity, Leader, LedgerId, Member, Millis, NodeName, Position, Role,
+    Settings, Stop,
 };
 use std::{mem, time::Duration};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{Clock, Log, Names, Place, clock::wall, log::ServerMessage};
+use crate::{
+    Clock, Log, Names, Place,
+    clock::wall,
+    log::{ServerMessage, ServerMessages},
+};
 
-/// Without any progress for so long another server is tried.
-const STUCK: Millis = 2_000;
-/// Reads that others ask for begin so far apart: one brings what several would, and the servers have less to do.
-const READ_EVERY: Millis = 5;
+/// Without any progress for so long another server is tried. A leader that is gone is replaced before: whoever runs for it must
+/// not leave its server with the fence on its way.
+const STUCK: Millis = 3_000;
+/// Reads for hints begin so far apart: one brings what several would, and the servers have less to do.
+const READ_EVERY: Millis = 20;
 /// How often the position is written down.
 const NOTE: Millis = 5_000;
 
 /// What keeps the replica, and decides when this member leads.
 pub trait Host: Send {
-    /// Where the replica ends, durable.
+    /// Where the replica ends.
     fn end(&self) -> Durable;
 
-    /// Appends batches to the replica, makes them durable, applies them. May block.
+    /// How far the replica is synced: what is behind may be lost with the power, and is read from the log again.
+    fn synced(&self) -> Durable;
+
+    /// Appends batches to the replica, writes and applies them; they are synced later, in the background. May block.
     ///
     /// # Errors
     /// [`ApplyError`]: the process has to end.
@@ -156,7 +164,7 @@ impl Handle {
 pub struct Driver<H> {
     member: Member,
     log: Log,
-    hears: mpsc::UnboundedReceiver<ServerMessage>,
+    hears: ServerMessages,
     requests: mpsc::UnboundedReceiver<Request>,
     status: watch::Sender<Status>,
     clock: Clock,
@@ -171,6 +179,7 @@ pub struct Driver<H> {
     read_due: Option<Millis>,
     noted_at: Millis,
     noted: u64,
+    bookmark: Bookmark,
     ahead_since: Option<Millis>,
     /// Somebody outside says that this member must not lead.
     is_barred: bool,
@@ -216,6 +225,7 @@ impl<H: Host> Driver<H> {
             read_due: None,
             noted_at: 0,
             noted,
+            bookmark: Bookmark::default(),
             ahead_since: None,
             is_barred: true,
         };
@@ -229,7 +239,7 @@ impl<H: Host> Driver<H> {
             let next = self.read_due.map_or(next, |due| due.min(next));
             let wait = next.saturating_sub(self.clock.now());
             tokio::select! {
-                heard = self.hears.recv() => match heard {
+                heard = self.hears.next() => match heard {
                     Some(heard) => self.hear(heard),
                     None => return Ended::Closed,
                 },
@@ -258,7 +268,14 @@ impl<H: Host> Driver<H> {
         let now = self.clock.now();
         match heard {
             ServerMessage::Reply(expected, reply) => self.member.replied(now, expected, reply),
-            ServerMessage::Read(messages) => self.member.read(now, messages.as_deref()),
+            ServerMessage::Read(None) => self.member.read(now, None),
+            ServerMessage::Read(Some(found)) => {
+                self.member.read(now, Some(&found.messages));
+                if found.is_all && !found.messages.is_empty() {
+                    // What another read would bring.
+                    self.member.read(now, Some(&[]));
+                }
+            }
             ServerMessage::Hint => self.read_due = Some(now.max(self.read_at + READ_EVERY)),
         }
     }
@@ -390,10 +407,13 @@ impl<H: Host> Driver<H> {
             self.progress.1 = now;
             self.log.reconnect().await;
         }
-        if now > self.noted_at + NOTE && kept >= read {
+        if now > self.noted_at + NOTE {
             self.noted_at = now;
+            self.bookmark.set(position);
+        }
+        if let Some(position) = self.bookmark.due(&self.host.synced()) {
             // It is only where the next start begins to compare.
-            match self.place.write(position) {
+            match self.place.write(&position) {
                 Ok(()) => self.noted = position.stream,
                 Err(error) => {
                     tracing::warn!(%error, "the position in the stream was not written down");

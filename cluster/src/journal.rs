@@ -1,4 +1,4 @@
-//! The journal of a leader: durable is what stands in the log, and then in the replica.
+//! The journal of a leader: an entry is durable once the log holds it. The replica writes it, and syncs later.
 
 use quota_journal::{Batch, Durable, Error, Journal};
 use tokio::sync::oneshot;
@@ -84,6 +84,6 @@ impl<J: Journal> Journal for ReplicatedJournal<J> {
         } else {
             self.ask(Request::Confirm)?;
         }
-        self.replica.sync()
+        self.replica.write()
     }
 }

@@ -1,8 +1,9 @@
 //! The replicated log of a ledger on NATS JetStream.
 //!
 //! What is decided by whom, and what settles an append, is in `quota-replication`; here is what carries it out: the
-//! stream and its rules ([`stream`]), what is asked of servers ([`servers`]), appends and reads ([`Log`]), the task that
-//! keeps one member going ([`Driver`]), and the journal of a leader ([`ReplicatedJournal`]).
+//! stream and its rules ([`stream`]), its end when it has to be made anew ([`tail`]), what servers are checked for
+//! ([`servers`]), appends and reads ([`Log`]), the task that keeps one member going ([`Driver`]), and the journal of a
+//! leader ([`ReplicatedJournal`]).
 
 mod clock;
 mod driver;
@@ -13,6 +14,7 @@ mod place;
 pub mod servers;
 pub mod skew;
 pub mod stream;
+pub mod tail;
 
 pub use clock::{Clock, wall};
 pub use driver::{ApplyError, Driver, Ended, Handle, Host, Status};

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use async_nats::{Client, HeaderMap, Message, StatusCode};
-use futures::StreamExt as _;
+use async_nats::{Client, HeaderMap, Message, StatusCode, Subscriber};
+use futures::{FutureExt as _, StreamExt as _};
 use quota_replication::Reply;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -21,13 +21,21 @@ const SEND_WAIT: Duration = Duration::from_secs(1);
 /// Messages with their sequences, in order.
 pub(crate) type Messages = Vec<(u64, Vec<u8>)>;
 
+/// What a read has brought.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) messages: Messages,
+    /// The server that answered had no more.
+    pub(crate) is_all: bool,
+}
+
 /// What comes from the servers.
 #[derive(Debug)]
 pub(crate) enum ServerMessage {
     /// A reply to an append that expected this sequence. There may be several to one.
     Reply(u64, Reply),
     /// What a read has brought; none: nobody answered.
-    Read(Option<Messages>),
+    Read(Option<Found>),
     /// There is something new in the log.
     Hint,
 }
@@ -37,8 +45,18 @@ pub(crate) enum ServerMessage {
 pub struct Log {
     client: Client,
     names: Arc<Names>,
-    inbox: Arc<str>,
-    heard: mpsc::UnboundedSender<ServerMessage>,
+    /// Where replies to appends are listened to.
+    replies: Arc<str>,
+    /// From where is to be read.
+    reads: mpsc::UnboundedSender<u64>,
+}
+
+/// What the servers say.
+pub(crate) struct ServerMessages {
+    stream: String,
+    replies: Subscriber,
+    hints: Subscriber,
+    found: mpsc::UnboundedReceiver<Option<Found>>,
 }
 
 #[derive(Deserialize)]
@@ -56,6 +74,24 @@ struct AckError {
 /// What servers call a message that does not follow the expected sequence.
 const WRONG_LAST_SEQUENCE: [u64; 2] = [10071, 10164];
 
+impl ServerMessages {
+    /// The next; none: the client is closed.
+    pub(crate) async fn next(&mut self) -> Option<ServerMessage> {
+        loop {
+            tokio::select! {
+                reply = self.replies.next() => {
+                    let understood = understood(&reply?, &self.stream);
+                    if understood.is_some() {
+                        return understood;
+                    }
+                }
+                hint = self.hints.next() => return hint.map(|_| ServerMessage::Hint),
+                found = self.found.recv() => return found.map(ServerMessage::Read),
+            }
+        }
+    }
+}
+
 impl Log {
     /// Begins to listen for replies and hints.
     ///
@@ -64,34 +100,37 @@ impl Log {
     pub(crate) async fn open(
         client: Client,
         names: Names,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<ServerMessage>), async_nats::SubscribeError> {
-        let (heard, hears) = mpsc::unbounded_channel();
-        let inbox: Arc<str> = client.new_inbox().into();
+    ) -> Result<(Self, ServerMessages), async_nats::SubscribeError> {
         // All replies are listened to, not only the first: a server that does not lead any more may be the quicker one.
-        let mut replies = client.subscribe(format!("{inbox}.*")).await?;
-        let mut hints = client.subscribe(names.hint.clone()).await?;
+        let inbox: Arc<str> = client.new_inbox().into();
+        let replies = client.subscribe(format!("{inbox}.*")).await?;
+        let hints = client.subscribe(names.hint.clone()).await?;
+        // One subscription for all reads: servers tell each other of each.
+        let answers_to = client.new_inbox();
+        let answers = client.subscribe(format!("{answers_to}.*")).await?;
+        let (reads, to_read) = mpsc::unbounded_channel();
+        let (found_in, found) = mpsc::unbounded_channel();
+        let messages = ServerMessages {
+            stream: names.stream.clone(),
+            replies,
+            hints,
+            found,
+        };
         let log = Self {
             client,
             names: Arc::new(names),
-            inbox,
-            heard: heard.clone(),
+            replies: inbox,
+            reads,
         };
-        let stream = log.names.stream.clone();
-        tokio::spawn(async move {
-            loop {
-                let next = tokio::select! {
-                    reply = replies.next() => reply.map(|reply| understood(&reply, &stream)),
-                    hint = hints.next() => hint.map(|_| Some(ServerMessage::Hint)),
-                };
-                let Some(next) = next else { return };
-                if let Some(next) = next
-                    && heard.send(next).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        Ok((log, hears))
+        let reader = Reader {
+            client: log.client.clone(),
+            names: log.names.clone(),
+            answers_to,
+            answers,
+            number: 0,
+        };
+        tokio::spawn(reader.run(to_read, found_in));
+        Ok((log, messages))
     }
 
     /// Sends an append on its way. What comes of it is heard, or nothing is.
@@ -100,70 +139,113 @@ impl Log {
         headers.insert("Nats-Expected-Stream", self.names.stream.as_str());
         headers.insert("Nats-Expected-Last-Sequence", expected.to_string().as_str());
         let (client, subject) = (self.client.clone(), self.names.log.clone());
-        let reply = format!("{}.{expected}", self.inbox);
+        let reply = format!("{}.{expected}", self.replies);
         let payload = bytes.to_vec().into();
-        tokio::spawn(async move {
+        // A message that could not be sent is like one that was lost.
+        send(async move {
             let sent = client.publish_with_reply_and_headers(subject, reply, headers, payload);
-            // A message that could not be sent is like one that was lost.
-            let _ = tokio::time::timeout(SEND_WAIT, sent).await;
+            drop(sent.await);
         });
     }
 
     /// Tells followers that there is something new.
     pub(crate) fn hint(&self) {
         let (client, subject) = (self.client.clone(), self.names.hint.clone());
-        tokio::spawn(async move {
-            let sent = client.publish(subject, bytes::Bytes::new());
-            let _ = tokio::time::timeout(SEND_WAIT, sent).await;
-        });
+        send(async move { drop(client.publish(subject, bytes::Bytes::new()).await) });
     }
 
     /// Reads from a sequence on. Any replica of the stream may answer: it is late at most.
     pub(crate) fn read(&self, from: u64) {
-        let log = self.clone();
-        tokio::spawn(async move {
-            let messages = match log.batch(from).await {
-                Some(messages) if messages.first().is_some_and(|(first, _)| *first > from) => {
-                    // Messages can get lost on their way here. Only if the stream begins later are they gone.
-                    match log.first_sequence().await {
-                        Some(first) if first > from => Some(messages),
-                        _ => None,
-                    }
-                }
-                messages => messages,
-            };
-            let _ = log.heard.send(ServerMessage::Read(messages));
-        });
+        let _ = self.reads.send(from);
     }
 
-    async fn batch(&self, from: u64) -> Option<Messages> {
-        let inbox = self.client.new_inbox();
-        let mut answers = self.client.subscribe(inbox.clone()).await.ok()?;
+    /// Goes to another server: this one may be cut off from the others.
+    pub(crate) async fn reconnect(&self) {
+        let _ = tokio::time::timeout(SEND_WAIT, self.client.force_reconnect()).await;
+    }
+}
+
+/// Hands a message to the connection: at once, without another task, if there is room.
+fn send(sending: impl Future<Output = ()> + Send + 'static) {
+    let mut sending = Box::pin(sending);
+    if sending.as_mut().now_or_never().is_none() {
+        tokio::spawn(tokio::time::timeout(SEND_WAIT, sending));
+    }
+}
+
+/// Reads the log, one read at a time.
+struct Reader {
+    client: Client,
+    names: Arc<Names>,
+    /// Each read has a subject of its own behind this.
+    answers_to: String,
+    answers: Subscriber,
+    number: u64,
+}
+
+impl Reader {
+    async fn run(
+        mut self,
+        mut to_read: mpsc::UnboundedReceiver<u64>,
+        found: mpsc::UnboundedSender<Option<Found>>,
+    ) {
+        while let Some(from) = to_read.recv().await {
+            if found.send(self.read(from).await).is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn read(&mut self, from: u64) -> Option<Found> {
+        let found = self.batch(from).await?;
+        match found.messages.first() {
+            Some((first, _)) if *first > from => {
+                // Messages can get lost on their way here. Only if the stream begins later are they gone.
+                // Other reads wait for this one.
+                let first = tokio::time::timeout(READ_WAIT, self.first_sequence()).await;
+                (first.ok()?? > from).then_some(found)
+            }
+            _ => Some(found),
+        }
+    }
+
+    async fn batch(&mut self, from: u64) -> Option<Found> {
+        self.number += 1;
+        let inbox = format!("{}.{}", self.answers_to, self.number);
         let request =
             serde_json::json!({"seq": from, "batch": BATCH, "max_bytes": BATCH_BYTES}).to_string();
         let subject = format!("$JS.API.DIRECT.GET.{}", self.names.stream);
-        self.client
-            .publish_with_reply(subject, inbox, request.into())
-            .await
-            .ok()?;
-        let mut messages = Messages::new();
+        let sent = self
+            .client
+            .publish_with_reply(subject, inbox.clone(), request.into());
+        let sent = tokio::time::timeout(SEND_WAIT, sent).await;
+        sent.ok()?.ok()?;
+        let mut found = Found::default();
         loop {
-            let Ok(Some(answer)) = tokio::time::timeout(READ_WAIT, answers.next()).await else {
+            let Ok(Some(answer)) = tokio::time::timeout(READ_WAIT, self.answers.next()).await
+            else {
                 // What came without a gap can be used.
-                return (!messages.is_empty()).then_some(messages);
+                return (!found.messages.is_empty()).then_some(found);
             };
+            if *answer.subject != *inbox {
+                // To a read that was given up.
+                continue;
+            }
             match answer.status {
                 None => {}
                 Some(StatusCode::NO_RESPONDERS) => return None,
                 // The end of the batch, or no such message.
-                Some(_) => return Some(messages),
+                Some(_) => {
+                    found.is_all = found.messages.is_empty() || pending(&answer) == Some(0);
+                    return Some(found);
+                }
             }
             let sequence = sequence(&answer)?;
-            let follows = messages.last().is_none_or(|(last, _)| last + 1 == sequence);
-            if !follows {
-                return Some(messages);
+            let before = found.messages.last();
+            if before.is_some_and(|(last, _)| last + 1 != sequence) {
+                return Some(found);
             }
-            messages.push((sequence, answer.payload.to_vec()));
+            found.messages.push((sequence, answer.payload.to_vec()));
         }
     }
 
@@ -177,16 +259,17 @@ impl Log {
         let info: serde_json::Value = serde_json::from_slice(&answer.payload).ok()?;
         info["state"]["first_seq"].as_u64()
     }
-
-    /// Goes to another server: this one may be cut off from the others.
-    pub(crate) async fn reconnect(&self) {
-        let _ = tokio::time::timeout(SEND_WAIT, self.client.force_reconnect()).await;
-    }
 }
 
 fn sequence(message: &Message) -> Option<u64> {
     let headers = message.headers.as_ref()?;
     headers.get("Nats-Sequence")?.as_str().parse().ok()
+}
+
+/// How many messages the server had behind the last one that it sent.
+fn pending(message: &Message) -> Option<u64> {
+    let headers = message.headers.as_ref()?;
+    headers.get("Nats-Num-Pending")?.as_str().parse().ok()
 }
 
 fn understood(message: &Message, stream: &str) -> Option<ServerMessage> {

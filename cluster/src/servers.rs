@@ -8,7 +8,7 @@ use serde::Deserialize;
 pub const LEAST: Version = Version(2, 14, 4);
 
 /// Least `max_payload`: a batch of entries has to fit into a message.
-pub const LEAST_PAYLOAD: u64 = 8 * 1024 * 1024;
+pub(crate) const LEAST_PAYLOAD: u64 = 8 * 1024 * 1024;
 
 /// A server's version. Anything behind the third number is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -34,8 +34,19 @@ impl Skew {
     }
 }
 
-/// Asks the server that leads the stream for its time, and for when the stream was made. None: it did not answer.
-pub async fn measure(client: &Client, names: &Names) -> Option<(Skew, String)> {
+/// What the server that leads the stream says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// How far this machine's clock is from its own.
+    pub skew: Skew,
+    /// When the stream was made.
+    pub created: String,
+    /// The last message of the stream.
+    pub last: u64,
+}
+
+/// Asks the server that leads the stream for its time, and for the stream. None: it did not answer.
+pub async fn measure(client: &Client, names: &Names) -> Option<Measured> {
     let subject = format!("$JS.API.STREAM.INFO.{}", names.stream);
     let asked = wall();
     let answer = client.request(subject, bytes::Bytes::new()).await.ok()?;
@@ -43,7 +54,11 @@ pub async fn measure(client: &Client, names: &Names) -> Option<(Skew, String)> {
     let info: serde_json::Value = serde_json::from_slice(&answer.payload).ok()?;
     let other = info["ts"].as_str()?.parse().ok()?;
     let created = info["created"].as_str()?.to_owned();
-    Some((Skew::between(asked, other, answered), created))
+    Some(Measured {
+        skew: Skew::between(asked, other, answered),
+        created,
+        last: info["state"]["last_seq"].as_u64()?,
+    })
 }
 
 #[cfg(test)]

@@ -14,9 +14,6 @@ use quota_replication::{Identity, Kind, LedgerId, Message};
 
 use crate::Names;
 
-/// How many servers hold it.
-pub const REPLICAS: usize = 3;
-
 /// The key of its metadata that holds the nodes that it is not kept for.
 const REMOVED: &str = "quota-ledger-removed";
 

@@ -1,4 +1,4 @@
-//! Histories: the fold, the naive fold, a model that recounts, and what is stored of them, all against each other.
+//! Histories: the fold, the naive fold that recounts, and what is stored of them, all against each other.
 
 // The very worlds of the laws, so that there is one model of a history.
 #[path = "../../ledger/tests/laws/groups.rs"]
@@ -10,9 +10,6 @@ mod history;
 #[path = "../../ledger/tests/laws/listings.rs"]
 #[allow(dead_code, reason = "the laws ask for more")]
 mod listings;
-#[path = "../../ledger/tests/laws/model.rs"]
-#[allow(dead_code, reason = "the laws ask for more")]
-mod model;
 #[path = "../../ledger/tests/laws/steps.rs"]
 #[allow(dead_code, reason = "the laws ask for more")]
 mod steps;
@@ -20,7 +17,7 @@ mod steps;
 mod things;
 
 use arbitrary::{Result, Unstructured};
-use quota_core::{audit::Naive, codec, state::State};
+use quota_core::{codec, state::State};
 
 use history::World;
 use listings::Listing;
@@ -43,45 +40,20 @@ pub fn run(data: &[u8]) {
             Err(_) => break,
         }
     }
-    let mut naive = Naive::default();
-    let mut seen = 0;
     let mut world = World::default();
     for (number, step) in steps.iter().enumerate() {
         world.step(step);
-        for entry in &world.entries[seen..] {
-            naive.apply(entry);
-        }
-        seen = world.entries.len();
-        never_over_hard(&world);
+        world.check_grant();
         if number % RECOUNT == RECOUNT - 1 {
-            recounts(&world, &naive);
+            recounts(&world);
         }
     }
-    recounts(&world, &naive);
+    recounts(&world);
     stored(&world);
 }
 
-fn never_over_hard(world: &World) {
-    let Some(granted) = &world.granted else {
-        return;
-    };
-    for (name, resource, hard) in world.model.limits_on(granted) {
-        let (used, reserved) = world.model.count(&granted.namespace, &name, &resource);
-        let mut counted = used;
-        counted.add_assign(&reserved);
-        assert!(counted <= hard, "{name} {resource}: {counted} > {hard}");
-    }
-}
-
-fn recounts(world: &World, naive: &Naive) {
-    assert_eq!(naive.differences(&world.state), Vec::<String>::new());
-    for (namespace, name) in world.model.quota_names() {
-        for figure in world.state.quota(&namespace, &name).unwrap().figures {
-            let (used, reserved) = world.model.count(&namespace, &name, &figure.resource);
-            assert_eq!(figure.used.unwrap_or_default(), used);
-            assert_eq!(figure.reserved, reserved);
-        }
-    }
+fn recounts(world: &World) {
+    assert_eq!(world.naive.differences(&world.state), Vec::<String>::new());
 }
 
 /// Written and read again, as entries and as a snapshot with a tail, it is the same.

@@ -58,7 +58,7 @@ use crate::{
 };
 
 /// Where reviews are posted to.
-pub const ROUTE: &str = quota_client::paths::ADMIT;
+pub(crate) const ROUTE: &str = quota_client::paths::ADMIT;
 
 /// Largest review that is decided. An API server takes objects of 3 MiB, and a review of an update holds two.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;

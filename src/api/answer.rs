@@ -12,14 +12,20 @@ use quota_semantics::in_microseconds;
 use serde::Serialize;
 
 use super::problem::Problem;
-use crate::large;
+use crate::large::Turn;
 
 /// Room for an answer about one reservation; more is found for a longer one.
 pub(super) const ANSWER_BYTES: usize = 512;
 
 /// An answer with this body.
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    match in_microseconds(|| large::to_json(body, ANSWER_BYTES)) {
+    let mut text = Vec::with_capacity(ANSWER_BYTES);
+    let made = in_microseconds(|| serde_json::to_writer(&mut text, body));
+    made_or_problem(status, made.map(|()| text))
+}
+
+fn made_or_problem(status: StatusCode, text: serde_json::Result<Vec<u8>>) -> Response {
+    match text {
         Ok(text) => written(status, text),
         Err(error) => Problem::internal(&error).into_response(),
     }
@@ -44,6 +50,12 @@ pub(super) const fn as_of(Head { sequence, time }: Head) -> AsOf {
 /// The answer 200 with this body.
 pub(super) fn ok(body: &impl Serialize) -> Response {
     json(StatusCode::OK, body)
+}
+
+/// The same for a body that may be large: made with pauses.
+pub(super) fn large(turn: &Turn, body: &impl Serialize) -> Response {
+    let text = in_microseconds(|| turn.to_json(body, ANSWER_BYTES));
+    made_or_problem(StatusCode::OK, text)
 }
 
 /// What cannot stand in a segment of a path as it is (RFC 3986), and some that could.

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     auth::{Principal, Role},
     denials::Denials,
-    large::{self, Permit},
+    large::{self, Permit, Turn},
     metrics::{self, AuthRefusal},
     writer::{self, DecisionContext},
 };
@@ -51,9 +51,6 @@ struct Batch<'a> {
     items: Vec<ReserveRequest<'a>>,
 }
 
-/// So many bytes of a batch count as one amount of a large answer.
-const BYTES_PER_AMOUNT: usize = 64;
-
 type Results = Vec<Result<Granted, Problem>>;
 
 /// `POST /v1/reservations:batch`
@@ -67,14 +64,10 @@ pub(super) async fn reserve(
     let results = measured(Operation::ReserveBatch, async {
         app.may_grant()?;
         let (parsing, parsed_for) = (app.clone(), principal.clone());
-        let amounts = text.len() / BYTES_PER_AMOUNT;
-        let read = move || requests(&parsing, &parsed_for, &text);
+        let amounts = text.len() / large::BYTES_PER_AMOUNT;
+        let read = move |_: &Turn| requests(&parsing, &parsed_for, &text);
         // Nothing is decided yet. What waits here holds its body in memory, so only so many do.
-        let reading = match amounts > large::AMOUNTS_AT_ONCE {
-            true => large::may_wait(&actor.principal)?,
-            false => Permit::to_change(&actor.principal),
-        };
-        match reading.make(amounts, read).await? {
+        match large::make_sized(&actor.principal, amounts, read).await?? {
             Requests::Together(requests) => {
                 together(&app, actor.clone(), &principal, requests).await
             }
@@ -93,7 +86,7 @@ pub(super) async fn reserve(
             }
             let amounts = results.iter().map(amounts_of).sum();
             permit
-                .make(amounts, move || shown(&app, &results, head))
+                .make(amounts, move |turn| shown(turn, &app, &results, head))
                 .await
         }
         Err(problem) => {
@@ -123,9 +116,9 @@ fn requests(app: &App, principal: &Principal, text: &JsonText) -> Result<Request
         )]));
     }
     let mut names = SharedNames::default();
-    let requests = batch.items.iter_mut().map(|wish| {
-        names.share_of(wish);
-        request(app, principal, wish)
+    let requests = batch.items.iter_mut().map(|item| {
+        names.share_of(item);
+        request(app, principal, item)
     });
     if !batch.atomic {
         return Ok(Requests::OneByOne(requests.collect()));
@@ -140,9 +133,9 @@ fn requests(app: &App, principal: &Principal, text: &JsonText) -> Result<Request
 fn request(
     app: &App,
     principal: &Principal,
-    wish: &ReserveRequest<'_>,
+    item: &ReserveRequest<'_>,
 ) -> Result<FingerprintedRequest, Problem> {
-    let Some(namespace) = &wish.namespace else {
+    let Some(namespace) = &item.namespace else {
         return Err(Problem::invalid(vec![Cause::required(
             "namespace",
             "it is not in the path",
@@ -153,7 +146,7 @@ fn request(
         let needed = principal.lacks(&[Role::Reserve], Some(namespace));
         return Err(Problem::new(Reason::Forbidden, needed));
     }
-    let request = wish.request(app, namespace, writer::now(), None)?;
+    let request = item.request(app, namespace, writer::now(), None)?;
     // Here, since all others wait for the thread that decides.
     request.digest();
     Ok(request)
@@ -284,21 +277,23 @@ fn all_or_none(
 
 /// How many amounts an outcome tells; of a grant they are few.
 fn amounts_of(result: &Result<Granted, Problem>) -> usize {
-    let quotas = result.as_ref().err().and_then(Problem::quotas);
-    quotas.map_or(1, |quotas| {
-        quotas.iter().map(|quota| 1 + quota.resources.len()).sum()
-    })
+    result.as_ref().err().map_or(1, Problem::amounts)
 }
 
-fn shown(app: &App, results: &Results, head: Head) -> Response {
-    match written(results, head, app.lags()) {
+fn shown(turn: &Turn, app: &App, results: &Results, head: Head) -> Response {
+    match written(results, head, app.lags(), || turn.pause()) {
         Ok(text) => answer::written(StatusCode::OK, text.into()),
         Err(error) => Problem::internal(&error).into_response(),
     }
 }
 
 /// The outcomes as JSON, in the order of the items.
-fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::Error> {
+fn written(
+    results: &Results,
+    head: Head,
+    lagging: bool,
+    pause: impl Fn(),
+) -> Result<String, fmt::Error> {
     let mut out = String::with_capacity((results.len() + 1) * answer::ANSWER_BYTES);
     out.push_str("{\"items\":[");
     for (index, result) in results.iter().enumerate() {
@@ -320,7 +315,7 @@ fn written(results: &Results, head: Head, lagging: bool) -> Result<String, fmt::
             }
             Err(problem) => {
                 out.push_str(&problem.to_text());
-                large::pause();
+                pause();
             }
         }
     }
@@ -409,14 +404,14 @@ mod tests {
             if lagging {
                 expected["lagging"] = true.into();
             }
-            let text = written(&results, head, lagging).unwrap();
+            let text = written(&results, head, lagging, || ()).unwrap();
             assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
         }
     }
 
     #[test]
     fn no_items_have_no_outcomes() {
-        let text = written(&Vec::new(), Head::default(), false).unwrap();
+        let text = written(&Vec::new(), Head::default(), false, || ()).unwrap();
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["items"], json!([]));
     }

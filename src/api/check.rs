@@ -21,7 +21,12 @@ use super::{
     reservations::warnings,
     reserve_request::ReserveRequest,
 };
-use crate::{auth::Principal, server::warn, writer};
+use crate::{
+    auth::Principal,
+    large::{self, Turn},
+    server::warn,
+    writer,
+};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -73,26 +78,49 @@ pub(super) async fn check(
         Ok((checked, head))
     });
     match checked.await {
-        Ok((checked, head)) => shown(&app, checked, head),
+        Ok((checked, head)) => {
+            let amounts = amounts_of(&checked);
+            let make = move |turn: &Turn| shown(turn, &app, checked, head);
+            let made = large::make_sized(&actor.principal, amounts, make).await;
+            made.unwrap_or_else(Problem::into_response)
+        }
         Err(problem) => problem.into_response(),
     }
 }
 
-fn shown(app: &App, checked: Result<(Checked, Vec<String>), Refusal>, head: Head) -> Response {
+/// How many amounts the verdict shows.
+fn amounts_of(checked: &Result<(Checked, Vec<String>), Refusal>) -> usize {
+    let quotas = match checked {
+        Ok((checked, _)) => &checked.quotas,
+        Err(Refusal::Denied(denied)) => &denied.quotas,
+        Err(_) => return 1,
+    };
+    quotas.iter().map(|quota| 1 + quota.resources.len()).sum()
+}
+
+fn shown(
+    turn: &Turn,
+    app: &App,
+    checked: Result<(Checked, Vec<String>), Refusal>,
+    head: Head,
+) -> Response {
     let lagging = app.lags();
     match checked {
         Ok((checked, warnings)) => {
-            let mut response = answer::ok(&Verdict {
-                fits: true,
-                reason: None,
-                detail: None,
-                quotas: &checked.quotas,
-                unlimited: &checked.unlimited,
-                warnings: &warnings,
-                retry_after: None,
-                as_of: head,
-                lagging,
-            });
+            let mut response = answer::large(
+                turn,
+                &Verdict {
+                    fits: true,
+                    reason: None,
+                    detail: None,
+                    quotas: &checked.quotas,
+                    unlimited: &checked.unlimited,
+                    warnings: &warnings,
+                    retry_after: None,
+                    as_of: head,
+                    lagging,
+                },
+            );
             warn(response.headers_mut(), &warnings);
             response
         }
@@ -101,17 +129,20 @@ fn shown(app: &App, checked: Result<(Checked, Vec<String>), Refusal>, head: Head
             let Some(quotas) = problem.quotas() else {
                 return problem.as_of(head).into_response();
             };
-            answer::ok(&Verdict {
-                fits: false,
-                reason: Some(problem.reason().as_str()),
-                detail: Some(problem.detail()),
-                quotas,
-                unlimited: &[],
-                warnings: &[],
-                retry_after: problem.retry_after(),
-                as_of: head,
-                lagging,
-            })
+            answer::large(
+                turn,
+                &Verdict {
+                    fits: false,
+                    reason: Some(problem.reason().as_str()),
+                    detail: Some(problem.detail()),
+                    quotas,
+                    unlimited: &[],
+                    warnings: &[],
+                    retry_after: problem.retry_after(),
+                    as_of: head,
+                    lagging,
+                },
+            )
         }
     }
 }

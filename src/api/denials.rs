@@ -5,30 +5,41 @@ use quota_semantics::Name;
 use serde_json::value::RawValue;
 
 use super::{
-    App, answer,
+    App, Caller, answer,
     page::{Page, PageQuery, Params, Target, token},
     problem::Problem,
 };
-use crate::denials::{Query, StoredDenial};
+use crate::{
+    denials::{Query, StoredDenial},
+    large::{BYTES_PER_AMOUNT, Permit, Turn},
+};
 
 /// `GET /v1/namespaces/{namespace}/denials`: the latest first.
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    page(&app, Some(Name::from(namespace)), &query).await
+    page(app, &actor.principal, Some(namespace.into()), &query).await
 }
 
 /// `GET /v1/denials`: of all namespaces.
 pub(super) async fn list_all(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
-    page(&app, None, &query).await
+    page(app, &actor.principal, None, &query).await
 }
 
-async fn page(app: &App, namespace: Option<Name>, query: &PageQuery) -> Result<Response, Problem> {
+async fn page(
+    app: App,
+    principal: &Name,
+    namespace: Option<Name>,
+    query: &PageQuery,
+) -> Result<Response, Problem> {
+    let permit = Permit::to_read(principal)?;
     let limit = query.limit(app.page)?;
     let query = Query {
         namespace,
@@ -45,14 +56,20 @@ async fn page(app: &App, namespace: Option<Name>, query: &PageQuery) -> Result<R
     let more = kept.len() > limit;
     kept.truncate(limit);
     let last = kept.last().filter(|_| more);
-    let items: Vec<&RawValue> = kept
-        .iter()
-        .map(|StoredDenial { json, .. }| &**json)
-        .collect();
-    Ok(answer::ok(&Page {
-        items,
-        next: last.map(|denial| token(&denial.id)).transpose()?,
-        as_of: answer::as_of(app.ledger.read(quota_core::state::State::head).await?),
-        lagging: app.lags(),
-    }))
+    let next = last.map(|denial| token(&denial.id)).transpose()?;
+    let head = app.ledger.read(quota_core::state::State::head).await?;
+    let bytes: usize = kept.iter().map(|denial| denial.json.get().len()).sum();
+    let make = move |turn: &Turn| {
+        let items = kept.iter().map(|StoredDenial { json, .. }| &**json);
+        answer::large(
+            turn,
+            &Page::<&RawValue> {
+                items: items.collect(),
+                next,
+                as_of: answer::as_of(head),
+                lagging: app.lags(),
+            },
+        )
+    };
+    Ok(permit.make(bytes / BYTES_PER_AMOUNT, make).await)
 }

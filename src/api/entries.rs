@@ -2,15 +2,19 @@
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::DeadLetter;
-use quota_core::event::{Entry, Sequence};
+use quota_core::{
+    event::{Entry, Sequence},
+    size,
+};
 use serde::Deserialize;
 
 use super::{
-    App, answer,
+    App, Caller, answer,
     history::{walk, walk_back},
     page::{self, Page, PageQuery, Params, token},
     problem::Problem,
 };
+use crate::large::{BYTES_PER_AMOUNT, Permit, Turn};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,8 +41,10 @@ enum Order {
 /// may be shorter than asked for, and even empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<EntriesQuery>,
 ) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
     let limit = page::limit(query.limit, app.page)?;
     let token_from: Option<Sequence> = query
         .after
@@ -61,12 +67,23 @@ pub(super) async fn list(
         }
     };
     let next = walked.next.map(|next| token(&next)).transpose()?;
-    Ok(answer::ok(&Page {
-        items: walked.found,
-        next,
-        as_of: answer::as_of(head),
-        lagging: app.lags(),
-    }))
+    let bytes: usize = walked
+        .found
+        .iter()
+        .map(|entry| size::of_event(&entry.event))
+        .sum();
+    let make = move |turn: &Turn| {
+        answer::large(
+            turn,
+            &Page {
+                items: walked.found,
+                next,
+                as_of: answer::as_of(head),
+                lagging: app.lags(),
+            },
+        )
+    };
+    Ok(permit.make(bytes / BYTES_PER_AMOUNT, make).await)
 }
 
 /// Keeps the entries of one namespace.

@@ -9,7 +9,7 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp, quantity::Quantity, uid::Uid};
 use serde::Deserialize;
 
-use crate::large;
+use crate::large::{Permit, Turn};
 
 use super::{
     App, Caller, answer,
@@ -104,8 +104,8 @@ pub(super) async fn explain(
             head: state.head(),
         })
     };
-    let permit = large::may_wait(&actor.principal)?;
-    let (number, lagging) = past::ask(&app, &when, question).await?;
+    let permit = Permit::to_read(&actor.principal)?;
+    let (number, lagging) = past::ask(&app, &actor.principal, &when, question).await?;
     let Some(number) = number else {
         let detail = format!(
             "quota {:?} not found, or it does not limit this",
@@ -115,23 +115,27 @@ pub(super) async fn explain(
     };
     // All objects and reservations are looked at, but not while the state is held.
     let objects = number.objects;
-    let make = move || {
-        let mut parts = number.parts.first(after.as_ref(), limit + 1, large::pause);
+    let make = move |turn: &Turn| {
+        let pause = || turn.pause();
+        let mut parts = number.parts.first(after.as_ref(), limit + 1, pause);
         let more = parts.len() > limit;
         parts.truncate(limit);
         let last = parts.last().filter(|_| more);
-        Ok(answer::ok(&Explanation {
-            namespace: namespace.into(),
-            quota: query.quota.as_deref().map(Name::from),
-            resource: query.resource.into(),
-            hard: number.hard,
-            used: number.used,
-            reserved: number.reserved,
-            next: last.map(|part| token(&part.key())).transpose()?,
-            items: parts.iter().map(contribution).collect(),
-            as_of: answer::as_of(number.head),
-            lagging,
-        }))
+        Ok(answer::large(
+            turn,
+            &Explanation {
+                namespace: namespace.into(),
+                quota: query.quota.as_deref().map(Name::from),
+                resource: query.resource.into(),
+                hard: number.hard,
+                used: number.used,
+                reserved: number.reserved,
+                next: last.map(|part| token(&part.key())).transpose()?,
+                items: parts.iter().map(contribution).collect(),
+                as_of: answer::as_of(number.head),
+                lagging,
+            },
+        ))
     };
     permit.make(objects, make).await
 }

@@ -61,10 +61,9 @@ pub use crate::{
 pub use backup::Backups;
 pub(crate) use body::whole;
 pub use caller::{Caller, actor};
-pub use openapi::document;
 #[doc(hidden)]
 pub use reserve_request::ReserveRequest;
-pub use routes::routes;
+pub use routes::{document, routes};
 
 use problem::{Problem, Reason};
 
@@ -181,7 +180,7 @@ impl App {
     ///
     /// # Errors
     /// `NotReady`.
-    pub fn may_grant(&self) -> Result<(), Problem> {
+    pub(crate) fn may_grant(&self) -> Result<(), Problem> {
         if self.sources.are_caught_up() {
             return Ok(());
         }

@@ -16,7 +16,10 @@ use super::{
     page::{self, Page, Params, Target, token},
     problem::Problem,
 };
-use crate::{large, writer::now};
+use crate::{
+    large::{Permit, Turn},
+    writer::now,
+};
 
 /// How many places of objects are looked at under one hold of the state.
 const PLACES: u32 = 16_384;
@@ -86,16 +89,25 @@ fn found(state: &LedgerState, views: Vec<ObjectView>, now: Timestamp) -> Vec<Fou
     views.into_iter().map(find).collect()
 }
 
-fn page(app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Response {
+/// How many amounts they have, each counted as one more.
+fn amounts(objects: &[Found]) -> usize {
+    let of = |(view, _): &Found| 1 + view.footprint.resources.len();
+    objects.iter().map(of).sum()
+}
+
+fn page(turn: &Turn, app: &App, objects: &[Found], next: Option<String>, as_of: Head) -> Response {
     let items = objects.iter();
-    answer::ok(&Page {
-        items: items
-            .map(|(view, awaited)| believed(view, *awaited))
-            .collect(),
-        next,
-        as_of: answer::as_of(as_of),
-        lagging: app.lags(),
-    })
+    answer::large(
+        turn,
+        &Page {
+            items: items
+                .map(|(view, awaited)| believed(view, *awaited))
+                .collect(),
+            next,
+            as_of: answer::as_of(as_of),
+            lagging: app.lags(),
+        },
+    )
 }
 
 /// `GET /v1/namespaces/{namespace}/objects`: by resource, name and uid.
@@ -107,17 +119,17 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
     let after: Option<ObjectKey> = query.after()?;
-    let permit = large::may_wait(&actor.principal)?;
+    let permit = Permit::to_read(&actor.principal)?;
     let read = app
         .ledger
         .read(|state| (state.objects_view(&namespace), state.head()));
     let (view, head) = read.await?;
     // All objects are looked at, but not while the state is held.
     let count = view.len();
-    let look = move || {
+    let look = move |turn: &Turn| {
         let wanted = query.resource.as_deref();
         let keep = |resource: &str, _: &_| wanted.is_none_or(|wanted| wanted == resource);
-        view.page(after.as_ref(), limit + 1, keep, large::pause)
+        view.page(after.as_ref(), limit + 1, keep, || turn.pause())
     };
     let objects = permit.make(count, look).await;
     let objects = app.ledger.read(|state| found(state, objects, now()));
@@ -126,15 +138,19 @@ pub(super) async fn list(
     objects.truncate(limit);
     let key = |(view, _): &Found| token(&(&view.resource, &view.name, &view.uid));
     let next = objects.last().filter(|_| more).map(key).transpose()?;
-    Ok(page(&app, &objects, next, head))
+    let amounts = amounts(&objects);
+    let make = move |turn: &Turn| page(turn, &app, &objects, next, head);
+    Ok(permit.make(amounts, make).await)
 }
 
 /// `GET /v1/objects`: of all namespaces, in no order that means anything. An object that is there all the time is shown
 /// once. A page may be shorter than asked for, and even empty, while there is more.
 pub(super) async fn list_all(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<ObjectsQuery>,
 ) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
     let limit = page::limit(query.limit, app.page)?;
     let from: Option<u32> = query.after()?;
     let wanted = query.resource.as_deref();
@@ -156,5 +172,7 @@ pub(super) async fn list_all(
     let next = next.map(|next| token(&next)).transpose()?;
     // What was looked at is durable when the ledger has come as far.
     let head = app.ledger.read(LedgerState::head).await?;
-    Ok(page(&app, &objects, next, head))
+    let amounts = amounts(&objects);
+    let make = move |turn: &Turn| page(turn, &app, &objects, next, head);
+    Ok(permit.make(amounts, make).await)
 }

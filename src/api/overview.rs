@@ -6,18 +6,18 @@ use axum::{extract::State, response::Response};
 use quota_client::wire::{Fullest, NamespaceUsage};
 use quota_core::{
     event::Sequence,
-    state::{self, Figure, Head},
+    state::{self, Figure, Head, QuotasView},
 };
 use quota_semantics::{Name, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    App, answer,
+    App, Caller, answer,
     page::{self, Page, Params, token},
     past::{self, FIGURES_MAX, SeriesQuery, When},
     problem::{Cause, Problem},
 };
-use crate::writer;
+use crate::{large::Permit, writer};
 
 /// Limits that are looked at under one hold of the state, namespaces without any counted as one.
 const LIMITS_AT_ONCE: usize = 10_000;
@@ -38,6 +38,21 @@ pub(super) struct OverviewQuery {
 /// not negative, and such floats are in the order of their bits.
 type FullnessOrder = (Reverse<Option<u64>>, Name);
 
+/// What is looked at of a namespace.
+struct Seen {
+    quotas: QuotasView,
+    reservations: usize,
+}
+
+impl Seen {
+    fn of(state: &state::State, namespace: &Name) -> Self {
+        Self {
+            quotas: state.quotas_view(namespace),
+            reservations: state.pending_count_in(namespace),
+        }
+    }
+}
+
 /// The first namespaces behind a place.
 struct Best {
     after: Option<FullnessOrder>,
@@ -46,16 +61,9 @@ struct Best {
 }
 
 impl Best {
-    /// Gives how many limits were looked at.
-    fn offer(&mut self, state: &state::State, namespace: &Name) -> usize {
-        let quotas = state.quota_figures(namespace);
-        let count = quotas.len();
-        let limits = quotas.iter().map(|(_, figures)| figures.len()).sum();
-        let fullest = fullest(
-            quotas
-                .into_iter()
-                .map(|(quota, figures)| (quota.name.clone(), figures)),
-        );
+    fn offer(&mut self, namespace: &Name, seen: &Seen) {
+        let count = seen.quotas.len();
+        let fullest = fullest(&seen.quotas);
         let rank = fullest.as_ref().map(|(share, _)| share.to_bits());
         let place = (Reverse(rank), namespace.clone());
         let is_full = self.found.len() == self.most;
@@ -66,19 +74,18 @@ impl Best {
                     .last_key_value()
                     .is_none_or(|(last, _)| place > *last))
         {
-            return limits;
+            return;
         }
         let shown = NamespaceUsage {
             namespace: namespace.clone(),
             quotas: count,
-            reservations: state.pending_count_in(namespace),
+            reservations: seen.reservations,
             fullest: fullest.map(|(_, fullest)| fullest),
         };
         self.found.insert(place, shown);
         if self.found.len() > self.most {
             self.found.pop_last();
         }
-        limits
     }
 }
 
@@ -97,9 +104,9 @@ fn share(figure: &Figure) -> f64 {
 }
 
 /// The limit that is taken the most of, and its share.
-fn fullest(quotas: impl Iterator<Item = (Name, Vec<Figure>)>) -> Option<(f64, Fullest)> {
-    let limits = quotas.flat_map(|(quota, figures)| {
-        let of = move |figure: Figure| (share(&figure), quota.clone(), figure);
+fn fullest(quotas: &QuotasView) -> Option<(f64, Fullest)> {
+    let limits = quotas.figures().flat_map(|(quota, figures)| {
+        let of = move |figure: Figure| (share(&figure), quota.name.clone(), figure);
         figures.into_iter().map(of)
     });
     // The first of equals, so that the answer does not change by itself.
@@ -119,6 +126,7 @@ fn fullest(quotas: impl Iterator<Item = (Name, Vec<Figure>)>) -> Option<(f64, Fu
 /// `GET /v1/usage`: the fullest first; of now, or `?at=TIME`, or `?sequence=N`
 pub(super) async fn list(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<OverviewQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
@@ -135,11 +143,9 @@ pub(super) async fn list(
     let (as_of, lagging) = if at.is_none() && sequence.is_none() {
         of_now(&app, &mut best, is_wanted).await?
     } else {
-        past::ask(&app, &When { at, sequence }, |state| {
+        past::ask(&app, &actor.principal, &When { at, sequence }, |state| {
             let wanted = state.namespaces("").filter(|name| is_wanted(name));
-            wanted.for_each(|name| {
-                best.offer(state, name);
-            });
+            wanted.for_each(|name| best.offer(name, &Seen::of(state, name)));
             state.head()
         })
         .await?
@@ -167,12 +173,15 @@ async fn of_now(
 ) -> Result<(Head, bool), Problem> {
     let mut from = Some(Name::from(""));
     while let Some(after) = from.take() {
+        let mut some = Vec::new();
         from = app.ledger.peek(|state| {
             let mut work = 0;
             for name in state.namespaces(&after) {
                 work += 1;
                 if is_wanted(name) {
-                    work += best.offer(state, name);
+                    let seen = Seen::of(state, name);
+                    work += seen.quotas.amounts();
+                    some.push((name.clone(), seen));
                 }
                 if work >= LIMITS_AT_ONCE {
                     return Some(name.clone());
@@ -180,6 +189,9 @@ async fn of_now(
             }
             None
         });
+        for (name, seen) in &some {
+            best.offer(name, seen);
+        }
         tokio::task::yield_now().await;
     }
     // What was looked at is durable when the ledger has come as far.
@@ -218,6 +230,7 @@ struct Point {
 /// `GET /v1/usage/history?namespaces=A,B&from=TIME&to=TIME&step=DURATION`
 pub(super) async fn trend(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<TrendQuery>,
 ) -> Result<Response, Problem> {
     let names = query.namespaces.split(',').filter(|name| !name.is_empty());
@@ -241,10 +254,10 @@ pub(super) async fn trend(
     }
     let as_of = app.ledger.read(state::State::head).await?;
     let asked = names.clone();
-    let sampled = app.past.series(times.clone(), move |state| {
+    let permit = Permit::of_past(&actor.principal);
+    let sampled = app.past.series(&permit, times.clone(), move |state| {
         let share_of = |name: &String| {
-            let quotas = state.quota_figures(name).into_iter();
-            let (share, _) = fullest(quotas.map(|(quota, figures)| (quota.name.clone(), figures)))?;
+            let (share, _) = fullest(&state.quotas_view(name))?;
             Some(share).filter(|share| share.is_finite())
         };
         asked.iter().map(share_of).collect::<Vec<_>>()

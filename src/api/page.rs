@@ -6,7 +6,7 @@ use http::request::Parts;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::problem::{Problem, Reason};
-use crate::kube::LabelSelector;
+use crate::label_selector::LabelSelector;
 
 pub(super) use crate::routes::Target;
 pub(super) use quota_client::wire::Page;

@@ -4,16 +4,21 @@ use axum::{extract::State, response::Response};
 use quota_client::wire::{UsageHistory, UsagePoint};
 use quota_core::{event::Sequence, state};
 use quota_ledger::replay::Until;
-use quota_semantics::{Span, Timestamp};
+use quota_semantics::{Name, Span, Timestamp};
 use serde::Deserialize;
 
 use super::{
-    App, answer,
+    App, Caller, answer,
     page::{Params, Target},
     problem::{Cause, Problem, Reason},
-    usage::{Seen, limits, sums},
+    usage::{Seen, sums},
 };
-use crate::{config::Period, history::POINTS_MAX, writer};
+use crate::{
+    config::Period,
+    history::POINTS_MAX,
+    large::{Permit, Turn},
+    writer,
+};
 
 /// Points of a series, if no step is asked for.
 const POINTS: i64 = 100;
@@ -50,12 +55,17 @@ impl When {
 /// Asks the state of a moment; also says whether the answer may be behind the sources.
 pub(super) async fn ask<R>(
     app: &App,
+    principal: &Name,
     when: &When,
     question: impl FnOnce(&state::State) -> R,
 ) -> Result<(R, bool), Problem> {
     match when.until()? {
         None => Ok((app.ledger.read(question).await?, app.lags())),
-        Some(until) => Ok((question(&*app.past.state(until).await?), false)),
+        Some(until) => {
+            let permit = Permit::of_past(principal);
+            let state = app.past.state(&permit, until).await?;
+            Ok((question(&state), false))
+        }
     }
 }
 
@@ -72,17 +82,19 @@ pub(super) struct SeriesQuery {
 pub(super) async fn series(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    Caller(actor): Caller,
     Params(query): Params<SeriesQuery>,
 ) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
     let (times, step) = query.times(writer::now())?;
     let head = app.ledger.read(state::State::head).await?;
     let name = namespace.clone();
     let mut figures = 0_usize;
-    let sampled = app.past.series(times.clone(), move |state| {
+    let asked = Permit::of_past(&actor.principal);
+    let sampled = app.past.series(&asked, times.clone(), move |state| {
         // What is more than can be answered need not be kept.
         let seen = (figures <= FIGURES_MAX).then(|| Seen::of(state, &name))?;
-        let limits: usize = seen.quotas.iter().map(|(_, figures)| figures.len()).sum();
-        figures += seen.totals.used.len() + seen.totals.reserved.len() + limits;
+        figures += seen.amounts();
         Some(seen)
     });
     let sampled: Option<Vec<Seen>> = sampled.await?.into_iter().collect();
@@ -90,19 +102,26 @@ pub(super) async fn series(
         let why = format!("there are more than {FIGURES_MAX} figures in so many points");
         return Err(Problem::invalid(vec![Cause::invalid("step", &step, &why)]));
     };
-    let points = times.iter().zip(sampled).map(|(time, seen)| UsagePoint {
-        time: *time,
-        sequence: seen.head.sequence,
-        resources: sums(&seen.totals),
-        quotas: seen.quotas.into_iter().map(limits).collect(),
-    });
-    Ok(answer::ok(&UsageHistory {
-        namespace: namespace.into(),
-        points: points.collect(),
-        step,
-        as_of: answer::as_of(head),
-        lagging: app.lags(),
-    }))
+    let amounts = sampled.iter().map(Seen::amounts).sum();
+    let make = move |turn: &Turn| {
+        let points = times.iter().zip(&sampled).map(|(time, seen)| UsagePoint {
+            time: *time,
+            sequence: seen.head.sequence,
+            resources: sums(&seen.totals),
+            quotas: seen.limits(turn),
+        });
+        answer::large(
+            turn,
+            &UsageHistory {
+                namespace: namespace.into(),
+                points: points.collect(),
+                step,
+                as_of: answer::as_of(head),
+                lagging: app.lags(),
+            },
+        )
+    };
+    Ok(permit.make(amounts, make).await)
 }
 
 impl SeriesQuery {

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quota_core::{
     decide::{self, Precondition, QuotaChange},
     event::{Actor, QuotaRecord},
-    state::{self as ledger, Head, QuotaView},
+    state::{self as ledger, Head, QuotaView, QuotasView},
 };
 use quota_semantics::{
     quota::{Manifest, validation},
@@ -28,7 +28,12 @@ use super::{
     render::{self, ResourceQuota, not_enforced},
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
-use crate::{kube::LabelSelector, large, server::warn, writer::DecisionContext};
+use crate::{
+    label_selector::LabelSelector,
+    large::{Permit, Turn},
+    server::warn,
+    writer::DecisionContext,
+};
 
 /// `PUT /v1/namespaces/{namespace}/quotas/{name}`
 pub(super) async fn put(
@@ -196,7 +201,7 @@ pub(super) async fn list(
     Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
-    let permit = large::may_wait(&actor.principal)?;
+    let permit = Permit::to_read(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<String> = query.after()?;
     let page = app.ledger.read(|state| {
@@ -204,14 +209,11 @@ pub(super) async fn list(
         let page = state.quotas_page(Some(&namespace), after, limit);
         (page, state.head())
     });
-    let ((views, more), head) = page.await?;
-    let last = views
-        .last()
-        .filter(|_| more)
-        .map(|view| token(&&*view.record.name))
-        .transpose()?;
-    let amounts = amounts_of(&views);
-    let make = move || shown(&app, &views, &labels, last, head);
+    let ((view, more), head) = page.await?;
+    let last = view.records().next_back().filter(|_| more);
+    let last = last.map(|quota| token(&&*quota.name)).transpose()?;
+    let amounts = view.amounts();
+    let make = move |turn: &Turn| shown(turn, &app, &view, &labels, last, head);
     Ok(permit.make(amounts, make).await)
 }
 
@@ -221,7 +223,7 @@ pub(super) async fn list_all(
     Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
-    let permit = large::may_wait(&actor.principal)?;
+    let permit = Permit::to_read(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<(String, String)> = query.after()?;
     let page = app.ledger.read(|state| {
@@ -229,18 +231,13 @@ pub(super) async fn list_all(
         let after = after.map(|(namespace, name)| (&**namespace, &**name));
         (state.quotas_page(None, after, limit), state.head())
     });
-    let ((views, more), head) = page.await?;
-    let key = |view: &QuotaView| token(&(&*view.record.namespace, &*view.record.name));
-    let last = views.last().filter(|_| more).map(key).transpose()?;
-    let amounts = amounts_of(&views);
-    let make = move || shown(&app, &views, &labels, last, head);
+    let ((view, more), head) = page.await?;
+    let last = view.records().next_back().filter(|_| more);
+    let key = |quota: &Arc<QuotaRecord>| token(&(&*quota.namespace, &*quota.name));
+    let last = last.map(key).transpose()?;
+    let amounts = view.amounts();
+    let make = move |turn: &Turn| shown(turn, &app, &view, &labels, last, head);
     Ok(permit.make(amounts, make).await)
-}
-
-/// How many amounts quotas have.
-fn amounts_of(views: &[QuotaView]) -> usize {
-    let amounts = |view: &QuotaView| 1 + view.figures.len() + view.holds.len();
-    views.iter().map(amounts).sum()
 }
 
 fn labels_of(view: &QuotaView) -> BTreeMap<String, String> {
@@ -248,21 +245,28 @@ fn labels_of(view: &QuotaView) -> BTreeMap<String, String> {
 }
 
 fn shown(
+    turn: &Turn,
     app: &App,
-    views: &[QuotaView],
+    view: &QuotasView,
     labels: &LabelSelector,
     next: Option<String>,
     head: Head,
 ) -> Response {
-    let items = views
-        .iter()
+    let views: Vec<QuotaView> = view
+        .views()
+        .inspect(|_| turn.pause())
         .filter(|view| labels.is_empty() || labels.matches(&labels_of(view)))
-        .map(|view| ResourceQuota::of(view, app.ledger.coverage()))
         .collect();
-    answer::ok(&Page {
-        items,
-        next,
-        as_of: answer::as_of(head),
-        lagging: app.lags(),
-    })
+    let items = views.iter();
+    answer::large(
+        turn,
+        &Page {
+            items: items
+                .map(|view| ResourceQuota::of(view, app.ledger.coverage()))
+                .collect(),
+            next,
+            as_of: answer::as_of(head),
+            lagging: app.lags(),
+        },
+    )
 }

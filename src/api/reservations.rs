@@ -29,7 +29,14 @@ use super::{
     problem::{Problem, Reason},
     reserve_request::ReserveRequest,
 };
-use crate::{auth::Principal, denials::Denials, metrics, server::warn, writer};
+use crate::{
+    auth::Principal,
+    denials::Denials,
+    large::{AMOUNTS_AT_ONCE, Permit, Turn},
+    metrics,
+    server::warn,
+    writer,
+};
 
 pub(super) use shown::{LAGGING, holder, whole, write_fields, write_head};
 use shown::{item, write};
@@ -132,6 +139,7 @@ pub(super) async fn create(
     text: JsonText,
 ) -> Response {
     let by = caller::by(&actor, &principal, &namespace);
+    let permit = Permit::to_change(&actor.principal);
     let granted = measured(Operation::Reserve, async {
         app.may_grant()?;
         let request =
@@ -170,7 +178,12 @@ pub(super) async fn create(
     }
     match granted {
         Ok((granted, head)) => created(&app, &granted, head),
-        Err(problem) => problem.into_response(),
+        Err(problem) => {
+            let amounts = problem.amounts();
+            permit
+                .make(amounts, |turn| problem.into_large_response(turn))
+                .await
+        }
     }
 }
 
@@ -231,6 +244,7 @@ pub(super) struct ListQuery {
 pub(super) async fn list(
     State(app): State<App>,
     Target(namespace): Target<String>,
+    Caller(actor): Caller,
     Params(query): Params<ListQuery>,
 ) -> Result<Response, Problem> {
     let limit = page::limit(query.limit, app.page)?;
@@ -241,18 +255,26 @@ pub(super) async fn list(
         at: query.at,
         sequence: query.sequence,
     };
-    let found = |state: &state::State| {
-        let found = state.reservations_in(&namespace, query.state, after, limit);
-        (found, state.head())
+    let permit = Permit::to_read(&actor.principal)?;
+    let copied = |state: &state::State| {
+        let view = state.reservations_view(&namespace, query.state, after);
+        (view, state.head())
     };
-    let (((views, next), head), lagging) = past::ask(&app, &when, found).await?;
-    Ok(answer::ok(&Page {
-        items: views
-            .iter()
-            .map(|view| item(&view.reservation, view.end))
-            .collect(),
-        next: next.as_ref().map(token).transpose()?,
-        as_of: answer::as_of(head),
-        lagging,
-    }))
+    let ((view, head), lagging) = past::ask(&app, &actor.principal, &when, copied).await?;
+    // All of them are looked at, but not while the state is held. They may be few, and wide.
+    let amounts = view.amounts(AMOUNTS_AT_ONCE);
+    let make = move |turn: &Turn| {
+        let (reservations, next) = view.page(after, limit, || turn.pause());
+        let items = reservations.iter();
+        Ok(answer::large(
+            turn,
+            &Page {
+                items: items.map(|(it, end)| item(it, *end)).collect(),
+                next: next.as_ref().map(token).transpose()?,
+                as_of: answer::as_of(head),
+                lagging,
+            },
+        ))
+    };
+    permit.make(amounts, make).await
 }

@@ -1,13 +1,16 @@
 //! Usage: what counts, and against which limits.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{extract::State, response::Response};
 use quota_client::wire::{QuotaUsage, ResourceUsage, Total, Usage};
-use quota_core::state::{Figure, Head, Totals};
+use quota_core::{
+    event::QuotaRecord,
+    state::{Figure, Head, QuotasView, Totals},
+};
 use quota_semantics::{Name, quantity::Quantity, resource::ResourceList};
 
-use crate::large;
+use crate::large::{Permit, Turn};
 
 use super::{
     App, Caller, answer,
@@ -19,20 +22,34 @@ use super::{
 /// What a namespace uses, as read from a state.
 pub(super) struct Seen {
     pub(super) totals: Totals,
-    pub(super) quotas: Vec<(Name, Vec<Figure>)>,
+    pub(super) quotas: QuotasView,
     pub(super) head: Head,
 }
 
 impl Seen {
     pub(super) fn of(state: &quota_core::state::State, namespace: &str) -> Self {
-        let quotas = state.quota_figures(namespace).into_iter();
         Self {
             totals: state.totals(namespace),
-            quotas: quotas
-                .map(|(record, figures)| (record.name.clone(), figures))
-                .collect(),
+            quotas: state.quotas_view(namespace),
             head: state.head(),
         }
+    }
+
+    /// How many amounts it shows.
+    pub(super) fn amounts(&self) -> usize {
+        self.totals.used.len() + self.totals.reserved.len() + self.quotas.amounts()
+    }
+
+    /// The quotas with their limits. They may be many.
+    pub(super) fn limits(&self, turn: &Turn) -> Vec<QuotaUsage> {
+        let limits = |(record, figures): (&Arc<QuotaRecord>, Vec<Figure>)| {
+            turn.pause();
+            QuotaUsage {
+                name: record.name.clone(),
+                resources: figures.into_iter().map(limit).collect(),
+            }
+        };
+        self.quotas.figures().map(limits).collect()
     }
 }
 
@@ -43,19 +60,24 @@ pub(super) async fn usage(
     Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
-    let permit = large::may_wait(&actor.principal)?;
+    let permit = Permit::to_read(&actor.principal)?;
     let name = namespace.clone();
-    let (seen, lagging) = past::ask(&app, &when, move |state| Seen::of(state, &name)).await?;
-    let figures = seen.quotas.iter().map(|(_, figures)| 1 + figures.len());
-    let amounts = figures.sum();
-    let make = move || {
-        answer::ok(&Usage {
-            namespace: namespace.into(),
-            resources: sums(&seen.totals),
-            quotas: seen.quotas.into_iter().map(limits).collect(),
-            as_of: answer::as_of(seen.head),
-            lagging,
-        })
+    let (seen, lagging) = past::ask(&app, &actor.principal, &when, move |state| {
+        Seen::of(state, &name)
+    })
+    .await?;
+    let amounts = seen.amounts();
+    let make = move |turn: &Turn| {
+        answer::large(
+            turn,
+            &Usage {
+                namespace: namespace.into(),
+                resources: sums(&seen.totals),
+                quotas: seen.limits(turn),
+                as_of: answer::as_of(seen.head),
+                lagging,
+            },
+        )
     };
     Ok(permit.make(amounts, make).await)
 }
@@ -69,13 +91,6 @@ pub(super) fn sums(totals: &Totals) -> Vec<Total> {
         reserved: of(&totals.reserved, resource),
     };
     names.into_iter().map(sum).collect()
-}
-
-pub(super) fn limits((name, figures): (Name, Vec<Figure>)) -> QuotaUsage {
-    QuotaUsage {
-        name,
-        resources: figures.into_iter().map(limit).collect(),
-    }
 }
 
 fn limit(figure: Figure) -> ResourceUsage {

@@ -51,7 +51,7 @@ pub struct Admitted {
 impl Admitted {
     /// The answer, which ends with the caller's rights if it is a stream.
     #[must_use]
-    pub fn until_revoked(self, response: Response) -> Response {
+    pub(crate) fn until_revoked(self, response: Response) -> Response {
         match self.shown {
             Some((registers, credential)) if !is_complete(response.body()) => {
                 let revoked = until_revoked(registers, credential, self.principal);

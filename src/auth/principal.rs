@@ -58,7 +58,7 @@ impl Principal {
     /// The caller of a request, as entries name it: on a listener that asks nobody for a token, by the name of its
     /// certificate.
     #[must_use]
-    pub fn actor_of(extensions: &Extensions) -> Arc<Actor> {
+    pub(crate) fn actor_of(extensions: &Extensions) -> Arc<Actor> {
         if let Some(principal) = extensions.get::<Self>() {
             return principal.actor();
         }
@@ -95,7 +95,7 @@ impl Principal {
 
     /// Whether it has this role in all namespaces, by the pattern `*`.
     #[must_use]
-    pub fn may_everywhere(&self, role: Role) -> bool {
+    pub(crate) fn may_everywhere(&self, role: Role) -> bool {
         self.has(role) && self.0.namespaces.iter().any(Pattern::is_all)
     }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::{sync::Notify, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::destination::{ATTEMPT, Destination};
+use super::destination::{ATTEMPT, Destination, Signed};
 use crate::metrics;
 
 /// Most checkpoints that wait for a place. The oldest is given up for a new one, which says more.
@@ -18,14 +18,6 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 /// …up to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-
-/// A signed checkpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Signed {
-    pub(super) sequence: u64,
-    /// Its note.
-    pub(super) note: Arc<str>,
-}
 
 /// What waits for a place, oldest first.
 #[derive(Default)]

@@ -12,7 +12,6 @@ use async_nats::{HeaderMap, jetstream};
 use quota_service::outbound;
 use ureq::Agent;
 
-use super::delivery::Signed;
 use crate::metrics::CheckpointPlace;
 
 /// How long one attempt may take.
@@ -20,6 +19,14 @@ pub(super) const ATTEMPT: Duration = Duration::from_secs(10);
 
 /// How the name of a copy ends.
 const SUFFIX: &str = ".checkpoint";
+
+/// A signed checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Signed {
+    pub(super) sequence: u64,
+    /// Its note.
+    pub(super) note: Arc<str>,
+}
 
 /// A place that checkpoints are delivered to. To deliver one twice does no harm.
 #[derive(Clone)]

@@ -15,8 +15,8 @@ use quota_journal::FileReader;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    delivery::{Delivery, Signed},
-    destination::Destination,
+    delivery::Delivery,
+    destination::{Destination, Signed},
 };
 use crate::{metrics, writer::Ledger};
 

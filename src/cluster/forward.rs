@@ -32,8 +32,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long the leader may take to begin when this node knows of it already.
 const OVER: f64 = 0.9;
 
-/// How long a leader that has just begun may take to catch up with its sources before requests are refused for that.
-const CATCH_UP: Duration = Duration::from_secs(5);
+/// How long a leader that has just begun may take to catch up with its sources before requests are refused for that: servers that
+/// elect a leader of the stream of events take 4 to 9 seconds.
+const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// What answers a request on this node.
 pub(crate) type Handler = Arc<dyn Fn(Request, ()) -> Answering + Send + Sync>;
@@ -176,18 +177,18 @@ impl Cluster {
         }
     }
 
-    /// Whether an answer says that nothing was decided, and that this may soon be otherwise.
+    /// Whether an answer says that nothing was decided, and that this may soon be otherwise: another node leads, which a
+    /// node that only follows finds out after it has missed the sources, or this one has just begun to.
     fn was_not_decided(&self, response: &Response) -> bool {
         let reasons = response.extensions();
         let has_begun = || {
-            self.0
-                .term_began
-                .lock()
-                .is_some_and(|began| began.elapsed() < CATCH_UP)
+            let began = *self.0.term_began.lock();
+            began.is_some_and(|began| began.elapsed() < CATCH_UP)
         };
+        let may_change = || !self.0.ledger.decides() || has_begun();
         response.status() == StatusCode::SERVICE_UNAVAILABLE
             && (reasons.get::<NotDecided>().is_some()
-                || reasons.get::<NotReady>().is_some() && has_begun())
+                || reasons.get::<NotReady>().is_some() && may_change())
     }
 
     fn no_answer(&self, is_unknown: bool) -> Response {

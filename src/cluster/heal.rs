@@ -1,7 +1,12 @@
 //! A stream that is gone, or that has lost what was acknowledged, is made anew from a node that has it all.
 
+use std::time::Instant;
+
 use futures::future::join_all;
-use quota_cluster::stream::{self, Found};
+use quota_cluster::{
+    stream::{self, Found},
+    tail,
+};
 use quota_journal::Durable;
 use quota_replication::LedgerId;
 
@@ -35,6 +40,9 @@ pub enum Refused {
     /// Somebody writes to the stream, or makes it anew.
     #[error("the stream has changed meanwhile: see `quotactl cluster status`, and try again")]
     Changed,
+    /// Another node makes the stream anew.
+    #[error("{0} makes the stream anew, or has begun to less than two minutes ago")]
+    Claimed(String),
     /// What the stream has is not what this node has.
     #[error(
         "the stream has entry {0}, and this node has not the same there: making it anew here would lose entries"
@@ -78,9 +86,11 @@ impl Cluster {
             return Err(Refused::Unconfirmed(id).into());
         }
         let end = shared.ledger.durable();
-        let found = self.found().await?;
+        // An empty one was made, and the ledger not begun in it: by a node that ended then, or whose servers did not answer
+        // in time. Only one beginning is stored there, so it needs no claim.
+        let found = self.found().await?.filter(|found| found.last > 0);
         if let Some(found) = &found {
-            self.has_all_of_stream(found)?;
+            self.has_all_of_stream(found).await?;
         }
         self.has_most(end, lost).await?;
         checks::servers(&shared.settings, true)
@@ -89,9 +99,17 @@ impl Cluster {
         let begin = (&self.identity(), id, end);
         let replicas = shared.settings.replicas;
         if let Some(found) = &found {
-            // All this took a while. Servers delete without a condition: a moment in which another node heals, too, is left.
+            // Servers delete without a condition. So this node claims the stream first, as it was found, and others refuse to
+            // touch one that is claimed.
+            let claimed_at = Instant::now();
+            if !tail::claim(&shared.client, &shared.names, found, &shared.claimant).await? {
+                return Err(Refused::Changed.into());
+            }
             let now = self.found().await?;
-            is_unchanged(found, now.as_ref())?;
+            is_claimed(found, now.as_ref())?;
+            if claimed_at.elapsed() > tail::REMOVABLE {
+                return Err(Refused::Changed.into());
+            }
             stream::delete(&shared.client, &shared.names).await?;
         }
         stream::initialise(&shared.client, &shared.names, replicas, begin).await?;
@@ -109,26 +127,35 @@ impl Cluster {
     }
 
     /// The stream has ended before this node's replica, and the replica holds all of it.
-    fn has_all_of_stream(&self, found: &Found) -> Result<(), Refused> {
+    async fn has_all_of_stream(&self, found: &Found) -> Result<(), Error> {
         let not_followed = || Refused::OtherStream(found.created.clone());
         let member = self.member().ok_or_else(not_followed)?;
-        let (read, position) = {
-            let status = member.status.borrow();
-            (status.end, status.stream)
-        };
         if self.view().ahead.is_none_or(|since| since < AHEAD) {
-            return Err(Refused::NotNeeded);
+            return Err(Refused::NotNeeded.into());
         }
+        let position = member.status.borrow().stream;
         is_read(found, &self.0.followed.lock(), position)?;
-        let diverged = Refused::Diverged(read.sequence);
-        if read.sequence == 0 {
-            return Ok(());
+        let tail = tail::read(&self.0.client, &self.0.names, found).await?;
+        // Its own is that of an attempt that failed, which goes on here.
+        let others = |claimant: &String| *claimant != self.0.claimant;
+        if let Some(node) = tail.claimed_by.filter(others) {
+            return Err(Refused::Claimed(node).into());
         }
-        let mut batches = self.0.reader.batches(read.sequence);
-        match batches.next_batch() {
-            Some(Ok(batch)) if batch.to_stored().end() == read => Ok(()),
-            _ => Err(diverged),
+        // An empty one holds nothing.
+        match tail.end.filter(|end| !self.has(end)) {
+            Some(end) => Err(Refused::Diverged(end.sequence).into()),
+            None => Ok(()),
         }
+    }
+
+    /// Whether the replica has this position.
+    fn has(&self, position: &Durable) -> bool {
+        if position.sequence == 0 {
+            return *position == Durable::NOTHING;
+        }
+        let mut batches = self.0.reader.batches(position.sequence);
+        let batch = batches.next_batch();
+        batch.is_some_and(|batch| batch.is_ok_and(|batch| batch.to_stored().end() == *position))
     }
 
     /// No other node has more, or may have.
@@ -166,10 +193,10 @@ fn is_read(found: &Found, followed: &str, read: u64) -> Result<(), Refused> {
     }
 }
 
-/// The stream is there still, the same one, and nothing was added.
-fn is_unchanged(before: &Found, now: Option<&Found>) -> Result<(), Refused> {
+/// The stream is there still, the same one, and nothing was added but the claim.
+fn is_claimed(before: &Found, now: Option<&Found>) -> Result<(), Refused> {
     match now {
-        Some(now) if now.created == before.created && now.last == before.last => Ok(()),
+        Some(now) if now.created == before.created && now.last == before.last + 1 => Ok(()),
         _ => Err(Refused::Changed),
     }
 }
@@ -197,10 +224,10 @@ mod tests {
         let other = is_read(&found, "sunday", 7);
         assert!(matches!(other, Err(Refused::OtherStream(_))));
 
-        assert!(is_unchanged(&found, Some(&found)).is_ok());
-        let others = [stream("monday", 8), stream("tuesday", 7)];
+        assert!(is_claimed(&found, Some(&stream("monday", 8))).is_ok());
+        let others = [stream("monday", 9), stream("tuesday", 8)];
         for now in others.iter().map(Some).chain([None]) {
-            let changed = is_unchanged(&found, now);
+            let changed = is_claimed(&found, now);
             assert!(matches!(changed, Err(Refused::Changed)), "{now:?}");
         }
     }

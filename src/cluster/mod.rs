@@ -82,6 +82,10 @@ struct Shared {
     /// Why this node must not lead, if its clock says so.
     clock: Mutex<Option<String>>,
     digests: Digests,
+    /// What this process claims a stream by that it makes anew.
+    claimant: String,
+    /// Since when the stream ends before what this node has read of it.
+    short_since: Mutex<Option<Instant>>,
     /// How full the fullest server is, as a share; none: not known.
     storage_used: Mutex<Option<f64>>,
     peers: Peers,
@@ -153,6 +157,7 @@ impl Cluster {
             place: Place::of(&config.data_dir),
             data_dir: config.data_dir.clone(),
             settings,
+            claimant: format!("{node} ({})", Uuid::new_v4()),
             node,
             names,
             client,
@@ -164,6 +169,7 @@ impl Cluster {
             waits_for: Mutex::new("starting".to_owned()),
             clock: Mutex::new(Some("its clock was not compared yet".to_owned())),
             digests: Digests::default(),
+            short_since: Mutex::default(),
             storage_used: Mutex::default(),
             peers,
             forward_timeout: forward::timeout(config.limits.request_timeout.get()),
@@ -204,9 +210,9 @@ impl Cluster {
             return Health::Failed(why);
         }
         if view.ahead.is_some_and(|since| since > AHEAD) {
-            let (end, stream) = (view.end.sequence, view.stream);
+            let end = view.end.sequence;
             return Health::Failed(format!(
-                "the stream ends at message {stream}, and lacks entries that this node has up to {end}: the servers have \
+                "the stream lacks the end of what this node has up to entry {end}: the servers have \
                  lost what they acknowledged (`quotactl cluster heal`)"
             ));
         }
@@ -236,7 +242,7 @@ impl Cluster {
     }
 
     /// Sets the metrics to how this node stands: to be called at each scrape.
-    pub fn set_metrics(&self) {
+    pub(crate) fn set_metrics(&self) {
         metrics::cluster(&self.view());
     }
 

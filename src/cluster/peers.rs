@@ -32,8 +32,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 /// How long a node may take to begin an answer whose body is read apart.
 const BEGIN: Duration = Duration::from_secs(10);
 
-/// Connections to a node that are kept for the next request.
-const IDLE_MAX: usize = 64;
+/// Connections to a node that are kept for the next request. The answers to all requests of one batch come together.
+const IDLE_MAX: usize = 512;
 
 /// Most bytes of an answer.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -127,7 +127,7 @@ impl Peers {
         let peer = self.nodes.get(node).ok_or(Failed::NotSent)?;
         let request = self.request(peer, (method, path), headers, actor, body);
         let request = request.ok_or(Failed::NotSent)?;
-        let mut sender = match peer.kept() {
+        let mut sender = match peer.kept().await {
             Some(sender) => sender,
             None => self.connect(peer).await.ok_or(Failed::NotSent)?,
         };
@@ -205,9 +205,14 @@ async fn within<T>(time: Duration, future: impl Future<Output = T>) -> Option<T>
 }
 
 impl Peer {
-    fn kept(&self) -> Option<Sender> {
-        let mut idle = self.idle.lock();
-        std::iter::from_fn(|| idle.pop()).find(|sender| sender.is_ready() && !sender.is_closed())
+    /// A connection that is kept. The answer before it may have been read before its task knows that.
+    async fn kept(&self) -> Option<Sender> {
+        loop {
+            let mut sender = self.idle.lock().pop()?;
+            if sender.ready().await.is_ok() {
+                return Some(sender);
+            }
+        }
     }
 
     fn keep(&self, sender: Sender) {

@@ -82,7 +82,7 @@ impl Cluster {
         let keep = settings.stream_bytes.bytes();
         if let Some(first) = found.purged(bound, keep) {
             stream::purge(&shared.client, &shared.names, first).await?;
-            tracing::info!(first, "the stream was purged of what all nodes have");
+            tracing::info!(first, "purged the stream of messages that all nodes have");
         }
         Ok(())
     }

@@ -22,7 +22,7 @@ const PATH: &str = "/v1/cluster";
 impl Cluster {
     /// How this node stands.
     #[must_use]
-    pub fn own_status(&self) -> wire::Cluster {
+    pub(crate) fn own_status(&self) -> wire::Cluster {
         let view = self.view();
         wire::Cluster {
             node: self.0.node.to_string(),

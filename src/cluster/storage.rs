@@ -38,7 +38,7 @@ impl Cluster {
 
     /// Whether there is room for what is appended to the log. A node does its part while there is some.
     #[must_use]
-    pub fn storage_health(&self) -> Health {
+    pub(crate) fn storage_health(&self) -> Health {
         match *self.0.storage_used.lock() {
             Some(used) if used > NEARLY_FULL => Health::Lagging(format!(
                 "the storage of the log is {:.0} % full: at 100 % nothing is granted",

@@ -3,7 +3,11 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use quota_cluster::{ApplyError, Driver, Ended, Host, skew, stream};
+use quota_cluster::{
+    ApplyError, Driver, Ended, Host,
+    skew::{self, Measured},
+    stream,
+};
 use quota_journal::{Durable, StoredBatch};
 use quota_replication::Settings;
 use tokio::task::JoinHandle;
@@ -41,7 +45,7 @@ impl Running {
     pub async fn end(self) -> Result<(), Failure> {
         let drained = tokio::time::timeout(super::DRAIN, self.cluster.0.replica.shut());
         if drained.await.is_err() {
-            tracing::warn!("what was decided last is not in the log, and was not answered");
+            tracing::warn!("the last decisions are not in the log: they are dropped, unanswered");
         }
         self.stop.cancel();
         Ok(self.task.await.map_err(anyhow::Error::from)?)
@@ -142,6 +146,7 @@ impl Cluster {
         .await?;
         shared.replica.attach(member.clone());
         created.clone_into(&mut shared.followed.lock());
+        self.judge_stream(false);
         shared.member.send_replace(Some(member.clone()));
         if shared.digests.differs().is_some() {
             self.set_bar();
@@ -236,9 +241,11 @@ impl Cluster {
         let most = shared.settings.max_clock_skew.get().as_millis();
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         loop {
+            let read = self.view().stream;
             let wait = match skew::measure(&shared.client, &shared.names).await {
-                Some((_, made)) if made != created => return Ended::Rebuilt,
-                Some((skew, _)) => {
+                Some(measured) if measured.created != created => return Ended::Rebuilt,
+                Some(Measured { skew, last, .. }) => {
+                    self.judge_stream(last < read);
                     let why = skew.is_beyond(most).then(|| {
                         format!(
                             "its clock is {} ms ahead of the servers' (at most {most} ms either way)",
@@ -254,6 +261,15 @@ impl Cluster {
             };
             tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Notes whether the stream ends before what this node has read of it.
+    fn judge_stream(&self, is_short: bool) {
+        let mut short_since = self.0.short_since.lock();
+        *short_since = match is_short {
+            true => short_since.or_else(|| Some(Instant::now())),
+            false => None,
+        };
     }
 
     fn judge_clock(&self, why: Option<String>) {
@@ -282,6 +298,10 @@ struct ReplicaHost(Cluster);
 impl Host for ReplicaHost {
     fn end(&self) -> Durable {
         self.0.0.replica.end()
+    }
+
+    fn synced(&self) -> Durable {
+        self.0.0.reader.synced()
     }
 
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {

@@ -28,7 +28,8 @@ pub struct View {
     pub in_flight: Option<Duration>,
     /// Up to this message of the stream its replica is durable, and that is written down.
     pub noted: u64,
-    /// For how long its replica has had entries that were not found in the stream.
+    /// For how long its replica has had entries that were not found in the stream, or the stream has ended before what was
+    /// read of it.
     pub ahead: Option<Duration>,
     /// What has happened since it began.
     pub counts: Counts,
@@ -52,6 +53,8 @@ impl View {
                 counts: Counts::default(),
             };
         };
+        let short_since = *cluster.0.short_since.lock();
+        let short = short_since.map(|since| since.elapsed());
         let status = member.status.borrow();
         let now = member.clock.now();
         let since = |then: u64| Duration::from_millis(now.saturating_sub(then));
@@ -72,14 +75,14 @@ impl View {
             },
             in_flight: status.in_flight_since.map(since),
             noted: status.noted,
-            ahead: status.ahead_since.map(since),
+            ahead: status.ahead_since.map(since).max(short),
             counts: status.counts,
         }
     }
 
     /// Its role in a word.
     #[must_use]
-    pub const fn role_name(&self) -> &'static str {
+    pub(crate) const fn role_name(&self) -> &'static str {
         match self.role {
             Some(Role::Leader) => "leader",
             Some(Role::Candidate) => "candidate",

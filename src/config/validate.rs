@@ -7,7 +7,9 @@ use quota_service::config::Finding;
 
 use super::{ALL_KINDS, Config, Period, Size};
 
+mod checkpoint;
 mod cluster;
+mod nats;
 
 /// What is allowed, and lets in others than one may think.
 pub(super) fn warnings(config: &Config) -> Vec<Finding> {
@@ -25,6 +27,20 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
         config.admission.listen.is_none() || demands,
         "takes reviews from everybody who reaches it, since tls.client_ca is not set: they can hold capacity",
     );
+    let is_asked_for = config.admission.listen.is_some() || config.tls.api;
+    check(
+        &mut findings,
+        "tls.client_ca",
+        !demands || is_asked_for,
+        "asks nobody for a certificate: neither admission.listen is set, which demands one, nor tls.api",
+    );
+    check(
+        &mut findings,
+        "tls.client_ca",
+        !(demands && config.tls.api) || config.auth.tokens_file.is_some(),
+        "keeps nobody away from the API: its callers may show a certificate and need none. What a certificate may do \
+         there stands in auth.tokens_file, which is not set, so that everybody may do everything",
+    );
     check(
         &mut findings,
         "auth.allow_anonymous_non_loopback",
@@ -38,14 +54,14 @@ pub(super) fn warnings(config: &Config) -> Vec<Finding> {
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     listeners(config, &mut findings);
-    nats(config, &mut findings);
+    nats::validate(config, &mut findings);
     periods(config, &mut findings);
     traces(config, &mut findings);
     sizes(config, &mut findings);
     counts(config, &mut findings);
     webhook(config, &mut findings);
     names(config, &mut findings);
-    checkpoints(config, &mut findings);
+    checkpoint::validate(config, &mut findings);
     cluster::validate(config, &mut findings);
     findings
 }
@@ -78,73 +94,6 @@ fn listeners(config: &Config, findings: &mut Vec<Finding>) {
     if let Some(address) = config.admission.listen {
         let free = !taken(address, config.listen) && !taken(address, config.admin.listen);
         check(findings, "admission.listen", free, clash);
-    }
-}
-
-fn nats(config: &Config, findings: &mut Vec<Finding>) {
-    let nats = &config.nats;
-    let ways = [
-        ("nats.user", nats.user.is_some()),
-        ("nats.token_file", nats.token_file.is_some()),
-        ("nats.nkey_seed_file", nats.nkey_seed_file.is_some()),
-        ("nats.credentials_file", nats.credentials_file.is_some()),
-    ];
-    let chosen: Vec<_> = ways
-        .iter()
-        .filter(|(_, set)| *set)
-        .map(|(key, _)| *key)
-        .collect();
-    if let [first, .., last] = chosen[..] {
-        findings.push((last, format!("cannot be used together with {first}")));
-    }
-    let together = |one: bool, other: bool| one == other;
-    check(
-        findings,
-        "nats.password_file",
-        together(nats.user.is_some(), nats.password_file.is_some()),
-        "goes together with nats.user",
-    );
-    check(
-        findings,
-        "nats.tls_key",
-        together(nats.tls_cert.is_some(), nats.tls_key.is_some()),
-        "goes together with nats.tls_cert",
-    );
-    let word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
-    let stream = word(&nats.stream) && !nats.stream.contains(['.', '*', '>', '/', '\\']);
-    check(
-        findings,
-        "nats.stream",
-        stream,
-        "must be a word without any of . * > / \\",
-    );
-    check(
-        findings,
-        "nats.subject",
-        word(&nats.subject),
-        "must be one subject, as quota.objects.>",
-    );
-    let plain = |text: &str| word(text) && !text.contains(['*', '>']);
-    check(
-        findings,
-        "nats.cluster",
-        nats.cluster
-            .as_deref()
-            .is_none_or(|name| plain(name) && !name.contains('.')),
-        "must be a word without any of . * >",
-    );
-    let prefix = &nats.control_prefix;
-    check(
-        findings,
-        "nats.control_prefix",
-        plain(prefix) && prefix.split('.').all(|word| !word.is_empty()),
-        "must be the begin of a subject, as quota.control",
-    );
-    for resource in &nats.watermark_resources {
-        let complaints = syntax::subdomain(resource);
-        let holds = complaints.is_empty();
-        let message = format!("{resource:?}: {}", complaints.join("; "));
-        check(findings, "nats.watermark_resources", holds, message);
     }
 }
 
@@ -342,8 +291,15 @@ fn webhook(config: &Config, findings: &mut Vec<Finding>) {
     check(
         findings,
         "tls.allowed_names",
-        tls.client_ca.is_some() != tls.allowed_names.is_empty(),
-        "goes together with tls.client_ca",
+        tls.client_ca.is_some() || tls.allowed_names.is_empty(),
+        "needs tls.client_ca: without it no certificate is asked for",
+    );
+    let demands = config.admission.listen.is_some() && tls.client_ca.is_some();
+    check(
+        findings,
+        "tls.allowed_names",
+        !(demands && tls.allowed_names.is_empty()),
+        "is needed with tls.client_ca and admission.listen: a CA often signs more than the API server's certificate",
     );
     check(
         findings,
@@ -410,62 +366,6 @@ fn names(config: &Config, findings: &mut Vec<Finding>) {
     if let Err(error) = EnvFilter::try_new(&config.log.level) {
         findings.push(("log.level", format!("is no level or filter: {error}")));
     }
-}
-
-fn checkpoints(config: &Config, findings: &mut Vec<Finding>) {
-    let checkpoint = &config.checkpoint;
-    check(
-        findings,
-        "checkpoint.file",
-        checkpoint.key_file.is_some() == checkpoint.file.is_some(),
-        "goes together with checkpoint.key_file",
-    );
-    let files = [
-        ("checkpoint.key_file", &checkpoint.key_file),
-        ("checkpoint.file", &checkpoint.file),
-        ("checkpoint.copy_dir", &checkpoint.copy_dir),
-    ];
-    for (key, path) in files {
-        let outside = path
-            .as_ref()
-            .is_none_or(|path| !path.starts_with(&config.data_dir));
-        check(
-            findings,
-            key,
-            outside,
-            "is in the data directory: who can change that could change both",
-        );
-    }
-    check(
-        findings,
-        "checkpoint.every",
-        !checkpoint.every.is_zero(),
-        "must be longer than 0s",
-    );
-    let signs = checkpoint.key_file.is_some() && config.nats.url.is_some();
-    let subject = checkpoint.nats_subject.as_deref();
-    let is_one = subject.is_none_or(|subject| {
-        signs && !subject.contains(|c: char| c.is_whitespace() || matches!(c, '*' | '>'))
-    });
-    check(
-        findings,
-        "checkpoint.nats_subject",
-        is_one,
-        "must be a subject without wildcards, and needs checkpoint.key_file and nats.url",
-    );
-    check(
-        findings,
-        "checkpoint.copy_dir",
-        checkpoint.copy_dir.is_none() || checkpoint.key_file.is_some(),
-        "needs checkpoint.key_file",
-    );
-    let url = checkpoint.http_url.as_deref();
-    check(
-        findings,
-        "checkpoint.http_url",
-        url.is_none_or(|url| is_address(url) && checkpoint.key_file.is_some()),
-        "must be an address of http or https, and needs checkpoint.key_file",
-    );
 }
 
 /// An address of http or https.

@@ -2,17 +2,14 @@
 //!
 //! A state of the past is the fold up to there, whatever has been compacted, archived or restarted since. What a
 //! question costs is bounded: by the entries that may be replayed for it, by the questions that are worked on at
-//! the same time, and by the states that are kept for the next one.
+//! the same time, and by the states that are kept for the next one. Principals take turns.
 
 mod cache;
 mod past;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quota_core::{event::Sequence, state::State};
@@ -21,12 +18,12 @@ use quota_ledger::replay::{self, Until};
 use quota_semantics::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::metrics::{self, Limit};
+use crate::{
+    large::{Permit, Turn},
+    metrics::{self, Limit},
+};
 use cache::Cache;
 use past::Past;
-
-/// Questions that are worked on at the same time: each holds a state of its own in memory.
-const AT_ONCE: usize = 2;
 
 /// Most points of a series.
 pub const POINTS_MAX: usize = 2000;
@@ -36,7 +33,7 @@ pub const POINTS_MAX: usize = 2000;
 pub enum Error {
     /// The entries are not kept any more, and not archived.
     #[error(
-        "the ledger is kept from sequence {kept_from} on: what was before cannot be folded any more"
+        "the ledger is kept from sequence {kept_from} on: older states cannot be folded any more"
     )]
     Compacted {
         /// The first sequence whose state can be had.
@@ -48,7 +45,7 @@ pub enum Error {
         /// How far it is durable.
         durable: Sequence,
     },
-    /// Too many entries lie between the nearest snapshot and what was asked for.
+    /// Too many entries lie between the nearest snapshot and the requested position.
     #[error(
         "more than {limit} entries would have to be replayed (limits.replay_entries); \
          `quotactl ledger replay` has no such bound"
@@ -60,9 +57,6 @@ pub enum Error {
     /// Too many questions wait.
     #[error("too many questions about the past are waiting")]
     Overloaded,
-    /// Nobody waits for the answer any more.
-    #[error("given up")]
-    GivenUp,
     /// The ledger could not be read.
     #[error(transparent)]
     Replay(#[from] replay::Error),
@@ -83,7 +77,7 @@ pub fn rebuild(reader: FileReader) -> Result<State, Error> {
         reader,
         replay_entries: u64::MAX,
     };
-    past.state(Until::End, &AtomicBool::new(false))
+    past.state(Until::End, &|| ())
 }
 
 /// Answers questions about the past. Cheap to clone.
@@ -93,22 +87,22 @@ pub struct History(Arc<Shared>);
 struct Shared {
     past: Past,
     cache: Mutex<Cache>,
-    working: Semaphore,
-    waiting: Semaphore,
+    /// For how many more there is room that wait or are worked on.
+    room: Semaphore,
 }
 
 impl History {
-    /// The past of a ledger; a question may replay `replay_entries` entries, and `waiting` of them may wait.
+    /// The past of a ledger; a question may replay `replay_entries` entries, and `most` of them may
+    /// wait or be worked on.
     #[must_use]
-    pub fn new(reader: FileReader, replay_entries: u64, waiting: usize) -> Self {
+    pub fn new(reader: FileReader, replay_entries: u64, most: usize) -> Self {
         Self(Arc::new(Shared {
             past: Past {
                 reader,
                 replay_entries,
             },
             cache: Mutex::default(),
-            working: Semaphore::new(AT_ONCE),
-            waiting: Semaphore::new(waiting),
+            room: Semaphore::new(most),
         }))
     }
 
@@ -116,17 +110,17 @@ impl History {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn state(&self, until: Until) -> Result<Arc<State>, Error> {
+    pub(crate) async fn state(&self, permit: &Permit, until: Until) -> Result<Arc<State>, Error> {
         let until = self.settled(until)?;
         if let Some(state) = self.0.cache.lock().get(until) {
             return Ok(state);
         }
-        self.work(move |shared, given_up| {
+        self.work(permit, move |shared, turn| {
             // Somebody else may have asked for the same in the meantime.
             if let Some(state) = shared.cache.lock().get(until) {
                 return Ok(state);
             }
-            let state = Arc::new(shared.past.state(until, given_up)?);
+            let state = Arc::new(shared.past.state(until, &|| turn.pause())?);
             shared.cache.lock().put(until, &state);
             Ok(state)
         })
@@ -137,13 +131,16 @@ impl History {
     ///
     /// # Errors
     /// [`Error`].
-    pub async fn series<R: Send + 'static>(
+    pub(crate) async fn series<R: Send + 'static>(
         &self,
+        permit: &Permit,
         points: Vec<Timestamp>,
         sample: impl FnMut(&State) -> R + Send + 'static,
     ) -> Result<Vec<R>, Error> {
-        self.work(move |shared, given_up| shared.past.series(&points, sample, given_up))
-            .await
+        let work = move |shared: &Shared, turn: &Turn| {
+            shared.past.series(&points, sample, &|| turn.pause())
+        };
+        self.work(permit, work).await
     }
 
     /// A point that no later entry can change the state at, where there is one.
@@ -159,51 +156,30 @@ impl History {
         }
     }
 
-    /// Works on a blocking thread, when it is its turn, and as long as somebody waits for the answer.
+    /// Works in the turn of the principal, and as long as somebody waits for the answer.
     async fn work<R: Send + 'static>(
         &self,
-        question: impl FnOnce(&Shared, &AtomicBool) -> Result<R, Error> + Send + 'static,
+        permit: &Permit,
+        question: impl FnOnce(&Shared, &Turn) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
-        let given_up = GiveUp(Arc::default());
-        let permit = self.turn().await?;
-        // The thread holds its place until it ends, also if nobody waits for it any more.
-        permit.forget();
-        let (shared, flag) = (self.0.clone(), given_up.0.clone());
-        let work = tokio::task::spawn_blocking(move || {
-            let _place = Permit(&shared.working);
-            question(&shared, &flag)
-        });
-        work.await
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-    }
-
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, Error> {
-        let Ok(_waiting) = self.0.waiting.try_acquire() else {
-            metrics::limit_reached(Limit::PastQuestions);
-            return Err(Error::Overloaded);
-        };
-        self.0
-            .working
-            .acquire()
+        let _place = self.place(permit)?;
+        let shared = self.0.clone();
+        permit
+            .make(usize::MAX, move |turn| question(&shared, turn))
             .await
-            .map_err(|_| Error::Overloaded)
     }
-}
 
-/// A place among those that are worked on; given back when dropped.
-struct Permit<'a>(&'a Semaphore);
-
-impl Drop for Permit<'_> {
-    fn drop(&mut self) {
-        self.0.add_permits(1);
-    }
-}
-
-/// Signals the thread on drop that nobody waits any more.
-struct GiveUp(Arc<AtomicBool>);
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+    /// A place among those that wait. A principal may have as many as are free besides, so that one alone leaves half of
+    /// them to others.
+    fn place(&self, permit: &Permit) -> Result<SemaphorePermit<'_>, Error> {
+        let room = &self.0.room;
+        let place = match permit.waiting() < room.available_permits() {
+            true => room.try_acquire().ok(),
+            false => None,
+        };
+        place.ok_or_else(|| {
+            metrics::limit_reached(Limit::PastQuestions);
+            Error::Overloaded
+        })
     }
 }

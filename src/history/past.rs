@@ -1,9 +1,6 @@
 //! Building a state of the past.
 
-use std::{
-    ops::ControlFlow,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::ops::ControlFlow;
 
 use quota_core::{
     event::{Entry, Sequence},
@@ -16,6 +13,9 @@ use quota_semantics::Timestamp;
 use super::Error;
 use crate::metrics::{self, Limit};
 
+/// How many entries are replayed between two looks at the time.
+const ENTRIES_BETWEEN_PAUSES: u64 = 16;
+
 /// Where the past is read from, and how far a replay may go.
 pub(super) struct Past {
     pub(super) reader: FileReader,
@@ -23,7 +23,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    pub(super) fn state(&self, until: Until, given_up: &AtomicBool) -> Result<State, Error> {
+    pub(super) fn state(&self, until: Until, pause: &dyn Fn()) -> Result<State, Error> {
         let mut state = self.base(until)?;
         let begin = state.head().sequence;
         if let Until::Sequence(sequence) = until {
@@ -35,7 +35,8 @@ impl Past {
             if !until.includes(entry) {
                 return ControlFlow::Break(());
             }
-            self.go_on(begin, entry, given_up, &mut failed)
+            pause_behind(entry, pause);
+            self.go_on(begin, entry, &mut failed)
         })?;
         failed.map_or(Ok(state), Err)
     }
@@ -44,7 +45,7 @@ impl Past {
         &self,
         points: &[Timestamp],
         mut sample: impl FnMut(&State) -> R,
-        given_up: &AtomicBool,
+        pause: &dyn Fn(),
     ) -> Result<Vec<R>, Error> {
         let Some(first) = points.first() else {
             return Ok(Vec::new());
@@ -63,7 +64,8 @@ impl Past {
             if samples.len() == points.len() {
                 return ControlFlow::Break(());
             }
-            self.go_on(begin, entry, given_up, &mut failed)
+            pause_behind(entry, pause);
+            self.go_on(begin, entry, &mut failed)
         })?;
         if let Some(error) = failed {
             return Err(error);
@@ -72,21 +74,14 @@ impl Past {
         Ok(samples)
     }
 
-    fn go_on(
-        &self,
-        begin: Sequence,
-        entry: &Entry,
-        given_up: &AtomicBool,
-        failed: &mut Option<Error>,
-    ) -> ControlFlow<()> {
-        if given_up.load(Ordering::Relaxed) {
-            *failed = Some(Error::GivenUp);
-        } else if let Err(error) = self.bound(begin, entry.sequence) {
-            *failed = Some(error);
-        } else {
-            return ControlFlow::Continue(());
+    fn go_on(&self, begin: Sequence, entry: &Entry, failed: &mut Option<Error>) -> ControlFlow<()> {
+        match self.bound(begin, entry.sequence) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                *failed = Some(error);
+                ControlFlow::Break(())
+            }
         }
-        ControlFlow::Break(())
     }
 
     fn bound(&self, begin: Sequence, end: Sequence) -> Result<(), Error> {
@@ -127,5 +122,11 @@ impl Past {
             return Err(quota_journal::Error::from(damage).into());
         }
         Ok(replay::load(&self.reader, info)?)
+    }
+}
+
+fn pause_behind(entry: &Entry, pause: &dyn Fn()) {
+    if entry.sequence.is_multiple_of(ENTRIES_BETWEEN_PAUSES) {
+        pause();
     }
 }

@@ -17,7 +17,7 @@ use quota_ledger::replay::Until;
 use quota_semantics::{Span, Timestamp, object::Footprint, uid::Uid};
 
 use super::{Error, History};
-use crate::intake::payload;
+use crate::{intake::payload, large::Permit};
 
 const SECOND: Span = Span::from_seconds(1);
 
@@ -183,6 +183,10 @@ fn request(state: &State, number: usize) -> Option<Request> {
     })
 }
 
+fn permit() -> Permit {
+    Permit::of_past(&"test".into())
+}
+
 fn random() -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32])
 }
@@ -215,7 +219,7 @@ async fn a_thousand_points_of_a_compacted_history_are_as_they_were() {
         for entry in &recorded.entries[at..recorded.belonging(until)] {
             expected.apply(entry);
         }
-        let state = history.state(until).await.unwrap();
+        let state = history.state(&permit(), until).await.unwrap();
         assert_eq!(state.head(), expected.head(), "{until:?}");
         assert_eq!(state.digest(), expected.digest(), "{until:?}");
     }
@@ -229,7 +233,10 @@ async fn a_series_is_what_each_of_its_points_is() {
     let points: Vec<Timestamp> = (-5..100)
         .map(|step| start().plus(Span::from_nanoseconds(SECOND.nanoseconds() * 8 * step)))
         .collect();
-    let series = history.series(points.clone(), State::digest).await.unwrap();
+    let series = history
+        .series(&permit(), points.clone(), State::digest)
+        .await
+        .unwrap();
     assert_eq!(series.len(), points.len());
     for (point, digest) in points.into_iter().zip(series) {
         assert_eq!(
@@ -253,7 +260,7 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
         Until::Sequence(oldest - 1),
         Until::Time(start()),
     ] {
-        let error = history.state(gone).await.unwrap_err();
+        let error = history.state(&permit(), gone).await.unwrap_err();
         assert!(
             matches!(error, Error::Compacted { kept_from } if kept_from == oldest),
             "{error}"
@@ -261,7 +268,7 @@ async fn what_is_neither_kept_nor_archived_is_said_to_be_gone() {
     }
     for kept in [oldest, oldest + 1, recorded.last()] {
         let until = Until::Sequence(kept);
-        let state = history.state(until).await.unwrap();
+        let state = history.state(&permit(), until).await.unwrap();
         assert_eq!(state.digest(), recorded.fold(until).digest());
     }
 }
@@ -276,18 +283,20 @@ async fn the_cost_is_bounded() {
         Until::Time(recorded.entries[150].time),
     ];
     for far in asked {
-        let error = history.state(far).await.unwrap_err();
+        let error = history.state(&permit(), far).await.unwrap_err();
         assert!(
             matches!(error, Error::TooFar { limit: 100 }),
             "{far:?}: {error}"
         );
     }
-    assert!(history.state(Until::Sequence(100)).await.is_ok());
-    let beyond = history.state(Until::Sequence(recorded.last() + 1)).await;
+    assert!(history.state(&permit(), Until::Sequence(100)).await.is_ok());
+    let beyond = history
+        .state(&permit(), Until::Sequence(recorded.last() + 1))
+        .await;
     assert!(matches!(beyond, Err(Error::Future { .. })));
     let points = vec![start(), recorded.entries[150].time];
     assert!(matches!(
-        history.series(points, State::head).await,
+        history.series(&permit(), points, State::head).await,
         Err(Error::TooFar { .. })
     ));
 }
@@ -309,17 +318,61 @@ async fn a_question_that_nobody_waits_for_is_given_up() {
                 released.recv().unwrap();
             }
         };
-        asked.series(points, sample).await
+        asked.series(&permit(), points, sample).await
     });
     tokio::task::spawn_blocking(move || inside.recv().unwrap())
         .await
         .unwrap();
     question.abort();
     assert!(question.await.unwrap_err().is_cancelled());
-    assert_eq!(history.0.working.available_permits(), super::AT_ONCE - 1);
     release.send(()).unwrap();
-    let all = history.0.working.acquire_many(super::AT_ONCE as u32).await;
-    assert!(all.is_ok(), "the place is free again");
+    // Its thread leaves it, and answers others.
+    let until = Until::Sequence(recorded.last());
+    let state = history.state(&permit(), until).await.unwrap();
+    assert_eq!(state.head().sequence, recorded.last());
+}
+
+#[tokio::test]
+async fn a_flood_of_questions_waits_for_itself_and_leaves_room_to_others() {
+    let recorded = Recorded::new(true);
+    let (_journal, reader) = recorded.open();
+    let most = 8;
+    let history = History::new(reader, u64::MAX, most);
+    let [flood, other] = ["a flood of questions", "who asks once"];
+    let (answered, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let (entered, mut inside) = tokio::sync::mpsc::unbounded_channel();
+    let gate = Arc::new(std::sync::Barrier::new(2));
+    let ask = |name: &'static str, waits: Option<Arc<std::sync::Barrier>>| {
+        let (history, answered, entered) = (history.clone(), answered.clone(), entered.clone());
+        tokio::spawn(async move {
+            let sample = move |_: &State| {
+                entered.send(()).unwrap();
+                if let Some(gate) = &waits {
+                    gate.wait();
+                }
+            };
+            let permit = Permit::of_past(&name.into());
+            let series = history.series(&permit, vec![start()], sample).await;
+            answered.send((name, series.is_ok())).unwrap();
+        })
+    };
+    ask(flood, Some(gate.clone()));
+    inside.recv().await.unwrap();
+    // One alone leaves half of the room to others.
+    for _ in 0..most {
+        ask(flood, None);
+    }
+    let mut refused = 0;
+    while refused < most / 2 {
+        assert_eq!(order.recv().await.unwrap(), (flood, false));
+        refused += 1;
+    }
+    ask(other, None);
+    assert_eq!(order.recv().await.unwrap(), (other, true));
+    gate.wait();
+    for _ in 0..=most - refused {
+        assert_eq!(order.recv().await.unwrap(), (flood, true));
+    }
 }
 
 #[tokio::test]
@@ -341,7 +394,7 @@ async fn the_backup_of_a_compacted_ledger_answers_the_same() {
     let oldest = reader.snapshots().list().unwrap().0[0].position.sequence;
     for sequence in [oldest, oldest + 7, recorded.last()] {
         let until = Until::Sequence(sequence);
-        let state = history.state(until).await.unwrap();
+        let state = history.state(&permit(), until).await.unwrap();
         assert_eq!(state.digest(), recorded.fold(until).digest());
     }
 }

@@ -47,7 +47,7 @@ pub struct Chunk {
 impl Chunk {
     /// With room for as many entries as another one has: whoever fills one after the other fills them alike.
     #[must_use]
-    pub fn like(other: &Self) -> Self {
+    pub(crate) fn like(other: &Self) -> Self {
         Self {
             items: Vec::with_capacity(other.items.len()),
             ..Self::default()
@@ -60,7 +60,7 @@ impl Chunk {
     }
 
     /// Takes an event in that a source received at this time.
-    pub fn add_received(&mut self, incoming: Incoming, source: &Name, time: Timestamp) {
+    pub(crate) fn add_received(&mut self, incoming: Incoming, source: &Name, time: Timestamp) {
         self.take(incoming, || Some((source.clone(), time)));
     }
 
@@ -91,7 +91,7 @@ impl Chunk {
     }
 
     /// Takes in an event that was not understood, as a dead letter of `source` at `position`.
-    pub fn add_rejected(&mut self, source: &Name, position: u64, rejected: Rejected) {
+    pub(crate) fn add_rejected(&mut self, source: &Name, position: u64, rejected: Rejected) {
         let Rejected {
             rejection,
             reason,
@@ -117,7 +117,7 @@ impl Chunk {
 
     /// Notes that positions of a source were lost before they could be consumed, before anything that is behind
     /// them is taken in.
-    pub fn add_gap(&mut self, source: &Name, positions: RangeInclusive<u64>) {
+    pub(crate) fn add_gap(&mut self, source: &Name, positions: RangeInclusive<u64>) {
         self.size += size::ENTRY;
         let source = source.clone();
         self.items.push(Item::Gap { source, positions });
@@ -166,7 +166,7 @@ pub async fn record(
 ///
 /// # Errors
 /// [`Unavailable::Stopped`].
-pub async fn record_patiently(
+pub(crate) async fn record_patiently(
     ledger: &Ledger,
     actor: &Arc<Actor>,
     from: Source,

@@ -30,7 +30,7 @@ pub(super) async fn follow(
     relisted: &source::Relisted,
 ) -> Result<BTreeSet<Name>, Unavailable> {
     for relist in &relisted.passed_over {
-        tracing::warn!(%source, ?relist, "a relist was passed over: too many are open, or its begin is not known");
+        tracing::warn!(%source, ?relist, "relist ignored: too many relists are open, or its begin was not received");
         metrics::relists(match relist {
             Relist::Begin { .. } => Relisted::Refused,
             Relist::Finish(_) => Relisted::NotBegun,

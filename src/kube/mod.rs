@@ -20,6 +20,7 @@ mod applied;
 mod body;
 mod changes;
 mod discovery;
+mod field_selector;
 mod fields;
 mod kind;
 #[cfg(test)]
@@ -37,7 +38,6 @@ mod request;
 mod resource;
 mod reviews;
 mod routes;
-mod selector;
 mod services;
 mod status;
 mod table;
@@ -55,7 +55,6 @@ use quota_core::{
 use tokio_util::sync::CancellationToken;
 
 pub use routes::{refused, routes};
-pub(crate) use selector::LabelSelector;
 
 use self::{changes::Changes, kind::Kind, object::Object, resource::View, status::Failure};
 use crate::{

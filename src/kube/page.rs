@@ -1,22 +1,25 @@
 //! Lists of quotas and groups, a page at a time.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use quota_core::{event::Sequence, state};
+use quota_core::{
+    event::Sequence,
+    state::{self, QuotasView},
+};
 use quota_semantics::Name;
 use serde_json::{Value, json};
 
 use super::{
     Kube,
     accept::Shape,
+    field_selector::FieldSelector,
     kind::Kind,
     object::Object,
     params::Params,
     resource::{Key, ObjectPath, View},
-    selector::{FieldSelector, LabelSelector},
     status::{Failure, Result},
     table::{self, Attachment},
 };
-use crate::{api::groups, large, writer::now};
+use crate::{api::groups, label_selector::LabelSelector, writer::now};
 
 /// Amounts in one list, limits and what reservations hold of them; more are left for `continue` as well.
 const LIST_WORK: usize = 200_000;
@@ -76,13 +79,19 @@ pub(super) struct Page {
 }
 
 /// A page as an answer.
-pub(super) fn to_json(kind: Kind, page: &Page, shape: Shape, params: &Params) -> Result<Value> {
+pub(super) fn to_json(
+    kind: Kind,
+    page: &Page,
+    shape: Shape,
+    params: &Params,
+    pause: impl Fn(),
+) -> Result<Value> {
     let mut metadata = json!({"resourceVersion": page.version.to_string()});
     if let Some(next) = &page.next {
         metadata["continue"] = next.token()?.into();
     }
     let bare = |object: &Object| {
-        large::pause();
+        pause();
         let mut json = object.to_json()?;
         if let Some(json) = json.as_object_mut() {
             json.remove("apiVersion");
@@ -110,7 +119,7 @@ pub(super) fn to_json(kind: Kind, page: &Page, shape: Shape, params: &Params) ->
         Shape::Table(version) => {
             let (attachment, now) = (Attachment::parse(&params.include_object)?, now());
             let row = |object| {
-                large::pause();
+                pause();
                 table::row(object, attachment, version, now)
             };
             let rows: Result<Vec<_>> = page.objects.iter().map(row).collect();
@@ -168,12 +177,12 @@ impl Kube {
     ) -> Result<Page> {
         let (mut objects, mut version, mut work) = (Vec::new(), None, 0);
         loop {
-            let ((views, next), head) = self
+            let ((copied, next), head) = self
                 .read(|state| some_of(state, scope, &after, self.chunk()))
                 .await?;
             check(head)?;
             let version = *version.get_or_insert(head);
-            for view in views {
+            for view in copied.views(scope) {
                 let more_work = view.work();
                 let object = self.object(view, head);
                 if !scope.holds(&object) {
@@ -209,26 +218,47 @@ impl Kube {
     }
 }
 
+/// Objects as the state had them; what they show is found afterwards.
+pub(super) enum Copied {
+    Quotas(QuotasView),
+    Groups(Vec<View>),
+}
+
+impl Copied {
+    /// Those of them that are of the scope.
+    pub(super) fn views(self, scope: &Scope) -> Vec<View> {
+        let views: Vec<View> = match self {
+            Self::Quotas(quotas) => quotas.views().map(View::Quota).collect(),
+            Self::Groups(views) => views,
+        };
+        let about = views.into_iter().filter(|view| scope.is_about(&view.key()));
+        about.collect()
+    }
+}
+
 /// Objects of a scope, at most `limit` and as many as take little work, and where the rest begins.
 pub(super) fn some_of(
     state: &state::State,
     scope: &Scope,
     after: &Position,
     limit: usize,
-) -> (Vec<View>, Option<Position>) {
-    let (views, more) = match scope.kind {
+) -> (Copied, Option<Position>) {
+    match scope.kind {
         Kind::Quota => {
             let namespace = scope.namespace.as_deref();
-            let after = Some((&*after.0, &*after.1));
-            let (views, more) = state.quotas_page(namespace, after, limit);
-            (views.into_iter().map(View::Quota).collect(), more)
+            let after = (&*after.0, &*after.1);
+            let (quotas, more) = state.quotas_page(namespace, Some(after), limit);
+            let last = quotas.records().next_back().filter(|_| more);
+            let next = last.map(|it| Position(it.namespace.clone(), it.name.clone()));
+            (Copied::Quotas(quotas), next)
         }
-        Kind::Group => some_groups_of(state, &after.1, limit),
-    };
-    let last = views.last().filter(|_| more).map(View::key);
-    let next = last.map(|key| Position(key.namespace, key.name));
-    let about = views.into_iter().filter(|view| scope.is_about(&view.key()));
-    (about.collect(), next)
+        Kind::Group => {
+            let (views, more) = some_groups_of(state, &after.1, limit);
+            let last = views.last().filter(|_| more).map(View::key);
+            let next = last.map(|key| Position(key.namespace, key.name));
+            (Copied::Groups(views), next)
+        }
+    }
 }
 
 /// The groups after a name, at most `limit` and as many as take little work, and whether there are more.

@@ -6,9 +6,10 @@ use quota_core::event::Sequence;
 use serde::{Deserialize, Deserializer};
 
 use super::{
-    selector::{FieldSelector, LabelSelector},
+    field_selector::FieldSelector,
     status::{Failure, Result},
 };
+use crate::label_selector::LabelSelector;
 
 /// Longer names of field managers are refused, as Kubernetes does.
 const MANAGER_MAX_BYTES: usize = 128;

@@ -12,8 +12,9 @@ use serde_json::json;
 use super::{
     Caller, Kube,
     accept::Shape,
+    kind::Kind,
     object::Object,
-    page::{self, Position, Scope},
+    page::{self, Page, Position, Scope},
     params::Params,
     resource::ObjectPath,
     status::{Failure, Result},
@@ -21,7 +22,7 @@ use super::{
     watch,
 };
 use crate::{
-    large,
+    large::{Permit, Turn},
     writer::{Unavailable, now},
 };
 
@@ -73,15 +74,27 @@ pub(super) async fn list(
         Some(limit) => limit.min(LIST_MAX),
     };
     let after = Position::read(&params.after)?;
-    let permit = large::may_wait(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
+    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
     let page = kube
         .page(&scope, after, limit, |head| params.check_version(head))
         .await?;
+    self::page(&permit, path.kind, page, shape, params).await
+}
+
+/// The answer that tells a page, however large it is.
+pub(super) async fn page(
+    permit: &Permit,
+    kind: Kind,
+    page: Page,
+    shape: Shape,
+    params: Params,
+) -> Result<Response> {
     let amounts = page.objects.iter().map(|object| 1 + object.figures().len());
     let amounts = amounts.sum();
-    let make = move || {
-        let json = page::to_json(path.kind, &page, shape, &params)?;
-        large::to_json(&json, 0).map_err(|error| Failure::internal(&error))
+    let make = move |turn: &Turn| {
+        let json = page::to_json(kind, &page, shape, &params, || turn.pause())?;
+        turn.to_json(&json, 0)
+            .map_err(|error| Failure::internal(&error))
     };
     let text = permit.make(amounts, make).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, response::Response};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::DeleteOptions;
 use quota_core::{
     decide::{Policy, Precondition, Refusal},
@@ -27,7 +23,7 @@ use super::{
     resource::{Change, Key, ObjectPath},
     status::{Failure, Result},
 };
-use crate::writer::now;
+use crate::{large::Permit, writer::now};
 
 pub(super) async fn delete(
     State(kube): State<Kube>,
@@ -50,6 +46,7 @@ pub(super) async fn delete_collection(
     params: Params,
     body: Body,
 ) -> Result<Response> {
+    let permit = Permit::to_change(&actor.principal);
     let removal = Removal::new(kube.clone(), actor, &params, &body)?;
     let scope = Scope::new(&path, &params)?;
     let mut page = kube
@@ -63,7 +60,7 @@ pub(super) async fn delete_collection(
             Err(failure) => return Err(failure),
         }
     }
-    Ok(Json(page::to_json(path.kind, &page, shape, &params)?).into_response())
+    read::page(&permit, path.kind, page, shape, params).await
 }
 
 /// A deletion that is requested.

@@ -265,10 +265,10 @@ impl Watch {
                 let page = |state: &State| {
                     state.quotas_page(Some(&namespace), position, self.kube.chunk())
                 };
-                let ((views, more), head) = self.kube.read(page).await?;
-                let last = views.last().filter(|_| more);
-                after = last.map(|view| view.record.name.clone());
-                for view in views {
+                let ((quotas, more), head) = self.kube.read(page).await?;
+                let last = quotas.records().next_back().filter(|_| more);
+                after = last.map(|quota| quota.name.clone());
+                for view in quotas.views() {
                     self.send_change(View::Quota(view), head, &began).await?;
                 }
             }
@@ -289,8 +289,8 @@ impl Watch {
             while let Some(position) = after {
                 let some =
                     |state: &State| page::some_of(state, &self.scope, &position, self.kube.chunk());
-                let ((views, next), head) = self.kube.read(some).await?;
-                for view in views {
+                let ((copied, next), head) = self.kube.read(some).await?;
+                for view in copied.views(&self.scope) {
                     self.send_change(view, head, began).await?;
                 }
                 after = next;

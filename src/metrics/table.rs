@@ -100,7 +100,7 @@ table! {
     QUOTAS_ENFORCED_TWICE Gauge "quota_ledger_quotas_enforced_twice"
         "Adopted quotas, which the API server's own quota plugin enforces as well (quotas.plugin_is_off: none)."
     PLUGIN_DENIALS Counter "quota_ledger_plugin_denials_total"
-        "Creations that were admitted here and refused by the API server's own quota plugin, by its audit events."
+        "Creations that the API server's own quota plugin refused after all webhooks, by its audit events."
     CLUSTER_ROLE Gauge "quota_ledger_cluster_role" [closed::<ClusterRole>()]
         "1 for the role of this node in its cluster, 0 for the others; absent if there is no cluster."
     CLUSTER_TERM Gauge "quota_ledger_cluster_term"

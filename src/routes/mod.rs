@@ -182,7 +182,11 @@ impl<S: 'static> Route<S> {
 
     /// With a body of this schema in any of these media types.
     #[must_use]
-    pub fn sends_as(mut self, media_types: &'static [&'static str], schema: &'static str) -> Self {
+    pub(crate) fn sends_as(
+        mut self,
+        media_types: &'static [&'static str],
+        schema: &'static str,
+    ) -> Self {
         self.spec.operation.sends = Some((media_types, schema));
         self.spec.operation.needs_body = true;
         self
@@ -190,7 +194,7 @@ impl<S: 'static> Route<S> {
 
     /// The body may be left out.
     #[must_use]
-    pub fn body_may_be_left_out(mut self) -> Self {
+    pub(crate) fn body_may_be_left_out(mut self) -> Self {
         self.spec.operation.needs_body = false;
         self
     }
@@ -204,14 +208,14 @@ impl<S: 'static> Route<S> {
 
     /// Its 503 never bears `Retry-After`.
     #[must_use]
-    pub fn never_repeated(mut self) -> Self {
+    pub(crate) fn never_repeated(mut self) -> Self {
         self.spec.repeatable = false;
         self
     }
 
     /// The same request, sent again, changes nothing more.
     #[must_use]
-    pub fn idempotent(mut self) -> Self {
+    pub(crate) fn idempotent(mut self) -> Self {
         self.spec.is_idempotent = true;
         self
     }

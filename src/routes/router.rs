@@ -52,7 +52,7 @@ pub enum Refused {
 impl Refused {
     /// The refusal as a problem.
     #[must_use]
-    pub fn as_problem(self, method: &Method, path: &str) -> Response {
+    pub(crate) fn as_problem(self, method: &Method, path: &str) -> Response {
         let (reason, detail) = match self {
             Self::NoPath => (Reason::NotFound, format!("there is nothing at {path}")),
             Self::NoMethod => {
@@ -103,19 +103,19 @@ impl Router {
 
     /// The same, for callers that may use them.
     #[must_use]
-    pub fn with_authenticator(self, authenticator: Authenticator) -> Self {
+    pub(crate) fn with_authenticator(self, authenticator: Authenticator) -> Self {
         self.map(|shared| shared.authenticator = Some(authenticator))
     }
 
     /// The same, in a cluster, if there is one: its leader answers writes.
     #[must_use]
-    pub fn in_cluster(self, cluster: Option<Cluster>) -> Self {
+    pub(crate) fn in_cluster(self, cluster: Option<Cluster>) -> Self {
         self.map(|shared| shared.cluster = cluster)
     }
 
     /// The same, for the other nodes of the cluster, which have found out who may do what.
     #[must_use]
-    pub fn for_nodes_of(self, cluster: Cluster) -> Self {
+    pub(crate) fn for_nodes_of(self, cluster: Cluster) -> Self {
         self.map(|shared| {
             shared.cluster = Some(cluster);
             shared.is_for_nodes = true;
@@ -221,7 +221,7 @@ impl Found<'_> {
 
     /// Whether 503 may bear `Retry-After`.
     #[must_use]
-    pub fn is_repeatable(&self) -> bool {
+    pub(crate) fn is_repeatable(&self) -> bool {
         self.route.is_none_or(|route| route.spec.repeatable)
     }
 

@@ -1,33 +1,28 @@
-//! One connection: handshake, then what serves its requests, in whichever version of HTTP; and its end.
+//! One connection: handshake, then what serves its requests, in whichever version of HTTP.
 
 use std::{
     future::{Future, pending},
     io,
-    net::{IpAddr, SocketAddr},
-    pin::{Pin, pin},
+    net::SocketAddr,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
-use axum::response::Response;
-use hyper::{Request, body::Incoming};
 use tokio::{io::Interest, net::TcpStream, sync::Semaphore};
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Options, dispatch,
-    guard::Bounds,
+    Options,
+    context::RequestContext,
+    ends::Ends,
     http1, http2,
     preface::Begun,
-    timed::{Clock, Timed},
+    timed::Timed,
     tls::{HTTP2, Tls},
 };
 use crate::{peer::Peer, routes::Router};
-
-/// Bytes of the head of a request.
-pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Serves one connection to its end. `slots`: what connections are counted by.
 pub(super) async fn serve(
@@ -105,90 +100,5 @@ fn is_gone(stream: &TcpStream) -> bool {
         Poll::Ready(Ok(ready)) => ready.is_read_closed(),
         Poll::Ready(Err(_)) => true,
         Poll::Pending => false,
-    }
-}
-
-/// What the requests of a connection have in common: who sends them, and what answers them.
-#[derive(Clone)]
-pub(super) struct RequestContext {
-    pub(super) peer: Peer,
-    /// The address that the connection came in at; none: it came from no network.
-    pub(super) local: Option<IpAddr>,
-    pub(super) router: Router,
-    pub(super) options: Arc<Options>,
-}
-
-impl RequestContext {
-    /// The bounds of requests that come one after the other.
-    pub(super) fn bounds(&self) -> Arc<Bounds> {
-        Arc::new(Bounds {
-            options: self.options.clone(),
-            clock: Clock::new(self.options.request_timeout),
-            local: self.local,
-        })
-    }
-
-    /// Answers one of them.
-    pub(super) fn answer(
-        &self,
-        request: Request<Incoming>,
-        bounds: &Arc<Bounds>,
-    ) -> impl Future<Output = Response> + Send + use<> {
-        dispatch::answer(&self.router, request, &self.peer, bounds)
-    }
-}
-
-/// What ends a connection, besides its two sides.
-pub(super) struct Ends<F> {
-    /// The listener stops.
-    pub(super) stop: CancellationToken,
-    /// The caller's certificate is no longer valid.
-    pub(super) invalid: F,
-}
-
-/// A connection that can take no further requests and end.
-pub(super) trait Drain: Future<Output = hyper::Result<()>> {
-    fn drain(self: Pin<&mut Self>);
-}
-
-impl<F: Future<Output = ()>> Ends<F> {
-    /// Serves a connection to its end.
-    ///
-    /// When the listener stops, requests in progress end as long as the listener waits; when the certificate is no longer
-    /// valid, within `patience`; and when `given_up` says why the peer is given up, in the time that it says.
-    pub(super) async fn serve(
-        self,
-        connection: impl Drain,
-        address: SocketAddr,
-        patience: Duration,
-        given_up: impl Future<Output = (&'static str, Duration)>,
-    ) {
-        let mut connection = pin!(connection);
-        let rest = tokio::select! {
-            ended = connection.as_mut() => return log_lost(address, ended),
-            () = self.stop.cancelled() => None,
-            () = self.invalid => {
-                tracing::debug!(%address, "the caller's certificate is no longer valid");
-                Some(patience)
-            }
-            (why, rest) = given_up => {
-                tracing::debug!(%address, why, "connection given up");
-                Some(rest)
-            }
-        };
-        connection.as_mut().drain();
-        let ended = match rest {
-            None => connection.await,
-            Some(rest) => tokio::time::timeout(rest, connection)
-                .await
-                .unwrap_or(Ok(())),
-        };
-        log_lost(address, ended);
-    }
-}
-
-fn log_lost(address: SocketAddr, ended: hyper::Result<()>) {
-    if let Err(error) = ended {
-        tracing::debug!(%address, %error, "connection lost");
     }
 }

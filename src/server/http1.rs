@@ -22,7 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     Options,
     body::Answer,
-    connection::{Drain, Ends, HEAD_BYTES_MAX, RequestContext},
+    context::{HEAD_BYTES_MAX, RequestContext},
+    ends::{Drain, Ends},
     timed::{Phase, Timed, Timeouts},
 };
 

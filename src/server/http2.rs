@@ -1,12 +1,12 @@
 //! HTTP/2 of one connection: many requests at once, each with a slot and a time of its own.
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     future::Future,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -18,20 +18,21 @@ use bytes::Bytes;
 use hyper::{
     Request,
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    rt::Executor,
     server::conn::http2,
     service::{HttpService, service_fn},
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
     time::{Instant, sleep_until},
 };
 
 use super::{
-    Options,
-    connection::{Drain, Ends, HEAD_BYTES_MAX, RequestContext},
+    context::{HEAD_BYTES_MAX, RequestContext},
+    ends::{Drain, Ends},
 };
 use crate::{
     metrics::{self, Limit},
@@ -41,6 +42,9 @@ use crate::{
 /// Requests of one connection that are answered at once. An API server has at most as many on its way by default
 /// (Go's clients ask for more connections then).
 const STREAMS_MAX: u32 = 128;
+
+/// Bytes of an answer of known length that may wait for the peer when its request is done.
+const SMALL: usize = 1024;
 
 /// How long a peer may take to answer a ping.
 const PONG: Duration = Duration::from_secs(10);
@@ -57,12 +61,18 @@ pub(super) async fn serve<S, F>(
     F: Future<Output = ()>,
 {
     let (address, options) = (requests.peer.address, requests.options.clone());
-    let open = Open::new(&options);
+    let open = Open::default();
     let service = {
         let open = open.clone();
         service_fn(move |request| answer(request, open.enter(&slots), &requests))
     };
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let streams = Streams {
+        idle: options.keep_alive,
+        longest: options.request_timeout + options.keep_alive,
+        address,
+    };
+    let (idle, longest) = (streams.idle, streams.longest);
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
@@ -70,12 +80,14 @@ pub(super) async fn serve<S, F>(
         .keep_alive_interval(options.keep_alive)
         .keep_alive_timeout(PONG);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let given_up = async { (open.given_up().await, PONG) };
-    ends.serve(connection, address, open.longest, given_up)
-        .await;
+    let given_up = async {
+        open.idle_for(idle).await;
+        ("idle", PONG)
+    };
+    ends.serve(connection, address, longest, given_up).await;
 }
 
-impl<S, V> Drain for http2::Connection<TokioIo<S>, V, TokioExecutor>
+impl<S, V> Drain for http2::Connection<TokioIo<S>, V, Streams>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     V: HttpService<Incoming, ResBody = TrackedBody>,
@@ -94,108 +106,65 @@ fn answer(
 ) -> impl Future<Output = Result<Response<TrackedBody>, Infallible>> + Send + use<> {
     let answered = held.map(|held| (requests.answer(request, &requests.bounds()), held));
     async move {
-        let Some((answered, mut held)) = answered else {
+        let Some((answered, held)) = answered else {
             metrics::limit_reached(Limit::Connections);
             let detail = "too many requests are being answered";
             let refused = Problem::new(Reason::Overloaded, detail).into_response();
-            return Ok(refused.map(|body| TrackedBody { body, held: None }));
+            return Ok(refused.map(|body| TrackedBody::new(body, None)));
         };
         let response = answered.await;
-        held.lasts = response.body().size_hint().exact().is_none();
-        if held.lasts {
-            held.wait(Waiting::Source);
-        }
-        let held = Some(held);
-        Ok(response.map(|body| TrackedBody { body, held }))
+        Ok(response.map(|body| TrackedBody::new(body, Some(held))))
     }
 }
 
 /// The requests of a connection that are being answered.
-#[derive(Clone)]
-struct Open {
-    requests: Arc<Mutex<Requests>>,
-    /// How long a connection may have no request, and the peer of an answer that lasts may take nothing of it.
-    idle: Duration,
-    /// How long a request may last, until the peer has taken its answer.
-    longest: Duration,
-}
+#[derive(Clone, Default)]
+struct Open(Arc<Mutex<Requests>>);
 
 struct Requests {
-    /// What each waits for, by number.
-    open: BTreeMap<u64, Waiting>,
-    next: u64,
+    /// How many there are.
+    open: usize,
     /// Since when there is none, if there is none.
     idle_since: Instant,
 }
 
-/// What a request waits for.
-#[derive(Clone, Copy, Debug)]
-enum Waiting {
-    /// Its answer, all of which has to be taken in time. It began then.
-    Answer(Instant),
-    /// An answer that lasts for as long as its source, as a watch does: for that to go on.
-    Source,
-    /// Such an answer: for the peer to take what went on its way then.
-    Peer(Instant),
+impl Default for Requests {
+    fn default() -> Self {
+        Self {
+            open: 0,
+            idle_since: Instant::now(),
+        }
+    }
 }
 
 impl Open {
-    fn new(options: &Options) -> Self {
-        let requests = Requests {
-            open: BTreeMap::new(),
-            next: 0,
-            idle_since: Instant::now(),
-        };
-        Self {
-            requests: Arc::new(Mutex::new(requests)),
-            idle: options.keep_alive,
-            longest: options.request_timeout + options.keep_alive,
-        }
-    }
-
     /// A request begins; none: there is no slot for it.
     fn enter(&self, slots: &Arc<Semaphore>) -> Option<Held> {
-        let mut requests = self.requests.lock();
-        let slot = match requests.open.is_empty() {
+        let mut requests = self.0.lock();
+        let slot = match requests.open {
             // That of the connection.
-            true => None,
-            false => Some(slots.clone().try_acquire_owned().ok()?),
+            0 => None,
+            _ => Some(slots.clone().try_acquire_owned().ok()?),
         };
-        let number = requests.next;
-        requests.next += 1;
-        let waiting = Waiting::Answer(Instant::now());
-        requests.open.insert(number, waiting);
+        requests.open += 1;
         let open = self.clone();
-        Some(Held {
-            open,
-            number,
-            lasts: false,
-            slot,
-        })
+        Some(Held { open, slot })
     }
 
-    /// Ends when the connection idles for too long, or a request lasts for too long; gives which.
-    async fn given_up(&self) -> &'static str {
+    /// Ends when the connection has no request for so long.
+    async fn idle_for(&self, time: Duration) {
         loop {
-            let (deadline, why) = {
-                let requests = self.requests.lock();
-                let deadlines = requests.open.values().filter_map(|waiting| match waiting {
-                    Waiting::Answer(began) => Some(*began + self.longest),
-                    Waiting::Source => None,
-                    Waiting::Peer(since) => Some(*since + self.idle),
-                });
-                match deadlines.min() {
-                    _ if requests.open.is_empty() => (requests.idle_since + self.idle, "idle"),
-                    Some(deadline) => (deadline, "an answer is not taken"),
-                    None => (Instant::now() + self.idle, "nothing is waited for"),
+            let deadline = {
+                let requests = self.0.lock();
+                match requests.open {
+                    0 => requests.idle_since + time,
+                    _ => Instant::now() + time,
                 }
             };
             if deadline <= Instant::now() {
-                return why;
+                return;
             }
-            // What happens meanwhile puts the deadline off, or sets one that is seen no later than the time after which
-            // a connection idles for too long.
-            sleep_until(deadline.min(Instant::now() + self.idle)).await;
+            sleep_until(deadline).await;
         }
     }
 }
@@ -203,34 +172,132 @@ impl Open {
 /// A request that is being answered.
 struct Held {
     open: Open,
-    number: u64,
-    /// Whether its answer goes on for as long as its source.
-    lasts: bool,
     #[expect(dead_code, reason = "held for as long as the request lasts")]
     slot: Option<OwnedSemaphorePermit>,
 }
 
-impl Held {
-    fn wait(&self, waiting: Waiting) {
-        self.open.requests.lock().open.insert(self.number, waiting);
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut requests = self.open.0.lock();
+        requests.open -= 1;
+        requests.idle_since = Instant::now();
     }
 }
 
-impl Drop for Held {
-    fn drop(&mut self) {
-        let mut requests = self.open.requests.lock();
-        requests.open.remove(&self.number);
-        if requests.open.is_empty() {
-            requests.idle_since = Instant::now();
+/// What a stream waits for.
+#[derive(Clone, Copy, Debug)]
+enum Waiting {
+    /// Its answer, all of which has to be taken in time. It began then.
+    Answer(Instant),
+    /// An answer that lasts for as long as its source, as a watch does: for that to go on.
+    Source,
+    /// Such an answer: for the peer to leave room for it, or to take what went on its way then.
+    Peer(Instant),
+}
+
+tokio::task_local! {
+    /// What the stream waits for that this task answers.
+    static WAITING: Arc<Mutex<Waiting>>;
+}
+
+/// Answers each stream on a task of its own, as long as its peer takes the answer: then the stream ends, and no other.
+#[derive(Clone)]
+struct Streams {
+    /// How long the peer of an answer that lasts may take nothing of it.
+    idle: Duration,
+    /// How long a request may last, until the peer has taken its answer.
+    longest: Duration,
+    address: SocketAddr,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
+    fn execute(&self, answered: F) {
+        let (streams, waiting) = (
+            self.clone(),
+            Arc::new(Mutex::new(Waiting::Answer(Instant::now()))),
+        );
+        let stream = WAITING.scope(waiting.clone(), async move {
+            // What is dropped here is reset, and frees what it holds.
+            tokio::select! {
+                () = answered => {}
+                () = streams.given_up(&waiting) => {
+                    let address = streams.address;
+                    tracing::debug!(%address, "an answer is not taken: its stream is given up");
+                }
+            }
+        });
+        tokio::spawn(stream);
+    }
+}
+
+impl Streams {
+    async fn given_up(&self, waiting: &Mutex<Waiting>) {
+        loop {
+            let now = Instant::now();
+            let deadline = match *waiting.lock() {
+                Waiting::Answer(began) => began + self.longest,
+                Waiting::Source => now + self.idle,
+                Waiting::Peer(since) => since + self.idle,
+            };
+            if deadline <= now {
+                return;
+            }
+            // What happens meanwhile puts the deadline off, or sets one that is seen no later than it.
+            sleep_until(deadline.min(now + self.idle)).await;
         }
     }
 }
 
-/// An answer's body; its request is done when it is taken. Of one that lasts it is noted whom it waits for: more is asked
-/// for only when the peer has room for it.
+/// An answer's body; its request is done when it is taken. The connection takes as much at once as there is, whether the
+/// peer has room for it or not: so the next piece waits until the last one is on its way, unless the answer is small.
 struct TrackedBody {
     body: Body,
-    held: Option<Held>,
+    /// Where is noted what the stream waits for, if its answer lasts.
+    waiting: Option<Arc<Mutex<Waiting>>>,
+    /// Ends when the last piece is on its way, or dropped.
+    taken: Option<oneshot::Receiver<()>>,
+    _held: Option<Held>,
+}
+
+/// A piece of a body.
+struct Piece {
+    bytes: Bytes,
+    _taken: oneshot::Sender<()>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl TrackedBody {
+    fn new(body: Body, held: Option<Held>) -> Self {
+        let lasts = body.size_hint().exact().is_none();
+        let body = Self {
+            body,
+            waiting: lasts.then(|| WAITING.try_get().ok()).flatten(),
+            taken: None,
+            _held: held,
+        };
+        body.wait(Waiting::Source);
+        body
+    }
+
+    fn wait(&self, until: Waiting) {
+        if let Some(waiting) = &self.waiting {
+            *waiting.lock() = until;
+        }
+    }
+
+    fn tracked(&mut self, bytes: Bytes) -> Bytes {
+        if self.waiting.is_none() && bytes.len() < SMALL {
+            return bytes;
+        }
+        let (_taken, taken) = oneshot::channel();
+        self.taken = Some(taken);
+        Bytes::from_owner(Piece { bytes, _taken })
+    }
 }
 
 impl HttpBody for TrackedBody {
@@ -241,18 +308,20 @@ impl HttpBody for TrackedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        if let Some(held) = self.held.as_ref().filter(|held| held.lasts) {
-            held.wait(match frame.is_pending() {
-                true => Waiting::Source,
-                false => Waiting::Peer(Instant::now()),
-            });
+        if let Some(taken) = &mut self.taken {
+            let _ = ready!(Pin::new(taken).poll(cx));
+            self.taken = None;
         }
-        frame
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        self.wait(match frame.is_pending() {
+            true => Waiting::Source,
+            false => Waiting::Peer(Instant::now()),
+        });
+        frame.map_ok(|frame| frame.map_data(|bytes| self.tracked(bytes)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.taken.is_none() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {

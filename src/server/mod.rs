@@ -6,8 +6,10 @@
 mod body;
 mod body_budget;
 mod connection;
+mod context;
 pub mod descriptors;
 mod dispatch;
+mod ends;
 mod guard;
 mod gzip;
 mod hosts;
@@ -33,7 +35,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use body_budget::BodyBudget;
-use connection::{Ends, RequestContext};
+use context::RequestContext;
+use ends::Ends;
 pub use hosts::Hosts;
 use problem::turned_away;
 use tls::Tls;

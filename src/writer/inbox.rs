@@ -3,6 +3,10 @@
 //! A wake-up costs more than a decision. So while a batch is being synced, the decider is not woken for each job
 //! but for many: nobody gets an answer before the sync is over anyway.
 
+mod gate;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -20,6 +24,8 @@ use super::{
 };
 use crate::pacing::ACTIVITY;
 
+pub(super) use gate::Gate;
+
 /// Jobs that are worth a wake-up while the syncer is busy.
 const WORTH_WAKING: usize = 64;
 
@@ -32,21 +38,6 @@ pub(super) struct Inbox {
     capacity: usize,
     /// Tells whoever changes the role how far the decider is.
     gate: watch::Sender<Gate>,
-}
-
-/// Whether decisions are made here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gate {
-    /// They are.
-    Open,
-    /// No new ones are taken; those that were taken are decided and made durable.
-    Closing,
-    /// None are made, and the state is that of the journal: another node decides.
-    Shut,
-    /// Another node leads: what was decided and is not durable is being dropped.
-    Voiding,
-    /// None are made, and the state holds decisions that were dropped: it has to be rebuilt.
-    Void,
 }
 
 struct Waiting {
@@ -162,63 +153,6 @@ impl Inbox {
         }
     }
 
-    /// Whether decisions are made, and when that changes.
-    pub(super) fn gate(&self) -> watch::Receiver<Gate> {
-        self.gate.subscribe()
-    }
-
-    /// Whether decisions are made.
-    pub(super) fn is_open(&self) -> bool {
-        *self.gate.borrow() == Gate::Open
-    }
-
-    /// How often decisions began to be made.
-    pub(super) fn term(&self) -> u64 {
-        self.waiting.lock().term
-    }
-
-    /// From now on decisions are made. The state is that of the journal. If it is barred, none are.
-    pub(super) fn open(&self) {
-        let mut waiting = self.waiting.lock();
-        if waiting.is_barred {
-            return;
-        }
-        waiting.term += 1;
-        self.set_gate(&mut waiting, Gate::Open);
-        self.wake_at_once(waiting);
-    }
-
-    /// Takes no more decisions until it is opened again; those that were taken are made. The gate is shut when all of
-    /// them are durable.
-    pub(super) fn begin_to_shut(&self) {
-        let mut waiting = self.waiting.lock();
-        if waiting.gate == Gate::Open {
-            self.set_gate(&mut waiting, Gate::Closing);
-        }
-        self.wake_decider(waiting);
-    }
-
-    /// Shuts the gate for good, whoever leads: what was not decided yet is dropped.
-    pub(super) fn bar(&self) {
-        let mut waiting = self.waiting.lock();
-        waiting.is_barred = true;
-        let dropped = std::mem::take(&mut waiting.jobs);
-        if waiting.gate == Gate::Open {
-            self.set_gate(&mut waiting, Gate::Closing);
-        }
-        self.wake_decider(waiting);
-        drop(dropped);
-    }
-
-    /// Takes decisions again, since the role was not given away after all.
-    pub(super) fn stay_open(&self) {
-        let mut waiting = self.waiting.lock();
-        if !waiting.is_barred && matches!(waiting.gate, Gate::Closing | Gate::Shut) {
-            self.set_gate(&mut waiting, Gate::Open);
-        }
-        self.wake_at_once(waiting);
-    }
-
     /// What a decision is told whose answer was dropped.
     pub(super) fn why_dropped(&self) -> Unavailable {
         let waiting = self.waiting.lock();
@@ -231,57 +165,6 @@ impl Inbox {
     /// Whether the syncer has nothing to do.
     pub(super) fn syncer_rests(&self) -> bool {
         self.waiting.lock().idle.is_some()
-    }
-
-    /// The decider has made all decisions that it took, and they are durable. What it has put back is decided first.
-    pub(super) fn has_shut(&self) {
-        let mut waiting = self.waiting.lock();
-        if waiting.gate == Gate::Closing && waiting.jobs.is_empty() {
-            self.set_gate(&mut waiting, Gate::Shut);
-        }
-    }
-
-    /// The decider has dropped what was decided.
-    pub(super) fn has_voided(&self) {
-        self.set_gate_from(Gate::Voiding, Gate::Void);
-    }
-
-    /// The state was rebuilt from the journal.
-    pub(super) fn is_rebuilt(&self) {
-        self.set_gate_from(Gate::Void, Gate::Shut);
-    }
-
-    /// What was decided in this term and is not durable will never be.
-    pub(super) fn void(&self, term: u64) {
-        let mut waiting = self.waiting.lock();
-        if waiting.term != term || !matches!(waiting.gate, Gate::Open | Gate::Closing | Gate::Shut)
-        {
-            return;
-        }
-        waiting.idle = Some(waiting.idle_now());
-        let dropped = (waiting.batch.take(), std::mem::take(&mut waiting.jobs));
-        self.set_gate(&mut waiting, Gate::Voiding);
-        self.wake_decider(waiting);
-        drop(dropped);
-    }
-
-    fn set_gate_from(&self, before: Gate, gate: Gate) {
-        let mut waiting = self.waiting.lock();
-        if waiting.gate == before {
-            self.set_gate(&mut waiting, gate);
-        }
-    }
-
-    /// What the decider sleeps for may have changed.
-    fn wake_at_once(&self, mut waiting: MutexGuard<'_, Waiting>) {
-        waiting.sleeps_for = None;
-        drop(waiting);
-        self.for_decider.notify_one();
-    }
-
-    fn set_gate(&self, waiting: &mut Waiting, gate: Gate) {
-        waiting.gate = gate;
-        self.gate.send_replace(gate);
     }
 
     /// Takes jobs in that are to be decided one after the other. If there is room for one, all of them are taken.
@@ -383,6 +266,13 @@ impl Inbox {
         drop(dropped);
     }
 
+    /// What the decider sleeps for may have changed.
+    fn wake_at_once(&self, mut waiting: MutexGuard<'_, Waiting>) {
+        waiting.sleeps_for = None;
+        drop(waiting);
+        self.for_decider.notify_one();
+    }
+
     /// Wakes the decider if there is what it sleeps for.
     fn wake_decider(&self, mut waiting: MutexGuard<'_, Waiting>) {
         let wants = waiting.sleeps_for;
@@ -431,188 +321,5 @@ impl Inbox {
             gate: waiting.gate,
             is_barred: waiting.is_barred,
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{sync::Arc, thread};
-
-    use quota_ledger::group_commit::GroupCommit;
-
-    use super::*;
-
-    const LONG: Duration = Duration::from_secs(60);
-    const JOBS: Wants = Wants::Jobs { handing: false };
-    const HANDING: Wants = Wants::Jobs { handing: true };
-
-    fn job() -> Job {
-        Box::new(|_| Box::new(|_| {}))
-    }
-
-    fn push(inbox: &Inbox) -> Result<(), Unavailable> {
-        inbox.push(&Turn::First, [job()])
-    }
-
-    fn batch() -> SealedBatch<Answer> {
-        let mut group_commit = GroupCommit::new(1);
-        group_commit.decided(Box::new(|_: &_| {}) as Answer, true);
-        group_commit.seal().unwrap()
-    }
-
-    /// What is found, and how many jobs are taken.
-    fn wait(inbox: &Inbox, wants: Wants, longest: Duration) -> Option<(Woken, usize)> {
-        let mut taken = VecDeque::new();
-        let woken = inbox.wait(wants, longest, usize::MAX, &mut taken)?;
-        Some((woken, taken.len()))
-    }
-
-    #[test]
-    fn a_batch_that_is_void_before_it_is_handed_on_leaves_the_syncer_idle() {
-        let inbox = Inbox::new(8, Gate::Shut);
-        inbox.open();
-        inbox.void(inbox.term());
-        inbox.hand_on(batch());
-        inbox.has_voided();
-        inbox.hand_on(batch());
-        inbox.is_rebuilt();
-        inbox.open();
-        assert!(inbox.syncer_rests());
-        inbox.begin_to_shut();
-        inbox.close();
-        let (woken, _) = wait(&inbox, JOBS, LONG).unwrap();
-        assert!(woken.idle.is_some() && woken.closed);
-    }
-
-    #[test]
-    fn what_is_barred_drops_what_waits_and_is_not_opened_again() {
-        let inbox = Inbox::new(8, Gate::Open);
-        push(&inbox).unwrap();
-        inbox.bar();
-        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
-        assert_eq!((woken.gate, taken), (Gate::Closing, 0));
-        inbox.stay_open();
-        inbox.has_shut();
-        inbox.open();
-        inbox.stay_open();
-        assert_eq!(push(&inbox), Err(Unavailable::NotLeader));
-        assert_eq!(*inbox.gate().borrow(), Gate::Shut);
-    }
-
-    #[test]
-    fn one_job_wakes_while_the_syncer_is_idle() {
-        let inbox = Arc::new(Inbox::new(8, Gate::Open));
-        let pushing = inbox.clone();
-        let pushed = thread::spawn(move || push(&pushing));
-        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
-        assert!(woken.idle.is_some() && !woken.more);
-        assert_eq!(taken, 1);
-        pushed.join().unwrap().unwrap();
-    }
-
-    #[test]
-    fn while_it_is_busy_only_many_jobs_or_its_end_do() {
-        let inbox = Arc::new(Inbox::new(2 * WORTH_WAKING, Gate::Open));
-        inbox.hand_on(batch());
-        assert!(inbox.next_batch().is_some());
-        push(&inbox).unwrap();
-        let (woken, taken) = wait(&inbox, JOBS, Duration::ZERO).unwrap();
-        assert!(woken.idle.is_none());
-        assert_eq!(taken, 1);
-        let pushing = inbox.clone();
-        let pushed = thread::spawn(move || {
-            (0..WORTH_WAKING).for_each(|_| push(&pushing).unwrap());
-        });
-        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
-        assert!(woken.idle.is_none());
-        assert_eq!(taken, WORTH_WAKING);
-        pushed.join().unwrap();
-
-        push(&inbox).unwrap();
-        let syncing = inbox.clone();
-        let synced = thread::spawn(move || syncing.syncer_is_idle());
-        assert!(wait(&inbox, JOBS, LONG).unwrap().0.idle.is_some());
-        synced.join().unwrap();
-    }
-
-    #[test]
-    fn what_is_decided_waits_for_the_syncer_alone() {
-        let inbox = Inbox::new(8, Gate::Open);
-        inbox.hand_on(batch());
-        let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
-        assert!(woken.idle.is_none());
-        push(&inbox).unwrap();
-        let (woken, taken) = wait(&inbox, Wants::Syncer, Duration::ZERO).unwrap();
-        assert!(woken.idle.is_none() && woken.more);
-        assert_eq!(taken, 0);
-        inbox.syncer_is_idle();
-        assert!(wait(&inbox, HANDING, LONG).unwrap().0.idle.is_some());
-    }
-
-    #[test]
-    fn a_batch_that_lingers_waits_for_many_jobs_or_its_time() {
-        let inbox = Arc::new(Inbox::new(8, Gate::Open));
-        let more = |longest| Wants::More { jobs: 3, longest };
-        push(&inbox).unwrap();
-        let (_, taken) = wait(&inbox, more(Duration::ZERO), Duration::ZERO).unwrap();
-        assert_eq!(taken, 1, "its time is over");
-        let pushing = inbox.clone();
-        let pushed = thread::spawn(move || (0..3).for_each(|_| push(&pushing).unwrap()));
-        let (_, taken) = wait(&inbox, more(LONG), LONG).unwrap();
-        assert_eq!(taken, 3);
-        pushed.join().unwrap();
-        inbox.close();
-        let (woken, taken) = wait(&inbox, more(LONG), LONG).unwrap();
-        assert!(woken.closed && taken == 0);
-    }
-
-    #[test]
-    fn no_more_are_taken_than_there_is_room_for() {
-        let inbox = Inbox::new(8, Gate::Open);
-        (0..5).for_each(|_| push(&inbox).unwrap());
-        let mut taken = VecDeque::from([lanes::Waiting {
-            turn: Turn::First,
-            job: job(),
-        }]);
-        let woken = inbox.wait(JOBS, LONG, 3, &mut taken).unwrap();
-        assert_eq!((taken.len(), woken.more), (3, true));
-        let woken = inbox.wait(Wants::Nothing, LONG, 6, &mut taken).unwrap();
-        assert_eq!((taken.len(), woken.more), (6, false));
-    }
-
-    #[test]
-    fn a_full_queue_sheds() {
-        let inbox = Inbox::new(1, Gate::Open);
-        push(&inbox).unwrap();
-        assert_eq!(push(&inbox), Err(Unavailable::Overloaded));
-        assert_eq!(wait(&inbox, JOBS, LONG).unwrap().1, 1);
-        push(&inbox).unwrap();
-    }
-
-    #[test]
-    fn a_closed_one_gives_what_waits_and_takes_no_more() {
-        let inbox = Inbox::new(8, Gate::Open);
-        push(&inbox).unwrap();
-        inbox.close();
-        assert_eq!(push(&inbox), Err(Unavailable::Stopped));
-        let (woken, taken) = wait(&inbox, JOBS, LONG).unwrap();
-        assert!(woken.closed);
-        assert_eq!(taken, 1);
-        // With a batch on its way, the end waits for it.
-        inbox.hand_on(batch());
-        let (woken, _) = wait(&inbox, HANDING, Duration::ZERO).unwrap();
-        assert!(woken.closed && woken.idle.is_none());
-    }
-
-    #[test]
-    fn the_end_drops_what_waits_and_wakes_both() {
-        let inbox = Arc::new(Inbox::new(8, Gate::Open));
-        push(&inbox).unwrap();
-        let ending = inbox.clone();
-        let ended = thread::spawn(move || ending.end());
-        assert!(inbox.next_batch().is_none());
-        ended.join().unwrap();
-        assert!(wait(&inbox, Wants::Syncer, LONG).is_none());
-        assert_eq!(push(&inbox), Err(Unavailable::Stopped));
     }
 }

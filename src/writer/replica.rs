@@ -45,7 +45,7 @@ impl<J: Journal + 'static> Replica<J> {
         }
     }
 
-    /// Where it ends, durable.
+    /// Where it ends: durable in the log.
     #[must_use]
     pub fn end(&self) -> Durable {
         self.ledger.durable()
@@ -58,7 +58,7 @@ impl<J: Journal + 'static> Replica<J> {
         }
     }
 
-    /// Makes batches durable that others decided, then applies them. Blocks. Not while decisions are made here.
+    /// Writes batches that others decided, then applies them: they are durable in the log. Blocks. Not while decisions are made here.
     ///
     /// # Errors
     /// [`ApplyError`].
@@ -75,7 +75,7 @@ impl<J: Journal + 'static> Replica<J> {
             for StoredBatch { batch, .. } in batches {
                 replica.append(batch)?;
             }
-            replica.sync()?
+            replica.write()?
         };
         {
             let mut state = self.ledger.state.write();
@@ -126,7 +126,7 @@ impl<J: Journal + 'static> Replica<J> {
     }
 
     /// Takes decisions again, since the lead was not given away after all.
-    pub fn stay(&self) {
+    pub(crate) fn stay(&self) {
         self.ledger.inbox.stay_open();
     }
 

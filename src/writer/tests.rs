@@ -1,8 +1,8 @@
 use std::{thread, time::Duration};
 
-use quota_core::event::{Actor, Event, Reservation};
+use quota_core::event::{Actor, Event, Reservation, Sequence};
 use quota_journal::Error;
-use quota_semantics::{Span, object::Footprint, uid::Uid};
+use quota_semantics::{Name, Span, object::Footprint, uid::Uid};
 use tokio::sync::broadcast::error::TryRecvError;
 
 use super::*;

@@ -87,6 +87,34 @@ async fn a_daemon_serves_its_webhook() {
     assert!(metrics.contains("quota_ledger_plugin_denials_total 1"));
     assert!(metrics.contains("quota_ledger_audit_events_total{outcome=\"released\"} 1"));
 
+    // Also what nothing is held for: its quota is only there, or it took the place of an earlier creation. What this
+    // webhook has refused itself is none of the plugin's.
+    let refused = |message: &str| {
+        json!({"kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata",
+            "auditID": "7e2b1a42-3a36-4f5d-93ae-8b0e1c2d3e4f", "stage": "ResponseComplete",
+            "requestURI": "/api/v1/namespaces/team-a/pods?fieldManager=kubectl-create", "verb": "create",
+            "user": {"username": "alice", "groups": ["system:authenticated"], "extra": {"a/b": ["c"]}},
+            "sourceIPs": ["10.0.0.1"], "userAgent": "kubectl/v1.36.2 (linux/amd64) kubernetes/0123abc",
+            "objectRef": {"resource": "pods", "namespace": "team-a", "name": "web", "apiVersion": "v1"},
+            "responseStatus": {"metadata": {}, "status": "Failure", "message": message, "reason": "Forbidden",
+                "details": {"name": "web", "kind": "pods"}, "code": 403},
+            "requestReceivedTimestamp": "2026-11-22T10:00:00.000000Z",
+            "stageTimestamp": "2026-11-22T10:00:00.010000Z",
+            "annotations": {"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": ""}})
+    };
+    let message = "pods \"web\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=4, limited: pods=4";
+    let own =
+        format!("admission webhook \"admission.quota-ledger.local\" denied the request: {message}");
+    let failed = json!({"kind": "EventList", "apiVersion": "audit.k8s.io/v1", "metadata": {},
+        "items": [refused(message), refused(&own)]});
+    let (status, answer) = post(&mut stream, "/audit", &failed).await.unwrap();
+    assert_eq!((status.as_u16(), &answer["released"]), (200, &json!(0)));
+    let (_, metrics) = get(&daemon, "/metrics");
+    assert!(
+        metrics.contains("quota_ledger_plugin_denials_total 2"),
+        "{metrics}"
+    );
+
     kill_process(daemon.pid(), Signal::TERM).unwrap();
     drop(stream);
     assert!(daemon.wait().success());
@@ -124,7 +152,7 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
         "spec": {"hard": {"pods": "0"}}});
     let path = "/v1/namespaces/team-a/quotas/q";
     assert!(put(api, path, &quota.to_string()).starts_with("HTTP/1.1 201"));
-    let wish = |name: &str| {
+    let reserve_request = |name: &str| {
         json!({"namespace": "team-a", "reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name},
             "reserved": {"pods": "1"}})
     };
@@ -145,7 +173,7 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
         "POST",
         api,
         "/v1/namespaces/team-a/reservations",
-        &wish("alone").to_string(),
+        &reserve_request("alone").to_string(),
     );
     assert!(denied.starts_with("HTTP/1.1 403"), "{denied}");
     let line = until("alone").await;
@@ -160,7 +188,7 @@ async fn denials_by_http_are_logged_as_the_webhooks_are() {
     );
 
     for (name, atomic) in [("first", false), ("second", true)] {
-        let batch = json!({"atomic": atomic, "items": [wish(name)]});
+        let batch = json!({"atomic": atomic, "items": [reserve_request(name)]});
         send("POST", api, "/v1/reservations:batch", &batch.to_string());
         assert_eq!(until(name).await["namespace"], "team-a");
     }

@@ -11,7 +11,7 @@ fn amounts(names: impl IntoIterator<Item = String>) -> Value {
     amounts.into()
 }
 
-fn wish(uid: &str, reserved: &Value) -> Value {
+fn reserve_request(uid: &str, reserved: &Value) -> Value {
     json!({"reservedBy": {"uid": uid}, "reserved": reserved})
 }
 
@@ -22,8 +22,11 @@ fn names(from: usize, count: usize) -> impl Iterator<Item = String> {
 #[tokio::test]
 async fn a_reservation_is_for_so_many_resources_with_so_long_names() {
     let world = World::new();
-    let reserve =
-        async |uid: &str, reserved: Value| world.post(RESERVATIONS, &wish(uid, &reserved)).await;
+    let reserve = async |uid: &str, reserved: Value| {
+        world
+            .post(RESERVATIONS, &reserve_request(uid, &reserved))
+            .await
+    };
     let refused = reserve("u1", amounts(names(0, 65))).await;
     refused.is_refused(422, "LimitReached");
     let detail = refused.body["detail"].as_str().unwrap();
@@ -31,7 +34,7 @@ async fn a_reservation_is_for_so_many_resources_with_so_long_names() {
         detail.starts_with("limits.reservation_resources is 64"),
         "{detail}"
     );
-    let check = wish("u1", &amounts(names(0, 65)));
+    let check = reserve_request("u1", &amounts(names(0, 65)));
     let refused = world.post("/v1/namespaces/a/check", &check).await;
     refused.is_refused(422, "LimitReached");
     let long = |number| {
@@ -53,13 +56,13 @@ async fn a_namespace_has_so_many_different_resources() {
     world.quota(json!({"pods": "9"})).await;
     for round in 0..16 {
         let uid = format!("u{round}");
-        let body = wish(&uid, &amounts(names(round * 64, 64)));
+        let body = reserve_request(&uid, &amounts(names(round * 64, 64)));
         world.post(RESERVATIONS, &body).await.is(201);
         let path = format!("{RESERVATIONS}/{uid}");
         world.delete(&path).await.is(204);
     }
-    let one_more = wish("v1", &amounts(names(1024, 1)));
-    let pending = wish("v2", &amounts(names(7, 64)));
+    let one_more = reserve_request("v1", &amounts(names(1024, 1)));
+    let pending = reserve_request("v2", &amounts(names(7, 64)));
     world.post(RESERVATIONS, &pending).await.is(201);
     let refused = world.post(RESERVATIONS, &one_more).await;
     refused.is_refused(422, "LimitReached");
@@ -117,7 +120,7 @@ async fn lists_of_quotas_tell_some_of_many_reservations() {
     }
     let pods = json!({"pods": "1"});
     for number in 0..300 {
-        let body = wish(&format!("u{number}"), &pods);
+        let body = reserve_request(&format!("u{number}"), &pods);
         world.post(RESERVATIONS, &body).await.is(201);
     }
     let one = world.get("/v1/namespaces/a/quotas/q00").await;

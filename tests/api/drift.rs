@@ -220,9 +220,9 @@ async fn limits_are_compared_and_put_right() {
     assert_eq!(item["difference"], "changed");
     let quota = json!({"listed": {"hard": {"pods": "5"}}, "known": {"hard": {"pods": "10"}}, "sequence": 2});
     assert_eq!(item["quota"], quota);
-    let wish = |sequence: u64| json!({"object": limits(4, "5"), "known": known(&item["known"]), "quotaSequence": sequence});
-    assert_eq!(correct(&world, &[wish(1)]).await, ["conflict"]);
-    assert_eq!(correct(&world, &[wish(2)]).await, ["corrected"]);
+    let correction = |sequence: u64| json!({"object": limits(4, "5"), "known": known(&item["known"]), "quotaSequence": sequence});
+    assert_eq!(correct(&world, &[correction(1)]).await, ["conflict"]);
+    assert_eq!(correct(&world, &[correction(2)]).await, ["corrected"]);
     let quota = world.get("/v1/namespaces/a/quotas/limits").await;
     assert_eq!(quota.body["spec"]["hard"]["pods"], "5");
 }

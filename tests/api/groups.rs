@@ -51,8 +51,8 @@ async fn a_group_is_set_shown_and_deleted() {
     observe(&world, "b", "x", 2).await;
     observe(&world, "c", "y", 2).await;
     let holder = json!({"uid": "u", "name": "web"});
-    let wish = json!({"reservedBy": holder, "reserved": {"pods": "1"}});
-    let granted = world.post("/v1/namespaces/a/reservations", &wish).await;
+    let request = json!({"reservedBy": holder, "reserved": {"pods": "1"}});
+    let granted = world.post("/v1/namespaces/a/reservations", &request).await;
     granted.is(201);
 
     let shown = world.get(G).await;

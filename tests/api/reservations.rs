@@ -36,7 +36,7 @@ async fn a_grant_says_what_is_held_and_where_it_is_found() {
 }
 
 #[tokio::test]
-async fn the_same_wish_gets_the_same_answer_and_another_one_does_not() {
+async fn the_same_request_gets_the_same_answer_and_another_one_does_not() {
     let world = World::new();
     world.quota(json!({"pods": "1"})).await;
     let first = world.post(ALL, &pods("u1", 1)).await;
@@ -100,14 +100,16 @@ async fn an_object_is_measured_and_held_to_what_quotas_demand() {
     world
         .quota(json!({"pods": "5", "requests.cpu": "2", "limits.cpu": "4"}))
         .await;
-    let wish = |object: Value| json!({ "object": object });
-    let bare = world.post(ALL, &wish(pod("u1", &json!({})))).await;
+    let reserve_request = |object: Value| json!({ "object": object });
+    let bare = world
+        .post(ALL, &reserve_request(pod("u1", &json!({}))))
+        .await;
     bare.is_refused(403, "MustSpecify");
     let detail = "failed quota: q: must specify limits.cpu for: c; requests.cpu for: c";
     assert_eq!(bare.body["detail"], detail);
 
     let object = pod("u1", &json!({"limits": {"cpu": "1500m"}}));
-    let granted = world.post(ALL, &wish(object.clone())).await;
+    let granted = world.post(ALL, &reserve_request(object.clone())).await;
     granted.is(201);
     let holder = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u1"});
     assert_eq!(granted.body["reservedBy"], holder);
@@ -118,7 +120,10 @@ async fn an_object_is_measured_and_held_to_what_quotas_demand() {
     );
 
     let superseding = world
-        .post(ALL, &wish(pod("u2", &json!({"limits": {"cpu": "2"}}))))
+        .post(
+            ALL,
+            &reserve_request(pod("u2", &json!({"limits": {"cpu": "2"}}))),
+        )
         .await;
     superseding.is(201);
     let first = world.get(&format!("{ALL}/u1")).await;

@@ -3,7 +3,10 @@
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
-use quotad::auth::{Pattern, Principal, Role};
+use quotad::{
+    auth::{Pattern, Principal, Role},
+    watches::WatchLimits,
+};
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -69,6 +72,54 @@ async fn a_commit_changes_nothing_of_another_namespace_and_no_observed_object() 
     }
     let objects = world.get("/v1/namespaces/a/objects").await;
     assert_eq!(objects.items()[0]["usage"]["requests.cpu"], "3");
+}
+
+/// Its holder says what a commit is for; of an observed pod that is what was observed, with all that scopes ask of it.
+#[tokio::test]
+async fn a_commit_takes_an_observed_pod_out_of_no_quota_with_scopes() {
+    let world = World::new();
+    for (name, scopes) in [("q", json!([])), ("scoped", json!(["NotTerminating"]))] {
+        let spec = json!({"spec": {"hard": {"pods": "5"}, "scopes": scopes}});
+        let path = format!("/v1/namespaces/a/quotas/{name}");
+        world.put(&path, &spec).await.is(201);
+    }
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "a", "uid": "live", "resourceVersion": "5"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    events(&world, &json!([{"type": "ADDED", "object": pod}])).await;
+    let holder = tenant("holder", Role::Read);
+    let nothing = json!({"reservedBy": {"uid": "live"}, "reserved": {}});
+    let (status, _) = ask(&world, &holder, "POST a/reservations", &nothing).await;
+    assert_eq!(status, 201);
+    let commit = "POST a/reservations/live/commit";
+    assert_eq!(ask(&world, &holder, commit, &json!({})).await.0, 200);
+    for name in ["q", "scoped"] {
+        let quota = world.get(&format!("/v1/namespaces/a/quotas/{name}")).await;
+        assert_eq!(quota.body["status"]["used"]["pods"], "1", "{name}");
+    }
+}
+
+#[tokio::test]
+async fn one_principal_does_not_take_all_watches() {
+    let limits = WatchLimits {
+        all: 3,
+        of_principal: 2,
+    };
+    let world = World::with(|parts| parts.watch_streams = limits);
+    let (greedy, other) = (tenant("greedy", Role::Read), tenant("other", Role::Read));
+    let watch = async |who: &Principal| {
+        let mut request = Request::get("/v1/watch").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(who.clone());
+        world.send(request).await
+    };
+    let mut open = vec![watch(&greedy).await, watch(&greedy).await];
+    assert_eq!(watch(&greedy).await.status(), 503);
+    open.push(watch(&other).await);
+    let statuses: Vec<_> = open.iter().map(|it| it.status().as_u16()).collect();
+    assert_eq!(statuses, [200, 200, 200]);
+    // Whoever ends one may have another.
+    open.remove(0);
+    assert_eq!(watch(&greedy).await.status(), 200);
 }
 
 #[tokio::test]
@@ -236,6 +287,11 @@ async fn what_has_ended_is_told_and_not_granted_again() {
         assert_eq!(ask(&world, &holder, release, &json!({})).await.0, 204);
         assert_eq!(figure(&world, "used").await, "0");
     }
+    let entries = world.get("/v1/entries").await;
+    let of_type = |entry: &&Value| entry["event"]["type"] == "ReservationReturned";
+    let returned: Vec<_> = entries.items().iter().filter(of_type).collect();
+    assert_eq!(returned.len(), 1, "{entries:?}");
+    assert_eq!(returned[0]["actor"]["principal"], "holder");
     let (status, ended) = ask(&world, &holder, "POST a/reservations", &body).await;
     assert_eq!(
         (status, &ended["reason"]),

@@ -1,6 +1,10 @@
 //! What holds for answers whatever they are about: how they are encoded, and how times are written.
 
-use std::{io::Read as _, process::Command};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    process::{Command, Stdio},
+};
 
 use flate2::read::GzDecoder;
 use serde_json::{Value, json};
@@ -97,6 +101,54 @@ fn http2_is_served_without_tls_too() {
         .output()
         .unwrap();
     assert_eq!(upgrading.stdout, b"1.1 200");
+}
+
+/// Lines come while the connection stays open, beside other requests on it.
+#[test]
+fn a_watch_is_served_by_http2_with_tls() {
+    let directory = TempDir::new().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    fs::write(path("tls.crt"), certificate.pem()).unwrap();
+    fs::write(path("tls.key"), key.serialize_pem()).unwrap();
+    let daemon = Quotad::start(
+        directory.path(),
+        &["--tls.cert=tls.crt", "--tls.key=tls.key", "--tls.api=true"].map(str::to_owned),
+    );
+    let api = daemon.api.replace("http://", "https://");
+    let curl = |arguments: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["-sN", "--http2", "--cacert"]);
+        curl.arg(path("tls.crt")).args(arguments);
+        curl
+    };
+    let watch = format!("{api}/v1/watch?from=1");
+    let mut watching = curl(&["-D", "-", &watch])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert_eq!(lines.next().unwrap().trim_end(), "HTTP/2 200");
+    // After the headers, so that the watch is under way.
+    assert!(lines.by_ref().any(|line| line.trim_end().is_empty()));
+    for number in 1..=2 {
+        let body = format!(r#"{{"reservedBy":{{"uid":"u{number}"}},"reserved":{{"pods":"1"}}}}"#);
+        let reservations = format!("{api}/v1/namespaces/a/reservations");
+        let granted = curl(&["-d", &body, &reservations]).output().unwrap();
+        assert!(granted.status.success(), "{granted:?}");
+        let uid = format!(r#""uid":"u{number}""#);
+        assert!(
+            lines
+                .by_ref()
+                .any(|line| line.starts_with("data:") && line.contains(&uid))
+        );
+    }
+    watching.kill().unwrap();
+    watching.wait().unwrap();
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 mod clocks;
 mod faults;
+mod forwarded;
 #[path = "../linear/parts/mod.rs"]
 mod linear;
 mod newer;
@@ -16,6 +17,7 @@ mod producer;
 mod rolling;
 mod silent_source;
 mod strangers;
+mod tails;
 mod tls;
 mod wrong_state;
 
@@ -25,14 +27,17 @@ use std::{
     collections::HashSet,
     path::Path,
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use faults::{Fault, strike, wait_for_grants};
 use linear::{
     clients::{self, CLIENTS, Client, HARD, Habits, NAMESPACES, Yard, entries_of, set_quotas},
-    history::{Operation, Reply, Wish},
+    history::{Operation, Reply, Request},
     search, witness,
 };
 use support::{
@@ -53,8 +58,39 @@ const REST: Duration = Duration::from_millis(15);
 /// Reservations that every node is asked about in the end.
 const ASKED_AGAIN: usize = 40;
 
-/// A directory in memory, where there is one: what is synced there does not wait for a disk.
-fn scratch() -> TempDir {
+/// The machine: who asks how soon something is done has it alone, the others share it.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// A directory for the length of a test, and a part of the machine.
+struct Scratch<Part> {
+    directory: TempDir,
+    _machine: Part,
+}
+
+impl<Part> Scratch<Part> {
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// A directory, beside other tests.
+fn scratch() -> Scratch<RwLockReadGuard<'static, ()>> {
+    Scratch {
+        _machine: MACHINE.read().unwrap_or_else(PoisonError::into_inner),
+        directory: in_memory(),
+    }
+}
+
+/// A directory, without other tests meanwhile.
+fn scratch_alone() -> Scratch<RwLockWriteGuard<'static, ()>> {
+    Scratch {
+        _machine: MACHINE.write().unwrap_or_else(PoisonError::into_inner),
+        directory: in_memory(),
+    }
+}
+
+/// In memory, where there is some: what is synced there does not wait for a disk.
+fn in_memory() -> TempDir {
     TempDir::new_in("/dev/shm").unwrap_or_else(|_| TempDir::new().unwrap())
 }
 
@@ -177,8 +213,8 @@ fn is_right(history: &[Operation], entries: &[witness::Entry]) {
     };
     let grants = count(&|operation| {
         matches!(
-            (operation.wish, operation.answer),
-            (Wish::Reserve(_), Some((_, Reply::Done)))
+            (operation.request, operation.answer),
+            (Request::Reserve(_), Some((_, Reply::Done)))
         )
     });
     let denials = count(&|operation| matches!(operation.answer, Some((_, Reply::Denied(_)))));
@@ -194,11 +230,11 @@ fn is_right(history: &[Operation], entries: &[witness::Entry]) {
 fn answers_are_the_same_everywhere(cluster: &Nodes, history: &[Operation]) {
     let ended: HashSet<_> = history
         .iter()
-        .filter(|operation| !matches!(operation.wish, Wish::Reserve(_)))
+        .filter(|operation| !matches!(operation.request, Request::Reserve(_)))
         .map(|operation| &operation.uid)
         .collect();
     let held = history.iter().rev().filter_map(|operation| {
-        let Wish::Reserve(units) = operation.wish else {
+        let Request::Reserve(units) = operation.request else {
             return None;
         };
         let is_granted = matches!(operation.answer, Some((_, Reply::Done)));

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use crate::{
-    producer, scratch,
+    producer, scratch_alone,
     support::{PATIENCE, cluster::NODES, nodes::Nodes, quotad::agent},
 };
 
@@ -90,7 +90,7 @@ impl Drop for End<'_> {
 
 #[test]
 fn an_upgrade_of_all_nodes_is_not_noticed() {
-    let directory = scratch();
+    let directory = scratch_alone();
     let mut cluster = producer::start(directory.path());
     set_quota(&cluster.daemon(cluster.leader()).api);
     let run = Use {
@@ -172,10 +172,10 @@ fn set_quota(api: &str) {
     assert_eq!(answer.status(), 201);
 }
 
-/// Asks whether a pod may be created.
-fn review(agent: &Agent, api: &str, number: u64) -> Result<(), String> {
+/// The review of a pod that is created.
+pub(crate) fn pod(number: u64) -> Value {
     let uid = format!("pod-{number}");
-    let review = json!({
+    json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
             "uid": uid, "operation": "CREATE", "namespace": "web", "name": uid,
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -185,8 +185,12 @@ fn review(agent: &Agent, api: &str, number: u64) -> Result<(), String> {
                 "spec": {"containers": [{"name": "c"}]}
             }
         }
-    });
-    let answer = agent.post(format!("{api}/admit")).send_json(review);
+    })
+}
+
+/// Asks whether a pod may be created.
+fn review(agent: &Agent, api: &str, number: u64) -> Result<(), String> {
+    let answer = agent.post(format!("{api}/admit")).send_json(pod(number));
     let mut answer = answer.map_err(|error| error.to_string())?;
     let text = answer.body_mut().read_to_string();
     let text = text.map_err(|error| error.to_string())?;

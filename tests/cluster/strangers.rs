@@ -30,7 +30,7 @@ const LIMITS: &str = "header_timeout = \"2s\"\nbody_timeout = \"2s\"\nkeep_alive
 const RESERVATIONS: &str = "/v1/namespaces/team/reservations";
 
 /// Base64 of a caller that may do everything.
-const EVERYTHING: &str = "eyJwcmluY2lwYWwiOnsibmFtZSI6InJvb3QiLCJyb2xlcyI6WyJhZG1pbiIsInJlYWQiLCJyZXNlcnZlIl0sIm5hbWVzcGFjZXMiOlsiKiJdfX0";
+pub(crate) const EVERYTHING: &str = "eyJwcmluY2lwYWwiOnsibmFtZSI6InJvb3QiLCJyb2xlcyI6WyJhZG1pbiIsInJlYWQiLCJyZXNlcnZlIl0sIm5hbWVzcGFjZXMiOlsiKiJdfX0";
 
 #[test]
 fn strangers_at_the_addresses_of_nodes_are_refused_and_hold_nobody_up() {

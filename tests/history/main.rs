@@ -108,8 +108,8 @@ fn the_sums_after_all_lines_do_not_depend_on_when_the_quotas_came() {
         let figures = |ledger: &Ledger| {
             ledger
                 .state
-                .quota_figures(namespace)
-                .into_iter()
+                .quotas_view(namespace)
+                .figures()
                 .map(|(_, figures)| figures)
                 .collect::<Vec<_>>()
         };

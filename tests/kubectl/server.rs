@@ -13,7 +13,7 @@ use quota_core::{
 };
 use quota_journal::{Batch, Durable, Error, Journal};
 use quota_semantics::{
-    Name, Span, group, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid,
+    Name, Period, Span, group, object::Footprint, quantity::Quantity, quota::Spec, uid::Uid,
 };
 use quotad::{
     config::Config,
@@ -110,7 +110,10 @@ impl Server {
             let kube = Kube::start(kube_ledger, limits, kube_stop.clone());
             let router =
                 Router::new(with_state(kube::routes(), &kube)).with_refusals(kube::refused);
-            let options = Options::new(Listener::Api, &Config::default());
+            let mut config = Config::default();
+            // The widest lists take seconds beside other tests.
+            config.limits.request_timeout = Period::from_millis(60_000);
+            let options = Options::new(Listener::Api, &config);
             tokio::spawn(bound.serve(router, options, None, kube_stop));
             address
         });

@@ -2,7 +2,7 @@
 
 use crate::{
     parts::{
-        history::{Operation, Reply, Wish, step},
+        history::{Operation, Reply, Request, step},
         search::is_linearizable,
         witness::{Entry, Kind, check},
     },
@@ -11,23 +11,23 @@ use crate::{
 
 const HARD: i64 = 10;
 
-fn operation(uid: &str, wish: Wish, called: u64, answer: Option<(u64, Reply)>) -> Operation {
+fn operation(uid: &str, request: Request, called: u64, answer: Option<(u64, Reply)>) -> Operation {
     Operation {
         namespace: 0,
         uid: uid.to_owned(),
-        wish,
+        request,
         called,
         answer,
     }
 }
 
-fn done(uid: &str, wish: Wish, called: u64, returned: u64) -> Operation {
-    operation(uid, wish, called, Some((returned, Reply::Done)))
+fn done(uid: &str, request: Request, called: u64, returned: u64) -> Operation {
+    operation(uid, request, called, Some((returned, Reply::Done)))
 }
 
 fn denied(uid: &str, units: i64, called: u64, returned: u64, at: u64) -> Operation {
     let answer = Some((returned, Reply::Denied(at)));
-    operation(uid, Wish::Reserve(units), called, answer)
+    operation(uid, Request::Reserve(units), called, answer)
 }
 
 fn granted(sequence: u64, uid: &str, units: i64) -> Entry {
@@ -42,7 +42,7 @@ fn granted(sequence: u64, uid: &str, units: i64) -> Entry {
 
 #[test]
 fn the_search_knows_right_from_wrong() {
-    use Wish::{Commit, Release, Reserve};
+    use Request::{Commit, Release, Reserve};
     let right = [
         vec![],
         vec![done("a", Reserve(10), 0, 1), denied("b", 1, 2, 3, 1)],
@@ -104,7 +104,7 @@ fn the_search_knows_right_from_wrong() {
 
 #[test]
 fn the_witness_is_heard_and_not_believed() {
-    use Wish::Reserve;
+    use Request::Reserve;
     let a = done("a", Reserve(10), 0, 1);
     let b = denied("b", 1, 2, 3, 1);
     let right =
@@ -151,25 +151,25 @@ fn made(seed: u64) -> (Vec<Operation>, Vec<Entry>) {
         let moment = 100 * (number + 10);
         let (called, returned) = (moment - random.below(160), moment + random.below(160));
         let reserves = standing.is_empty() || random.once_in(2);
-        let (uid, wish) = match reserves {
+        let (uid, request) = match reserves {
             true => (
                 format!("u{number}"),
-                Wish::Reserve(1 + random.below(5).cast_signed()),
+                Request::Reserve(1 + random.below(5).cast_signed()),
             ),
             false => {
                 let (uid, units) = standing.swap_remove(random.index(standing.len()));
-                (uid, Wish::Release(units))
+                (uid, Request::Release(units))
             }
         };
-        let (reply, kind) = match wish {
-            Wish::Reserve(units) if held + units > HARD => (Reply::Denied(sequence), None),
-            Wish::Reserve(units) => {
+        let (reply, kind) = match request {
+            Request::Reserve(units) if held + units > HARD => (Reply::Denied(sequence), None),
+            Request::Reserve(units) => {
                 standing.push((uid.clone(), units));
                 (Reply::Done, Some((Kind::Granted, units)))
             }
             _ => (Reply::Done, Some((Kind::Released, 0))),
         };
-        held = step(held, HARD, wish, reply).unwrap();
+        held = step(held, HARD, request, reply).unwrap();
         if let Some((kind, units)) = kind {
             sequence += 1;
             entries.push(Entry {
@@ -181,7 +181,7 @@ fn made(seed: u64) -> (Vec<Operation>, Vec<Entry>) {
             });
         }
         let answer = (!random.once_in(100)).then_some((returned, reply));
-        operations.push(operation(&uid, wish, called, answer));
+        operations.push(operation(&uid, request, called, answer));
     }
     (operations, entries)
 }
@@ -201,8 +201,8 @@ fn both_take_what_a_model_makes_and_refuse_what_is_changed_in_it() {
         let mut changed = operations;
         let place = loop {
             let place = random.index(changed.len());
-            if let (Wish::Reserve(_), Some((_, reply))) =
-                (changed[place].wish, &mut changed[place].answer)
+            if let (Request::Reserve(_), Some((_, reply))) =
+                (changed[place].request, &mut changed[place].answer)
             {
                 *reply = match reply {
                     Reply::Done => Reply::Denied(0),

@@ -13,4 +13,5 @@ mod bodies;
 mod client;
 mod connections;
 mod floods;
+mod http2;
 mod watchers;

@@ -57,6 +57,39 @@ fn what_lets_others_in_is_warned_about() {
 }
 
 #[test]
+fn a_ca_that_guards_less_than_one_may_think_is_warned_about() {
+    let directory = TempDir::new().unwrap();
+    let warned = |config: &str| {
+        std::fs::write(directory.path().join("config.toml"), config).unwrap();
+        let mut check = Command::new(env!("CARGO_BIN_EXE_quotad"));
+        check.current_dir(directory.path()).env_clear();
+        let (code, _, stderr) = output(check.arg("check-config"));
+        assert_eq!(code, Some(0), "{stderr}");
+        stderr
+    };
+    let tls = "[tls]\ncert = \"tls.crt\"\nkey = \"tls.key\"\nclient_ca = \"ca.crt\"\n";
+    let of_none = warned(tls);
+    assert!(
+        of_none.starts_with("warning: tls.client_ca: asks nobody for a certificate"),
+        "{of_none}"
+    );
+    let of_the_api = warned(&format!("{tls}api = true\n"));
+    assert!(
+        of_the_api.starts_with("warning: tls.client_ca: keeps nobody away from the API"),
+        "{of_the_api}"
+    );
+    let webhook = "allowed_names = [\"apiserver\"]\n[admission]\nlisten = \"127.0.0.1:0\"\n";
+    let of_both = warned(&format!("{tls}api = true\n{webhook}"));
+    assert!(
+        of_both.starts_with("warning: tls.client_ca: keeps nobody away from the API"),
+        "{of_both}"
+    );
+    let records = "[auth]\ntokens_file = \"tokens.toml\"\n";
+    assert_eq!(warned(&format!("{tls}api = true\n{records}")), "");
+    assert_eq!(warned(&format!("{tls}{webhook}")), "");
+}
+
+#[test]
 fn a_page_that_has_its_name_lead_here_gets_nothing() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("config.toml");

@@ -121,9 +121,9 @@ fn an_application_has_a_quota_of_its_own_by_the_labels_of_its_objects() {
     let seen = serde_json::json!([{"type": "ADDED", "object": pod("a", "seen", "web")}]);
     assert_eq!(send("POST", "/v1/events", seen).0, 200);
     let reserve = |namespace: &str, name: &str, app: &str| {
-        let wish = serde_json::json!({"object": pod(namespace, name, app)});
+        let request = serde_json::json!({"object": pod(namespace, name, app)});
         let path = format!("/v1/namespaces/{namespace}/reservations");
-        send("POST", &path, wish)
+        send("POST", &path, request)
     };
     assert_eq!(reserve("a", "other", "db").0, 201);
     assert_eq!(reserve("b", "second", "web").0, 201);

@@ -4,6 +4,7 @@
 
 mod exposure;
 mod limits;
+mod shared;
 
 use quota_test_support as support;
 

@@ -2,14 +2,18 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Write as _},
     process::{ChildStdout, Stdio},
+    time::Instant,
 };
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{Run, command, run_with, support::quotad::Quotad};
+use super::{
+    Run, command, run_with,
+    support::{PATIENCE, quotad::Quotad},
+};
 
 pub(super) const QUOTA: &str = "
 apiVersion: v1
@@ -174,6 +178,39 @@ fn a_reservation_lives_its_life() {
     let ended = daemon.run(small, "");
     assert_eq!((ended.code, ended.out.as_str()), (12, ""), "{ended:?}");
     assert!(ended.err.contains("released"), "{}", ended.err);
+}
+
+/// A publisher may keep `push -` running, and say something now and then.
+#[test]
+fn an_event_counts_while_more_may_come() {
+    let daemon = Daemon::start();
+    daemon.done("apply -f -", QUOTA);
+    let mut child = command("push -")
+        .args(["--server", &daemon.url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    for number in 1..=2 {
+        let name = format!("p{number}");
+        let event = json!({"type": "ADDED", "object": pod(&name, &name, "1")});
+        writeln!(input, "{event}").unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let usage = daemon.rows("get usage -n team-a");
+            let pods = usage.iter().find(|row| row[1] == "pods");
+            if pods.is_some_and(|row| row[3] == number.to_string()) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{name} does not count");
+        }
+    }
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said, "2 accepted, 0 ignored, 0 rejected\n");
 }
 
 #[test]

@@ -184,6 +184,47 @@ fn tables_fit_the_terminal_and_have_colours_there() {
     );
 }
 
+#[test]
+fn tables_of_a_real_cluster_fit_80_columns() {
+    let daemon = Daemon::start();
+    let history = format!(
+        "push {}/tests/vectors/history-a.events.jsonl",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    daemon.done(&history, "");
+    daemon.done(
+        "reserve --kind Pod --name web-1 --uid u1 --request pods=1,requests.cpu=500m -n team-web",
+        "",
+    );
+    let denied = "reserve --kind Pod --name web-2 --uid u2 --request pods=100 -n team-web";
+    assert_eq!(daemon.run(denied, "").code, 10);
+    for command in [
+        "get quota -A",
+        "get usage -A",
+        "get usage -n team-data",
+        "get reservations -A -o wide",
+        "get objects -n team-data",
+        "get entries --tail 50",
+        "top",
+        "history -n team-web",
+        "denials",
+        "denials -o wide",
+        "describe namespace team-web",
+        "explain pods -n team-gpu",
+    ] {
+        let shown = in_terminal(&daemon.url, 80, command, true);
+        assert!(shown.lines().count() > 1, "{command}: {shown}");
+        for line in shown.lines() {
+            assert!(line.chars().count() <= 80, "{command}:\n{shown}");
+        }
+    }
+    // Rounded only where a whole table would not fit.
+    let usage = "get usage -n team-web";
+    assert!(in_terminal(&daemon.url, 80, usage, true).contains("~27.1Gi"));
+    assert!(in_terminal(&daemon.url, 120, usage, true).contains("29064771072"));
+    assert!(daemon.done(usage, "").contains("29064771072"));
+}
+
 /// A command that goes on, and the lines that it prints.
 struct Watching {
     child: Child,

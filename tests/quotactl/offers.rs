@@ -1,14 +1,8 @@
 //! Reservations, checks, events and watches.
 
-use std::{
-    io::Write as _,
-    process::Stdio,
-    time::{Duration, Instant},
-};
-
 use serde_json::{Value, json};
 
-use super::{Stub, command, problem, run, run_with, support::PATIENCE};
+use super::{Stub, problem, run, run_with};
 
 fn reservation(state: &str) -> Value {
     json!({
@@ -242,34 +236,4 @@ fn a_watch_resumes_where_it_broke() {
     assert_eq!(asked[0].line, "GET /v1/watch?namespace=a");
     assert_eq!(asked[0].headers["last-event-id"], "4");
     assert_eq!(asked[1].headers["last-event-id"], "7");
-}
-
-/// A publisher may keep `push -` running, and say something now and then.
-#[test]
-fn a_line_is_sent_while_more_may_come() {
-    let stub = Stub::always(200, json!({"accepted": 1, "ignored": 0, "rejected": []}));
-    let mut child = command("push -")
-        .args(["--server", &stub.url])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    for number in 1..=3 {
-        writeln!(input, "{{\"n\":{number}}}").unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        while stub.asked().len() < number {
-            assert!(Instant::now() < deadline, "line {number} is not sent");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(
-            stub.asked()[number - 1].body,
-            format!("{{\"n\":{number}}}\n")
-        );
-    }
-    drop(input);
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success());
-    let said = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(said, "3 accepted, 0 ignored, 0 rejected\n");
 }

@@ -8,9 +8,9 @@ use std::{
 
 use async_nats::Client as Nats;
 use futures::StreamExt as _;
-use quota_semantics::{Name, admission::Charging, object::GroupResource};
+use quota_semantics::{Name, Timestamp, admission::Charging, object::GroupResource};
 use quota_service::health::Check;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
@@ -68,6 +68,7 @@ pub(crate) struct Leader {
 struct Reporting<'a> {
     queue: &'a Queue,
     watermarks: &'a Watermarks,
+    awaited: watch::Receiver<()>,
     instance: &'a str,
     status: &'a Status,
 }
@@ -78,6 +79,10 @@ struct RelistRequest {
     resources: BTreeSet<String>,
 }
 
+/// A request that says nothing but that it is one.
+#[derive(Default, Deserialize)]
+struct Ignored {}
+
 impl Leader {
     /// Publishes until something ends it. `status` tells others how that goes.
     pub(crate) async fn lead(&self, status: Arc<Status>) -> Ended {
@@ -87,6 +92,7 @@ impl Leader {
         let registry = Registry::default();
         let watermarks = Watermarks::default();
         let limited = Limited::default();
+        let (await_watermarks, awaited) = watch::channel(());
         let subject = format!(
             "{}.{}",
             self.config.nats.subject_prefix, self.config.cluster
@@ -112,6 +118,7 @@ impl Leader {
             lists: Arc::new(Semaphore::new(self.config.list.concurrency.get())),
             limited: limited.clone(),
             watermarks: watermarks.clone(),
+            awaited: awaited.clone(),
             publisher: status.clone(),
         });
         let kinds = Kinds::new(
@@ -132,7 +139,24 @@ impl Leader {
             let _leads = LeadingGauge::begin();
             let mut tasks = JoinSet::new();
             tasks.spawn(kinds.run());
-            tasks.spawn(listen(self.nats.clone(), self.control_subject(), registry));
+            let relist = move |request: RelistRequest| {
+                tracing::info!(resources = ?request.resources, "relist requested");
+                metrics::relist_requested();
+                registry.relist(&request.resources);
+            };
+            tasks.spawn(listen(
+                self.nats.clone(),
+                self.control_subject("relist"),
+                relist,
+            ));
+            let wake = move |_: Ignored| {
+                let _ = await_watermarks.send(());
+            };
+            tasks.spawn(listen(
+                self.nats.clone(),
+                self.control_subject("watermarks"),
+                wake,
+            ));
             let (limits, limited_kinds) = watch::channel(None);
             if let Some(rules) = self.rules() {
                 tasks.spawn(async move { rules.run(limited_kinds).await });
@@ -143,6 +167,7 @@ impl Leader {
             let reporting = Reporting {
                 queue: &queue,
                 watermarks: &watermarks,
+                awaited: awaited.clone(),
                 instance: &instance,
                 status: &status,
             };
@@ -162,9 +187,9 @@ impl Leader {
         }
     }
 
-    fn control_subject(&self) -> String {
+    fn control_subject(&self, request: &str) -> String {
         let Config { nats, cluster, .. } = &*self.config;
-        format!("{}.{cluster}.relist", nats.control_prefix)
+        format!("{}.{cluster}.{request}", nats.control_prefix)
     }
 
     fn settings(&self) -> Settings {
@@ -226,10 +251,12 @@ impl Leader {
         let Reporting {
             queue,
             watermarks,
+            mut awaited,
             instance,
             status,
         } = reporting;
         let every = self.config.watermark.every.get();
+        let mut awaited_since = None;
         loop {
             let progress = watermarks.progress();
             let missing = watermarks.missing();
@@ -257,14 +284,25 @@ impl Leader {
             if queue.push(line).await.is_err() {
                 return;
             }
-            // Until there are all watermarks, others wait for the next one.
-            let wait = match is_complete {
+            // Until there are all watermarks, or later ones that somebody asked for, others wait for the next one.
+            awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress));
+            let wait = match is_complete && awaited_since.is_none() {
                 true => every,
                 false => every.min(Duration::from_millis(500)),
             };
-            tokio::time::sleep(wait).await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                Ok(()) = awaited.changed() => awaited_since = Some(status.on_their_clock(clock::now())),
+            }
         }
     }
+}
+
+fn are_all_after(since: Timestamp, progress: &BTreeMap<Name, Progress>) -> bool {
+    progress.values().all(|progress| match progress {
+        Progress::Watermark { watermark, .. } => *watermark > since,
+        Progress::Absent { .. } => true,
+    })
 }
 
 fn ages(progress: &BTreeMap<Name, Progress>) {
@@ -277,17 +315,17 @@ fn ages(progress: &BTreeMap<Name, Progress>) {
     }
 }
 
-/// Receives the relist requests of quotad.
-async fn listen(nats: Nats, subject: String, registry: Registry) {
+/// Receives the requests of quotad on a subject.
+async fn listen<R: Default + DeserializeOwned>(
+    nats: Nats,
+    subject: String,
+    mut take: impl FnMut(R),
+) {
     loop {
         match nats.subscribe(subject.clone()).await {
             Ok(mut messages) => {
                 while let Some(message) = messages.next().await {
-                    let request: RelistRequest =
-                        serde_json::from_slice(&message.payload).unwrap_or_default();
-                    tracing::info!(resources = ?request.resources, "relist requested");
-                    metrics::relist_requested();
-                    registry.relist(&request.resources);
+                    take(serde_json::from_slice(&message.payload).unwrap_or_default());
                 }
             }
             Err(error) => tracing::warn!(%error, subject, "cannot subscribe"),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     manifest::{plain, text},
-    table::Table,
+    table::{Table, Text},
 };
 
 /// The columns of an entry.
@@ -28,7 +28,10 @@ impl EntryColumns {
         let none = Map::new();
         let event = entry.event.as_object().unwrap_or(&none);
         let field = |name: &str| event.get(name).map(plain).unwrap_or_default();
-        let (name, uid) = (field("name"), field("uid"));
+        let (mut name, uid) = (field("name"), field("uid"));
+        if name.is_empty() {
+            name = field("quota");
+        }
         let subject = match (field("resource"), name.is_empty()) {
             (resource, false) if !resource.is_empty() => format!("{resource}/{name}"),
             (_, false) => name,
@@ -100,26 +103,47 @@ pub(crate) fn table(entries: &[Entry], wide: bool) -> Table {
     let mut table = Table::new(&titles);
     for entry in entries {
         let columns = EntryColumns::of(entry);
-        let mut row = vec![
-            columns.sequence,
-            columns.time,
-            columns.event,
-            columns.namespace,
-            columns.subject,
-            columns.detail,
+        let time = in_seconds(&columns.time);
+        let detail = in_seconds(&columns.detail);
+        let mut row: Vec<Text> = vec![
+            columns.sequence.into(),
+            Text::with_short(columns.time, Some(time)),
+            columns.event.into(),
+            columns.namespace.into(),
+            columns.subject.into(),
+            Text::with_short(columns.detail, Some(detail)),
         ];
         if wide {
-            row.extend([columns.actor, columns.reason]);
+            row.extend([columns.actor.into(), columns.reason.into()]);
         }
         table.row(row);
     }
     table
 }
 
+/// A text in which times have no fractions of a second.
+fn in_seconds(text: &str) -> String {
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('.') {
+        short.push_str(before);
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let is_time = digits > 0 && after[digits..].starts_with('Z');
+        rest = match is_time {
+            true => &after[digits..],
+            false => {
+                short.push('.');
+                after
+            }
+        };
+    }
+    short + rest
+}
+
 /// What an event says beside what it is about.
 fn detail(event: &Map<String, Value>) -> String {
     /// Fields that other columns show.
-    const OF_OTHER_COLUMNS: [&str; 10] = [
+    const OF_OTHER_COLUMNS: [&str; 11] = [
         "type",
         "namespace",
         "name",
@@ -130,6 +154,7 @@ fn detail(event: &Map<String, Value>) -> String {
         "created",
         "apiVersion",
         "kind",
+        "quota",
     ];
     let mut parts = Vec::new();
     for (field, value) in event {
@@ -269,6 +294,12 @@ mod tests {
 
     #[test]
     fn an_entry_without_names_is_shown_by_uid_or_source() {
+        let ended = of(json!({"type": "OverrideEnded", "namespace": "a", "quota": "compute"}));
+        let columns = EntryColumns::of(&ended);
+        assert_eq!(
+            [columns.namespace, columns.subject, columns.detail],
+            ["a", "compute", ""]
+        );
         let released = of(json!({"type": "ReservationReleased", "uid": "u1"}));
         assert_eq!(EntryColumns::of(&released).subject, "u1");
         let advanced =

@@ -3,7 +3,10 @@
 use quota_client::wire::{QuotaCheck, QuotaUsage, ResourceCheck, Total};
 use quota_semantics::quantity::Quantity;
 
-use super::{table::Table, unit::in_one_unit};
+use super::{
+    table::{Table, Text},
+    unit::in_one_unit,
+};
 
 /// What is left of a limit; negative if more is taken than allowed.
 pub(crate) fn available(hard: &Quantity, used: &Quantity, reserved: &Quantity) -> Quantity {
@@ -60,7 +63,8 @@ pub(crate) fn looked_at(quotas: &[QuotaCheck]) -> Option<Table> {
                 &left,
             ]);
             let (quota, resource) = (quota.name.to_string(), limit.resource.to_string());
-            let mut row = vec![quota, resource, requested, used, reserved];
+            let (quota, resource) = (quota.into(), resource.into());
+            let mut row: Vec<Text> = vec![quota, resource, requested, used, reserved];
             row.extend(guarantees.then_some(others));
             row.extend([hard, left]);
             table.row(row);
@@ -90,8 +94,8 @@ pub(crate) fn usage_table<'a>(
     }
     let mut table = Table::new(&titles);
     for (namespace, totals, quotas) in usages {
-        let mut add = |cells: [String; 7]| {
-            let namespace = all.then(|| namespace.to_owned());
+        let mut add = |cells: [Text; 7]| {
+            let namespace = all.then(|| namespace.into());
             table.row(namespace.into_iter().chain(cells));
         };
         let limits = quotas
@@ -109,24 +113,24 @@ pub(crate) fn usage_table<'a>(
             let [hard, used, reserved, available] =
                 in_one_unit([&limit.hard, &used, &limit.reserved, &available]);
             add([
-                quota.name.to_string(),
-                limit.resource.to_string(),
+                quota.name.to_string().into(),
+                limit.resource.to_string().into(),
                 hard,
                 used,
                 reserved,
                 available,
-                percent(share),
+                percent(share).into(),
             ]);
         }
         let sums = sums || quotas.is_empty();
         for sum in totals.iter().filter(|_| sums) {
-            let none = || "-".to_owned();
+            let none = || "-".into();
             add([
                 none(),
-                sum.resource.to_string(),
+                sum.resource.to_string().into(),
                 none(),
-                sum.used.exact().to_string(),
-                sum.reserved.exact().to_string(),
+                sum.used.exact().to_string().into(),
+                sum.reserved.exact().to_string().into(),
                 none(),
                 none(),
             ]);

@@ -8,7 +8,7 @@ use quota_client::{
     wire::{Group, GroupUsage},
 };
 use quota_semantics::{
-    group::{Enforcement, Selector},
+    group::{Enforcement, Selector, selector::LabelSelector},
     resource::ResourceList,
 };
 
@@ -88,6 +88,9 @@ fn said(group: &Group) -> Vec<String> {
     let children = children.collect::<Vec<_>>().join(", ");
     if !children.is_empty() {
         lines.push(line("Children:", &children));
+    }
+    if let Some(objects) = &group.objects {
+        lines.push(line("Objects:", &labels(objects).join(",")));
     }
     if group.each {
         lines.push(line("Each:", &"the limits hold for each namespace alone"));
@@ -175,27 +178,27 @@ fn amounts(list: &ResourceList) -> String {
     cells.collect::<Vec<_>>().join(", ")
 }
 
+/// What a label selector wants, as `kubectl -l` has it.
+fn labels(selector: &LabelSelector) -> Vec<String> {
+    let equal = selector.match_labels.iter();
+    let equal = equal.map(|(key, value)| format!("{key}={value}"));
+    let more = selector.match_expressions.iter().map(|it| {
+        let values: Vec<_> = it.values.iter().map(|value| &**value).collect();
+        let (key, values) = (&it.key, values.join(", "));
+        match &*it.operator {
+            "Exists" => key.to_string(),
+            "DoesNotExist" => format!("!{key}"),
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            other => format!("{key} {other} ({values})"),
+        }
+    });
+    equal.chain(more).collect()
+}
+
 /// A selector as kubectl writes one: `team=red,tier in (a, b)`; annotations behind `with`.
 fn selected(selector: &Selector) -> String {
-    let labels = selector.labels.iter().flat_map(|labels| {
-        let equal = labels
-            .match_labels
-            .iter()
-            .map(|(key, value)| format!("{key}={value}"));
-        let more = labels.match_expressions.iter().map(|it| {
-            let values: Vec<_> = it.values.iter().map(|value| &**value).collect();
-            let (key, values) = (&it.key, values.join(", "));
-            match &*it.operator {
-                "Exists" => key.to_string(),
-                "DoesNotExist" => format!("!{key}"),
-                "In" => format!("{key} in ({values})"),
-                "NotIn" => format!("{key} notin ({values})"),
-                other => format!("{key} {other} ({values})"),
-            }
-        });
-        equal.chain(more)
-    });
-    let labels: Vec<_> = labels.collect();
+    let labels = selector.labels.as_ref().map(labels).unwrap_or_default();
     let annotations = selector.annotations.iter();
     let annotations: Vec<_> = annotations
         .map(|(key, value)| format!("{key}={value}"))
@@ -219,7 +222,7 @@ mod tests {
     fn group() -> Group {
         serde_json::from_value(json!({
             "name": "g", "parent": "company", "hard": {"pods": "10"}, "enforcement": "warn",
-            "selector": {"labels": {"matchLabels": {"team": "red"}, "matchExpressions": [
+            "objects": {"matchLabels": {"app": "shop"}}, "selector": {"labels": {"matchLabels": {"team": "red"}, "matchExpressions": [
                 {"key": "tier", "operator": "In", "values": ["a", "b"]}, {"key": "old", "operator": "DoesNotExist"}]},
                 "annotations": {"who": "ann"}},
             "status": {"hard": {"pods": "12"}, "used": {"pods": "3"}, "reserved": {"pods": "1", "services": "0"},
@@ -244,12 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_group_says_names_its_override_and_its_end() {
+    fn a_group_is_described_with_its_override_and_the_objects_that_count() {
         let lines = said(&group());
         assert!(
             lines.contains(&"Override:     pods=12 until 2027-01-01T00:00:00Z".to_owned()),
             "{lines:?}"
         );
-        assert!(lines.contains(&"Parent:       company".to_owned()));
+        for line in ["Parent:       company", "Objects:      app=shop"] {
+            assert!(lines.contains(&line.to_owned()), "{lines:?}");
+        }
     }
 }

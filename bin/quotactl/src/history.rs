@@ -5,11 +5,20 @@ use quota_client::wire::{UsageHistory, UsagePoint};
 use quota_semantics::{Name, Period, quantity::Quantity};
 
 use super::{
-    age, args::History, failure::Outcome, figures::percent, session::Session, table::Table,
+    age,
+    args::History,
+    failure::Outcome,
+    figures::percent,
+    session::Session,
+    table::{Table, Text},
+    unit::in_one_unit,
 };
 
 /// Points of a line, if no step is asked for.
 const POINTS: u64 = 40;
+
+/// Most points of a line for which there is little room.
+const FEW_POINTS: usize = 16;
 
 /// Heights of a point.
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -102,22 +111,37 @@ fn table(lines: &[Line]) -> Table {
         "QUOTA", "RESOURCE", "TAKEN", ">MIN", ">MAX", ">NOW", ">HARD", ">USE%",
     ]);
     for line in lines {
-        let of = |quantity: Option<&Quantity>| {
-            quantity.map_or_else(|| "-".to_owned(), |quantity| quantity.exact().to_string())
-        };
         let last = line.shares.last().copied().flatten();
+        let now = line.taken.last().and_then(Option::as_ref);
+        let amounts = [line.known().min(), line.known().max(), now];
+        let [min, max, now] = amounts.map(|amount| amount.unwrap_or(&line.hard));
+        let [hard, min, max, now] = in_one_unit([&line.hard, min, max, now]);
+        let mut shown = [min, max, now];
+        for (text, amount) in shown.iter_mut().zip(amounts) {
+            if amount.is_none() {
+                *text = "-".into();
+            }
+        }
+        let [min, max, now] = shown;
         table.row([
-            line.quota.to_string(),
-            line.resource.to_string(),
-            spark(&line.shares),
-            of(line.known().min()),
-            of(line.known().max()),
-            of(line.taken.last().and_then(Option::as_ref)),
-            line.hard.exact().to_string(),
-            last.map_or_else(|| "-".to_owned(), percent),
+            line.quota.to_string().into(),
+            line.resource.to_string().into(),
+            Text::with_short(spark(&line.shares), Some(spark(&fewer(&line.shares)))),
+            min,
+            max,
+            now,
+            hard,
+            last.map_or_else(|| "-".to_owned(), percent).into(),
         ]);
     }
     table
+}
+
+/// The most of each few shares that follow each other.
+fn fewer(shares: &[Option<f64>]) -> Vec<Option<f64>> {
+    let each = shares.len().div_ceil(FEW_POINTS).max(1);
+    let most = |few: &[Option<f64>]| few.iter().flatten().copied().max_by(f64::total_cmp);
+    shares.chunks(each).map(most).collect()
 }
 
 /// Shares as heights: the whole height is the limit. A blank where there was none.
@@ -143,5 +167,8 @@ mod tests {
     fn the_whole_height_is_the_limit() {
         let shares = [None, Some(0.0), Some(0.01), Some(0.5), Some(1.0), Some(7.0)];
         assert_eq!(spark(&shares), " ▁▂▅██");
+        let many = [[None, Some(0.2), Some(1.0)]; 16].concat();
+        assert_eq!(fewer(&many), [Some(1.0); 16]);
+        assert_eq!(fewer(&shares), shares);
     }
 }

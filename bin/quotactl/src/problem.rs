@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quota_client::{
     http::{Error, Refusal},
-    wire::{FieldProblem, Problem, Reason},
+    wire::{FieldProblem, Problem},
 };
 
 use super::{
@@ -100,8 +100,8 @@ fn hints(error: &Error, refusal: &Refusal, namespace: Option<&str>) -> Vec<Strin
         (Error::NotFound(_), None) if problem.detail.starts_with("quota ") => {
             Some(format!("quotactl get quota{of} lists those that there are"))
         }
-        (Error::Conflict(_), None) if reason == Some(Reason::Conflict) => {
-            Some("it has changed in between: read it again, and repeat the change".to_owned())
+        (Error::Conflict(_), None) if problem.detail.contains("has been modified") => {
+            Some("read it again, and repeat the change".to_owned())
         }
         (Error::Busy(_), None) if refusal.status == 503 => {
             Some("quotactl status shows what the daemon waits for".to_owned())
@@ -192,6 +192,21 @@ mod tests {
              QUOTA   RESOURCE   REQUESTED   USED   RESERVED   HARD   AVAILABLE\n\
              q       pods               1      1          1      2           0"
         );
+    }
+
+    #[test]
+    fn only_what_has_been_modified_is_to_be_read_again() {
+        for (detail, is_stale) in [
+            (
+                "quota q has been modified: it is at resourceVersion 3, not 2",
+                true,
+            ),
+            ("quota q comes from the cluster: change it there", false),
+        ] {
+            let body = format!(r#"{{"detail":"{detail}","reason":"Conflict"}}"#);
+            let text = from(409, &body).to_string();
+            assert_eq!(text.contains("read it again"), is_stale, "{text}");
+        }
     }
 
     #[test]

@@ -108,8 +108,7 @@ fn pieces(
     let mut piece = Piece::from(1);
     let mut has_begun = false;
     loop {
-        let deadline = piece.since.map(|since| since + WAIT);
-        match feed.line(MAX_LINE_BYTES, deadline)? {
+        match feed.line(MAX_LINE_BYTES, piece.deadline())? {
             Next::Line(line) if !has_begun && line.trim_ascii().is_empty() => piece.first += 1,
             Next::Line(line) if !has_begun && line.trim_ascii_start().starts_with(b"[") => {
                 return elements(&line, &mut feed, send);
@@ -119,7 +118,7 @@ fn pieces(
                 if piece.has_no_room_for(&line) {
                     piece = piece.sent(&mut send)?;
                 }
-                piece.add(&line);
+                piece.add(&line, Instant::now());
             }
             Next::Pause => piece = piece.sent(&mut send)?,
             Next::TooLong => {
@@ -163,8 +162,13 @@ impl Piece {
         self.lines == PIECE_LINES || (self.lines > 0 && bytes > PIECE_BYTES)
     }
 
-    fn add(&mut self, line: &[u8]) {
-        self.since.get_or_insert_with(Instant::now);
+    /// When it is sent, whatever it holds by then. None: it holds nothing.
+    fn deadline(&self) -> Option<Instant> {
+        self.since.map(|since| since + WAIT)
+    }
+
+    fn add(&mut self, line: &[u8], now: Instant) {
+        self.since.get_or_insert(now);
         self.lines += 1;
         self.text.extend_from_slice(line);
     }
@@ -242,6 +246,22 @@ mod tests {
         );
         assert_eq!(cut("\n\n{}\n\n{}"), [(3, "{}\n\n{}".to_owned())]);
         assert_eq!(cut(" \n "), []);
+    }
+
+    /// Lines that go on coming do not keep those that have come: half of what is promised is left for sending.
+    #[test]
+    fn a_piece_is_due_within_200_milliseconds_of_its_first_line() {
+        let promised = Duration::from_millis(200);
+        let begun = Instant::now();
+        let mut piece = Piece::from(1);
+        assert_eq!(piece.deadline(), None);
+        for milliseconds in [0, 40, 80, 120] {
+            piece.add(b"{}\n", begun + Duration::from_millis(milliseconds));
+            let due = piece.deadline().unwrap();
+            assert!(due - begun <= promised / 2, "{:?}", due - begun);
+        }
+        let next = piece.sent(&mut |_, _| Ok(())).unwrap();
+        assert_eq!(next.deadline(), None);
     }
 
     #[test]

@@ -1,14 +1,58 @@
 //! Tables as kubectl prints them: no lines, columns three blanks apart. The one place that knows widths and colours.
 
+mod words;
+
 use std::borrow::Cow;
 
 use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Width,
 };
-use unicode_width::UnicodeWidthStr as _;
+use words::{Measure, break_names, longest_part, longest_word, visible, width_of};
 
 /// Blanks between two columns.
 const GAP: u16 = 3;
+
+/// The same in a table that would not fit otherwise.
+const NARROW_GAP: u16 = 2;
+
+/// Letters of a name that stay together, wherever it is broken.
+const LETTERS_MIN: u16 = 10;
+
+/// What a cell says: in full, and in short if the table would not fit otherwise.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    whole: String,
+    short: Option<String>,
+}
+
+impl Text {
+    /// A text that has a shorter form.
+    pub(crate) fn with_short(whole: String, short: Option<String>) -> Self {
+        Self { whole, short }
+    }
+
+    /// The text in full.
+    pub(crate) fn whole(&self) -> &str {
+        &self.whole
+    }
+
+    /// The shorter form, if there is one.
+    pub(crate) fn short(&self) -> Option<&str> {
+        self.short.as_deref()
+    }
+}
+
+impl From<String> for Text {
+    fn from(whole: String) -> Self {
+        Self { whole, short: None }
+    }
+}
+
+impl From<&str> for Text {
+    fn from(whole: &str) -> Self {
+        whole.to_owned().into()
+    }
+}
 
 /// How a table is printed.
 #[derive(Debug, Default)]
@@ -28,7 +72,7 @@ pub(crate) struct Style<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Vec<Text>>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,9 +107,12 @@ impl Table {
     }
 
     /// Adds a row: a text for each column.
-    pub(crate) fn row<T: Into<String>>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.rows
-            .push(cells.into_iter().map(|cell| visible(cell.into())).collect());
+    pub(crate) fn row<T: Into<Text>>(&mut self, cells: impl IntoIterator<Item = T>) {
+        let visible = |cell: T| {
+            let Text { whole, short } = cell.into();
+            Text::with_short(visible(whole), short.map(visible))
+        };
+        self.rows.push(cells.into_iter().map(visible).collect());
     }
 
     /// Whether there are no rows.
@@ -100,31 +147,40 @@ impl Table {
                 }
             }));
         }
-        let mut rows: Vec<Vec<Cow<'_, str>>> = Vec::with_capacity(self.rows.len());
-        for row in &self.rows {
-            rows.push(
-                row.iter()
-                    .map(|cell| Cow::Borrowed(cell.as_str()))
-                    .collect(),
-            );
-        }
+        let mut rows = self.texts(Text::whole);
         let mut widths = self.widths(&rows, style.headers, width_of);
+        let mut gap = GAP;
         if let Some(available) = style.width
-            && total(&widths) > usize::from(available)
+            && total(&widths, gap) > usize::from(available)
         {
+            rows = self.texts(|text| text.short().unwrap_or(&text.whole));
             for (cell, column) in rows
                 .iter_mut()
                 .flat_map(|row| row.iter_mut().zip(&self.columns))
             {
                 column.make_breakable(cell);
             }
+            // First between words, then where names are joined, then anywhere.
+            let steps: [(u16, Measure); 4] = [
+                (GAP, longest_word),
+                (NARROW_GAP, longest_word),
+                (NARROW_GAP, longest_part),
+                (NARROW_GAP, |text| longest_part(text).min(LETTERS_MIN)),
+            ];
             widths = self.widths(&rows, style.headers, width_of);
-            let words = self.widths(&rows, style.headers, longest_word);
-            self.shrink(&mut widths, &words, available);
-            if total(&widths) > usize::from(available) {
-                let parts = self.widths(&rows, style.headers, longest_part);
-                self.shrink(&mut widths, &parts, available);
-                for (cell, width) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(&widths)) {
+            for (narrower, measure) in steps {
+                gap = narrower;
+                let least = self.widths(&rows, style.headers, measure);
+                self.shrink(&mut widths, &least, gap, available);
+                if total(&widths, gap) <= usize::from(available) {
+                    break;
+                }
+            }
+            for (cell, (column, width)) in rows
+                .iter_mut()
+                .flat_map(|row| row.iter_mut().zip(self.columns.iter().zip(&widths)))
+            {
+                if !column.numbers {
                     break_names(cell, *width);
                 }
             }
@@ -142,12 +198,18 @@ impl Table {
             for (width, least) in widths.iter_mut().zip(least.iter()) {
                 *width = (*width).max(*least);
             }
+            if style
+                .width
+                .is_some_and(|available| total(&widths, gap) > usize::from(available))
+            {
+                gap = NARROW_GAP;
+            }
             least.clone_from(&widths);
         }
         let last = self.columns.len().saturating_sub(1);
         for (index, (column, width)) in self.columns.iter().zip(widths).enumerate() {
             if let Some(place) = table.column_mut(index) {
-                let gap = if index == last { 0 } else { GAP };
+                let gap = if index == last { 0 } else { gap };
                 let width = Width::Fixed(width.saturating_add(gap));
                 place.set_padding((0, gap));
                 place.set_constraint(ColumnConstraint::Absolute(width));
@@ -159,13 +221,15 @@ impl Table {
         table.trim_fmt()
     }
 
+    /// One form of each cell.
+    fn texts<'a>(&'a self, form: impl Fn(&'a Text) -> &'a str) -> Vec<Vec<Cow<'a, str>>> {
+        let rows = self.rows.iter();
+        rows.map(|row| row.iter().map(|text| Cow::Borrowed(form(text))).collect())
+            .collect()
+    }
+
     /// For each column, the most that a title or a cell measures.
-    fn widths(
-        &self,
-        rows: &[Vec<Cow<'_, str>>],
-        headers: bool,
-        measure: fn(&str) -> u16,
-    ) -> Vec<u16> {
+    fn widths(&self, rows: &[Vec<Cow<'_, str>>], headers: bool, measure: Measure) -> Vec<u16> {
         let titles = self.columns.iter().map(|column| match headers {
             true => measure(&column.title),
             false => 0,
@@ -180,8 +244,8 @@ impl Table {
     }
 
     /// Takes width from the widest columns of text until the table fits. No column becomes narrower than this.
-    fn shrink(&self, widths: &mut [u16], least: &[u16], available: u16) {
-        while total(widths) > usize::from(available) {
+    fn shrink(&self, widths: &mut [u16], least: &[u16], gap: u16, available: u16) {
+        while total(widths, gap) > usize::from(available) {
             let places = self.columns.iter().zip(widths.iter_mut()).zip(least);
             let widest = places
                 .filter(|((column, width), least)| !column.numbers && **width > **least)
@@ -219,78 +283,9 @@ impl Column {
 }
 
 /// Columns of text that a table with columns of these widths takes.
-fn total(widths: &[u16]) -> usize {
-    let gaps = usize::from(GAP) * widths.len().saturating_sub(1);
+fn total(widths: &[u16], gap: u16) -> usize {
+    let gaps = usize::from(gap) * widths.len().saturating_sub(1);
     widths.iter().copied().map(usize::from).sum::<usize>() + gaps
-}
-
-/// Columns of the terminal that a text takes.
-fn width_of(text: &str) -> u16 {
-    u16::try_from(text.width()).unwrap_or(u16::MAX)
-}
-
-fn longest_word(text: &str) -> u16 {
-    text.split(' ').map(width_of).max().unwrap_or(0)
-}
-
-fn longest_part(text: &str) -> u16 {
-    let words = text.split(' ').flat_map(parts);
-    words.map(width_of).max().unwrap_or(0)
-}
-
-/// The parts of a word that can stand in lines of their own: a name ends with the mark that joins it to the next one. Times
-/// and amounts are one part.
-fn parts(word: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut begin = 0;
-    for (at, mark) in word.match_indices(['/', '.', '-', '=', ':']) {
-        let next = at + mark.len();
-        let is_name = word[next..].starts_with(|c: char| c.is_ascii_alphabetic());
-        if is_name || mark == "=" && next < word.len() {
-            parts.push(&word[begin..next]);
-            begin = next;
-        }
-    }
-    parts.push(&word[begin..]);
-    parts
-}
-
-/// Breaks the words of a cell that are wider than its column.
-fn break_names(cell: &mut Cow<'_, str>, width: u16) {
-    if longest_word(cell) <= width {
-        return;
-    }
-    let mut broken = String::with_capacity(cell.len() + 4);
-    for (number, word) in cell.split(' ').enumerate() {
-        if number > 0 {
-            broken.push(' ');
-        }
-        if width_of(word) <= width {
-            broken.push_str(word);
-            continue;
-        }
-        let mut line = 0;
-        for part in parts(word) {
-            let wide = width_of(part);
-            if line > 0 && line + wide > width {
-                broken.push('\n');
-                line = 0;
-            }
-            broken.push_str(part);
-            line += wide;
-        }
-    }
-    *cell = Cow::Owned(broken);
-}
-
-/// An empty cell would make a row that programs cannot split.
-fn visible(text: String) -> String {
-    if text.is_empty() {
-        return "<none>".to_owned();
-    }
-    text.chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect()
 }
 
 #[cfg(test)]
@@ -354,22 +349,41 @@ mod tests {
         };
         assert_eq!(
             table.render_in(style),
-            "NAME      FULLEST               USED\n\
-             b         accel/requests.         12\n          \
+            "NAME     FULLEST                USED\n\
+             b        accel/requests.          12\n         \
              nvidia.com/gpu\n\
-             compute   a/pods now               1"
+             compute  a/pods now                1"
         );
-        for (word, expected) in [
-            (
-                "2026-11-23T10:50:35.956264Z",
-                &["2026-11-23T10:50:35.956264Z"][..],
-            ),
-            ("expiration=2026-11-23", &["expiration=", "2026-11-23"]),
-            ("10.5Gi/2", &["10.5Gi/2"]),
-            ("a-b:", &["a-", "b:"]),
-        ] {
-            assert_eq!(parts(word), expected);
-        }
+    }
+
+    #[test]
+    fn what_fits_in_no_other_way_is_said_in_short_and_broken_anywhere() {
+        let mut table = Table::new(&["RESOURCE", ">HARD"]);
+        let hard = Text::with_short("32212254720".to_owned(), Some("30Gi".to_owned()));
+        table.row([Text::from("persistentvolumeclaims"), hard]);
+        let render = |width| {
+            table.render_in(Style {
+                headers: true,
+                width: Some(width),
+                ..Style::default()
+            })
+        };
+        assert_eq!(
+            render(40),
+            "RESOURCE                        HARD\n\
+             persistentvolumeclaims   32212254720"
+        );
+        assert_eq!(
+            render(30),
+            "RESOURCE                 HARD\n\
+             persistentvolumeclaims   30Gi"
+        );
+        assert_eq!(
+            render(20),
+            "RESOURCE        HARD\n\
+             persistentvolu  30Gi\n\
+             meclaims"
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::{
     failure::Outcome,
     figures::{percent, share},
     session::Session,
-    table::Table,
+    table::{Table, Text},
     unit::in_one_unit,
 };
 
@@ -56,11 +56,11 @@ fn namespaces(session: &Session, limit: usize, all: bool) -> Outcome {
     )
 }
 
-fn namespace_row(usage: &NamespaceUsage) -> [String; 8] {
-    let pending = usage.reservations.to_string();
-    let namespace = usage.namespace.to_string();
+fn namespace_row(usage: &NamespaceUsage) -> [Text; 8] {
+    let pending = usage.reservations.to_string().into();
+    let namespace = usage.namespace.to_string().into();
     let Some(fullest) = &usage.fullest else {
-        let none = || "-".to_owned();
+        let none = || "-".into();
         return [
             namespace,
             none(),
@@ -76,9 +76,9 @@ fn namespace_row(usage: &NamespaceUsage) -> [String; 8] {
     let [hard, used, reserved] = in_one_unit([&fullest.hard, &fullest.used, &fullest.reserved]);
     [
         namespace,
-        percent(share),
-        bar(share),
-        format!("{}/{}", fullest.quota, fullest.resource),
+        percent(share).into(),
+        bar(share).into(),
+        format!("{}/{}", fullest.quota, fullest.resource).into(),
         used,
         reserved,
         hard,
@@ -91,17 +91,17 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
     let answer = session.client.get::<Usage>(&address)?;
     let usage = answer.content;
     session.note_lag(usage.lagging);
-    let mut rows: Vec<(f64, [String; 7])> = Vec::new();
+    let mut rows: Vec<(f64, [Text; 7])> = Vec::new();
     for quota in &usage.quotas {
         for limit in &quota.resources {
             let used = limit.used.clone().unwrap_or_default();
             let share = share(&limit.hard, &used, &limit.reserved);
             let [hard, used, reserved] = in_one_unit([&limit.hard, &used, &limit.reserved]);
             let row = [
-                quota.name.to_string(),
-                limit.resource.to_string(),
-                percent(share),
-                bar(share),
+                quota.name.to_string().into(),
+                limit.resource.to_string().into(),
+                percent(share).into(),
+                bar(share).into(),
                 used,
                 reserved,
                 hard,
@@ -118,7 +118,7 @@ fn limits(session: &Session, namespace: &str, most: usize) -> Outcome {
         &answer.json,
         || {
             rows.iter()
-                .map(|(_, row)| format!("{}/{}", row[0], row[1]))
+                .map(|(_, row)| format!("{}/{}", row[0].whole(), row[1].whole()))
                 .collect()
         },
         |_| {

@@ -2,6 +2,8 @@
 
 use quota_semantics::quantity::{Format, Mantissa, Quantity};
 
+use super::table::Text;
+
 /// Suffixes from the largest unit to the smallest, each with how many billionths it is.
 const BINARY: [(&str, i128); 7] = [
     ("Ei", NANOS << 60),
@@ -26,10 +28,14 @@ const DECIMAL: [(&str, i128); 10] = [
 ];
 const NANOS: i128 = 1_000_000_000;
 
+/// Exact amounts longer than this have a short form, too.
+const LETTERS_MAX: usize = 8;
+
 /// Amounts in one unit: the largest in which all of them are whole, but none larger than that in which the first one, the
-/// limit, is written. Exact: where no such unit is, each amount has its own.
-pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [String; N] {
-    let own = || amounts.map(|amount| amount.exact().to_string());
+/// limit, is written. Exact: where no such unit is, each amount has its own. If that makes them long, the short form is
+/// rounded, in the unit of the limit.
+pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [Text; N] {
+    let own = || amounts.map(|amount| amount.exact().to_string().into());
     let Some(first) = amounts.first() else {
         return own();
     };
@@ -44,19 +50,42 @@ pub(crate) fn in_one_unit<const N: usize>(amounts: [&Quantity; N]) -> [String; N
     };
     let limit = first.exact().to_string();
     let suffix = limit.trim_start_matches(|c: char| !c.is_ascii_alphabetic());
-    let units = units.iter().skip_while(|(name, _)| *name != suffix);
+    let mut units = units.iter().skip_while(|(name, _)| *name != suffix);
+    let largest = units.clone().next();
     let fits = |(_, unit): &&(&str, i128)| nanos.iter().all(|amount| amount % unit == 0);
     // A limit that is nothing has no unit of its own.
     let found = match first.is_zero() {
         true => None,
-        false => units.into_iter().find(fits),
+        false => units.find(fits),
     };
-    match found {
-        None => own(),
-        Some((suffix, unit)) => nanos.map(|amount| match amount / unit {
+    let (Some((suffix, unit)), Some(largest)) = (found, largest) else {
+        return own();
+    };
+    let exact = nanos.map(|amount| match amount / unit {
+        0 => "0".to_owned(),
+        whole => format!("{whole}{suffix}"),
+    });
+    let is_long = exact.iter().any(|text| text.len() > LETTERS_MAX);
+    let mut short = nanos
+        .map(|amount| is_long.then(|| rounded(amount, largest)))
+        .into_iter();
+    exact.map(|text| Text::with_short(text, short.next().flatten()))
+}
+
+/// An amount with one digit behind the point, and with `~` if that is not all of it.
+fn rounded(nanos: i128, (suffix, unit): &(&str, i128)) -> String {
+    if nanos % unit == 0 {
+        return match nanos / unit {
             0 => "0".to_owned(),
             whole => format!("{whole}{suffix}"),
-        }),
+        };
+    }
+    let tenth = unit / 10;
+    let tenths = (nanos.abs() + tenth / 2) / tenth;
+    let sign = if nanos < 0 { "-" } else { "" };
+    match tenths {
+        0 => format!("~{sign}0{suffix}"),
+        tenths => format!("~{sign}{}.{}{suffix}", tenths / 10, tenths % 10),
     }
 }
 
@@ -79,7 +108,19 @@ mod tests {
 
     fn shown<const N: usize>(amounts: [&str; N]) -> [String; N] {
         let read = amounts.map(|amount| amount.parse::<Quantity>().unwrap());
-        in_one_unit(read.each_ref())
+        in_one_unit(read.each_ref()).map(|text| text.whole().to_owned())
+    }
+
+    #[test]
+    fn long_amounts_have_a_short_form_in_the_unit_of_the_limit() {
+        let amounts = ["30Gi", "3147483648", "0", "-1", "1Gi", "-3147483648"];
+        let read = amounts.map(|amount| amount.parse::<Quantity>().unwrap());
+        let short = in_one_unit(read.each_ref()).map(|text| text.short().map(str::to_owned));
+        let expected = ["30Gi", "~2.9Gi", "0", "~-0Gi", "1Gi", "~-2.9Gi"];
+        assert_eq!(short, expected.map(|text| Some(text.to_owned())));
+        let read = ["4", "500m"].map(|amount| amount.parse::<Quantity>().unwrap());
+        let plain = in_one_unit(read.each_ref());
+        assert!(plain.iter().all(|text| text.short().is_none()), "{plain:?}");
     }
 
     #[test]
@@ -110,7 +151,7 @@ mod tests {
             let read: Vec<Quantity> = amounts.iter().map(|amount| amount.parse().unwrap()).collect();
             let shown = in_one_unit([&read[0], &read[1], &read[2], &read[3]]);
             for (shown, amount) in shown.iter().zip(&read) {
-                prop_assert_eq!(&shown.parse::<Quantity>().unwrap(), amount);
+                prop_assert_eq!(&shown.whole().parse::<Quantity>().unwrap(), amount);
             }
         }
     }

@@ -69,7 +69,7 @@ reasons! {
     Invalid 422 "The request is not valid"
     /// The uid was used for another request before.
     UidReused 422 "The uid was used for another request"
-    /// More was asked for than the configuration allows.
+    /// The request exceeds what the configuration allows.
     LimitReached 422 "A limit of the configuration is reached"
     /// Another principal made the reservation.
     NotOwner 403 "The reservation is another's"
@@ -81,9 +81,9 @@ reasons! {
     NotFound 404 "Not found"
     /// The reservation's time ran out.
     ReservationExpired 410 "The reservation has expired"
-    /// Entries that were asked for are not kept any more.
+    /// The requested entries are not kept any more.
     Compacted 410 "The entries were compacted away"
-    /// Too many entries lie between the nearest snapshot and what was asked for.
+    /// Too many entries lie between the nearest snapshot and the requested position.
     TooFarBack 422 "Too many entries would have to be replayed"
     /// The object was observed or committed: its reservation has ended.
     AlreadyObserved 409 "The object was observed already"

@@ -56,6 +56,9 @@ impl Journal for Replica {
     fn sync(&mut self) -> Result<Durable, Error> {
         self.0.lock().unwrap().sync()
     }
+    fn write(&mut self) -> Result<Durable, Error> {
+        self.0.lock().unwrap().write()
+    }
 }
 
 struct Job {
@@ -80,11 +83,15 @@ impl Host for Node {
         self.shared.reader.durable()
     }
 
+    fn synced(&self) -> Durable {
+        self.shared.reader.synced()
+    }
+
     fn apply(&mut self, batches: Vec<StoredBatch>) -> Result<(), ApplyError> {
         for stored in &batches {
             self.replica.append(stored.batch.clone())?;
         }
-        self.replica.sync()?;
+        self.replica.write()?;
         let mut state = self.shared.state.lock().unwrap();
         for StoredBatch { batch, .. } in batches {
             let entries = codec::decode_entries(batch.first_sequence, batch.count, &batch.payload);

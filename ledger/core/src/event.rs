@@ -3,6 +3,9 @@
 mod correction;
 mod group;
 mod namespace;
+mod object;
+mod quota;
+mod source;
 mod watermark;
 
 use std::sync::Arc;
@@ -14,11 +17,12 @@ pub use correction::{
 };
 pub use group::GroupRecord;
 pub use namespace::{ANNOTATION_MAX_BYTES, NamespaceRecord};
+pub use object::{Observed, Reservation};
+pub use quota::QuotaRecord;
+pub use source::{Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter};
 pub use watermark::{Watermark, Watermarks};
 
-use quota_semantics::{
-    Name, Timestamp, object::Footprint, quota::spec::Spec, resource::ResourceList, uid::Uid,
-};
+use quota_semantics::{Name, Timestamp, object::Footprint, resource::ResourceList, uid::Uid};
 
 /// Place of an entry in the ledger: dense, from 1. Zero represents the empty ledger.
 pub type Sequence = u64;
@@ -425,111 +429,3 @@ impl Event {
         }
     }
 }
-
-/// A quota as it was set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct QuotaRecord {
-    /// Its namespace.
-    pub namespace: Name,
-    /// Its name.
-    pub name: Name,
-    /// Its identity, fresh with each creation.
-    pub uid: Uid,
-    /// When it was created.
-    pub created: Timestamp,
-    /// Limits and scopes.
-    pub spec: Spec,
-    /// The rest of its `metadata` (labels, annotations, …) as JSON text; empty: none.
-    pub metadata: Box<str>,
-}
-
-/// An object as it was seen.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Observed {
-    /// Its identity.
-    pub uid: Uid,
-    /// Its namespace.
-    pub namespace: Name,
-    /// Its resource and group, as in `pods` or `deployments.apps`.
-    pub resource: Name,
-    /// Its name.
-    pub name: Box<str>,
-    /// Its resourceVersion as a number; 0: unknown, always taken for newer.
-    pub version: u64,
-    /// What it counts for.
-    pub footprint: Footprint,
-    /// When it stops counting without an event.
-    pub lapse: Option<Timestamp>,
-    /// Whether this ended the object's pending reservation.
-    pub ends_reservation: bool,
-}
-
-/// A promise of capacity to one object.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Reservation {
-    /// The object that it is for.
-    pub uid: Uid,
-    /// Its namespace.
-    pub namespace: Name,
-    /// Its resource and group, as in `pods`.
-    pub resource: Name,
-    /// Its name; empty: unknown.
-    pub name: Box<str>,
-    /// Its apiVersion as the holder gave it; may be empty.
-    pub api_version: Name,
-    /// Its kind as the holder gave it; may be empty.
-    pub kind: Name,
-    /// What the object may count for.
-    pub footprint: Footprint,
-    /// When it was granted.
-    pub created: Timestamp,
-    /// When it ends by itself.
-    pub expiration: Timestamp,
-    /// It ends when a version after this one is observed; 0: with the first sight of the object.
-    pub after_version: u64,
-    /// Digest of what was asked: a repeated request is identified by it.
-    #[serde(skip)]
-    pub request: [u8; 16],
-}
-
-impl Reservation {
-    /// Whether it ends when its object is observed in this version; 0: unknown.
-    #[must_use]
-    pub const fn is_awaiting(&self, version: u64) -> bool {
-        version == 0 || version > self.after_version
-    }
-}
-
-/// How far a source has been consumed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Cursor {
-    /// Tells one life of the source from another: a stream's creation time.
-    pub incarnation: Name,
-    /// Last position consumed.
-    pub position: u64,
-    /// When the source received what stood there.
-    pub time: Timestamp,
-    /// Checksum of what stood there: proof that the source is still the same.
-    pub checksum: u32,
-}
-
-/// A message that could not be understood.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DeadLetter {
-    /// Where it came from.
-    pub source: Name,
-    /// Its position there, or its line in a request.
-    pub position: u64,
-    /// What was wrong with it.
-    pub reason: Box<str>,
-    /// The message, cut to [`DEAD_LETTER_MAX_BYTES`], with bytes that are not UTF-8 replaced.
-    pub payload: Box<str>,
-}
-
-/// How much of a message that could not be understood is kept, in bytes.
-pub const DEAD_LETTER_MAX_BYTES: usize = 16 * 1024;

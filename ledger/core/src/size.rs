@@ -112,7 +112,7 @@ fn of_selector(selector: &group::LabelSelector) -> usize {
 
 /// A reservation, as it is granted.
 #[must_use]
-pub fn of_reservation(reservation: &Reservation) -> usize {
+pub(crate) fn of_reservation(reservation: &Reservation) -> usize {
     ENTRY + of_footprint(&reservation.footprint)
 }
 

@@ -102,7 +102,17 @@ impl Journal for FileJournal {
     }
 
     fn sync(&mut self) -> Result<Durable, Error> {
-        let (durable, bytes) = self.store.sync()?;
+        self.commit(true)
+    }
+
+    fn write(&mut self) -> Result<Durable, Error> {
+        self.commit(false)
+    }
+}
+
+impl FileJournal {
+    fn commit(&mut self, syncs: bool) -> Result<Durable, Error> {
+        let (durable, bytes) = self.store.commit(syncs)?;
         self.unflushed = self.unflushed.saturating_add(bytes);
         if self.unflushed >= FLUSH_BYTES {
             self.unflushed = 0;
@@ -152,6 +162,21 @@ impl FileReader {
     ) -> Result<Compaction, Error> {
         self.store.lifecycle.check()?;
         super::compact::compact(&self.store, now, retention)
+    }
+
+    /// How far the write-ahead log is synced: all of it, but for what was only [written](Journal::write).
+    #[must_use]
+    pub fn synced(&self) -> Durable {
+        self.store.write.synced()
+    }
+
+    /// Makes durable what was written, and gives how far.
+    ///
+    /// # Errors
+    /// As [`Journal::sync`].
+    pub fn sync(&self) -> Result<Durable, Error> {
+        self.store.sync_written()?;
+        Ok(self.synced())
     }
 
     /// Figures for metrics.

@@ -44,7 +44,7 @@ pub(super) struct Frame<'a> {
     pub(super) count: u32,
     /// Ledger time of the last entry.
     pub(super) time: Timestamp,
-    /// Whether it is the first of the frames that were written together. What is before such a
+    /// Whether it is the first of the frames that were synced together. What is before such a
     /// frame had been made durable before this one was written.
     pub(super) group_start: bool,
     /// The encoded entries.

@@ -195,6 +195,16 @@ pub trait Journal: Send {
     /// appended since the last success may or may not be durable. The process has to stop and to
     /// recover.
     fn sync(&mut self) -> Result<Durable, Error>;
+
+    /// Writes everything appended so far, so that readers have it and a killed process loses none of it. A loss of power
+    /// may take it until it is synced, soon, in the background: for replicas, whose log holds it. By default it is
+    /// synced at once.
+    ///
+    /// # Errors
+    /// As [`Journal::sync`].
+    fn write(&mut self) -> Result<Durable, Error> {
+        self.sync()
+    }
 }
 
 /// Batches in order of their sequence; ends where the journal was durable when the end was reached.
@@ -213,6 +223,6 @@ pub trait Reader: Send + Sync {
     /// it as long as the archive has them all.
     fn first_sequence(&self) -> u64;
 
-    /// How far the journal is durable, and so how far can be read.
+    /// How far the journal is durable, or at least [written](Journal::write), and so how far can be read.
     fn durable(&self) -> Durable;
 }

@@ -1,7 +1,7 @@
-//! Background work of an open journal: prepare the next segment, flush durable frames into the current epoch, seal
-//! full epochs. Two threads run it; each step is a function that tests call directly.
+//! Background work of an open journal: prepare the next segment, sync what was only written, flush frames into the current
+//! epoch, seal full epochs. Threads run it; each step is a function that tests call directly.
 
-use std::{sync::Arc, thread::JoinHandle};
+use std::{sync::Arc, thread::JoinHandle, time::Duration};
 
 use super::{
     Durable, Error, Operation,
@@ -11,6 +11,9 @@ use super::{
 
 /// How much is flushed at a time, in bytes of frames. The less often, the fewer pages of sled are written twice.
 pub(super) const FLUSH_BYTES: u64 = 1024 * 1024;
+
+/// How long what is written waits for its sync. One sync makes up for all that came meanwhile.
+const SYNC_AFTER: Duration = Duration::from_millis(500);
 
 /// Flushing is not throttled when more than this part of `wal_limit_bytes` waits for it.
 const HURRY_PART: u64 = 16;
@@ -140,6 +143,12 @@ impl Maintenance {
             maintenance.spawn("journal-prepare", |store| {
                 while store.signal.wait_to_prepare() {
                     store.prepare_segment();
+                }
+            })?;
+            maintenance.spawn("journal-sync", |store| {
+                while store.signal.wait_to_sync(SYNC_AFTER) {
+                    // An error has poisoned the journal: the writer finds it at its next step.
+                    let _ = store.sync_written();
                 }
             })?;
             maintenance.spawn("journal-flush", |store| {

@@ -52,7 +52,7 @@ bugs! {
         NoIdempotency: "a request that comes again is decided again",
         SettledTwice: "a reservation that has ended can be released",
         ReservedIgnored: "what is reserved does not count against a limit",
-        BatchBlind: "the wishes of a batch do not see each other",
+        BatchBlind: "the requests of a batch do not see each other",
         ClockTrusted: "ledger time follows the wall clock, back too",
         BlindExpiry: "reservations expire while the sources are behind",
         CursorNotInBatch: "the cursor is not always written with the events that it covers",
@@ -65,6 +65,7 @@ bugs! {
         LeaseOnly: "a leader appends as long as it thinks that it leads, without an expected sequence",
         SequenceRefreshed: "an append that is ambiguous is sent again behind whatever came to stand at its place",
         RefusalTrusted: "an append that is refused is sent again behind the sequence that the refusal names",
+        PositionBeforeSync: "a position in the log is written down before the replica is synced up to it",
         LeaseIgnored: "a leader says no although another may lead by now",
     }
     BRIDGE: "Bugs of the publisher of a cluster's objects." {

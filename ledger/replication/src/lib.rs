@@ -8,6 +8,7 @@
 //! Pure: [`Member`] is a state machine that takes the time, replies and messages, and says what to do. The daemon does it.
 
 mod append;
+mod bookmark;
 mod clock;
 mod identity;
 mod member;
@@ -15,6 +16,7 @@ mod message;
 mod verify;
 
 pub use append::Reply;
+pub use bookmark::Bookmark;
 pub use clock::Millis;
 pub use identity::{Identity, LedgerId, NodeName, ParseError};
 pub use member::{Action, Counts, Member, Role, Settings};

@@ -5,7 +5,7 @@ use quota_journal::{Durable, StoredBatch};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Identity, LedgerId, NodeName,
+    LedgerId, NodeName,
     message::{DecodeError, Kind, Message},
 };
 
@@ -86,16 +86,6 @@ impl Position {
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.leader.as_ref().map_or(0, |leader| leader.epoch)
-    }
-
-    /// Whether this process may write.
-    #[must_use]
-    pub fn is_led_by(&self, identity: &Identity) -> bool {
-        self.leader.as_ref().is_some_and(|leader| {
-            leader.node == identity.node
-                && leader.instance == identity.instance
-                && leader.handed_to.is_none()
-        })
     }
 }
 

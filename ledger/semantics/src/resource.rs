@@ -19,6 +19,9 @@ const SHORT: usize = 8;
 /// through both.
 const LONG: usize = 16;
 
+/// The same where both are sorted, and each name is looked for behind the one before.
+const SPARSE: usize = 8;
+
 /// Quantities by resource name, sorted by name; each name at most once.
 ///
 /// A name with a zero quantity is not the same as no name: whether a name is present decides what
@@ -59,6 +62,40 @@ impl ResourceList {
             return found.map(|(_, quantity)| quantity);
         }
         self.place(name).ok().map(|at| &self.0[at].1)
+    }
+
+    /// The names that are in `other` too, sorted, with both quantities: takes less than to look for each of them.
+    pub fn common<'a>(
+        &'a self,
+        other: &'a Self,
+    ) -> impl Iterator<Item = (&'a Name, &'a Quantity, &'a Quantity)> {
+        let is_short = self.len() <= other.len();
+        let (short, long) = if is_short {
+            (self, other)
+        } else {
+            (other, self)
+        };
+        let is_sparse = short.len().saturating_mul(SPARSE) < long.len();
+        let mut from = 0;
+        let common = short.names().enumerate().filter_map(move |(at, name)| {
+            let is_before = |(other, _): &(Name, Quantity)| *other < *name;
+            let rest = &long.0[from..];
+            from += match is_sparse {
+                true => rest.partition_point(is_before),
+                false => rest.iter().take_while(|it| is_before(it)).count(),
+            };
+            let found = long.0.get(from).is_some_and(|(other, _)| other == name);
+            found.then_some((at, from))
+        });
+        common.map(move |(short, long)| {
+            let (mine, theirs) = if is_short {
+                (short, long)
+            } else {
+                (long, short)
+            };
+            let (name, quantity) = &self.0[mine];
+            (name, quantity, &other.0[theirs].1)
+        })
     }
 
     /// Sets the quantity of a name.
@@ -206,7 +243,7 @@ impl ResourceList {
     /// The names, sorted, of which there is more here than in `hard`. Names that are missing on
     /// either side never exceed.
     #[must_use]
-    pub fn exceeding(&self, hard: &Self) -> Vec<Name> {
+    pub(crate) fn exceeding(&self, hard: &Self) -> Vec<Name> {
         let exceeds = |(name, quantity): &&(Name, Quantity)| {
             hard.get(name).is_some_and(|limit| quantity > limit)
         };

@@ -124,8 +124,8 @@ fn listing(groups: Vec<GroupRecord>, version: u64, resets_versions: bool) -> Vec
 fn what_a_source_shows_is_a_group_until_it_is_deleted() {
     let mut given = Given::default();
     assert!(given.shows(seen("g", 5, "pods=3", &[])));
-    denied(given.reserve(&wish("a", "pods=4")));
-    given.reserve(&wish("b", "pods=3")).unwrap();
+    denied(given.reserve(&reserve_request("a", "pods=4")));
+    given.reserve(&reserve_request("b", "pods=3")).unwrap();
     // Old, and of another version with the same content.
     assert!(!given.shows(seen("g", 5, "pods=9", &[])));
     assert!(!given.shows(seen("g", 6, "pods=3", &[])));

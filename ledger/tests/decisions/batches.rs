@@ -6,20 +6,26 @@ use super::*;
 fn all_or_none_of_a_batch() {
     let mut given = Given::hard("pods=3");
     let three = [
-        wish("a", "pods=1"),
-        wish("b", "pods=1"),
-        wish("c", "pods=2"),
+        reserve_request("a", "pods=1"),
+        reserve_request("b", "pods=1"),
+        reserve_request("c", "pods=2"),
     ];
     assert!(matches!(
         given.reserve_all(&three),
         Err((2, Refusal::Denied(_)))
     ));
     assert!(matches!(
-        given.reserve_all(&[wish("a", "pods=1"), wish("a", "pods=1")]),
+        given.reserve_all(&[
+            reserve_request("a", "pods=1"),
+            reserve_request("a", "pods=1")
+        ]),
         Err((1, Refusal::UidReused(_)))
     ));
     given.reserve(&named("old", "web", "pods=3")).unwrap();
-    let replacing = [named("new", "web", "pods=2"), wish("b", "pods=1")];
+    let replacing = [
+        named("new", "web", "pods=2"),
+        reserve_request("b", "pods=1"),
+    ];
     for reserved in given.reserve_all(&replacing).unwrap() {
         given.record(reserved.events);
     }
@@ -30,8 +36,8 @@ fn all_or_none_of_a_batch() {
 }
 
 /// Carries out a batch; gives the number of entries.
-fn reserve_together(given: &mut Given, wishes: &[Request]) -> Result<usize, (usize, Refusal)> {
-    let all = given.reserve_all(wishes)?;
+fn reserve_together(given: &mut Given, requests: &[Request]) -> Result<usize, (usize, Refusal)> {
+    let all = given.reserve_all(requests)?;
     let events: Vec<Event> = all.into_iter().flat_map(|one| one.events).collect();
     let count = events.len();
     given.record(events);
@@ -39,13 +45,13 @@ fn reserve_together(given: &mut Given, wishes: &[Request]) -> Result<usize, (usi
 }
 
 #[test]
-fn wishes_of_a_batch_see_that_a_name_was_taken_over_before_them() {
+fn requests_of_a_batch_see_that_a_name_was_taken_over_before_them() {
     let mut given = Given::hard("pods=4");
     given.reserve(&named("old", "web", "pods=2")).unwrap();
     let twice = [
         named("new", "web", "pods=2"),
         named("newer", "web", "pods=2"),
-        wish("other", "pods=3"),
+        reserve_request("other", "pods=3"),
     ];
     let refused = reserve_together(&mut given, &twice);
     assert!(matches!(refused, Err((2, Refusal::Denied(_)))));
@@ -57,13 +63,13 @@ fn wishes_of_a_batch_see_that_a_name_was_taken_over_before_them() {
 }
 
 #[test]
-fn wishes_of_a_batch_see_what_was_grown_before_them() {
+fn requests_of_a_batch_see_what_was_grown_before_them() {
     let mut given = Given::hard("pods=4");
-    given.reserve(&wish("a", "pods=1")).unwrap();
-    let both = [update("a", 1, "pods=3"), wish("b", "pods=2")];
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
+    let both = [update("a", 1, "pods=3"), reserve_request("b", "pods=2")];
     let refused = reserve_together(&mut given, &both);
     assert!(matches!(refused, Err((1, Refusal::Denied(_)))));
-    let fitting = [update("a", 1, "pods=3"), wish("b", "pods=1")];
+    let fitting = [update("a", 1, "pods=3"), reserve_request("b", "pods=1")];
     reserve_together(&mut given, &fitting).unwrap();
     assert_eq!(given.counted(), ("0".into(), "4".into()));
 }
@@ -72,7 +78,7 @@ fn wishes_of_a_batch_see_what_was_grown_before_them() {
 fn a_batch_stays_below_the_limits_of_pending_reservations() {
     let mut given = Given::hard("pods=9");
     given.policy.max_pending = 2;
-    let three = ["a", "b", "c"].map(|id| wish(id, "pods=1"));
+    let three = ["a", "b", "c"].map(|id| reserve_request(id, "pods=1"));
     let refused = reserve_together(&mut given, &three);
     assert!(matches!(
         refused,
@@ -92,7 +98,10 @@ fn what_is_held_is_told_as_it_was_asked_for_by_the_batch_or_before() {
         other => panic!("{other:?}"),
     };
     let mut given = Given::hard("pods=1");
-    let both = [wish("a", "pods=01"), wish("b", "pods=1")];
+    let both = [
+        reserve_request("a", "pods=01"),
+        reserve_request("b", "pods=1"),
+    ];
     let (_, refusal) = reserve_together(&mut given, &both).unwrap_err();
     assert_eq!(held(refusal), "01");
     given.reserve(&both[0]).unwrap();

@@ -19,7 +19,7 @@ use super::*;
 fn in_namespace(namespace: &str, id: &str, amounts: &str) -> Request {
     Request {
         namespace: namespace.into(),
-        ..wish(id, amounts)
+        ..reserve_request(id, amounts)
     }
 }
 
@@ -144,11 +144,11 @@ fn quotas_come_before_groups_and_the_nearest_group_first() {
             .map(|quota| quota.name.clone())
             .collect()
     };
-    let denied_by_all = denied(given.reserve(&wish("x", "pods=2")));
+    let denied_by_all = denied(given.reserve(&reserve_request("x", "pods=2")));
     assert_eq!(names(&denied_by_all), ["compute", "own", "all"]);
     assert!(denied_by_all.detail.starts_with("exceeded quota: compute,"));
     given.quota("pods=9");
-    let denied = denied(given.reserve(&wish("x", "pods=2")));
+    let denied = denied(given.reserve(&reserve_request("x", "pods=2")));
     assert!(
         denied.detail.starts_with("exceeded quota: own,"),
         "{}",
@@ -266,7 +266,7 @@ fn labels_move_usage_at_once_and_nothing_is_evicted() {
     given.counts(&[("red", "1+1+0"), ("blue", "0+0+0")]);
     given.labels("team-a", 2, "blue");
     given.counts(&[("red", "0+0+0"), ("blue", "1+1+0")]);
-    assert!(given.reserve(&wish("p3", "pods=1")).is_err());
+    assert!(given.reserve(&reserve_request("p3", "pods=1")).is_err());
     given.record(delete_group(&given.state, &"blue".into(), None).unwrap());
     given.takes("team-a", "p3", "pods=1");
 }
@@ -275,7 +275,7 @@ fn labels_move_usage_at_once_and_nothing_is_evicted() {
 fn labels_that_are_not_known_are_waited_for_where_they_matter() {
     let mut given = Given::default();
     given.group(&group("red", by_label("red"), "pods=2"));
-    let refused = given.reserve(&wish("x", "pods=1")).unwrap_err();
+    let refused = given.reserve(&reserve_request("x", "pods=1")).unwrap_err();
     assert!(
         matches!(&refused, Refusal::NotReady { group, .. } if *group == *"red"),
         "{refused:?}"
@@ -287,7 +287,7 @@ fn labels_that_are_not_known_are_waited_for_where_they_matter() {
     // A list of namespaces asks for no label.
     let mut listed = Given::default();
     listed.group(&group("listed", by_names(&["team-b"]), "pods=0"));
-    listed.reserve(&wish("x", "pods=1")).unwrap();
+    listed.reserve(&reserve_request("x", "pods=1")).unwrap();
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn plain_quotas_say_the_same_by_annotations() {
         given.state.override_of("team-a", "compute"),
         (list("pods=3"), Some(until))
     );
-    assert!(given.reserve(&wish("z", "pods=1")).is_err());
+    assert!(given.reserve(&reserve_request("z", "pods=1")).is_err());
 }
 
 #[test]
@@ -427,7 +427,7 @@ fn groups_with_scopes_count_what_matches() {
     given.group(&scoped);
     given.takes("team-a", "plain", "pods=5");
     let high = |id: &str| {
-        let mut request = wish(id, "pods=1");
+        let mut request = reserve_request(id, "pods=1");
         request.footprint.traits =
             quota_semantics::object::Traits::Pod(quota_semantics::object::PodTraits {
                 priority_class: "high".into(),

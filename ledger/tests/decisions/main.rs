@@ -52,7 +52,7 @@ fn team() -> Name {
     Name::from("team-a")
 }
 
-fn wish(id: &str, amounts: &str) -> Request {
+fn reserve_request(id: &str, amounts: &str) -> Request {
     Request {
         uid: uid(id),
         namespace: team(),
@@ -75,14 +75,14 @@ fn wish(id: &str, amounts: &str) -> Request {
 fn named(id: &str, name: &str, amounts: &str) -> Request {
     Request {
         name: name.into(),
-        ..wish(id, amounts)
+        ..reserve_request(id, amounts)
     }
 }
 
 fn update(id: &str, version: u64, amounts: &str) -> Request {
     Request {
         basis: Basis::Update { version },
-        ..wish(id, amounts)
+        ..reserve_request(id, amounts)
     }
 }
 
@@ -145,8 +145,8 @@ impl Given {
             .record(&Actor::named("test"), events);
     }
 
-    fn reserve_all(&self, wishes: &[Request]) -> Result<Vec<Reserved>, (usize, Refusal)> {
-        let fingerprinted: Vec<_> = wishes
+    fn reserve_all(&self, requests: &[Request]) -> Result<Vec<Reserved>, (usize, Refusal)> {
+        let fingerprinted: Vec<_> = requests
             .iter()
             .cloned()
             .map(FingerprintedRequest::from)
@@ -154,12 +154,12 @@ impl Given {
         decide::reserve_all(&self.state, self.now(), &by(), &fingerprinted, &self.policy)
     }
 
-    fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {
+    fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
         let reserved = decide::reserve(
             &self.state,
             self.now(),
             &by(),
-            &wish.clone().into(),
+            &request.clone().into(),
             &self.policy,
         )?;
         self.record(reserved.events.clone());

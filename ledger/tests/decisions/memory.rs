@@ -6,23 +6,23 @@ use super::*;
 fn elsewhere(id: &str) -> Request {
     Request {
         namespace: Name::from("team-b"),
-        ..wish(id, "pods=1")
+        ..reserve_request(id, "pods=1")
     }
 }
 
 impl Given {
     /// Reserves, gives back, and lets the clock do what it does between two requests.
-    fn churn(&mut self, wish: &Request) {
-        self.reserve(wish).unwrap();
-        let released = decide::release(&self.state, &by(), &wish.namespace, &wish.uid);
+    fn churn(&mut self, request: &Request) {
+        self.reserve(request).unwrap();
+        let released = decide::release(&self.state, &by(), &request.namespace, &request.uid);
         self.record(released.unwrap());
         let bounded = decide::bound_ended(&self.state, &self.policy.bounds);
         self.record(bounded.into_iter().collect());
     }
 
     /// Whether it is known that this one has ended.
-    fn is_remembered(&mut self, wish: &Request) -> bool {
-        matches!(self.reserve(wish), Err(Refusal::Ended(_)))
+    fn is_remembered(&mut self, request: &Request) -> bool {
+        matches!(self.reserve(request), Err(Refusal::Ended(_)))
     }
 
     /// The same, as it is read from a snapshot.
@@ -44,7 +44,7 @@ fn the_churn_of_one_namespace_makes_nothing_of_another_one_be_forgotten() {
     given.policy.bounds.ended_bytes = 40_000;
     given.churn(&elsewhere("quiet"));
     for number in 0..300 {
-        given.churn(&wish(&format!("u{number}"), "pods=1"));
+        given.churn(&reserve_request(&format!("u{number}"), "pods=1"));
     }
     let bounded = |entry: &quota_core::event::Entry| {
         matches!(entry.event, Event::EndedBounded { bytes: 40_000 })
@@ -52,8 +52,8 @@ fn the_churn_of_one_namespace_makes_nothing_of_another_one_be_forgotten() {
     let entries = given.open.entries();
     assert_eq!(entries.iter().filter(|entry| bounded(entry)).count(), 1);
     assert!(given.is_remembered(&elsewhere("quiet")));
-    assert!(given.is_remembered(&wish("u299", "pods=1")));
-    assert!(!given.is_remembered(&wish("u0", "pods=1")));
+    assert!(given.is_remembered(&reserve_request("u299", "pods=1")));
+    assert!(!given.is_remembered(&reserve_request("u0", "pods=1")));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn what_is_forgotten_is_the_same_after_a_snapshot_and_a_replay() {
     let mut given = Given::hard("pods=9");
     given.policy.bounds.ended_bytes = 20_000;
     for number in 0..100 {
-        given.churn(&wish(&format!("a{number}"), "pods=1"));
+        given.churn(&reserve_request(&format!("a{number}"), "pods=1"));
         given.churn(&elsewhere(&format!("b{}", number % 40)));
     }
     let mut read = given.read_back();
@@ -86,7 +86,7 @@ fn another_bound_is_news_and_the_same_one_is_not() {
     let bound = |given: &Given| decide::bound_ended(&given.state, &given.policy.bounds);
     assert!(bound(&given).is_none(), "there is nothing to forget");
     for number in 0..100 {
-        given.churn(&wish(&format!("a{number}"), "pods=1"));
+        given.churn(&reserve_request(&format!("a{number}"), "pods=1"));
     }
     assert!(bound(&given).is_none(), "it is recorded");
     given.policy.bounds.ended_bytes = 10_000;

@@ -60,6 +60,6 @@ fn a_lowered_limit_is_shown_and_binds_at_once() {
     let mut given = Given::hard("pods=9");
     given.sees(&alive("a", 1, "pods=5"));
     given.quota("pods=3");
-    denied(given.reserve(&wish("b", "pods=1")));
+    denied(given.reserve(&reserve_request("b", "pods=1")));
     assert_eq!(given.counted().0, "5");
 }

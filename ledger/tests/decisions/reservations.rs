@@ -6,15 +6,17 @@ use super::*;
 fn a_denial_speaks_kubernetes_words_and_then_of_reservations() {
     let mut given = Given::hard("pods=2,requests.cpu=2");
     given.sees(&alive("seen", 1, "pods=1,requests.cpu=500m"));
-    let alone = denied(given.reserve(&wish("big", "requests.cpu=2")));
+    let alone = denied(given.reserve(&reserve_request("big", "requests.cpu=2")));
     assert_eq!(
         alone.detail,
         "exceeded quota: compute, requested: requests.cpu=2, used: requests.cpu=500m, limited: requests.cpu=2",
     );
     assert_eq!(alone.retry_after, None);
-    given.reserve(&wish("first", "requests.cpu=1")).unwrap();
+    given
+        .reserve(&reserve_request("first", "requests.cpu=1"))
+        .unwrap();
     given.seconds += 10;
-    let beside = denied(given.reserve(&wish("second", "pods=1,requests.cpu=1")));
+    let beside = denied(given.reserve(&reserve_request("second", "pods=1,requests.cpu=1")));
     assert_eq!(
         beside.detail,
         "exceeded quota: compute, requested: requests.cpu=1, used: requests.cpu=1500m, limited: requests.cpu=2; \
@@ -36,12 +38,13 @@ fn a_denial_speaks_kubernetes_words_and_then_of_reservations() {
 fn a_denial_says_whether_it_could_ever_be_granted() {
     let mut given = Given::hard("pods=3,requests.cpu=8");
     given.sees(&alive("seen", 1, "pods=1,requests.cpu=6"));
-    let fits = |given: &mut Given, wish: &Request| denied(given.reserve(wish)).fits_when_empty;
-    assert!(fits(&mut given, &wish("b", "pods=3")));
-    assert!(!fits(&mut given, &wish("c", "pods=4")));
+    let fits =
+        |given: &mut Given, request: &Request| denied(given.reserve(request)).fits_when_empty;
+    assert!(fits(&mut given, &reserve_request("b", "pods=3")));
+    assert!(!fits(&mut given, &reserve_request("c", "pods=4")));
     let grows_to = |amounts| Request {
         basis: Basis::Update { version: 1 },
-        ..wish("seen", amounts)
+        ..reserve_request("seen", amounts)
     };
     let grown = fits(&mut given, &grows_to("pods=1,requests.cpu=9"));
     assert!(!grown, "it grows by 3 of 8, but to more than 8");
@@ -54,14 +57,14 @@ fn retry_is_worth_it_once_enough_reservations_have_expired() {
     let mut given = Given::hard("pods=3");
     for (seconds, id) in [(0, "a"), (5, "b"), (5, "c")] {
         given.seconds += seconds;
-        given.reserve(&wish(id, "pods=1")).unwrap();
+        given.reserve(&reserve_request(id, "pods=1")).unwrap();
     }
     assert_eq!(
-        denied(given.reserve(&wish("d", "pods=2"))).retry_after,
+        denied(given.reserve(&reserve_request("d", "pods=2"))).retry_after,
         Some(at(35))
     );
     assert_eq!(
-        denied(given.reserve(&wish("d", "pods=4"))).retry_after,
+        denied(given.reserve(&reserve_request("d", "pods=4"))).retry_after,
         None
     );
 }
@@ -72,10 +75,10 @@ fn the_search_for_room_is_bounded_and_shared() {
     let mut given = Given::hard("pods=800");
     for number in 0..800 {
         given
-            .reserve(&wish(&format!("u{number}"), "pods=1"))
+            .reserve(&reserve_request(&format!("u{number}"), "pods=1"))
             .unwrap();
     }
-    let late = FingerprintedRequest::from(wish("late", "pods=500"));
+    let late = FingerprintedRequest::from(reserve_request("late", "pods=500"));
     let retry_after = |policy: &Policy| {
         let reserved = decide::reserve(&given.state, at(1), &by(), &late, policy);
         denied(reserved).retry_after
@@ -87,24 +90,34 @@ fn the_search_for_room_is_bounded_and_shared() {
 }
 
 #[test]
-fn a_repeated_wish_is_answered_as_before_until_its_reservation_has_ended_with_nothing() {
+fn a_repeated_request_is_answered_as_before_until_its_reservation_has_ended_with_nothing() {
     let mut given = Given::hard("pods=1");
-    assert!(!given.reserve(&wish("a", "pods=1")).unwrap().replayed);
-    assert!(given.reserve(&wish("a", "pods=1")).unwrap().replayed);
+    assert!(
+        !given
+            .reserve(&reserve_request("a", "pods=1"))
+            .unwrap()
+            .replayed
+    );
+    assert!(
+        given
+            .reserve(&reserve_request("a", "pods=1"))
+            .unwrap()
+            .replayed
+    );
     assert!(matches!(
-        given.reserve(&wish("a", "pods=0")),
+        given.reserve(&reserve_request("a", "pods=0")),
         Err(Refusal::UidReused(_))
     ));
     given.record(decide::release(&given.state, &by(), "team-a", &uid("a")).unwrap());
-    let Err(Refusal::Ended(ended)) = given.reserve(&wish("a", "pods=1")) else {
+    let Err(Refusal::Ended(ended)) = given.reserve(&reserve_request("a", "pods=1")) else {
         panic!("nothing is held for it any more");
     };
     assert_eq!(ended.end, Some((End::Released, given.now())));
-    given.reserve(&wish("b", "pods=1")).unwrap();
+    given.reserve(&reserve_request("b", "pods=1")).unwrap();
 }
 
 #[test]
-fn a_wish_for_the_same_name_takes_the_place_of_the_pending_one() {
+fn a_request_for_the_same_name_takes_the_place_of_the_pending_one() {
     let mut given = Given::hard("pods=1");
     given.reserve(&named("a", "web", "pods=1")).unwrap();
     given.reserve(&named("b", "web", "pods=1")).unwrap();
@@ -116,13 +129,18 @@ fn a_wish_for_the_same_name_takes_the_place_of_the_pending_one() {
 #[test]
 fn the_first_sight_of_the_object_ends_its_reservation() {
     let mut given = Given::hard("pods=3");
-    given.reserve(&wish("a", "pods=1")).unwrap();
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
     assert!(given.sees(&alive("a", 7, "pods=2")));
     assert_eq!(
         (given.end("a"), given.counted()),
         (Some(End::Observed), ("2".into(), "0".into()))
     );
-    assert!(given.reserve(&wish("a", "pods=1")).unwrap().replayed);
+    assert!(
+        given
+            .reserve(&reserve_request("a", "pods=1"))
+            .unwrap()
+            .replayed
+    );
 }
 
 #[test]
@@ -146,11 +164,11 @@ fn an_update_reserves_what_grows_until_a_newer_version_is_seen() {
 #[test]
 fn an_update_of_what_is_only_reserved_raises_the_reservation() {
     let mut given = Given::hard("pods=4");
-    given.reserve(&wish("a", "pods=2")).unwrap();
+    given.reserve(&reserve_request("a", "pods=2")).unwrap();
     given.reserve(&update("a", 0, "pods=3")).unwrap();
     assert_eq!(given.counted(), ("0".into(), "3".into()));
-    denied(given.reserve(&wish("b", "pods=2")));
-    given.reserve(&wish("b", "pods=1")).unwrap();
+    denied(given.reserve(&reserve_request("b", "pods=2")));
+    given.reserve(&reserve_request("b", "pods=1")).unwrap();
 }
 
 #[test]
@@ -167,11 +185,11 @@ fn an_update_that_does_not_grow_passes_a_limit_that_is_passed_already() {
 fn a_reservation_outlives_its_time_while_the_sources_are_behind_but_not_for_ever() {
     let mut given = Given::hard("pods=1");
     given.policy.max_hold = Span::from_seconds(100);
-    given.reserve(&wish("a", "pods=1")).unwrap();
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
     assert_eq!(given.passes(30, at(29)), 0);
     assert_eq!(given.passes(0, at(30)), 1);
     assert_eq!(given.end("a"), Some(End::Expired));
-    given.reserve(&wish("b", "pods=1")).unwrap();
+    given.reserve(&reserve_request("b", "pods=1")).unwrap();
     assert_eq!(given.passes(129, at(0)), 0);
     assert_eq!(given.passes(1, at(0)), 1);
 }
@@ -179,7 +197,7 @@ fn a_reservation_outlives_its_time_while_the_sources_are_behind_but_not_for_ever
 #[test]
 fn extending_never_shortens_and_what_has_ended_stays_ended() {
     let mut given = Given::hard("pods=2");
-    given.reserve(&wish("a", "pods=1")).unwrap();
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
     let extend = |given: &Given, id: &str, seconds| {
         decide::extend(
             &given.state,
@@ -201,7 +219,7 @@ fn extending_never_shortens_and_what_has_ended_stays_ended() {
     assert!(matches!(extend(&given, "x", 60), Err(Refusal::NotFound(_))));
     assert_eq!(given.passes(15, Timestamp::MAX), 1);
     assert!(matches!(extend(&given, "a", 60), Err(Refusal::Expired(_))));
-    given.reserve(&wish("b", "pods=1")).unwrap();
+    given.reserve(&reserve_request("b", "pods=1")).unwrap();
     given.sees(&alive("b", 1, "pods=1"));
     assert!(matches!(
         extend(&given, "b", 60),
@@ -212,7 +230,7 @@ fn extending_never_shortens_and_what_has_ended_stays_ended() {
 #[test]
 fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
     let mut given = Given::hard("pods=4");
-    given.reserve(&wish("a", "pods=3")).unwrap();
+    given.reserve(&reserve_request("a", "pods=3")).unwrap();
     let commit = |given: &Given, amounts: Option<&str>| {
         decide::commit(
             &given.state,
@@ -248,7 +266,7 @@ fn a_commit_counts_as_used_and_takes_no_more_than_was_reserved() {
 #[test]
 fn a_reservation_is_known_by_its_namespace_and_uid() {
     let mut given = Given::hard("pods=9");
-    given.reserve(&wish("a", "pods=1")).unwrap();
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
     assert!(matches!(
         decide::release(&given.state, &by(), "team-b", &uid("a")),
         Err(Refusal::NotFound(_))
@@ -268,7 +286,7 @@ fn limits_on_the_number_of_pending_reservations_hold() {
     given.policy.max_pending_per_namespace = 1;
     given.reserve(&named("a", "web", "pods=1")).unwrap();
     assert!(matches!(
-        given.reserve(&wish("b", "pods=1")),
+        given.reserve(&reserve_request("b", "pods=1")),
         Err(Refusal::TooManyPending { pending: 1, .. })
     ));
     given.reserve(&named("c", "web", "pods=1")).unwrap();
@@ -278,15 +296,15 @@ fn limits_on_the_number_of_pending_reservations_hold() {
 fn a_principal_has_so_many_pending_reservations_unless_nobody_is_told_apart() {
     let mut given = Given::hard("pods=9");
     given.policy.max_pending_per_principal = 1;
-    given.reserve(&wish("a", "pods=1")).unwrap();
-    let refused = given.reserve(&wish("b", "pods=1"));
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
+    let refused = given.reserve(&reserve_request("b", "pods=1"));
     let limit = "reservations.max_pending_per_principal";
     assert!(
         matches!(refused, Err(Refusal::TooManyPending { pending: 1, limit: key }) if key == limit)
     );
     let reserve = |given: &Given, by: &By| {
-        let wish = wish("c", "pods=1").into();
-        decide::reserve(&given.state, given.now(), by, &wish, &given.policy)
+        let request = reserve_request("c", "pods=1").into();
+        decide::reserve(&given.state, given.now(), by, &request, &given.policy)
     };
     let anybody = By {
         is_anybody: true,
@@ -294,12 +312,15 @@ fn a_principal_has_so_many_pending_reservations_unless_nobody_is_told_apart() {
     };
     assert!(reserve(&given, &anybody).is_ok());
     assert!(reserve(&given, &By::holder("other")).is_ok());
-    let batch = [wish("d", "pods=1"), wish("e", "pods=1")];
+    let batch = [
+        reserve_request("d", "pods=1"),
+        reserve_request("e", "pods=1"),
+    ];
     assert_eq!(given.reserve_all(&batch).unwrap_err().0, 0);
     let released = decide::release(&given.state, &by(), "team-a", &uid("a"));
     given.record(released.unwrap());
     assert_eq!(given.reserve_all(&batch).unwrap_err().0, 1);
-    given.reserve(&wish("b", "pods=1")).unwrap();
+    given.reserve(&reserve_request("b", "pods=1")).unwrap();
 }
 
 #[test]
@@ -307,7 +328,7 @@ fn so_much_is_committed_in_a_namespace() {
     let mut given = Given::hard("pods=9");
     given.policy.bounds.committed_per_namespace = 1;
     for id in ["a", "b"] {
-        given.reserve(&wish(id, "pods=1")).unwrap();
+        given.reserve(&reserve_request(id, "pods=1")).unwrap();
     }
     let commit = |given: &Given, id: &str| {
         let bounds = &given.policy.bounds;
@@ -334,7 +355,7 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
             &given.state,
             given.now(),
             &by(),
-            &wish("a", "pods=1").into(),
+            &reserve_request("a", "pods=1").into(),
             &given.policy
         )
         .unwrap()
@@ -347,13 +368,13 @@ fn a_check_says_what_reserving_would_and_writes_nothing() {
             &given.state,
             given.now(),
             &by(),
-            &wish("a", "pods=2").into(),
+            &reserve_request("a", "pods=2").into(),
             &given.policy
         )
         .is_err()
     );
     assert_eq!(given.state.head(), head);
-    given.reserve(&wish("a", "pods=1")).unwrap();
+    given.reserve(&reserve_request("a", "pods=1")).unwrap();
 }
 
 #[test]
@@ -393,7 +414,7 @@ fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     let release =
         |given: &Given, id: &str| decide::release(&given.state, &by(), "team-a", &uid(id));
     for id in ["a", "b"] {
-        given.reserve(&wish(id, "pods=2")).unwrap();
+        given.reserve(&reserve_request(id, "pods=2")).unwrap();
         given.record(
             decide::commit(
                 &given.state,
@@ -412,10 +433,15 @@ fn what_was_committed_is_given_back_once_unless_a_source_has_shown_it() {
     assert_eq!(given.end("a"), Some(End::Returned));
     assert!(release(&given, "a").unwrap().is_empty());
     assert!(matches!(
-        given.reserve(&wish("a", "pods=2")),
+        given.reserve(&reserve_request("a", "pods=2")),
         Err(Refusal::Ended(_))
     ));
-    assert!(given.reserve(&wish("b", "pods=2")).unwrap().replayed);
+    assert!(
+        given
+            .reserve(&reserve_request("b", "pods=2"))
+            .unwrap()
+            .replayed
+    );
     given.sees(&alive("b", 3, "pods=1"));
     assert_eq!(given.counted(), ("1".into(), "0".into()));
     assert!(matches!(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quota_core::{
+    audit::Naive,
     decide::{
         self, Admitted, Adopted, Basis, By, Measure, Policy, QuotaChange, Refusal, Request,
         Reserved, Review, Sighting, Verdict,
@@ -13,28 +14,29 @@ use quota_core::{
 };
 use quota_semantics::{
     Name, Span, Timestamp,
-    object::{Footprint, GroupResource},
+    object::{Amount, Footprint, GroupResource},
     uid::Uid,
 };
 
 use super::{
     groups, listings,
-    model::Model,
     steps::Step,
-    things::{self, footprint, known, namespace, observed, pod, spec, uid, wish, workload},
+    things::{
+        self, footprint, known, namespace, observed, pod, reserve_request, spec, uid, workload,
+    },
 };
 
-/// The transaction, the model beside it, and what has happened.
+/// The transaction, the naive fold beside it, and what has happened.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) state: State,
-    pub(crate) model: Model,
+    pub(crate) naive: Naive,
     pub(crate) entries: Vec<Entry>,
-    /// Wishes whose reservation is still remembered.
-    pub(crate) wishes: Vec<Request>,
+    /// Requests whose reservation is still remembered.
+    pub(crate) requests: Vec<Request>,
     /// What the last step granted.
     pub(crate) granted: Option<Arc<Reservation>>,
-    /// What the last step admitted, and for which wish.
+    /// What the last step admitted, and for which request.
     pub(crate) admitted: Option<(Request, bool, Admitted)>,
     open: OpenBatch,
     clock: i64,
@@ -67,17 +69,17 @@ impl World {
         let mut transaction = WriteTransaction::new(&mut self.state, &mut self.open, now);
         transaction.record(&Actor::named("test"), events);
         for entry in self.open.take() {
-            self.model.apply(&entry);
+            self.naive.apply(&entry);
             self.entries.push(entry);
         }
     }
 
-    pub(crate) fn reserve(&mut self, wish: &Request) -> Result<Reserved, Refusal> {
+    pub(crate) fn reserve(&mut self, request: &Request) -> Result<Reserved, Refusal> {
         let reserved = decide::reserve(
             &self.state,
             self.now(),
             &by(),
-            &wish.clone().into(),
+            &request.clone().into(),
             &self.policy,
         )?;
         self.record(reserved.events.clone());
@@ -106,7 +108,7 @@ impl World {
                 replica,
                 ttl,
             } => {
-                let wish = wish(
+                let request = reserve_request(
                     number,
                     space,
                     name,
@@ -117,7 +119,7 @@ impl World {
                     Basis::Create,
                     ttl,
                 );
-                return self.wish(wish);
+                return self.request(request);
             }
             Step::Update {
                 uid: number,
@@ -128,7 +130,7 @@ impl World {
                 version,
             } => {
                 let basis = Basis::Update { version };
-                return self.wish(wish(
+                return self.request(reserve_request(
                     number,
                     space,
                     None,
@@ -151,7 +153,7 @@ impl World {
                 let request = Request {
                     before: seen,
                     ttl: None,
-                    ..wish(
+                    ..reserve_request(
                         number,
                         space,
                         Some(name),
@@ -176,7 +178,7 @@ impl World {
                 let request = Request {
                     resource: GroupResource::new("apps", "deployments"),
                     ttl: None,
-                    ..wish(
+                    ..reserve_request(
                         number,
                         space,
                         Some(number),
@@ -195,6 +197,16 @@ impl World {
         false
     }
 
+    /// What the last step granted passes no limit.
+    pub(crate) fn check_grant(&self) {
+        let Some(granted) = &self.granted else { return };
+        for held in self.naive.held(&granted.namespace, &granted.uid) {
+            // What a workload and its pods count for together may grow by less.
+            let is_plain = granted.footprint.traits.amount(&held.resource) == Amount::Plain;
+            assert!(!is_plain || !held.counted.is_over(), "{held:?}");
+        }
+    }
+
     pub(crate) fn admit(&mut self, request: Request, measure: Measure, holds: bool) -> bool {
         let review = Review {
             request: request.clone().into(),
@@ -210,15 +222,15 @@ impl World {
             _ => None,
         });
         if self.granted.is_some() {
-            self.wishes.retain(|earlier| !is_same(earlier, &request));
+            self.requests.retain(|earlier| !is_same(earlier, &request));
         }
         self.record(admitted.events.clone());
         self.admitted = Some((request, holds, admitted));
         true
     }
 
-    fn wish(&mut self, wish: Request) -> bool {
-        match self.reserve(&wish) {
+    fn request(&mut self, request: Request) -> bool {
+        match self.reserve(&request) {
             Ok(Reserved {
                 replayed: false,
                 events,
@@ -228,9 +240,9 @@ impl World {
                     Event::ReservationGranted(reservation) => Some(reservation.clone()),
                     _ => None,
                 });
-                self.wishes.retain(|earlier| !is_same(earlier, &wish));
-                if wish.basis == Basis::Create {
-                    self.wishes.push(wish);
+                self.requests.retain(|earlier| !is_same(earlier, &request));
+                if request.basis == Basis::Create {
+                    self.requests.push(request);
                 }
                 true
             }

@@ -12,7 +12,7 @@ use quota_semantics::{Name, object::Traits, quantity::Quantity, uid::Uid};
 use super::{
     history::{World, seen},
     steps::Step,
-    things::{footprint, namespace, observed, wish},
+    things::{footprint, namespace, observed, reserve_request},
 };
 
 const HARD: u64 = 6;
@@ -109,7 +109,7 @@ impl Cluster {
         let footprint = footprint(amount, true, terminating);
         let request = Request {
             ttl: None,
-            ..wish(
+            ..reserve_request(
                 self.uids,
                 0,
                 Some(name),

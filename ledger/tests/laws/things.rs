@@ -140,7 +140,7 @@ pub(crate) fn observed(
     }
 }
 
-pub(crate) fn wish(
+pub(crate) fn reserve_request(
     number: u8,
     space: u8,
     name: Option<u8>,

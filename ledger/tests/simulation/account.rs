@@ -252,13 +252,13 @@ impl Account {
         let (namespace, uid) = key;
         for held in self.fold.naive.held(namespace, uid) {
             ensure!(
-                held.counted <= held.hard || !has_grown(before, &held),
+                !held.counted.is_over() || !has_grown(before, &held),
                 "I1: entry {at} grants {uid} {} {} of {}, which makes {} of {}",
                 held.held,
                 held.resource,
                 held.quota,
-                held.counted,
-                held.hard
+                held.counted.sum(),
+                held.counted.hard
             );
         }
         Ok(())

@@ -9,7 +9,7 @@ use super::{
     account::{Checked, ensure},
     daemon::{Op, Said},
     settings::Settings,
-    things::{footprint, namespace, spec, uid, wish},
+    things::{footprint, namespace, reserve_request, spec, uid},
 };
 use quota_simulation::Random;
 
@@ -116,7 +116,7 @@ impl Clients {
                 let basis = Basis::Update {
                     version: 1 + random.below(20),
                 };
-                Op::Reserve(wish(
+                Op::Reserve(reserve_request(
                     number,
                     self.space(number, space),
                     None,
@@ -159,7 +159,7 @@ impl Clients {
         };
         let amount = random.below(5);
         let ttl = 1 + random.within(0, settings.ttl);
-        let request = wish(
+        let request = reserve_request(
             number,
             space,
             Some(name),

@@ -82,7 +82,7 @@ pub(crate) enum Said {
 
 /// Whom an answer is for.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum Recipient {
     Client {
         client: usize,
         number: u64,
@@ -103,7 +103,7 @@ pub(crate) enum Told {
 /// An answer, and the last entry that it rests on.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) wish: Wish,
+    pub(crate) recipient: Recipient,
     pub(crate) head: u64,
 }
 
@@ -185,12 +185,14 @@ impl Daemon {
             };
             let closes = matches!(job, Job::Image);
             let mut transaction = self.group_commit.transaction(&mut self.state, now);
-            let (wish, said) = carry_out(&mut transaction, &job, &self.policy);
+            let (recipient, said) = carry_out(&mut transaction, &job, &self.policy);
             if let Some(said) = &said {
                 decided(&job, said)?;
             }
             let head = self.state.head().sequence;
-            let takes_more = self.group_commit.decided(Answer { wish, head }, closes);
+            let takes_more = self
+                .group_commit
+                .decided(Answer { recipient, head }, closes);
             self.follow(see)?;
             if !takes_more {
                 break;
@@ -242,19 +244,25 @@ fn carry_out(
     transaction: &mut WriteTransaction<'_>,
     job: &Job,
     policy: &Policy,
-) -> (Wish, Option<Said>) {
+) -> (Recipient, Option<Said>) {
     match job {
         Job::Client { client, number, op } => {
             let said = answer(transaction, op, policy);
-            let wish = Wish::Client {
+            let recipient = Recipient::Client {
                 client: *client,
                 number: *number,
                 said: said.clone(),
             };
-            (wish, Some(said))
+            (recipient, Some(said))
         }
-        Job::Session(life, errand) => (Wish::Session(*life, run_errand(transaction, errand)), None),
-        Job::Image => (Wish::Image(Box::new(transaction.state().image())), None),
+        Job::Session(life, errand) => (
+            Recipient::Session(*life, run_errand(transaction, errand)),
+            None,
+        ),
+        Job::Image => (
+            Recipient::Image(Box::new(transaction.state().image())),
+            None,
+        ),
     }
 }
 

@@ -19,7 +19,7 @@ use quota_semantics::{Span, Timestamp};
 use super::{
     account::{Account, Checked, Sight, ensure},
     clients::Clients,
-    daemon::{Answer, Daemon, Job, Op, Said, Wish},
+    daemon::{Answer, Daemon, Job, Op, Recipient, Said},
     session::Session,
     settings::Settings,
     stream::{Cluster, Stream},
@@ -307,8 +307,8 @@ impl World {
             "I4: an answer rests on {head}, durable is {}",
             durable.sequence
         );
-        match answer.wish {
-            Wish::Client {
+        match answer.recipient {
+            Recipient::Client {
                 client,
                 number,
                 said,
@@ -321,8 +321,8 @@ impl World {
                 }
                 self.clients.answered(client, number, &said)
             }
-            Wish::Image(image) => self.snapshot(&image, durable),
-            Wish::Session(life, told) => {
+            Recipient::Image(image) => self.snapshot(&image, durable),
+            Recipient::Session(life, told) => {
                 let caught_up = self.session.settle(life, told);
                 if let (Some(daemon), Some(time)) = (&mut self.daemon, caught_up) {
                     daemon.watermark = daemon.watermark.max(time);
@@ -422,7 +422,7 @@ fn deserved(account: &Account, request: &decide::Request, now: Timestamp) -> Che
     let over = naive
         .held(&request.namespace, uid)
         .into_iter()
-        .any(|held| held.counted > held.hard);
+        .any(|held| held.counted.is_over());
     ensure!(over, "I1: {uid} is denied although there is room");
     Ok(())
 }

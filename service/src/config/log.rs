@@ -4,21 +4,12 @@ use serde::{Deserialize, Serialize};
 
 /// `log.*`: logging.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Log {
     /// A level, or a filter such as `info,quotad::intake=debug`; `RUST_LOG` goes before it.
     pub level: String,
     /// How a line looks.
     pub format: LogFormat,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self {
-            level: "info".to_owned(),
-            format: LogFormat::Auto,
-        }
-    }
 }
 
 /// How a log line looks.

@@ -20,7 +20,7 @@ pub use log::{Log, LogFormat};
 pub use problem::{Origin, Problem, Problems};
 pub use quota_semantics::{ParsePeriodError, Period};
 pub use reference::{Entry, entries};
-pub use schema::{Finding, Schema};
+pub use schema::{Finding, Schema, shipped};
 pub use sources::Sources;
 pub use text::{Printed, blank, redact};
 pub use traces::Traces;

@@ -5,7 +5,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// A key and what is wrong with its value.
 pub type Finding = (&'static str, String);
 
-/// The configuration of a program: its keys and their defaults.
+/// The configuration of a program: its keys. The defaults are those of the shipped file.
 pub trait Schema: Clone + Default + Serialize + DeserializeOwned {
     /// The program's name.
     const PROGRAM: &'static str;
@@ -30,6 +30,12 @@ pub trait Schema: Clone + Default + Serialize + DeserializeOwned {
     fn warnings(&self) -> Vec<Finding> {
         Vec::new()
     }
+}
+
+/// The configuration as shipped: each key has its default.
+#[must_use]
+pub fn shipped<S: Schema>() -> S {
+    toml::from_str(S::SHIPPED).expect("the shipped file is part of the program, and tested")
 }
 
 /// The variable that names the file of a program.

@@ -42,7 +42,7 @@ use crate::{
 };
 
 /// Where audit events are posted to.
-pub const ROUTE: &str = quota_client::paths::AUDIT;
+pub(crate) const ROUTE: &str = quota_client::paths::AUDIT;
 
 /// The key of the annotation, behind the webhook's name.
 pub(super) const ANNOTATION: &str = "hold";
@@ -111,6 +111,9 @@ impl Hook {
     /// The reservation that a request failed with; or what else became of its event.
     fn failed_with(&self, text: &str, caller: &Actor) -> Result<Failed, AuditEvent> {
         let event: Event<'_> = serde_json::from_str(text).map_err(|_| AuditEvent::Unreadable)?;
+        if event.is_over() && event.is_refused_by_plugin() {
+            self.0.plugin.denied(now(), event.namespace());
+        }
         let sealed = event.annotations_named(ANNOTATION);
         let mut is_ours = false;
         let holds = sealed.filter_map(|text| {
@@ -126,9 +129,6 @@ impl Hook {
         };
         if event.namespace() != &*hold.namespace || !event.is_over() {
             return Err(AuditEvent::Foreign);
-        }
-        if event.is_refused_by_plugin() {
-            self.0.plugin.denied(now(), &hold.namespace);
         }
         if !event.has_certainly_failed() {
             return Err(AuditEvent::Kept);
@@ -147,7 +147,7 @@ impl Hook {
     }
 
     /// Looks for adopted quotas, which that plugin enforces as well, until `stop`.
-    pub async fn look_for_shared_quotas(self, stop: CancellationToken) {
+    pub(crate) async fn look_for_shared_quotas(self, stop: CancellationToken) {
         let mut ticks = tokio::time::interval(LOOK);
         while stop.run_until_cancelled(ticks.tick()).await.is_some() {
             self.0.plugin.shares(self.shared_quotas());
@@ -171,9 +171,9 @@ impl Hook {
         found
     }
 
-    /// Whether the API server's own quota plugin refuses what was admitted here.
+    /// Whether the API server's own quota plugin refuses what webhooks admit.
     #[must_use]
-    pub fn plugin_health(&self) -> Health {
+    pub(crate) fn plugin_health(&self) -> Health {
         self.0.plugin.health(now())
     }
 

@@ -35,7 +35,7 @@ struct Denials {
 }
 
 impl Plugin {
-    /// It has denied a creation that was admitted here.
+    /// It has denied a creation; webhooks, which decide before it, had admitted it.
     pub(super) fn denied(&self, now: Timestamp, namespace: &str) {
         metrics::plugin_denied();
         let denials = &mut self.0.lock().denials;
@@ -50,7 +50,7 @@ impl Plugin {
             tracing::warn!(
                 namespace,
                 count,
-                "the API server's own quota plugin refuses what was admitted here: docs/webhook.md says how to avoid that"
+                "the API server's own quota plugin refuses what the webhook admits: docs/webhook.md says how to avoid that"
             );
         }
     }
@@ -73,7 +73,7 @@ impl Plugin {
         let Denials { count, last, .. } = known.denials;
         match (last, known.shared) {
             (Some(last), _) if now.since(last) < TOLD_FOR => Health::Lagging(format!(
-                "the API server's own quota plugin has refused {count} creations that were admitted here, the last one {}s ago",
+                "the API server's own quota plugin has refused {count} creations that the webhook admits, the last one {}s ago",
                 now.since(last).nanoseconds() / 1_000_000_000,
             )),
             (_, 0) => Health::Passed,

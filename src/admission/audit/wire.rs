@@ -85,7 +85,8 @@ impl Event<'_> {
         matches!(self.code(), 400..=499) && !matches!(self.code(), 408 | 499)
     }
 
-    /// Whether the API server's own quota plugin refused it, in the words of Kubernetes.
+    /// Whether the API server's own quota plugin refused it, in the words of Kubernetes. A webhook's refusal may have the
+    /// same words, and says first whose it is.
     pub(super) fn is_refused_by_plugin(&self) -> bool {
         const WORDS: [&str; 3] = [
             "exceeded quota: ",
@@ -96,8 +97,9 @@ impl Event<'_> {
             .response_status
             .as_ref()
             .map_or("", |status| &status.message);
-        let (_, words) = message.split_once(" is forbidden: ").unwrap_or_default();
-        self.code() == 403 && WORDS.iter().any(|begin| words.starts_with(begin))
+        let (object, words) = message.split_once(" is forbidden: ").unwrap_or_default();
+        let is_of_webhook = object.starts_with("admission webhook ");
+        self.code() == 403 && !is_of_webhook && WORDS.iter().any(|begin| words.starts_with(begin))
     }
 }
 

@@ -29,7 +29,11 @@ use super::{
     render::not_enforced,
     replacing::{self, begin, is_no_edit, refuse_revival, refuse_stale, refused, take_from_path},
 };
-use crate::{server::warn, writer::DecisionContext};
+use crate::{
+    large::{Permit, Turn},
+    server::warn,
+    writer::DecisionContext,
+};
 use read::{Form, Sent};
 
 pub use show::{
@@ -212,8 +216,10 @@ pub(super) async fn delete(
 /// page may be shorter than asked for, and even empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<LabelledQuery>,
 ) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
     let (limit, labels) = (query.limit(app.page)?, query.labels()?);
     let after: Option<String> = query.after()?;
     let page = app.ledger.read(|state| {
@@ -223,28 +229,39 @@ pub(super) async fn list(
     let ((views, more), head) = page.await?;
     let last = views.last().filter(|_| more);
     let next = last.map(|view| token(&&*view.record.name)).transpose()?;
-    let coverage = app.ledger.coverage();
-    Ok(answer::ok(&Page {
-        items: views
-            .iter()
-            .map(|view| show::group(view, None, coverage))
-            .filter(|group| labels.is_empty() || labels.matches(&group.labels))
-            .collect(),
-        next,
-        as_of: answer::as_of(head),
-        lagging: app.lags(),
-    }))
+    let amounts = views.iter().map(|view| 1 + view.figures.len()).sum();
+    let make = move |turn: &Turn| {
+        let groups = views.iter().map(|view| {
+            turn.pause();
+            show::group(view, None, app.ledger.coverage())
+        });
+        let items = groups.filter(|group| labels.is_empty() || labels.matches(&group.labels));
+        answer::large(
+            turn,
+            &Page {
+                items: items.collect(),
+                next,
+                as_of: answer::as_of(head),
+                lagging: app.lags(),
+            },
+        )
+    };
+    Ok(permit.make(amounts, make).await)
 }
 
 /// `GET /v1/groups/{name}/usage`, of now, or `?at=TIME`, or `?sequence=N`
 pub(super) async fn usage(
     State(app): State<App>,
     Target(name): Target<String>,
+    Caller(actor): Caller,
     Params(when): Params<When>,
 ) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
     let group = name.clone();
     let question = move |state: &quota_core::state::State| (Seen::of(state, &group), state.head());
-    let ((seen, head), lagging) = past::ask(&app, &when, question).await?;
+    let ((seen, head), lagging) = past::ask(&app, &actor.principal, &when, question).await?;
     let seen = seen.ok_or_else(|| not_found(&name))?;
-    Ok(answer::ok(&show::usage(&seen, head, lagging)))
+    let amounts = seen.view.figures.len() * (1 + seen.members.len());
+    let make = move |turn: &Turn| answer::large(turn, &show::usage(&seen, head, lagging));
+    Ok(permit.make(amounts, make).await)
 }

@@ -5,13 +5,13 @@
 
 use std::sync::LazyLock;
 
-use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
-use http::header;
 use serde_json::{Map, Value, json};
 
-use super::{problem::CONTENT_TYPE, routes::routes};
-use crate::{reason::Reason, routes::Spec};
+use super::{App, problem::CONTENT_TYPE};
+use crate::{
+    reason::Reason,
+    routes::{Route, Spec},
+};
 
 static SCHEMAS: LazyLock<Value> = LazyLock::new(|| {
     let mut schemas: Value = serde_json::from_str(include_str!("schemas.json"))
@@ -26,19 +26,10 @@ static PARAMETERS: LazyLock<Value> = LazyLock::new(|| {
         .expect("the parameters are part of the program, and tested")
 });
 
-static TEXT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
-
-/// `GET /openapi.json`
-pub(super) async fn answer() -> Response {
-    let content_type = [(header::CONTENT_TYPE, "application/json")];
-    (content_type, TEXT.clone()).into_response()
-}
-
-/// The description of the API.
-#[must_use]
-pub fn document() -> Value {
+/// The description of an API of these routes.
+pub(super) fn document(routes: &[Route<App>]) -> Value {
     let mut paths = Map::new();
-    for route in routes() {
+    for route in routes {
         let spec = route.spec();
         let path = paths.entry(spec.path).or_insert_with(|| json!({}));
         path[spec.method.as_str().to_ascii_lowercase()] = operation(spec);
@@ -151,6 +142,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::api::routes::{document, routes};
 
     fn references<'v>(value: &'v Value, found: &mut BTreeSet<&'v str>) {
         match value {

@@ -9,7 +9,7 @@ use quota_service::config::{Period, Size, blank};
 
 /// `cluster.*`: several nodes that keep one ledger.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Cluster {
     /// NATS servers that hold the log, separated by commas; none: this node is alone.
     #[serde(with = "blank")]
@@ -74,33 +74,5 @@ impl Cluster {
     #[must_use]
     pub fn node(&self) -> Option<NodeName> {
         self.node.as_deref()?.parse().ok()
-    }
-}
-
-impl Default for Cluster {
-    fn default() -> Self {
-        Self {
-            servers: None,
-            monitoring: Vec::new(),
-            ledger: "main".to_owned(),
-            node: None,
-            peers: BTreeMap::new(),
-            listen: None,
-            token_file: None,
-            tls_cert: None,
-            tls_key: None,
-            tls_ca: None,
-            replicas: quota_cluster::stream::REPLICAS,
-            silence: Period::from_millis(1_500),
-            heartbeat: Period::from_millis(300),
-            lease: Period::from_millis(1_000),
-            ack_wait: Period::from_millis(1_000),
-            max_clock_skew: Period::from_millis(500),
-            max_read_age: Period::from_secs(10),
-            digest_interval: Period::from_secs(60),
-            forget_after: Period::from_secs(24 * 3600),
-            stream_bytes: Size::from_mib(1024),
-            is_unsafe: false,
-        }
     }
 }

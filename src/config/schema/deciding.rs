@@ -9,7 +9,7 @@ use quota_service::config::{Period, Size, blank};
 
 /// `reservations.*`: how long and how many may stand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Reservations {
     /// Time to live when none is asked for.
     pub default_ttl: Period,
@@ -29,24 +29,9 @@ pub struct Reservations {
     pub unlimited: Unlimited,
 }
 
-impl Default for Reservations {
-    fn default() -> Self {
-        Self {
-            default_ttl: Period::from_secs(30),
-            max_ttl: Period::from_secs(600),
-            max_lifetime: Period::from_secs(24 * 3600),
-            max_hold: Period::from_secs(3600),
-            max_pending: NonZeroUsize::new(100_000).expect("100,000 is not zero"),
-            max_pending_per_namespace: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
-            max_pending_per_principal: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
-            unlimited: Unlimited::Warn,
-        }
-    }
-}
-
 /// `groups.*`: how many groups, and how deep in each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Groups {
     /// Groups in all.
     pub max: NonZeroUsize,
@@ -58,20 +43,9 @@ pub struct Groups {
     pub object_labels: Vec<String>,
 }
 
-impl Default for Groups {
-    fn default() -> Self {
-        Self {
-            max: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
-            max_depth: NonZeroUsize::new(8).expect("8 is not zero"),
-            max_per_namespace: NonZeroUsize::new(64).expect("64 is not zero"),
-            object_labels: Vec::new(),
-        }
-    }
-}
-
 /// `denials.*`: what is kept of denials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Denials {
     /// Denials that are kept at most.
     pub max_records: NonZeroUsize,
@@ -81,22 +55,12 @@ pub struct Denials {
     pub max_age: Period,
 }
 
-impl Default for Denials {
-    fn default() -> Self {
-        Self {
-            max_records: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
-            max_bytes: Size::from_mib(64),
-            max_age: Period::from_secs(7 * 24 * 3600),
-        }
-    }
-}
-
 /// In `admission.count`: whatever quotas limit.
 pub const ALL_KINDS: &str = "*";
 
 /// `admission.*`: the admission webhook.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Admission {
     /// Address of its TLS listener; none: reviews come by the HTTP API only.
     #[serde(with = "blank")]
@@ -113,17 +77,4 @@ pub struct Admission {
     /// Kinds that the webhook's rules list besides those that count for more than their number; `*`: all that quotas
     /// limit.
     pub count: Vec<String>,
-}
-
-impl Default for Admission {
-    fn default() -> Self {
-        Self {
-            listen: None,
-            warn_ratio: 0.9,
-            allow_when_behind: false,
-            limited_resources_file: None,
-            charge: Vec::new(),
-            count: Vec::new(),
-        }
-    }
 }

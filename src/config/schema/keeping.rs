@@ -11,7 +11,7 @@ use quota_service::config::{Period, Size, blank};
 
 /// `snapshot.*`: when the state is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Snapshot {
     /// After so many entries.
     pub every_entries: NonZeroU64,
@@ -21,19 +21,9 @@ pub struct Snapshot {
     pub keep: NonZeroU32,
 }
 
-impl Default for Snapshot {
-    fn default() -> Self {
-        Self {
-            every_entries: NonZeroU64::new(1_000_000).expect("1,000,000 is not zero"),
-            every: Period::from_secs(600),
-            keep: NonZeroU32::new(3).expect("3 is not zero"),
-        }
-    }
-}
-
 /// `retention.*`: what compaction keeps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Retention {
     /// Entries younger than this stay; none: age removes nothing.
     #[serde(with = "blank")]
@@ -48,7 +38,7 @@ pub struct Retention {
 
 /// `journal.*`: shape of the ledger on disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Journal {
     /// Size of one file of the write-ahead log.
     pub segment_bytes: Size,
@@ -58,19 +48,9 @@ pub struct Journal {
     pub max_batch_entries: NonZeroUsize,
 }
 
-impl Default for Journal {
-    fn default() -> Self {
-        Self {
-            segment_bytes: Size::from_mib(16),
-            epoch_bytes: Size::from_mib(64),
-            max_batch_entries: NonZeroUsize::new(4096).expect("4096 is not zero"),
-        }
-    }
-}
-
 /// `ledger.*`: what is done about a ledger that is not whole.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Ledger {
     /// Whether a ledger with damaged epochs is served: everything that does not need them.
     pub start_with_damage: bool,
@@ -78,23 +58,15 @@ pub struct Ledger {
 
 /// `disk.*`: room on the disk.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Disk {
     /// Below so much free space nothing is granted.
     pub min_free: Size,
 }
 
-impl Default for Disk {
-    fn default() -> Self {
-        Self {
-            min_free: Size::from_mib(64),
-        }
-    }
-}
-
 /// `checkpoint.*`: signed statements of how far the ledger has come.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Checkpoint {
     /// The private key; none: nothing is signed.
     #[serde(with = "blank")]
@@ -115,18 +87,4 @@ pub struct Checkpoint {
     /// The address that each is sent to by POST; none: they are not.
     #[serde(with = "blank")]
     pub http_url: Option<String>,
-}
-
-impl Default for Checkpoint {
-    fn default() -> Self {
-        Self {
-            key_file: None,
-            file: None,
-            every_entries: NonZeroU64::new(1000).expect("1,000 is not zero"),
-            every: Period::from_secs(60),
-            nats_subject: None,
-            copy_dir: None,
-            http_url: None,
-        }
-    }
 }

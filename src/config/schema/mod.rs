@@ -1,5 +1,4 @@
-//! Every key of the configuration with its type and default. What each is for stands in the shipped
-//! `config.toml`, which a test holds equal to these defaults.
+//! Every key of the configuration with its type. Its default, and what it is for, stand in the shipped `config.toml`.
 
 mod cluster;
 mod deciding;
@@ -16,11 +15,11 @@ pub use deciding::{ALL_KINDS, Admission, Denials, Groups, Reservations};
 pub use keeping::{Checkpoint, Disk, Journal, Ledger, Retention, Snapshot};
 pub use quota_service::config::{Log, LogFormat, Traces};
 pub use serving::{Admin, Auth, Http, Limits, Shutdown, Tls};
-pub use sources::{Nats, Quotas, REVIEWED, WatermarkSource};
+pub use sources::{Nats, Quotas, WatermarkSource};
 
-/// The whole configuration. [`Config::default`] is what runs without a file.
+/// The whole configuration. [`Config::default`] is the shipped file: what runs without one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// Address of the HTTP API.
     pub listen: SocketAddr,
@@ -74,31 +73,6 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8480)),
-            data_dir: PathBuf::from("data"),
-            kinds: BTreeMap::new(),
-            http: Http::default(),
-            admin: Admin::default(),
-            nats: Nats::default(),
-            groups: Groups::default(),
-            quotas: Quotas::default(),
-            reservations: Reservations::default(),
-            snapshot: Snapshot::default(),
-            retention: Retention::default(),
-            journal: Journal::default(),
-            ledger: Ledger::default(),
-            disk: Disk::default(),
-            limits: Limits::default(),
-            checkpoint: Checkpoint::default(),
-            denials: Denials::default(),
-            log: Log::default(),
-            traces: Traces::default(),
-            admission: Admission::default(),
-            tls: Tls::default(),
-            auth: Auth::default(),
-            shutdown: Shutdown::default(),
-            cluster: Cluster::default(),
-        }
+        quota_service::config::shipped()
     }
 }

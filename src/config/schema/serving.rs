@@ -12,7 +12,7 @@ use quota_service::config::{Period, Size, blank};
 
 /// `http.*`: what the HTTP API is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Http {
     /// Names and addresses, without port, that requests may be for besides those of loopback and the address that the
     /// connection came in at; `*`: all.
@@ -21,23 +21,15 @@ pub struct Http {
 
 /// `admin.*`: health and metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Admin {
     /// Address of the health and metrics endpoints; plain HTTP.
     pub listen: SocketAddr,
 }
 
-impl Default for Admin {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8481)),
-        }
-    }
-}
-
 /// `limits.*`: bounds of what callers can ask for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Limits {
     /// Largest request body.
     pub request_body_bytes: Size,
@@ -79,7 +71,7 @@ pub struct Limits {
     pub quotas_per_namespace: NonZeroUsize,
     /// Bytes of quotas that came and went, which are remembered for watches.
     pub quota_changes_bytes: Size,
-    /// Questions about the past that wait for their turn.
+    /// Questions about the past that are worked on or wait for their turn.
     pub past_questions: NonZeroUsize,
     /// Entries that one question about the past may replay.
     pub replay_entries: NonZeroU64,
@@ -87,39 +79,9 @@ pub struct Limits {
     pub metrics_series: NonZeroUsize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            request_body_bytes: Size::from_mib(1),
-            events_body_bytes: Size::from_mib(32),
-            bodies_bytes: Size::from_mib(256),
-            connections: NonZeroUsize::new(10_000).expect("10,000 is not zero"),
-            header_timeout: Period::from_secs(5),
-            request_timeout: Period::from_secs(10),
-            body_timeout: Period::from_secs(5),
-            keep_alive: Period::from_secs(60),
-            queue: NonZeroUsize::new(4096).expect("4096 is not zero"),
-            page: NonZeroUsize::new(500).expect("500 is not zero"),
-            watch_streams: NonZeroUsize::new(256).expect("256 is not zero"),
-            watch_streams_per_principal: NonZeroUsize::new(64).expect("64 is not zero"),
-            reservation_resources: NonZeroUsize::new(64).expect("64 is not zero"),
-            reservation_name_bytes: Size::from_bytes(8 * 1024),
-            resources_per_namespace: NonZeroUsize::new(1024).expect("1024 is not zero"),
-            committed_per_namespace: NonZeroUsize::new(20_000).expect("20,000 is not zero"),
-            ended_reservations_bytes: Size::from_mib(256),
-            limits_per_quota: NonZeroUsize::new(256).expect("256 is not zero"),
-            quotas_per_namespace: NonZeroUsize::new(100).expect("100 is not zero"),
-            quota_changes_bytes: Size::from_mib(64),
-            past_questions: NonZeroUsize::new(64).expect("64 is not zero"),
-            replay_entries: NonZeroU64::new(20_000_000).expect("20,000,000 is not zero"),
-            metrics_series: NonZeroUsize::new(100_000).expect("100,000 is not zero"),
-        }
-    }
-}
-
 /// `tls.*`: certificates of the webhook's listener, and of the API's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Tls {
     /// Certificate chain (PEM).
     #[serde(with = "blank")]
@@ -138,7 +100,7 @@ pub struct Tls {
 
 /// `auth.*`: who may call the HTTP API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Auth {
     /// File with the tokens' hashes, roles and namespaces; none: nobody needs a token.
     #[serde(with = "blank")]
@@ -149,19 +111,10 @@ pub struct Auth {
 
 /// `shutdown.*`: how the daemon stops.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Shutdown {
     /// How long requests are still taken after a stop was asked for, while `/readyz` says that they will not be.
     pub drain: Period,
     /// How long requests that are being answered may take before they are cut off.
     pub grace: Period,
-}
-
-impl Default for Shutdown {
-    fn default() -> Self {
-        Self {
-            drain: Period::from_secs(2),
-            grace: Period::from_secs(10),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use super::Config;
 
 /// `nats.*`: the event stream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Nats {
     /// Servers, separated by commas; none: events come by HTTP only.
     #[serde(with = "blank")]
@@ -101,58 +101,19 @@ impl Config {
 }
 
 /// The kinds that the webhook is asked about in any case: those that count for more than their number.
-pub const REVIEWED: [&str; 4] = [
+const REVIEWED: [&str; 4] = [
     "persistentvolumeclaims",
     "pods",
     "resourceclaims.resource.k8s.io",
     "services",
 ];
 
-impl Default for Nats {
-    fn default() -> Self {
-        Self {
-            url: None,
-            stream: "OBJECTS".to_owned(),
-            subject: "quota.objects.>".to_owned(),
-            create_stream: true,
-            user: None,
-            password_file: None,
-            token_file: None,
-            nkey_seed_file: None,
-            credentials_file: None,
-            tls_ca: None,
-            tls_cert: None,
-            tls_key: None,
-            fetch_messages: NonZeroUsize::new(2048).expect("2048 is not zero"),
-            max_message_bytes: Size::from_mib(8),
-            connect_timeout: Period::from_secs(5),
-            max_backoff: Period::from_secs(10),
-            poll_interval: Period::from_secs(1),
-            cluster: None,
-            control_prefix: "quota.control".to_owned(),
-            relist_interval: Period::from_secs(10),
-            watermark: WatermarkSource::Poll,
-            watermark_resources: Vec::new(),
-            max_watermark_age: Period::from_secs(90),
-        }
-    }
-}
-
 /// `quotas.*`: where quotas come from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Quotas {
     /// Events of kind `ResourceQuota` set quotas.
     pub adopt: bool,
     /// The API servers run without their plugin `ResourceQuota`, so that adopted quotas are enforced here alone.
     pub plugin_is_off: bool,
-}
-
-impl Default for Quotas {
-    fn default() -> Self {
-        Self {
-            adopt: true,
-            plugin_is_off: false,
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Asking publishers to list again what may have been lost.
+//! Asking publishers to list again what may have been lost, and how far they are.
 //!
 //! On core NATS, so nothing of it is kept: whoever does not listen now lists by itself when it starts. If nobody
 //! listens, they are asked again later.
@@ -140,6 +140,18 @@ impl Asking {
         self.0.wanted.lock().clusters.is_empty()
     }
 
+    /// Asks the publishers of the clusters that are known for watermarks of now: until they have sent some, nothing is
+    /// granted. One that does not hear it sends them by itself, a little later.
+    pub(super) async fn ask_for_watermarks(&self, client: &Client) {
+        let clusters: Vec<_> = self.0.wanted.lock().clusters.iter().cloned().collect();
+        for cluster in clusters {
+            let subject = format!("{}.{cluster}.watermarks", self.0.prefix);
+            if let Err(error) = client.publish(subject, "{}".into()).await {
+                tracing::debug!(%error, "cannot ask for watermarks");
+            }
+        }
+    }
+
     /// Takes note of a message's subject, which names a cluster.
     pub(super) fn meet(&self, subject: &str) {
         if self.0.is_named {
@@ -270,7 +282,7 @@ impl Asking {
             _ => "all".to_owned(),
         };
         match is_heard {
-            true => tracing::info!(subject, resources, "asked for a relist"),
+            true => tracing::info!(subject, resources, "requested a relist"),
             false => {
                 tracing::warn!(
                     subject,

@@ -57,7 +57,8 @@ pub(crate) async fn to_log(settings: &config::Nats, servers: &str) -> Result<Cli
         ..promptly(settings)
     };
     let options = connection.options("quotad cluster").await?;
-    let options = options.ping_interval(PATIENCE);
+    // A leader needs no hint of its own appends.
+    let options = options.ping_interval(PATIENCE).no_echo();
     Ok(options.connect(connection.addresses()?).await?)
 }
 

@@ -124,7 +124,7 @@ enum Ended {
     Alone,
     #[error("the stream has begun anew")]
     Renewed,
-    #[error("what the stream holds besides our subject has changed")]
+    #[error("the other subjects of the stream have changed")]
     Changed,
     #[error("the consumer did not deliver all messages")]
     Incomplete,

@@ -91,6 +91,9 @@ impl<'a> Session<'a> {
         };
         session.take_up(identity).await?;
         session.meet_publisher().await;
+        if intake.ledger.watermark().required().is_some() {
+            intake.asking.ask_for_watermarks(&intake.client).await;
+        }
         let messages = session.messages().await?;
         tracing::info!(stream = %source, position = session.position, "consuming");
         Ok((session, messages))

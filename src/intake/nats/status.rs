@@ -134,7 +134,7 @@ impl Status {
 
     /// Whether the stream has been caught up with, and whether it is now.
     #[must_use]
-    pub fn stream_health(&self) -> Health {
+    pub(crate) fn stream_health(&self) -> Health {
         if !self.ledger.decides() {
             return Health::Passed;
         }
@@ -158,7 +158,7 @@ impl Status {
     /// Whether a publisher has said how far it has reported each kind, and how long ago that was; none: that is not asked
     /// of any.
     #[must_use]
-    pub fn watermark_health(&self) -> Option<Health> {
+    pub(crate) fn watermark_health(&self) -> Option<Health> {
         let watermark = self.ledger.watermark();
         let required = watermark.required()?;
         if !self.ledger.decides() {
@@ -236,7 +236,7 @@ impl Status {
     }
 
     /// Sets the metrics to how it stands now: to be called at each scrape, since what is gone says nothing any more.
-    pub fn set_metrics(&self) {
+    pub(crate) fn set_metrics(&self) {
         let (stream, now) = (self.get(), now());
         let messages = stream.last_sequence.saturating_sub(stream.cursor);
         metrics::stream_lag(messages, stream.lag(now));

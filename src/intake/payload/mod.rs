@@ -40,7 +40,7 @@ use super::cut;
 use crate::metrics::Rejection;
 
 /// Rejected events of one payload before the rest of it is given up: it is no list of events, and each takes room.
-pub const REJECTED_MAX: u64 = 10_000;
+pub(crate) const REJECTED_MAX: u64 = 10_000;
 
 /// Longest reason of a rejection, in bytes. Parsers quote what they do not understand.
 const REASON_MAX_BYTES: usize = 512;
@@ -201,7 +201,7 @@ impl Reader {
 
     /// The same reader, that takes trees of so many groups from root to leaf.
     #[must_use]
-    pub const fn with_group_depth(mut self, most: usize) -> Self {
+    pub(crate) const fn with_group_depth(mut self, most: usize) -> Self {
         self.group_depth = most;
         self
     }
@@ -220,7 +220,7 @@ impl Reader {
 
     /// Reads the `data` of a CloudEvent of this type that came in binary mode.
     #[must_use]
-    pub fn read_cloud_event(
+    pub(crate) fn read_cloud_event(
         self: &Arc<Self>,
         event_type: &str,
         data: Bytes,

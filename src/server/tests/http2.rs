@@ -221,8 +221,10 @@ async fn an_answer_that_is_not_taken_is_given_up() {
     let mut connection = Connection::new(router, bounds).await;
     let request = Request::get("https://x/").body(Empty::new()).unwrap();
     let answer = connection.requests.send_request(request).await.unwrap();
-    // Its window is full, and pings are answered.
+    let slots = connection.slots.clone();
+    // Its window is full, and pings are answered. Its stream ends alone, and then the connection idles.
     connection.ended().await;
+    assert_eq!(slots.available_permits(), options().connections);
     assert!(answer.into_body().collect().await.is_err());
     assert_eq!(
         format!("{budget:?}"),
@@ -231,7 +233,7 @@ async fn an_answer_that_is_not_taken_is_given_up() {
 }
 
 /// `/watch` says something each time that it is let, for ever.
-fn lasting() -> (Router, mpsc::UnboundedSender<Vec<u8>>) {
+fn lasting() -> (Route, mpsc::UnboundedSender<Vec<u8>>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = Arc::new(parking_lot::Mutex::new(Some(receiver)));
     let watch = get("/watch", move || {
@@ -244,18 +246,18 @@ fn lasting() -> (Router, mpsc::UnboundedSender<Vec<u8>>) {
             Body::from_stream(said)
         }
     });
-    (Router::new([watch]), sender)
+    (watch, sender)
 }
 
 #[tokio::test]
 async fn an_answer_that_lasts_outlasts_the_time_of_others_as_long_as_it_is_taken() {
-    let (router, sender) = lasting();
+    let (watch, sender) = lasting();
     let bounds = Options {
         keep_alive: SHORT,
         request_timeout: SHORT,
         ..options()
     };
-    let mut connection = Connection::new(router, bounds).await;
+    let mut connection = Connection::new(Router::new([watch]), bounds).await;
     let request = Request::get("https://x/watch").body(Empty::new()).unwrap();
     let answer = within(connection.requests.send_request(request))
         .await
@@ -273,6 +275,42 @@ async fn an_answer_that_lasts_outlasts_the_time_of_others_as_long_as_it_is_taken
         sender.send(vec![b'x'; 1 << 16]).unwrap();
     }
     connection.ended().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_taken_ends_alone() {
+    const LARGE: usize = 8 << 20;
+    let (watch, sender) = lasting();
+    let large = get("/", || async { vec![b'x'; LARGE] });
+    let bounds = Options {
+        keep_alive: SHORT,
+        request_timeout: SHORT,
+        budget: BodyBudget::new(LARGE as u64),
+        ..options()
+    };
+    let budget = bounds.budget.clone();
+    let full = format!("{budget:?}");
+    let connection = Connection::new(Router::new([watch, large]), bounds).await;
+    let mut client = connection.requests.clone();
+    let mut ask = async |path: &str| {
+        let request = Request::get(format!("https://x{path}")).body(Empty::new());
+        within(client.send_request(request.unwrap())).await.unwrap()
+    };
+    let mut watched = ask("/watch").await.into_body();
+    let unread = ask("/").await;
+    assert_ne!(format!("{budget:?}"), full);
+    let is_free = async {
+        while format!("{budget:?}") != full {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(is_free).await;
+    assert!(unread.into_body().collect().await.is_err());
+    // The other one goes on, and keeps its connection in use.
+    sender.send("afterwards".into()).unwrap();
+    let frame = within(watched.frame()).await.unwrap().unwrap();
+    assert_eq!(frame.into_data().unwrap(), "afterwards");
+    assert!(!connection.served.is_finished());
 }
 
 /// A connection without TLS that begins with HTTP/2.

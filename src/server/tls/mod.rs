@@ -66,7 +66,7 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::load`].
-    pub fn load_for_api(config: &schema::Tls) -> Result<(Self, Follower), Error> {
+    pub(crate) fn load_for_api(config: &schema::Tls) -> Result<(Self, Follower), Error> {
         Self::load_for(config, Callers::Anybody)
     }
 

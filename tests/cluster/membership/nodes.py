@@ -18,7 +18,7 @@ import unittest
 import urllib.request
 from pathlib import Path
 
-SERVER = os.environ.get("QUOTAD_NATS_SERVER", "nats-server")
+SERVER = os.environ["QUOTAD_NATS_SERVER"]
 QUOTAD = os.environ.get("QUOTAD", "target/debug/quotad")
 QUOTACTL = os.environ.get("QUOTACTL", "target/debug/quotactl")
 NODES = range(3)
@@ -61,6 +61,22 @@ def ask(port, method, path, body=None, timeout=15):
         connection.close()
 
 
+def nats(port, subject, payload=b""):
+    """Asks a server by a request, and gives its answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        lines = connection.makefile("rb")
+        lines.readline()
+        head = f'CONNECT {{"verbose":false}}\r\nSUB _INBOX.a 1\r\nPUB {subject} _INBOX.a {len(payload)}\r\n'
+        connection.sendall(head.encode() + payload + b"\r\n")
+        for line in lines:
+            if line.startswith(b"MSG "):
+                return json.loads(lines.read(int(line.split()[-1])))
+            if line.startswith(b"PING"):
+                connection.sendall(b"PONG\r\n")
+            assert not line.startswith(b"-ERR"), line
+    raise AssertionError(f"no answer on {subject}")
+
+
 class Cluster:
     # Further keys of `cluster.*`.
     settings = ""
@@ -72,6 +88,8 @@ class Cluster:
             ports[at : at + 3] for at in range(0, 18, 3)
         )
         (home / "token").write_text("0123456789abcdef" * 4)
+        # Where nodes look at the servers.
+        self.looked_at = list(self.monitoring)
         self.servers, self.nodes = [], [None] * 3
         self.start_servers()
 
@@ -99,7 +117,7 @@ class Cluster:
 
     def start_node(self, at, alone=False):
         servers = ",".join(f"nats://127.0.0.1:{port}" for port in self.clients)
-        monitoring = [f"http://127.0.0.1:{port}" for port in self.monitoring]
+        monitoring = [f"http://127.0.0.1:{port}" for port in self.looked_at]
         peers = ", ".join(f'n{peer} = "http://127.0.0.1:{self.peers[peer]}"' for peer in NODES)
         file = self.home / f"quotad-{at}.toml"
         text = (
@@ -164,10 +182,10 @@ class Small(Cluster):
         found = re.search(rf"^{name}{re.escape(labels)} (\S+)$", text, re.MULTILINE)
         return float(found.group(1)) if found else 0
 
-    def same(self):
-        """The last entry of all replicas, if they are the same and each node can do its part."""
+    def same(self, nodes=NODES):
+        """The last entry of the nodes' replicas, if they are the same and each node can do its part."""
         self.restart_ended()
-        found = [self.status(at) for at in NODES]
+        found = [self.status(at) for at in nodes]
         if not all(found) or any("problem" in status or "replica" not in status for status in found):
             return None
         ends = {(status["replica"]["sequence"], status["replica"]["hash"]) for status in found}
@@ -213,6 +231,8 @@ class Case(unittest.TestCase):
                 api = self.cluster.api[nodes[at % len(nodes)]]
 
                 def granted():
+                    # A node that has to join again has ended.
+                    self.cluster.restart_ended()
                     answer = ask(api, *request)
                     return answer and answer[0] in (200, 201)
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::{
-    history::{Operation, Reply, Wish},
+    history::{Operation, Reply, Request},
     witness::{Entry, Kind},
 };
 use crate::support::{PATIENCE, quotad::agent, random::Random};
@@ -152,7 +152,14 @@ impl<'a> Client<'a> {
         let units = 1 + self.random.below(4).cast_signed();
         let body = reservation(&uid, units);
         let path = format!("/v1/namespaces/{}/reservations", name(namespace));
-        let answer = self.ask("POST", &path, &body, namespace, &uid, Wish::Reserve(units));
+        let answer = self.ask(
+            "POST",
+            &path,
+            &body,
+            namespace,
+            &uid,
+            Request::Reserve(units),
+        );
         if answer == Some(Reply::Done) {
             self.yard.grants.fetch_add(1, Ordering::Relaxed);
             self.held.push((uid, namespace, units));
@@ -163,13 +170,13 @@ impl<'a> Client<'a> {
         let path = format!("/v1/namespaces/{}/reservations/{uid}", name(namespace));
         // What is committed stays for good, so there is little of it.
         if units == 1 || !self.random.once_in(200) {
-            let wish = Wish::Release(units);
-            self.ask("DELETE", &path, &Value::Null, namespace, &uid, wish);
+            let request = Request::Release(units);
+            self.ask("DELETE", &path, &Value::Null, namespace, &uid, request);
         } else {
             let body = json!({"reserved": {UNITS: "1"}});
             let path = format!("{path}/commit");
-            let wish = Wish::Commit(units - 1);
-            self.ask("POST", &path, &body, namespace, &uid, wish);
+            let request = Request::Commit(units - 1);
+            self.ask("POST", &path, &body, namespace, &uid, request);
         }
     }
 
@@ -181,12 +188,12 @@ impl<'a> Client<'a> {
         body: &Value,
         namespace: usize,
         uid: &str,
-        wish: Wish,
+        request: Request,
     ) -> Option<Reply> {
         let operation = |called, answer| Operation {
             namespace,
             uid: uid.to_owned(),
-            wish,
+            request,
             called,
             answer,
         };

@@ -2,7 +2,7 @@
 
 /// What was requested, in whole units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Request {
     /// To hold so many.
     Reserve(i64),
     /// To give back all that is held: so many.
@@ -24,7 +24,7 @@ pub(crate) enum Reply {
 pub(crate) struct Operation {
     pub(crate) namespace: usize,
     pub(crate) uid: String,
-    pub(crate) wish: Wish,
+    pub(crate) request: Request,
     /// When it was requested, in nanoseconds since the beginning.
     pub(crate) called: u64,
     /// When it was answered, and how. None: it may have happened or not, at any time since.
@@ -39,11 +39,11 @@ impl Operation {
 }
 
 /// What is held after it, if it does what was told with so much held before; none: it could not have been told.
-pub(crate) fn step(held: i64, hard: i64, wish: Wish, reply: Reply) -> Option<i64> {
-    match (wish, reply) {
-        (Wish::Reserve(units), Reply::Done) => (held + units <= hard).then_some(held + units),
-        (Wish::Reserve(units), Reply::Denied(_)) => (held + units > hard).then_some(held),
-        (Wish::Release(units) | Wish::Commit(units), Reply::Done) => Some(held - units),
+pub(crate) fn step(held: i64, hard: i64, request: Request, reply: Reply) -> Option<i64> {
+    match (request, reply) {
+        (Request::Reserve(units), Reply::Done) => (held + units <= hard).then_some(held + units),
+        (Request::Reserve(units), Reply::Denied(_)) => (held + units > hard).then_some(held),
+        (Request::Release(units) | Request::Commit(units), Reply::Done) => Some(held - units),
         (_, Reply::Denied(_)) => None,
     }
 }

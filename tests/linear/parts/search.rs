@@ -69,13 +69,15 @@ impl<'a> Search<'a> {
 
     /// What may be held after an operation. One that was never answered may not have happened, or been denied.
     fn choices(&self, operation: usize) -> Vec<i64> {
-        let Operation { wish, answer, .. } = &self.operations[operation];
+        let Operation {
+            request, answer, ..
+        } = &self.operations[operation];
         match answer {
-            Some((_, reply)) => step(self.held, self.hard, *wish, *reply)
+            Some((_, reply)) => step(self.held, self.hard, *request, *reply)
                 .into_iter()
                 .collect(),
             None => {
-                let done = step(self.held, self.hard, *wish, Reply::Done);
+                let done = step(self.held, self.hard, *request, Reply::Done);
                 done.into_iter().chain([self.held]).collect()
             }
         }

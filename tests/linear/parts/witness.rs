@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::history::{Operation, Reply, Wish, step};
+use super::history::{Operation, Reply, Request, step};
 
 /// What an entry says of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +24,11 @@ pub(crate) struct Entry {
     pub(crate) units: i64,
 }
 
-const fn kind_of(wish: Wish) -> Kind {
-    match wish {
-        Wish::Reserve(_) => Kind::Granted,
-        Wish::Release(_) => Kind::Released,
-        Wish::Commit(_) => Kind::Committed,
+const fn kind_of(request: Request) -> Kind {
+    match request {
+        Request::Reserve(_) => Kind::Granted,
+        Request::Release(_) => Kind::Released,
+        Request::Commit(_) => Kind::Committed,
     }
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn check(operations: &[Operation], entries: &[Entry], hard: i64) -> V
     // Twice the sequence, and one more for what only looked at it.
     let mut ordered: Vec<(u64, &Operation, Reply)> = Vec::new();
     for operation in operations {
-        let found = of_uid.remove(&(operation.uid.as_str(), kind_of(operation.wish) as u8));
+        let found = of_uid.remove(&(operation.uid.as_str(), kind_of(operation.request) as u8));
         match (found, operation.answer) {
             (Some(entry), None | Some((_, Reply::Done))) => {
                 if !is_of(operation, entry) {
@@ -79,7 +79,7 @@ pub(crate) fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Opera
         .map(|entry| (entry.uid.as_str(), entry.kind as u8))
         .collect();
     let resolved = operations.iter().filter_map(|operation| {
-        let key = (operation.uid.as_str(), kind_of(operation.wish) as u8);
+        let key = (operation.uid.as_str(), kind_of(operation.request) as u8);
         let answer = match operation.answer {
             None if done.contains(&key) => Some((u64::MAX, Reply::Done)),
             None => return None,
@@ -95,9 +95,9 @@ pub(crate) fn resolved(operations: &[Operation], entries: &[Entry]) -> Vec<Opera
 
 /// Whether an entry says of a grant what was requested.
 fn is_of(operation: &Operation, entry: &Entry) -> bool {
-    match operation.wish {
-        Wish::Reserve(units) => (operation.namespace, units) == (entry.namespace, entry.units),
-        Wish::Release(_) | Wish::Commit(_) => true,
+    match operation.request {
+        Request::Reserve(units) => (operation.namespace, units) == (entry.namespace, entry.units),
+        Request::Release(_) | Request::Commit(_) => true,
     }
 }
 
@@ -106,7 +106,7 @@ fn replay(ordered: &[(u64, &Operation, Reply)], hard: i64) -> Vec<String> {
     let mut wrong = Vec::new();
     for (place, operation, reply) in ordered {
         let now = held.entry(operation.namespace).or_default();
-        match step(*now, hard, operation.wish, *reply) {
+        match step(*now, hard, operation.request, *reply) {
             Some(after) => *now = after,
             None => wrong.push(format!("with {now} held at {}: {operation:?}", place / 2)),
         }

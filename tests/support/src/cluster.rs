@@ -305,7 +305,7 @@ impl Cluster {
     }
 
     /// Who leads the stream, as a server knows it.
-    pub fn leader_seen_by(&self, node: usize) -> Option<usize> {
+    pub(crate) fn leader_seen_by(&self, node: usize) -> Option<usize> {
         numbered(&self.stream(node)?["leader"])
     }
 

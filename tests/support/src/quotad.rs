@@ -125,7 +125,7 @@ impl Quotad {
     }
 
     /// The end of its log.
-    pub fn last_words(&self) -> String {
+    pub(crate) fn last_words(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<_> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")

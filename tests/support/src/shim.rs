@@ -26,7 +26,7 @@ pub enum Fault {
 }
 
 pub const EIO: i32 = 5;
-pub const ENOSPC: i32 = 28;
+pub(crate) const ENOSPC: i32 = 28;
 
 impl Fault {
     pub const ALL: [Self; 9] = [
@@ -77,7 +77,7 @@ impl Fault {
 }
 
 /// The library, built once for all tests of this process.
-pub fn library() -> &'static Path {
+pub(crate) fn library() -> &'static Path {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, library) = BUILT.get_or_init(|| {
         let directory = TempDir::new().unwrap();

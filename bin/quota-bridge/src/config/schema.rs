@@ -1,5 +1,4 @@
-//! Every key of the configuration with its type and default. The shipped `bridge.toml`, which a test holds equal to these
-//! defaults, says what each is for.
+//! Every key of the configuration with its type. Its default, and what it is for, stand in the shipped `bridge.toml`.
 
 use std::{
     net::SocketAddr,
@@ -13,9 +12,9 @@ use quota_service::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The whole configuration. [`Config::default`] is what runs without a file.
+/// The whole configuration. [`Config::default`] is the shipped file: what runs without one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Config {
     /// URL of an API server that needs no credentials.
     #[serde(with = "blank")]
@@ -60,32 +59,13 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            api: None,
-            kubeconfig: None,
-            context: None,
-            cluster: "default".to_owned(),
-            adopt_cluster: false,
-            namespaces: Vec::new(),
-            nats: Nats::default(),
-            resources: Resources::default(),
-            list: List::default(),
-            watch: Watch::default(),
-            watermark: Watermark::default(),
-            queue: Queue::default(),
-            lease: Lease::default(),
-            certificates: Certificates::default(),
-            webhook: Webhook::default(),
-            status: Status::default(),
-            admin: Admin::default(),
-            log: Log::default(),
-        }
+        quota_service::config::shipped()
     }
 }
 
 /// `nats.*`: where the objects are published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Nats {
     /// Servers, separated by commas.
     pub url: String,
@@ -125,27 +105,6 @@ pub struct Nats {
     pub max_backoff: Period,
 }
 
-impl Default for Nats {
-    fn default() -> Self {
-        Self {
-            url: "nats://127.0.0.1:4222".to_owned(),
-            stream: "OBJECTS".to_owned(),
-            subject_prefix: "quota.objects".to_owned(),
-            control_prefix: "quota.control".to_owned(),
-            user: None,
-            password_file: None,
-            token_file: None,
-            nkey_seed_file: None,
-            credentials_file: None,
-            tls_ca: None,
-            tls_cert: None,
-            tls_key: None,
-            connect_timeout: Period::from_secs(5),
-            max_backoff: Period::from_secs(2),
-        }
-    }
-}
-
 impl Nats {
     /// How to connect.
     #[must_use]
@@ -168,7 +127,7 @@ impl Nats {
 
 /// `resources.*`: which kinds are watched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Resources {
     /// Watched although no quota in the cluster limits them.
     pub include: Vec<String>,
@@ -182,7 +141,7 @@ pub struct Resources {
 
 /// `list.*`: how lists are read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct List {
     /// In pages, or at the begin of a watch.
     pub mode: ListMode,
@@ -194,18 +153,6 @@ pub struct List {
     pub every: Period,
     /// How long a list at the begin of a watch may be silent before its end.
     pub idle: Period,
-}
-
-impl Default for List {
-    fn default() -> Self {
-        Self {
-            mode: ListMode::Auto,
-            page: NonZeroU32::new(500).expect("500 is not zero"),
-            concurrency: NonZeroUsize::new(4).expect("4 is not zero"),
-            every: Period::from_secs(6 * 3600),
-            idle: Period::from_secs(30),
-        }
-    }
 }
 
 /// How a kind is listed.
@@ -222,7 +169,7 @@ pub enum ListMode {
 
 /// `watch.*`: how watches are read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Watch {
     /// The timeout that a watch is opened with.
     pub timeout: Period,
@@ -232,35 +179,17 @@ pub struct Watch {
     pub discovery: Period,
 }
 
-impl Default for Watch {
-    fn default() -> Self {
-        Self {
-            timeout: Period::from_secs(290),
-            idle: Period::from_secs(100),
-            discovery: Period::from_secs(30),
-        }
-    }
-}
-
 /// `watermark.*`: the watermarks of kinds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Watermark {
     /// How often it is found out.
     pub every: Period,
 }
 
-impl Default for Watermark {
-    fn default() -> Self {
-        Self {
-            every: Period::from_secs(5),
-        }
-    }
-}
-
 /// `queue.*`: room between readers and publisher.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Queue {
     /// Lines.
     pub lines: NonZeroUsize,
@@ -268,18 +197,9 @@ pub struct Queue {
     pub bytes: Size,
 }
 
-impl Default for Queue {
-    fn default() -> Self {
-        Self {
-            lines: NonZeroUsize::new(4096).expect("4096 is not zero"),
-            bytes: Size::from_mib(16),
-        }
-    }
-}
-
 /// `lease.*`: which of several bridges publishes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Lease {
     /// The Lease's name.
     pub name: String,
@@ -294,21 +214,9 @@ pub struct Lease {
     pub retry: Period,
 }
 
-impl Default for Lease {
-    fn default() -> Self {
-        Self {
-            name: "quota-bridge".to_owned(),
-            namespace: None,
-            duration: Period::from_secs(15),
-            renew: Period::from_secs(10),
-            retry: Period::from_secs(2),
-        }
-    }
-}
-
 /// `certificates.*`: the webhook's certificate, kept by the bridge that leads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Certificates {
     /// The Secret that quotad serves from, in the Lease's namespace.
     #[serde(with = "blank")]
@@ -322,20 +230,9 @@ pub struct Certificates {
     pub every: Period,
 }
 
-impl Default for Certificates {
-    fn default() -> Self {
-        Self {
-            secret: None,
-            webhook: None,
-            names: Vec::new(),
-            every: Period::from_secs(60),
-        }
-    }
-}
-
 /// `webhook.*`: what the API server asks quotad about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Webhook {
     /// The ValidatingWebhookConfiguration whose rules are kept equal to what quotas limit.
     #[serde(with = "blank")]
@@ -344,7 +241,7 @@ pub struct Webhook {
 
 /// `status.*`: the status of ClusterResourceQuotas, kept by the bridge that leads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Status {
     /// URL of quotad's HTTP API; none: nothing is written.
     #[serde(with = "blank")]
@@ -363,31 +260,10 @@ pub struct Status {
     pub max_per_second: NonZeroU32,
 }
 
-impl Default for Status {
-    fn default() -> Self {
-        Self {
-            quotad: None,
-            token_file: None,
-            tls_ca: None,
-            every: Period::from_secs(5),
-            compare_every: Period::from_secs(1800),
-            max_per_second: NonZeroU32::new(20).expect("20 is not zero"),
-        }
-    }
-}
-
 /// `admin.*`: health and metrics.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub struct Admin {
     /// The address.
     pub listen: SocketAddr,
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 8482)),
-        }
-    }
 }

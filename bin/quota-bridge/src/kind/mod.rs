@@ -39,6 +39,8 @@ pub struct Shared {
     pub limited: Limited,
     /// The watermarks of all kinds.
     pub watermarks: Watermarks,
+    /// Changes when somebody waits for watermarks.
+    pub awaited: watch::Receiver<()>,
     /// Knows the clock of the servers.
     pub publisher: Arc<Status>,
 }

@@ -16,6 +16,9 @@ use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metri
 /// How long the watch may take to show by itself what the read said.
 const SHOWS_SOON: Duration = Duration::from_secs(1);
 
+/// The least time between two reads, however often somebody asks for watermarks.
+const AWAITED_EVERY: Duration = Duration::from_millis(500);
+
 /// How long a second watch is opened for. Two seconds before its end the server says how far it is.
 const SHORT_WATCH: u64 = 3;
 
@@ -82,10 +85,16 @@ impl Probe {
         if self.shown.wait_for(Option::is_some).await.is_err() {
             return;
         }
+        let mut awaited = self.shared.awaited.clone();
         loop {
+            let begun = Instant::now();
+            awaited.mark_unchanged();
             self.probe().await;
             let every = self.shared.settings.watermark_every;
-            tokio::time::sleep(every.mul_f64(0.9 + 0.2 * jitter())).await;
+            tokio::select! {
+                () = tokio::time::sleep(every.mul_f64(0.9 + 0.2 * jitter())) => {}
+                Ok(()) = awaited.changed() => tokio::time::sleep_until(begun + AWAITED_EVERY.min(every)).await,
+            }
         }
     }
 

@@ -127,6 +127,11 @@ fn a_list_at_the_begin_of_a_watch_that_is_cut_begins_again() {
 }
 
 #[test]
+fn a_list_at_the_begin_of_a_watch_that_says_nothing_is_left() {
+    survives("watch", Request::WatchList, Fault::Silent, 1);
+}
+
+#[test]
 fn a_server_that_never_ends_its_list_is_asked_for_pages() {
     let scene = Scene::new();
     // All objects come, and no bookmark after them.

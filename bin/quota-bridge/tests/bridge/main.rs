@@ -10,6 +10,7 @@ mod groups;
 mod kinds;
 mod leaders;
 mod lists;
+mod many;
 mod namespaces;
 #[allow(dead_code, reason = "a bench uses the rest")]
 mod programs;

@@ -1,6 +1,6 @@
 //! A cluster, NATS, the ledger, and the bridge between them.
 
-use std::{collections::BTreeSet, process::Command, time::Instant};
+use std::{collections::BTreeSet, path::Path, process::Command, time::Instant};
 
 use planted::Bug;
 use serde_json::{Value, json};
@@ -44,6 +44,23 @@ pub(crate) fn quota(hard: Value) -> Value {
     json!({"spec": {"hard": hard}})
 }
 
+/// A daemon of its own in this directory, that consumes the stream.
+pub(crate) fn daemon(nats: &nats::Server, directory: &Path, arguments: &[&str]) -> Program {
+    let mut command = Command::new(program("quotad"));
+    command
+        .current_dir(directory)
+        .env_clear()
+        .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
+        .args([
+            "--listen=127.0.0.1:0",
+            "--admin.listen=127.0.0.1:0",
+            "--log.format=json",
+        ])
+        .arg(format!("--nats.url={}", nats.url()))
+        .args(arguments);
+    Program::start(&mut command)
+}
+
 impl Scene {
     /// All but the bridge. There are objects already.
     pub(crate) fn new() -> Self {
@@ -60,19 +77,7 @@ impl Scene {
         runtime.spawn(server::serve(listener, world.clone()));
         let directory = TempDir::new().unwrap();
         let nats = nats::Server::start();
-        let mut command = Command::new(program("quotad"));
-        command
-            .current_dir(directory.path())
-            .env_clear()
-            .env("QUOTAD_SHUTDOWN__DRAIN", "0s")
-            .args([
-                "--listen=127.0.0.1:0",
-                "--admin.listen=127.0.0.1:0",
-                "--log.format=json",
-            ])
-            .arg(format!("--nats.url={}", nats.url()))
-            .args(arguments);
-        let quotad = Program::start(&mut command);
+        let quotad = daemon(&nats, directory.path(), arguments);
         let scene = Self {
             world,
             api,
@@ -122,14 +127,15 @@ impl Scene {
         if let Some(bug) = Bug::BRIDGE.iter().find(|bug| planted::is(**bug)) {
             command.env(planted::VARIABLE, format!("{bug:?}"));
         }
+        // Flags go before it.
+        command.env("QUOTA_BRIDGE_WATERMARK__EVERY", "200ms");
+        command.env("QUOTA_BRIDGE_LIST__PAGE", "3");
         command.args(api);
         command.arg(format!("--nats.url={nats}"));
         command.args([
             "--cluster=test",
             "--admin.listen=127.0.0.1:0",
             "--log.format=json",
-            "--list.page=3",
-            "--watermark.every=200ms",
             "--watch.discovery=500ms",
         ]);
         command

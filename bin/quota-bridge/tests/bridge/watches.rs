@@ -52,6 +52,11 @@ fn a_silent_watch_is_left() {
 }
 
 #[test]
+fn an_event_that_cannot_be_read_is_followed_by_a_relist() {
+    survives(Fault::Unreadable, 1);
+}
+
+#[test]
 fn deletions_that_nobody_showed_are_found_by_the_relist() {
     let scene = Scene::new();
     let bridge = scene.bridge(&[]);
@@ -111,6 +116,9 @@ fn versions_that_go_back_are_noticed_on_a_silent_watch() {
     until("a relist that says so", || {
         (!begins().is_empty()).then_some(())
     });
+    until("no drift", || (scene.drift().0 == 0).then_some(()));
+    scene.churn("later");
+    until("no drift", || (scene.drift().0 == 0).then_some(()));
 }
 
 #[test]

@@ -9,8 +9,8 @@ use quota_semantics::Timestamp;
 use serde_json::Value;
 
 use super::{
-    programs::until,
-    scene::{Scene, pod, until_ready},
+    programs::{Program, until},
+    scene::{Scene, daemon, pod, until_ready},
 };
 
 /// All lines of the stream, in order.
@@ -149,6 +149,17 @@ fn an_idle_kind_of_a_server_that_does_not_say_how_far_it_is_is_listed() {
     scene.settle();
 }
 
+/// Nothing is granted before there are watermarks that are later than the daemon's start.
+#[test]
+fn a_daemon_that_starts_does_not_wait_until_the_next_watermark_is_due() {
+    let scene = Scene::new();
+    let bridge = scene.bridge(&["--watermark.every=1h"]);
+    until_ready(&bridge);
+    let directory = tempfile::TempDir::new().unwrap();
+    let late = daemon(&scene.nats, directory.path(), &["--nats.watermark=bridge"]);
+    until_ready(&late);
+}
+
 #[test]
 fn a_needed_kind_that_is_not_served_is_said_to_be_absent() {
     let scene = Scene::new();
@@ -161,4 +172,54 @@ fn a_needed_kind_that_is_not_served_is_said_to_be_absent() {
             .find(|line| line["resources"]["widgets.example.com"]["absent"] == true)
             .map(|_| ())
     });
+}
+
+/// Has a program's wall clock differ by so many seconds.
+const SHIFT: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *time) {
+    int result = syscall(SYS_clock_gettime, id, time);
+    if (result == 0 && id == CLOCK_REALTIME) time->tv_sec += atol(getenv("CLOCK_SHIFT"));
+    return result;
+}
+"#;
+
+#[test]
+fn a_clock_that_is_an_hour_off_makes_no_wrong_watermarks() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let (source, shift) = (
+        directory.path().join("shift.c"),
+        directory.path().join("shift.so"),
+    );
+    std::fs::write(&source, SHIFT).unwrap();
+    let compiled = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&shift, &source])
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    for seconds in ["3600", "-3600"] {
+        let scene = Scene::new();
+        let mut command = scene.command();
+        command
+            .env("LD_PRELOAD", &shift)
+            .env("CLOCK_SHIFT", seconds);
+        let bridge = Program::start(&mut command);
+        until_ready(&bridge);
+        let skew = super::scene::metric(&bridge, "quota_bridge_clock_skew_seconds");
+        assert!(
+            (skew - seconds.parse::<f64>().unwrap()).abs() < 60.0,
+            "{skew}"
+        );
+        let since = now();
+        let later = until("a watermark of now", || {
+            newest(&scene).filter(|mark| *mark > since)
+        });
+        assert!(later < now(), "{later} has not come yet");
+        scene.settle();
+    }
 }

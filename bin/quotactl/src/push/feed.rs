@@ -131,3 +131,19 @@ impl Feed {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_until_a_time_is_told_that_nothing_came() {
+        let (reader, writer) = io::pipe().unwrap();
+        let mut feed = Feed::of(reader);
+        // It has come already.
+        let now = Some(Instant::now());
+        assert_eq!(feed.line(10, now).unwrap(), Next::Pause);
+        drop(writer);
+        assert_eq!(feed.line(10, None).unwrap(), Next::End);
+    }
+}

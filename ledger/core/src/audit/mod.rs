@@ -2,4 +2,4 @@
 
 mod naive;
 
-pub use naive::{Held, Naive};
+pub use naive::{Counted, Held, Naive};

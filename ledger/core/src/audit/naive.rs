@@ -21,7 +21,34 @@ use quota_semantics::{
     Name, Timestamp, object::Footprint, quantity::Quantity, resource::ResourceList, uid::Uid,
 };
 
-/// What a reservation holds of a limit, and how that limit stands.
+/// A limit of a quota, and what counts against it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// What is observed or committed.
+    pub used: Quantity,
+    /// What pending reservations take beside that.
+    pub reserved: Quantity,
+    /// The limit.
+    pub hard: Quantity,
+}
+
+impl Counted {
+    /// What is used and reserved.
+    #[must_use]
+    pub fn sum(&self) -> Quantity {
+        let mut sum = self.used.clone();
+        sum.add_assign(&self.reserved);
+        sum
+    }
+
+    /// Whether more counts than may.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.sum() > self.hard
+    }
+}
+
+/// What a reservation holds of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The quota's name.
@@ -30,10 +57,8 @@ pub struct Held {
     pub resource: Name,
     /// What the reservation holds of it, beside what its object counts for.
     pub held: Quantity,
-    /// What is used and reserved in all.
-    pub counted: Quantity,
-    /// The limit.
-    pub hard: Quantity,
+    /// What counts in all.
+    pub counted: Counted,
 }
 
 /// What an object and its reservation are identified by.
@@ -340,6 +365,28 @@ impl Naive {
         });
     }
 
+    /// What counts against each limit of each quota, by namespace, quota and resource.
+    #[must_use]
+    pub fn counted(&self) -> BTreeMap<(Name, Name, Name), Counted> {
+        let counts = self.counts();
+        let nothing = Count::default();
+        let mut all = BTreeMap::new();
+        for ((namespace, name), record) in &self.quotas {
+            let count = counts.get(namespace).unwrap_or(&nothing);
+            let matches = |footprint: &Footprint| counted(record, footprint);
+            for (resource, hard) in record.spec.hard.iter() {
+                let key = (namespace.clone(), name.clone(), resource.clone());
+                let counted = Counted {
+                    used: count.used(resource, matches),
+                    reserved: count.reserved(resource, matches),
+                    hard: hard.clone(),
+                };
+                all.insert(key, counted);
+            }
+        }
+        all
+    }
+
     /// What a pending reservation holds of each limit that it is subject to, by quota and resource; of those that
     /// it holds nothing of, nothing is told.
     #[must_use]
@@ -348,34 +395,22 @@ impl Naive {
         let Some(Claim { reservation, .. }) = self.pending.get(&key) else {
             return Vec::new();
         };
-        let counts = self.counts();
-        let nothing = Count::default();
-        let count = counts.get(namespace).unwrap_or(&nothing);
         let own = Count {
             pending: vec![(&reservation.footprint, self.beside(&key, &self.bearers))],
             ..Count::default()
         };
-        let mut all = Vec::new();
-        for ((namespace, quota), record) in &self.quotas {
-            if *namespace != reservation.namespace {
-                continue;
+        let of_namespace = self.counted().into_iter();
+        let of_namespace =
+            of_namespace.filter(|((quota_namespace, ..), _)| quota_namespace == namespace);
+        let held = of_namespace.map(|((_, quota, resource), counted_in_all)| {
+            let record = &self.quotas[&(namespace.clone(), quota.clone())];
+            Held {
+                held: own.reserved(&resource, |footprint| counted(record, footprint)),
+                counted: counted_in_all,
+                quota,
+                resource,
             }
-            for (resource, hard) in record.spec.hard.iter() {
-                let counts = |footprint: &Footprint| counted(record, footprint);
-                let held = own.reserved(resource, counts);
-                if held.is_positive() {
-                    let mut sum = count.used(resource, counts);
-                    sum.add_assign(&count.reserved(resource, counts));
-                    all.push(Held {
-                        quota: quota.clone(),
-                        resource: resource.clone(),
-                        held,
-                        counted: sum,
-                        hard: hard.clone(),
-                    });
-                }
-            }
-        }
-        all
+        });
+        held.filter(|held| held.held.is_positive()).collect()
     }
 }

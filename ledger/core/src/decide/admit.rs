@@ -208,12 +208,13 @@ fn settle(
 fn charged(limits: &[Counted<'_>], charges: &[Charge]) -> Vec<CheckedQuota> {
     let charged = |charge: &Charge| {
         let limit = &limits[charge.limit];
-        let looked =
-            |(name, delta): (&Name, &Quantity)| explain::looked(limit, name, delta.clone());
+        let looked = |(name, delta, hard): (&Name, &Quantity, &Quantity)| {
+            explain::looked(limit, name, hard, delta.clone())
+        };
         CheckedQuota {
             name: limit.name().clone(),
             kind: limit.kind(),
-            resources: charge.delta.iter().map(looked).collect(),
+            resources: charge.delta.common(limit.hard()).map(looked).collect(),
         }
     };
     charges.iter().map(charged).collect()

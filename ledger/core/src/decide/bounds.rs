@@ -8,7 +8,7 @@ use crate::state::State;
 use quota_semantics::{Span, Timestamp};
 
 /// Most relists that are not over. What is listed has to be remembered for each.
-pub const RELISTS_MAX: usize = 1024;
+pub(crate) const RELISTS_MAX: usize = 1024;
 
 /// What requests are bounded by.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Bounds {
     ///
     /// # Errors
     /// `LimitReached`.
-    pub fn check_request(&self, state: &State, request: &Request) -> Result<(), Refusal> {
+    pub(crate) fn check_request(&self, state: &State, request: &Request) -> Result<(), Refusal> {
         let resources = &request.footprint.resources;
         let bytes: usize = resources.names().map(|name| name.len()).sum();
         let key = "limits.reservation_resources";
@@ -73,7 +73,7 @@ impl Bounds {
     ///
     /// # Errors
     /// `LimitReached`.
-    pub fn check_commit(&self, state: &State, namespace: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_commit(&self, state: &State, namespace: &str) -> Result<(), Refusal> {
         within(
             "limits.committed_per_namespace",
             state.committed_count_in(namespace) + 1,
@@ -121,7 +121,11 @@ impl Bounds {
     ///
     /// # Errors
     /// `LimitReached`.
-    pub fn check_lifetime(&self, created: Timestamp, expiration: Timestamp) -> Result<(), Refusal> {
+    pub(crate) fn check_lifetime(
+        &self,
+        created: Timestamp,
+        expiration: Timestamp,
+    ) -> Result<(), Refusal> {
         let seconds = |span: Span| usize::try_from(span.nanoseconds() / 1_000_000_000).unwrap_or(0);
         let most = self.max_lifetime;
         if expiration <= created.plus(most) {

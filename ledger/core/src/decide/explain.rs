@@ -23,14 +23,18 @@ pub(super) fn looked_at(
     shown_max: usize,
 ) -> (Vec<CheckedQuota>, usize) {
     let all: usize = limits.iter().map(|limit| limit.hard().len()).sum();
-    let names = |limit: &Counted<'_>| -> Vec<Name> {
+    let looked_at_of = |limit: &Counted<'_>| -> Vec<CheckedLimit> {
         let hard = limit.hard();
+        let requested = |name: &Name| wanted.get(name).cloned().unwrap_or_default();
         match all <= LIMITS_MAX.min(shown_max) {
-            true => hard.names().cloned().collect(),
-            false => {
-                let wanted = wanted.names().filter(|name| hard.get(name).is_some());
-                wanted.cloned().collect()
-            }
+            true => hard
+                .iter()
+                .map(|(name, hard)| looked(limit, name, hard, requested(name)))
+                .collect(),
+            false => wanted
+                .common(hard)
+                .map(|(name, wanted, hard)| looked(limit, name, hard, wanted.clone()))
+                .collect(),
         }
     };
     let mut order: Vec<&Counted<'_>> = limits.iter().collect();
@@ -39,16 +43,15 @@ pub(super) fn looked_at(
     }
     let (mut quotas, mut shown) = (Vec::new(), 0_usize);
     for limit in order {
-        let names = names(limit);
-        shown = shown.saturating_add(names.len().max(1));
+        let resources = looked_at_of(limit);
+        shown = shown.saturating_add(resources.len().max(1));
         if shown > shown_max && !quotas.is_empty() {
             break;
         }
-        let looked = |name| looked(limit, name, wanted.get(name).cloned().unwrap_or_default());
         quotas.push(CheckedQuota {
             name: limit.name().clone(),
             kind: limit.kind(),
-            resources: names.iter().map(looked).collect(),
+            resources,
         });
     }
     let omitted = limits.len() - quotas.len();
@@ -57,21 +60,23 @@ pub(super) fn looked_at(
 
 /// Whether something that is wanted does not fit.
 fn is_exceeded(limit: &Counted<'_>, wanted: &ResourceList) -> bool {
-    wanted.iter().any(|(name, wanted)| {
-        let hard = limit.hard().get(name);
-        hard.is_some_and(|hard| {
-            let mut counted = limit.counted(name).unwrap_or_default();
-            counted.add_assign(wanted);
-            wanted.is_positive() && counted > *hard
-        })
+    wanted.common(limit.hard()).any(|(name, wanted, hard)| {
+        let mut counted = limit.counted(name).unwrap_or_default();
+        counted.add_assign(wanted);
+        wanted.is_positive() && counted > *hard
     })
 }
 
 /// One limit of a quota.
-pub(super) fn looked(limit: &Counted<'_>, resource: &Name, requested: Quantity) -> CheckedLimit {
+pub(super) fn looked(
+    limit: &Counted<'_>,
+    resource: &Name,
+    hard: &Quantity,
+    requested: Quantity,
+) -> CheckedLimit {
     CheckedLimit {
         resource: resource.clone(),
-        hard: limit.hard().get(resource).cloned().unwrap_or_default(),
+        hard: hard.clone(),
         used: limit.used(resource),
         reserved: limit.reserved(resource),
         guaranteed_to_others: limit.guaranteed_to_others(resource).cloned(),

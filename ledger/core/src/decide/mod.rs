@@ -28,7 +28,8 @@ mod unlimited;
 mod watermark;
 
 pub use admit::{Admitted, Measure, Review, admit, is_unlimited};
-pub use bounds::{Bounds, RELISTS_MAX};
+pub use bounds::Bounds;
+pub(crate) use bounds::RELISTS_MAX;
 pub use charging::{is_charging, set_charging, set_object_labels};
 pub use correct::{Comparison, Repair, Repaired, Seen, compare, repair};
 pub use due::{bound_ended, due};
@@ -47,7 +48,8 @@ pub use relist::{Finish, Relist, begin_relist, close_relist, end_relist, end_unl
 pub use request::{Basis, FingerprintedRequest, Request};
 pub use reserve::{Checked, Reserved, check, reserve, reserve_all};
 pub use unlimited::{Unlimited, warning_of_unlimited};
-pub use watermark::{Bookmark, advance_watermarks};
+pub use watermark::Bookmark;
+pub(crate) use watermark::advance_watermarks;
 
 use quota_semantics::{Span, quota::LimitedResource};
 

@@ -12,7 +12,7 @@ pub enum Refusal {
     #[error("{}", .0.detail)]
     Denied(Box<Denied>),
     /// The uid was used for another request before.
-    #[error("uid {0} was used before for a request that asked for something else")]
+    #[error("uid {0} was used before for another request")]
     UidReused(quota_semantics::uid::Uid),
     /// Another principal made the reservation.
     #[error("the reservation of {0} was made by another principal")]

@@ -65,8 +65,7 @@ impl Case<'_> {
         if self.request.object.is_none() {
             return names;
         }
-        let is_limited = |name: &Name| limits.iter().any(|limit| limit.limits(name, &self.target));
-        if self.target.resources.names().any(is_limited) {
+        if !state::limited(limits, &self.target).is_empty() {
             names.retain(|name| !state::is_count(name));
         }
         let requests: Vec<Name> = names

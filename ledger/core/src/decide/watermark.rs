@@ -21,7 +21,7 @@ pub struct Bookmark {
 ///
 /// A watermark never goes back, and is never later than when it was received: the clocks of publishers differ.
 #[must_use]
-pub fn advance_watermarks(
+pub(crate) fn advance_watermarks(
     state: &State,
     source: &Name,
     bookmark: &Bookmark,

@@ -178,10 +178,11 @@ impl State {
             extra: Extra::of(record, self.head.time),
             record: record.clone(),
             entry,
-            scoped: Sums::default(),
+            scoped: Arc::default(),
         };
         if quota.is_scoped() {
-            quota.scoped = self.recount(place, |footprint| quota.counts(footprint));
+            let sums = self.recount(place, |footprint| quota.counts(footprint));
+            quota.scoped = Arc::new(sums);
         }
         let until = quota.limits_until();
         let subject = (Some(record.namespace.clone()), record.name.clone());
@@ -405,10 +406,14 @@ impl State {
 
     /// What a pending reservation's object counts for already. If it was never seen, what the object counts for that
     /// still bears its name.
-    pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
+    pub(super) fn observed_shared(&self, reservation: &Reservation) -> Option<&Arc<Footprint>> {
         let own = self.footprint_shared(&reservation.namespace, &reservation.uid);
-        let beside = own.or_else(|| self.bearer_shared(reservation));
-        beside.map(|shared| &**shared)
+        own.or_else(|| self.bearer_shared(reservation))
+    }
+
+    /// The same.
+    pub(crate) fn observed_footprint(&self, reservation: &Reservation) -> Option<&Footprint> {
+        self.observed_shared(reservation).map(|shared| &**shared)
     }
 
     pub(crate) fn footprint_in(&self, namespace: &str, uid: &Uid) -> Option<&Footprint> {
@@ -424,7 +429,7 @@ impl State {
 
 /// What an object counts for once its time is over: only that it is there.
 #[must_use]
-pub fn lapsed_footprint(footprint: &Footprint) -> Footprint {
+pub(crate) fn lapsed_footprint(footprint: &Footprint) -> Footprint {
     let mut resources = footprint.resources.clone();
     resources.retain(|name, _| name.starts_with("count/"));
     footprint.with_resources(resources)

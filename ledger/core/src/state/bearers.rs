@@ -11,20 +11,56 @@ use quota_semantics::{Name, object::Footprint, uid::Uid};
 /// The objects that bear the names of pending reservations and of commits, by the places of these.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bearers {
-    by_place: BTreeMap<u32, Uid>,
+    by_place: ByPlace,
     by_bearer: BTreeSet<(Uid, u32)>,
+}
+
+/// How many places lie in one chunk.
+const CHUNK: u32 = 256;
+
+/// Uids by place, in chunks: a copy copies pointers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ByPlace(BTreeMap<u32, Arc<BTreeMap<u32, Uid>>>);
+
+impl ByPlace {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn get(&self, place: u32) -> Option<&Uid> {
+        self.0.get(&(place / CHUNK))?.get(&place)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Uid)> {
+        let all = self.0.values().flat_map(|chunk| chunk.iter());
+        all.map(|(&place, uid)| (place, uid))
+    }
+
+    fn insert(&mut self, place: u32, uid: Uid) {
+        let chunk = self.0.entry(place / CHUNK).or_default();
+        Arc::make_mut(chunk).insert(place, uid);
+    }
+
+    fn remove(&mut self, place: u32) -> Option<Uid> {
+        let chunk = self.0.get_mut(&(place / CHUNK))?;
+        let removed = Arc::make_mut(chunk).remove(&place);
+        if chunk.is_empty() {
+            self.0.remove(&(place / CHUNK));
+        }
+        removed
+    }
 }
 
 impl Bearers {
     pub(crate) fn from_places(by_place: BTreeMap<u32, Uid>) -> Self {
-        let pairs = by_place.iter().map(|(place, uid)| (uid.clone(), *place));
-        Self {
-            by_bearer: pairs.collect(),
-            by_place,
+        let mut bearers = Self::default();
+        for (place, uid) in by_place {
+            bearers.insert(place, uid);
         }
+        bearers
     }
 
-    pub(crate) const fn by_place(&self) -> &BTreeMap<u32, Uid> {
+    pub(crate) const fn by_place(&self) -> &ByPlace {
         &self.by_place
     }
 
@@ -36,7 +72,7 @@ impl Bearers {
 
     /// The reservation at this place waits no longer.
     pub(crate) fn remove(&mut self, place: u32) {
-        if let Some(bearer) = self.by_place.remove(&place) {
+        if let Some(bearer) = self.by_place.remove(place) {
             self.by_bearer.remove(&(bearer, place));
         }
     }
@@ -62,7 +98,7 @@ impl State {
         }
         let Reservation { namespace, uid, .. } = reservation;
         let (place, _) = self.reservations.find_pending(namespace, uid)?;
-        self.bearers.by_place.get(&place)
+        self.bearers.by_place.get(place)
     }
 
     /// The object that bore the name of a reservation or a commit when that was granted; none, if nothing did.
@@ -73,7 +109,7 @@ impl State {
             Some(_) if self.bearers.by_place.is_empty() => None,
             Some(_) => {
                 let (place, _) = self.reservations.find_committed(namespace, uid)?;
-                self.bearers.by_place.get(&place)
+                self.bearers.by_place.get(place)
             }
         }
     }

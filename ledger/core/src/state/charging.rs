@@ -1,6 +1,6 @@
 //! Which workloads are charged for their pods, and which labels of objects are recorded.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::State;
 use crate::event::Entry;
@@ -41,7 +41,7 @@ impl State {
             namespace.sums.balance = balance;
             for (name, balance) in of_quotas {
                 if let Some(quota) = namespace.quotas.get_mut(&name) {
-                    quota.scoped.balance = balance;
+                    Arc::make_mut(&mut quota.scoped).balance = balance;
                 }
             }
             for (group, balance) in of_groups {
@@ -60,7 +60,7 @@ impl State {
 
     /// Whether what the pods of charged workloads need is recorded, and set against what is charged.
     #[must_use]
-    pub const fn has_replicas(&self) -> bool {
+    pub(crate) const fn has_replicas(&self) -> bool {
         self.has_replicas
     }
 

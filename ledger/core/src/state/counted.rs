@@ -40,6 +40,8 @@ pub(crate) struct Counted<'a> {
     subject: Subject<'a>,
     used: &'a ResourceList,
     reserved: &'a ResourceList,
+    /// What the decision changes of both, with other amounts for some names.
+    changed: Option<&'a Sums>,
     /// What replicas claim less what workloads are charged, of the sums of the namespace.
     balance: &'a Balance,
     /// By how much what counts grows, where that is not by what the amounts of the object grow.
@@ -87,6 +89,7 @@ impl Counted<'_> {
         Self {
             used: NONE,
             reserved: NONE,
+            changed: None,
             growth: None,
             ..self
         }
@@ -133,11 +136,15 @@ impl Counted<'_> {
     }
 
     fn held(&self, resource: &str) -> Option<&Quantity> {
-        self.reserved.get(resource).filter(|_| !self.used_only)
+        let changed = self.changed.and_then(|sums| sums.reserved.get(resource));
+        let held = changed.or_else(|| self.reserved.get(resource));
+        held.filter(|_| !self.used_only)
     }
 
     pub(crate) fn used(&self, resource: &str) -> Quantity {
-        self.used.get(resource).cloned().unwrap_or_default()
+        let changed = self.changed.and_then(|sums| sums.used.get(resource));
+        let used = changed.or_else(|| self.used.get(resource));
+        used.cloned().unwrap_or_default()
     }
 
     /// What is guaranteed to others, and not used or reserved by them; none: the limit is of no tree.
@@ -227,6 +234,15 @@ impl Limit for Counted<'_> {
         }
         Some(counted)
     }
+    fn counts_as(&self, other: &Self) -> bool {
+        let has_own = |it: &Self| it.growth.is_some() || !it.aside.is_empty();
+        std::ptr::eq(self.used, other.used)
+            && std::ptr::eq(self.reserved, other.reserved)
+            && self.changed.map(std::ptr::from_ref) == other.changed.map(std::ptr::from_ref)
+            && self.used_only == other.used_only
+            && !has_own(self)
+            && !has_own(other)
+    }
     fn growth<'g>(&'g self, amounts: &'g ResourceList) -> &'g ResourceList {
         self.growth.as_ref().unwrap_or(amounts)
     }
@@ -253,7 +269,7 @@ impl State {
         if let Some(namespace) = found {
             let quota = |quota: &'a QuotaState| {
                 let changed = overlay.of(namespace, quota);
-                let sums = changed.unwrap_or_else(|| namespace.sums_of(quota));
+                let sums = namespace.sums_of(quota);
                 Counted {
                     name: &quota.record.name,
                     spec: &quota.record.spec,
@@ -261,7 +277,8 @@ impl State {
                     extensions: quota.extra.as_ref().map(|extra| &extra.extensions),
                     used: &sums.used,
                     reserved: &sums.reserved,
-                    balance: &sums.balance,
+                    changed,
+                    balance: changed.map_or(&sums.balance, |sums| &sums.balance),
                     growth: None,
                     subject: Subject::Quota(quota),
                     aside: ResourceList::new(),
@@ -335,6 +352,7 @@ impl State {
                 },
                 used,
                 reserved,
+                changed: None,
                 balance: &share.balance,
                 growth: None,
                 aside,

@@ -1,8 +1,5 @@
 //! What makes a number: the objects and reservations behind it.
 
-#[cfg(test)]
-mod tests;
-
 use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use hashbrown::HashMap;
@@ -10,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ObjectView, ObjectsView, State,
+    bearers::ByPlace,
     groups::Choosers,
     namespaces::{self, Claim, Namespace, hold},
     reservations,
@@ -99,7 +97,7 @@ pub struct PartsView {
     /// Places of what is pending or committed.
     claims: Vec<u32>,
     /// The objects that bear the names of some of those.
-    bearers: BTreeMap<u32, Uid>,
+    bearers: ByPlace,
 }
 
 /// Which objects a number counts.
@@ -152,7 +150,7 @@ impl State {
             counts: Counts::All,
             reservations: Slab::default(),
             claims: Vec::new(),
-            bearers: BTreeMap::new(),
+            bearers: ByPlace::default(),
         };
         let Some(namespace) = self.namespaces.find(namespace) else {
             return quota.is_none().then_some(view);
@@ -246,7 +244,7 @@ impl PartsView {
             for &place in places {
                 if let Some((tracked, ..)) = self.claim(place) {
                     uids.insert(tracked.reservation.uid.clone(), None);
-                    uids.extend(self.bearers.get(&place).map(|uid| (uid.clone(), None)));
+                    uids.extend(self.bearers.get(place).map(|uid| (uid.clone(), None)));
                 }
             }
             pause();
@@ -268,7 +266,7 @@ impl PartsView {
         };
         let observed = |uid: &Uid| beside.get(uid)?.as_deref();
         let uid = &tracked.reservation.uid;
-        let observed = observed(uid).or_else(|| observed(self.bearers.get(&place)?));
+        let observed = observed(uid).or_else(|| observed(self.bearers.get(place)?));
         let taken = hold(|footprint| self.counts.count(footprint), target, observed);
         if let Some(amount) = taken.as_ref().and_then(|taken| taken.get(&self.resource)) {
             let kind = match claim {

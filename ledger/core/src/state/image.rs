@@ -1,11 +1,13 @@
 //! The state as it stood at one moment, for snapshots and digests.
 
+mod pieces;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 
 use super::{
     Head, State,
-    bearers::Bearers,
+    bearers::{Bearers, ByPlace},
     deadlines::Deadlines,
     deleted::{Deleted, Uids},
     groups::{self, Group, Groups},
@@ -25,6 +27,10 @@ use crate::{
     codec::{DecodeError, Reader, Wire, Writer, record},
     event::{Cursor, RelistScope, Sequence},
 };
+use pieces::{
+    read_list, read_piece, read_record, read_slab, write_list, write_piece, write_record,
+    write_slab,
+};
 use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 /// Version of the image's layout; of one that holds relists; of one that holds what came after those, too; of one with
@@ -41,9 +47,6 @@ const VERSION_WITH_GROUPS: u32 = 7;
 const VERSION_WITH_BOUNDS: u32 = 8;
 const VERSION_WITH_REPLICAS: u32 = 9;
 const VERSION_WITH_OBJECT_LABELS: u32 = 10;
-
-/// A piece is closed when it is this long, in bytes; bounds what is held while writing.
-const PIECE_BYTES: usize = 256 * 1024;
 
 record!(Head { sequence, time });
 
@@ -80,7 +83,7 @@ pub struct Image {
     dead_letters: VecDeque<Sequence>,
     relists: Relists,
     more: More,
-    bearers: BTreeMap<u32, Uid>,
+    bearers: ByPlace,
     charging: BTreeSet<Name>,
     has_replicas: bool,
     object_labels: BTreeSet<Name>,
@@ -371,7 +374,12 @@ impl Image {
             write_record(output, &self.more)?;
         }
         if version >= VERSION_WITH_BEARERS {
-            write_record(output, &self.bearers)?;
+            let bearers: BTreeMap<u32, Uid> = self
+                .bearers
+                .iter()
+                .map(|(place, uid)| (place, uid.clone()))
+                .collect();
+            write_record(output, &bearers)?;
         }
         if version >= VERSION_WITH_CHARGING {
             write_record(output, &self.charging)?;
@@ -397,125 +405,4 @@ impl Image {
         write_slab(output, &self.objects)?;
         write_slab(output, &self.reservations)
     }
-}
-
-fn write_piece(output: &mut impl Write, writer: Writer) -> io::Result<()> {
-    let bytes = writer.finish();
-    output.write_all(&(bytes.len() as u64).to_le_bytes())?;
-    output.write_all(&bytes)
-}
-
-fn read_piece(input: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut length = [0; 8];
-    input.read_exact(&mut length)?;
-    let length = u64::from_le_bytes(length);
-    let mut bytes = Vec::new();
-    // Grows with what is there, not with what is claimed.
-    if input.take(length).read_to_end(&mut bytes)? as u64 != length {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(bytes)
-}
-
-fn write_record(output: &mut impl Write, record: &impl Wire) -> io::Result<()> {
-    let mut writer = Writer::default();
-    record.put(&mut writer);
-    write_piece(output, writer)
-}
-
-fn read_record<T: Wire>(input: &mut impl Read) -> Result<T, ImageError> {
-    let bytes = read_piece(input)?;
-    let mut reader = Reader::new(&bytes)?;
-    let record = T::take(&mut reader)?;
-    reader.finish()?;
-    Ok(record)
-}
-
-/// A list of any length: pieces, of which the last one is empty.
-fn write_list(output: &mut impl Write, list: &[impl Wire]) -> io::Result<()> {
-    let mut items = list.iter().peekable();
-    loop {
-        let (mut count, mut piece) = (0_u64, Writer::default());
-        while piece.body_len() < PIECE_BYTES
-            && let Some(item) = items.next()
-        {
-            item.put(&mut piece);
-            count += 1;
-        }
-        let mut head = Writer::default();
-        count.put(&mut head);
-        write_piece(output, head)?;
-        if count == 0 {
-            return Ok(());
-        }
-        write_piece(output, piece)?;
-    }
-}
-
-fn read_list<T: Wire>(input: &mut impl Read) -> Result<Vec<T>, ImageError> {
-    let mut list = Vec::new();
-    loop {
-        let count: u64 = read_record(input)?;
-        if count == 0 {
-            return Ok(list);
-        }
-        let bytes = read_piece(input)?;
-        let mut reader = Reader::new(&bytes)?;
-        for _ in 0..count {
-            list.push(T::take(&mut reader)?);
-        }
-        reader.finish()?;
-    }
-}
-
-/// A slab is a head, then pieces of whole chunks.
-fn write_slab<T: Wire + Clone, const CHUNK: usize>(
-    output: &mut impl Write,
-    slab: &Slab<T, CHUNK>,
-) -> io::Result<()> {
-    let mut writer = Writer::default();
-    slab.put_head(&mut writer);
-    write_piece(output, writer)?;
-    let mut writer = Writer::default();
-    let mut chunks = 0_u64;
-    let head = |output: &mut _, writer: &mut Writer, chunks: &mut u64| {
-        let mut count = Writer::default();
-        std::mem::take(chunks).put(&mut count);
-        write_piece(output, count)?;
-        write_piece(output, std::mem::take(writer))
-    };
-    for chunk in 0..slab.chunk_count() {
-        slab.put_chunk(chunk, &mut writer);
-        chunks += 1;
-        if writer.body_len() >= PIECE_BYTES || chunk + 1 == slab.chunk_count() {
-            head(output, &mut writer, &mut chunks)?;
-        }
-    }
-    Ok(())
-}
-
-fn read_slab<T: Wire + Clone, const CHUNK: usize>(
-    input: &mut impl Read,
-) -> Result<Slab<T, CHUNK>, ImageError> {
-    let bytes = read_piece(input)?;
-    let mut reader = Reader::new(&bytes)?;
-    let (mut slab, mut left) = Slab::take_head(&mut reader)?;
-    reader.finish()?;
-    while left > 0 {
-        let count = read_piece(input)?;
-        let mut reader = Reader::new(&count)?;
-        let count = u64::take(&mut reader)?;
-        left = left
-            .checked_sub(count)
-            .filter(|_| count > 0)
-            .ok_or_else(|| DecodeError("pieces that do not add up".into()))?;
-        let bytes = read_piece(input)?;
-        let mut reader = Reader::new(&bytes)?;
-        for _ in 0..count {
-            slab.take_chunk(&mut reader)?;
-        }
-        reader.finish()?;
-    }
-    slab.check()?;
-    Ok(slab)
 }

@@ -22,20 +22,24 @@ mod places;
 mod pool;
 mod progress;
 mod query;
+mod quotas_view;
 mod relisting;
 mod relists;
 mod reservations;
+mod reservations_view;
 mod ring;
 mod slab;
 mod sums;
 mod tenancy;
+#[cfg(test)]
+mod tests;
 mod tracked;
 mod unlimited;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-pub use apply::lapsed_footprint;
+pub(crate) use apply::lapsed_footprint;
 pub use counted::LimitKind;
 pub use explain::{Claimed, Holder, Part, PartKey, PartsView};
 pub use groups::{GroupFigure, GroupView, MemberView};
@@ -43,7 +47,9 @@ pub use image::{Image, ImageError};
 pub use namespaces::ObservedNamespace;
 pub use objects_view::ObjectsView;
 pub use progress::WatermarkView;
+pub use quotas_view::QuotasView;
 pub use relisting::RelistView;
+pub use reservations_view::{ReservationsPage, ReservationsView};
 pub use tracked::{End, ReservationPlace, ReservationState};
 pub use view::{
     Figure, Holding, ObjectKey, ObjectView, QuotaView, ReservationStatus, ReservationView, Totals,
@@ -52,7 +58,7 @@ pub use view::{
 pub(crate) use counted::Counted;
 pub(crate) use overlay::Overlay;
 pub(crate) use tracked::Tracked;
-pub(crate) use unlimited::{REQUESTS, are_of_the_same, is_count, unlimited};
+pub(crate) use unlimited::{REQUESTS, are_of_the_same, is_count, limited, unlimited};
 
 use crate::event::{Cursor, Sequence};
 use bearers::Bearers;

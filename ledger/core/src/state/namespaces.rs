@@ -43,15 +43,16 @@ record!(ObservedNamespace {
     seen
 });
 
-/// A quota, and what counts against it if it has scopes. Without scopes the namespace's sums serve.
+/// A quota, and what counts against it if it has scopes. Without scopes the namespace's sums serve. A copy of it copies
+/// pointers.
 #[derive(Clone, Debug)]
 pub(crate) struct QuotaState {
     pub(crate) record: Arc<QuotaRecord>,
     /// The entry that set it.
     pub(crate) entry: Sequence,
-    pub(crate) scoped: Sums,
+    pub(crate) scoped: Arc<Sums>,
     /// What its annotations say beyond Kubernetes' fields.
-    pub(crate) extra: Option<Box<Extra>>,
+    pub(crate) extra: Option<Arc<Extra>>,
 }
 
 /// What the annotations of a quota say, `quota-ledger.io/…`.
@@ -65,7 +66,7 @@ pub(crate) struct Extra {
 
 impl Extra {
     /// None, if they say nothing.
-    pub(crate) fn of(record: &QuotaRecord, now: Timestamp) -> Option<Box<Self>> {
+    pub(crate) fn of(record: &QuotaRecord, now: Timestamp) -> Option<Arc<Self>> {
         let extensions = Extensions::from_metadata(&record.metadata, Carrier::Quota);
         let limits = extensions.r#override.as_ref();
         let override_ended = limits.is_some_and(|limits| limits.until <= now);
@@ -77,7 +78,7 @@ impl Extra {
         if override_ended {
             extra.overridden = None;
         }
-        (!extra.extensions.is_empty()).then(|| Box::new(extra))
+        (!extra.extensions.is_empty()).then(|| Arc::new(extra))
     }
 }
 
@@ -157,6 +158,7 @@ impl QuotaState {
 
     pub(crate) fn end_override(&mut self) {
         if let Some(extra) = &mut self.extra {
+            let extra = Arc::make_mut(extra);
             extra.override_ended = true;
             extra.overridden = None;
         }
@@ -223,7 +225,7 @@ impl Namespace {
         let parts = Parts::all(footprint);
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if quota.counts(footprint) {
-                quota.scoped.count(Sum::Used, &parts, direction);
+                Arc::make_mut(&mut quota.scoped).count(Sum::Used, &parts, direction);
             }
         }
         self.sums.count(Sum::Used, &parts, direction)
@@ -240,7 +242,7 @@ impl Namespace {
         for quota in self.quotas.values_mut().filter(|quota| quota.is_scoped()) {
             if let Some(amounts) = quota.hold(target, observed) {
                 let parts = Parts::of(&target.traits, amounts);
-                quota.scoped.count(claim.into(), &parts, direction);
+                Arc::make_mut(&mut quota.scoped).count(claim.into(), &parts, direction);
             }
         }
         let parts = Parts::of(&target.traits, growth(target, observed));

@@ -84,12 +84,15 @@ impl State {
 
     /// What was seen of a namespace.
     #[must_use]
-    pub fn observed_namespace(&self, name: &str) -> Option<&ObservedNamespace> {
+    pub(crate) fn observed_namespace(&self, name: &str) -> Option<&ObservedNamespace> {
         self.namespaces.find(name)?.observed.as_ref()
     }
 
     /// What was seen of namespaces after a name, in the order of their names.
-    pub fn observed_namespaces(&self, after: &str) -> impl Iterator<Item = &ObservedNamespace> {
+    pub(crate) fn observed_namespaces(
+        &self,
+        after: &str,
+    ) -> impl Iterator<Item = &ObservedNamespace> {
         use std::ops::Bound;
         let range = (Bound::Excluded(after), Bound::Unbounded);
         let places = self.namespaces.by_name.range::<str, _>(range);
@@ -98,7 +101,7 @@ impl State {
 
     /// Whether a relist of this source is waiting to hear of this namespace.
     #[must_use]
-    pub fn awaits_namespace(&self, source: &Name, name: &str) -> bool {
+    pub(crate) fn awaits_namespace(&self, source: &Name, name: &str) -> bool {
         let Some(observed) = self.observed_namespace(name) else {
             return false;
         };
@@ -111,7 +114,7 @@ impl State {
 
     /// Whether a relist of this source is open that replaces what is recorded of this namespace, and has not reported it yet.
     #[must_use]
-    pub fn is_namespace_to_be_replaced(&self, source: &Name, name: &str) -> bool {
+    pub(crate) fn is_namespace_to_be_replaced(&self, source: &Name, name: &str) -> bool {
         let seen = self
             .observed_namespace(name)
             .map_or(0, |observed| observed.seen);

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::{
     State,
     groups::{Groups, count_changed},
-    namespaces::{Namespace, QuotaState, hold},
+    namespaces::{Namespace, QuotaState, growth, hold},
     sums::{Change, Parts, Sums},
 };
 use crate::event::{Event, Reservation};
@@ -41,20 +41,25 @@ pub(crate) struct Overlay {
 struct Changed {
     /// How many more reservations are pending.
     pending: isize,
-    /// What counts against quotas, by name.
+    /// Of what counts in all of it: the names that are changed.
+    sums: Option<Sums>,
+    /// The same of what counts against quotas with scopes, by name.
     of_quotas: BTreeMap<Name, Sums>,
     /// What counts in groups, by their places.
     of_groups: BTreeMap<u32, Sums>,
 }
 
 impl Overlay {
-    /// What counts against a quota, if the decision changes that.
+    /// What counts against a quota, of the names that the decision changes.
     pub(super) fn of(&self, namespace: &Namespace, quota: &QuotaState) -> Option<&Sums> {
         if self.namespaces.is_empty() {
             return None;
         }
         let changed = self.namespaces.get(&namespace.name)?;
-        changed.of_quotas.get(&quota.record.name)
+        match quota.is_scoped() {
+            true => changed.of_quotas.get(&quota.record.name),
+            false => changed.sums.as_ref(),
+        }
     }
 
     /// What counts in a group for a namespace, if the decision changes that.
@@ -110,14 +115,22 @@ impl Overlay {
         let Some(namespace) = namespace else {
             return;
         };
-        for quota in namespace.quotas.values() {
+        let names = &target.resources;
+        let parts = Parts::of(&target.traits, growth(target, observed));
+        let sums = &namespace.sums;
+        let changed_sums = changed.sums.get_or_insert_with(|| sums.part());
+        changed_sums.take_over(sums, names);
+        changed_sums.count(Sum::Reserved, &parts, change);
+        for quota in namespace.quotas.values().filter(|quota| quota.is_scoped()) {
             let Some(amounts) = quota.hold(target, observed) else {
                 continue;
             };
-            let sums = changed.of_quotas.entry(quota.record.name.clone());
-            let sums = sums.or_insert_with(|| namespace.sums_of(quota).clone());
+            let sums = &*quota.scoped;
+            let changed = changed.of_quotas.entry(quota.record.name.clone());
+            let changed = changed.or_insert_with(|| sums.part());
+            changed.take_over(sums, names);
             let parts = Parts::of(&target.traits, amounts);
-            sums.count(Sum::Reserved, &parts, change);
+            changed.count(Sum::Reserved, &parts, change);
         }
     }
 

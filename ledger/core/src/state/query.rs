@@ -5,20 +5,9 @@ mod reservations;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
-    Head, State,
-    namespaces::{Namespace, QuotaState},
-    sums::Sums,
-    view::{Figure, QuotaView, Totals},
-};
-use crate::event::{Cursor, QuotaRecord, Reservation, Sequence};
+use super::{Head, State, sums::Sums, view::Totals};
+use crate::event::{Cursor, QuotaRecord, Sequence};
 use quota_semantics::{Name, Timestamp, object, quantity::Quantity, resource::ResourceList};
-
-/// So many pending reservations of a namespace are told with each of its quotas.
-const HOLDS_MAX: usize = 200;
-
-/// What one page of quotas may take, in amounts that are looked at: the fold waits meanwhile.
-const PAGE_WORK: usize = 10_000;
 
 impl State {
     /// How far the fold has come.
@@ -72,7 +61,7 @@ impl State {
 
     /// How many reservations that a principal made are pending.
     #[must_use]
-    pub fn pending_count_of(&self, principal: &Name) -> usize {
+    pub(crate) fn pending_count_of(&self, principal: &Name) -> usize {
         self.reservations.pending_count_of(principal)
     }
 
@@ -89,14 +78,14 @@ impl State {
 
     /// What is committed in a namespace, for objects that were not observed: how many.
     #[must_use]
-    pub fn committed_count_in(&self, namespace: &str) -> usize {
+    pub(crate) fn committed_count_in(&self, namespace: &str) -> usize {
         let namespace = self.namespaces.find(namespace);
         namespace.map_or(0, |namespace| namespace.committed.len())
     }
 
     /// How many quotas a namespace has.
     #[must_use]
-    pub fn quota_count_in(&self, namespace: &str) -> usize {
+    pub(crate) fn quota_count_in(&self, namespace: &str) -> usize {
         let namespace = self.namespaces.find(namespace);
         namespace.map_or(0, |namespace| namespace.quotas.len())
     }
@@ -146,101 +135,6 @@ impl State {
         quotas.map(|quota| &quota.record)
     }
 
-    /// A quota's numbers.
-    #[must_use]
-    pub fn quota(&self, namespace: &str, name: &str) -> Option<QuotaView> {
-        let namespace = self.namespaces.find(namespace)?;
-        namespace
-            .quotas
-            .get(name)
-            .map(|quota| self.quota_view(namespace, quota))
-    }
-
-    /// The quotas of a namespace, by name.
-    #[must_use]
-    pub fn quotas(&self, namespace: &str) -> Vec<QuotaView> {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return Vec::new();
-        };
-        namespace
-            .quotas
-            .values()
-            .map(|quota| self.quota_view(namespace, quota))
-            .collect()
-    }
-
-    /// The first quotas, of a namespace or of all, after a namespace and name, in that order: at most `limit`, and as
-    /// many as can be told with little work, but one at least. Also whether there are more.
-    #[must_use]
-    pub fn quotas_page(
-        &self,
-        within: Option<&str>,
-        after: Option<(&str, &str)>,
-        limit: usize,
-    ) -> (Vec<QuotaView>, bool) {
-        use std::ops::Bound;
-        let (space, name) = after.unwrap_or_default();
-        let first = within.unwrap_or(space);
-        let range = (Bound::Included(first), Bound::Unbounded);
-        let places = self.namespaces.by_name.range::<str, _>(range);
-        let namespaces = places.map(|(_, &place)| self.namespaces.get(place));
-        let wanted = namespaces.take_while(|it| within.is_none_or(|only| it.name == *only));
-        let quotas = wanted.flat_map(|namespace| {
-            let begins_inside = namespace.name == *space;
-            let from = if begins_inside { name } else { "" };
-            let range = (Bound::Excluded(from), Bound::Unbounded);
-            let quotas = namespace.quotas.range::<str, _>(range);
-            quotas.map(move |(_, quota)| (namespace, quota))
-        });
-        let (mut views, mut work) = (Vec::new(), 0);
-        for (namespace, quota) in quotas {
-            work += quota.record.spec.hard.len() + namespace.pending.len().min(HOLDS_MAX);
-            if views.len() == limit || (work > PAGE_WORK && !views.is_empty()) {
-                return (views, true);
-            }
-            views.push(self.quota_view(namespace, quota));
-        }
-        (views, false)
-    }
-
-    /// The quotas of a namespace with their numbers alone, without who holds what.
-    #[must_use]
-    pub fn quota_figures(&self, namespace: &str) -> Vec<(Arc<QuotaRecord>, Vec<Figure>)> {
-        let Some(namespace) = self.namespaces.find(namespace) else {
-            return Vec::new();
-        };
-        let figures = |quota: &QuotaState| (quota.record.clone(), figures(namespace, quota));
-        namespace.quotas.values().map(figures).collect()
-    }
-
-    fn quota_view(&self, namespace: &Namespace, quota: &QuotaState) -> QuotaView {
-        QuotaView {
-            record: quota.record.clone(),
-            entry: quota.entry,
-            figures: figures(namespace, quota),
-            holds: self.holds(namespace, quota),
-            holds_omitted: namespace.pending.len().saturating_sub(HOLDS_MAX),
-        }
-    }
-
-    fn holds(
-        &self,
-        namespace: &Namespace,
-        quota: &QuotaState,
-    ) -> Vec<(Arc<Reservation>, ResourceList)> {
-        let hard = quota.hard();
-        let hold = |&place: &u32| {
-            let reservation = &self.reservations.get(place).reservation;
-            let observed = self.observed_footprint(reservation);
-            let amounts = quota.hold(&reservation.footprint, observed)?;
-            let mut amounts = amounts.into_owned();
-            amounts.retain(|name, _| hard.get(name).is_some());
-            (!amounts.is_empty()).then(|| (reservation.clone(), amounts))
-        };
-        let some = namespace.pending.iter().take(HOLDS_MAX);
-        some.filter_map(hold).collect()
-    }
-
     /// When the pending reservations expire that hold something of these resources in a quota.
     pub(crate) fn holders(
         &self,
@@ -278,17 +172,6 @@ impl State {
     pub fn dead_letters(&self) -> impl DoubleEndedIterator<Item = Sequence> {
         self.dead_letters.iter().copied()
     }
-}
-
-fn figures(namespace: &Namespace, quota: &QuotaState) -> Vec<Figure> {
-    let sums = namespace.sums_of(quota);
-    let figure = |(resource, hard): (&Name, &Quantity)| Figure {
-        resource: resource.clone(),
-        hard: hard.clone(),
-        used: used(&sums.used, resource),
-        reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
-    };
-    quota.hard().iter().map(figure).collect()
 }
 
 /// Zero where nothing counts yet; absent where nothing ever can.

@@ -92,7 +92,7 @@ impl State {
 
     /// Whether a relist of this source is open that replaces what is recorded of this object, and has not reported it yet.
     #[must_use]
-    pub fn is_to_be_replaced(
+    pub(crate) fn is_to_be_replaced(
         &self,
         source: &Name,
         uid: &Uid,
@@ -125,7 +125,7 @@ impl State {
 
     /// The objects that a relist has listed.
     #[must_use]
-    pub fn listed_objects(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
+    pub(crate) fn listed_objects(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
         let relist = self.relists.open.get(scope);
         let marked =
             |place: u32| relist.is_some_and(|relist: &Relist| relist.marks.contains(place));
@@ -138,7 +138,7 @@ impl State {
 
     /// The namespaces that a relist has listed, or that were seen since it began.
     #[must_use]
-    pub fn listed_namespaces(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
+    pub(crate) fn listed_namespaces(&self, scope: &RelistScope) -> BTreeSet<(Name, Uid)> {
         self.namespaces_in_list(scope)
             .map(key_of_namespace)
             .collect()
@@ -151,7 +151,7 @@ impl State {
 
     /// Whether a relist of this source is waiting to hear of this object, which is alive.
     #[must_use]
-    pub fn awaits(&self, source: &Name, namespace: &Name, uid: &Uid) -> bool {
+    pub(crate) fn awaits(&self, source: &Name, namespace: &Name, uid: &Uid) -> bool {
         if self.relists.is_empty() {
             return false;
         }

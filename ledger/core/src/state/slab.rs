@@ -236,7 +236,7 @@ pub(crate) mod work {
         static LOOK_UPS: Cell<u64> = const { Cell::new(0) };
     }
 
-    pub(super) fn look_up() {
+    pub(in crate::state) fn look_up() {
         LOOK_UPS.set(LOOK_UPS.get() + 1);
     }
 

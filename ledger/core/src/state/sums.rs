@@ -106,6 +106,29 @@ impl Sums {
         },
     };
 
+    /// The beginning of sums of some of these names.
+    pub(crate) fn part(&self) -> Self {
+        Self {
+            balance: self.balance.clone(),
+            ..Self::NONE
+        }
+    }
+
+    /// Makes sure that these names are as they are in `whole`, unless they are here already.
+    pub(crate) fn take_over(&mut self, whole: &Self, names: &ResourceList) {
+        let take = |mine: &mut ResourceList, whole: &ResourceList| {
+            for name in names.names() {
+                if mine.get(name).is_none()
+                    && let Some(amount) = whole.get(name)
+                {
+                    mine.insert(name.clone(), amount.clone());
+                }
+            }
+        };
+        take(&mut self.used, &whole.used);
+        take(&mut self.reserved, &whole.reserved);
+    }
+
     /// Counts an object or what is claimed for one, or ceases to. Answers what changed besides the direct amounts.
     pub(crate) fn count(&mut self, sum: Sum, parts: &Parts<'_>, direction: Change) -> Excess {
         let list = match sum {

@@ -1,7 +1,9 @@
 //! Which limits hold a reservation, and which of its resources none of them limits.
 
+use std::collections::BTreeSet;
+
 use super::{Counted, LimitKind, Overlay, State, tracked::Tracked, view::Holding};
-use quota_semantics::{Name, admission::Limit as _, object::Footprint, quantity::Quantity};
+use quota_semantics::{Name, admission::Limit as _, object::Footprint};
 
 const COUNT: &str = "count/";
 /// What the name of a request of containers begins with.
@@ -40,7 +42,8 @@ pub(crate) fn are_of_the_same(name: &str, other: &str) -> bool {
 /// for the same thing is limited: of a pod, `memory` where `requests.memory` is limited.
 pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Name> {
     let resources = &footprint.resources;
-    let is_limited = |name: &Name| limits.iter().any(|limit| limit.limits(name, footprint));
+    let limited = limited(limits, footprint);
+    let is_limited = |name: &Name| limited.contains(name);
     let positive = resources.iter().filter(|(_, amount)| amount.is_positive());
     let open = positive.map(|(name, _)| name).filter(|name| {
         !is_limited(name)
@@ -51,11 +54,22 @@ pub(crate) fn unlimited(limits: &[Counted<'_>], footprint: &Footprint) -> Vec<Na
     open.cloned().collect()
 }
 
-impl Counted<'_> {
-    /// Whether it limits a resource of objects with this footprint.
-    pub(crate) fn limits(&self, name: &str, footprint: &Footprint) -> bool {
-        self.hard().get(name).is_some() && self.counts(footprint)
+/// The resources of a footprint that some limit counts.
+pub(crate) fn limited<'f>(
+    limits: &'f [Counted<'_>],
+    footprint: &'f Footprint,
+) -> BTreeSet<&'f Name> {
+    let resources = &footprint.resources;
+    let mut limited = BTreeSet::new();
+    for limit in limits {
+        if limited.len() == resources.len() {
+            break;
+        }
+        if limit.counts(footprint) {
+            limited.extend(resources.common(limit.hard()).map(|(name, ..)| name));
+        }
     }
+    limited
 }
 
 impl State {
@@ -73,8 +87,8 @@ impl State {
         let observed = self.observed_footprint(reservation);
         for limit in &limits {
             let holds = limit.hold(footprint, observed).is_some_and(|amounts| {
-                let held = |name: &Name| amounts.get(name).is_some_and(Quantity::is_positive);
-                limit.hard().names().any(held)
+                let mut held = amounts.common(limit.hard());
+                held.any(|(_, amount, _)| amount.is_positive())
             });
             let names = match limit.kind() {
                 LimitKind::ResourceQuota => &mut holding.quotas,

@@ -66,7 +66,7 @@ impl Archive {
 
     /// The first sequence from which on the archive has everything up to `last`.
     #[must_use]
-    pub fn reaches_back_to(&self, last: u64) -> Option<u64> {
+    pub(crate) fn reaches_back_to(&self, last: u64) -> Option<u64> {
         let mut first = None;
         let mut wanted = last;
         for file in self.files().iter().rev() {

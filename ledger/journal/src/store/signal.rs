@@ -15,6 +15,8 @@ struct Requests {
     stop: bool,
     prepare: bool,
     flush_now: bool,
+    sync_soon: bool,
+    sync_now: bool,
 }
 
 impl Signal {
@@ -31,6 +33,16 @@ impl Signal {
     /// Asks for what is durable to be flushed now.
     pub(crate) fn flush_now(&self) {
         self.request(|requests| requests.flush_now = true);
+    }
+
+    /// Asks for what is written to be synced soon.
+    pub(crate) fn sync_soon(&self) {
+        self.request(|requests| requests.sync_soon = true);
+    }
+
+    /// Asks for what is written to be synced now.
+    pub(crate) fn sync_now(&self) {
+        self.request(|requests| requests.sync_now = true);
     }
 
     pub(crate) fn stop(&self) {
@@ -57,6 +69,16 @@ impl Signal {
     pub(crate) fn wait_to_flush(&self) -> bool {
         let mut requests = self.wait_until(|requests| requests.flush_now);
         requests.flush_now = false;
+        !requests.stop
+    }
+
+    /// Waits until what is written is to be synced: at the latest so long after it was asked for. False when it is time to
+    /// stop.
+    pub(crate) fn wait_to_sync(&self, soon: Duration) -> bool {
+        let mut requests = self.wait_until(|requests| requests.sync_soon || requests.sync_now);
+        let goes_on = |requests: &mut Requests| !requests.stop && !requests.sync_now;
+        self.changed.wait_while_for(&mut requests, goes_on, soon);
+        (requests.sync_soon, requests.sync_now) = (false, false);
         !requests.stop
     }
 

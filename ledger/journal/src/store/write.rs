@@ -1,12 +1,13 @@
 //! The ack path of an open ledger: the group that is gathered, and how far it is durable.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::Store;
 use crate::{
     Batch, Durable, Error,
+    disk::File,
     wal::{
         Writer,
         prepare::{self, Prepared},
@@ -17,13 +18,31 @@ use crate::{
 /// How long the writer waits for room before it looks again.
 const ROOM_EVERY: Duration = Duration::from_secs(1);
 
-/// What appending takes. The writer's lock is held throughout a sync and taken first; the others guard one value each.
+/// Bytes that are written before a sync is no more waited for.
+const UNSYNCED_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What appending takes. The writer's lock is taken first, and held throughout a sync of what is being written; `syncing` is
+/// next; the others guard one value each.
 pub(crate) struct WritePath {
     writer: Mutex<Writer>,
     /// The next segment, once it is filled with zeros.
     prepared: Mutex<Option<Prepared>>,
+    /// How far can be read: what is synced, or what is written, as the writer chooses.
     durable: RwLock<Durable>,
+    synced: RwLock<Durable>,
+    unsynced: Mutex<Option<Unsynced>>,
+    /// One sync of the log at a time: an error is reported once, and must not be taken for that of another.
+    syncing: Mutex<()>,
     watermark: Mutex<DurableWatermark>,
+}
+
+/// What is written and not synced. All of it lies in the segment that is written to.
+#[derive(Clone)]
+struct Unsynced {
+    file: Arc<dyn File>,
+    /// The chain behind the last frame.
+    end: Durable,
+    bytes: u64,
 }
 
 impl WritePath {
@@ -32,12 +51,20 @@ impl WritePath {
             writer: Mutex::new(writer),
             prepared: Mutex::new(None),
             durable: RwLock::new(durable),
+            synced: RwLock::new(durable),
+            unsynced: Mutex::new(None),
+            syncing: Mutex::new(()),
             watermark: Mutex::new(watermark),
         }
     }
 
     pub(crate) fn durable(&self) -> Durable {
         *self.durable.read()
+    }
+
+    /// How far the log is synced.
+    pub(crate) fn synced(&self) -> Durable {
+        *self.synced.read()
     }
 
     /// Makes the note of the durable position durable itself.
@@ -50,36 +77,98 @@ impl Store {
     /// Takes a batch into the group.
     pub(crate) fn append(&self, batch: &Batch) -> Result<(), Error> {
         self.lifecycle.check()?;
-        self.write.writer.lock().append(batch)
+        let mut writer = self.write.writer.lock();
+        let is_synced = self.write.unsynced.lock().is_none();
+        writer.append(batch, is_synced)
     }
 
-    /// Makes the group durable. Gives the position behind it, and the bytes of its frames.
+    /// Writes the group, and if `syncs` makes it durable, with all that was written before. Gives the position behind it,
+    /// and the bytes of its frames.
     ///
     /// After an error the journal is poisoned.
-    pub(crate) fn sync(&self) -> Result<(Durable, u64), Error> {
+    pub(crate) fn commit(&self, syncs: bool) -> Result<(Durable, u64), Error> {
         self.lifecycle.check()?;
         let mut writer = self.write.writer.lock();
-        if writer.is_idle() {
-            return Ok((self.durable(), 0));
-        }
         let bytes = writer.group_bytes();
-        let durable = self
-            .commit(&mut writer)
-            // Before anybody else gets at the writer.
-            .inspect_err(|error| self.lifecycle.poison(error))?;
-        Ok((durable, bytes))
+        let committed = match writer.is_idle() {
+            true if syncs => self.sync_written(),
+            true => Ok(()),
+            false => self.commit_group(&mut writer, syncs),
+        };
+        // Before anybody else gets at the writer.
+        committed.inspect_err(|error| self.lifecycle.poison(error))?;
+        Ok((self.durable(), bytes))
     }
 
-    fn commit(&self, writer: &mut Writer) -> Result<Durable, Error> {
+    fn commit_group(&self, writer: &mut Writer, syncs: bool) -> Result<(), Error> {
         if writer.needs_segment() {
             self.wait_for_room();
             self.lifecycle.check()?;
             self.rotate(writer)?;
             self.signal.flush_now();
         }
-        let durable = writer.commit(|durable| *self.write.durable.write() = durable)?;
-        self.write.watermark.lock().note(&durable)?;
-        Ok(durable)
+        let publish = |end| *self.write.durable.write() = end;
+        if syncs {
+            let _syncing = self.write.syncing.lock();
+            self.lifecycle.check()?;
+            let end = writer.commit(true, publish)?;
+            *self.write.unsynced.lock() = None;
+            *self.write.synced.write() = end;
+            return self.write.watermark.lock().note(&end);
+        }
+        let bytes = writer.group_bytes();
+        let end = writer.commit(false, publish)?;
+        if let Some(file) = writer.file() {
+            self.has_written(file, end, bytes);
+        }
+        Ok(())
+    }
+
+    fn has_written(&self, file: Arc<dyn File>, end: Durable, bytes: u64) {
+        let mut unsynced = self.write.unsynced.lock();
+        let before = unsynced.as_ref().map(|unsynced| unsynced.bytes);
+        let bytes = before.unwrap_or(0).saturating_add(bytes);
+        *unsynced = Some(Unsynced { file, end, bytes });
+        drop(unsynced);
+        if before.is_none() {
+            self.signal.sync_soon();
+        }
+        if before.unwrap_or(0) < UNSYNCED_BYTES && bytes >= UNSYNCED_BYTES {
+            self.signal.sync_now();
+        }
+    }
+
+    /// Makes durable what was written, while more is being written.
+    ///
+    /// After an error the journal is poisoned.
+    pub(crate) fn sync_written(&self) -> Result<(), Error> {
+        let _syncing = self.write.syncing.lock();
+        self.lifecycle.check()?;
+        let unsynced = self.write.unsynced.lock().clone();
+        match unsynced {
+            // Before another sync takes what may be lost for durable.
+            Some(unsynced) => self
+                .sync_up_to(&unsynced)
+                .inspect_err(|error| self.lifecycle.poison(error)),
+            None => Ok(()),
+        }
+    }
+
+    fn sync_up_to(&self, Unsynced { file, end, .. }: &Unsynced) -> Result<(), Error> {
+        file.sync()?;
+        let mut watermark = self.write.watermark.lock();
+        watermark.note(end)?;
+        // Rare enough to cost a sync: what is before the note is never taken for a torn write.
+        watermark.sync()?;
+        drop(watermark);
+        *self.write.synced.write() = *end;
+        let mut unsynced = self.write.unsynced.lock();
+        let left = unsynced.take().filter(|unsynced| unsynced.end != *end);
+        if let Some(left) = left {
+            *unsynced = Some(Unsynced { bytes: 0, ..left });
+            self.signal.sync_soon();
+        }
+        Ok(())
     }
 
     /// Waits while the log is full, so that the ledger is not written faster than it can be put to rest.
@@ -93,6 +182,7 @@ impl Store {
 
     /// Ends the segment that is written to; the next one begins at the durable position.
     fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
+        self.sync_written()?;
         self.write.sync_watermark()?;
         let prepared = self.write.prepared.lock().take();
         writer.rotate(self.disk.as_ref(), &self.wal, prepared, self.durable())?;

@@ -10,7 +10,14 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 struct Answered {
     acknowledged: u64,
+    /// Batches are only written, and acknowledged once they are synced behind that, as in a replica.
+    is_replica: bool,
 }
+
+const REPLICA: Answered = Answered {
+    acknowledged: 0,
+    is_replica: true,
+};
 
 fn directory() -> PathBuf {
     PathBuf::from("/data")
@@ -41,18 +48,26 @@ fn live(disk: &SimDisk, answered: &mut Answered, rounds: u64) -> Result<(), Erro
         assert_eq!(reader.snapshots().verify(snapshot)?, None);
     }
     assert_eq!(recovery.damaged_snapshots, []);
+    let mut durable = recovery.durable;
     for round in 1..=rounds {
-        let mut next = answered.acknowledged + 1;
+        let mut next = durable.sequence + 1;
         for _ in 0..=round % 3 {
             journal.append(batch(next, 2, length(next)))?;
             next += 2;
         }
-        let durable = journal.sync()?;
-        answered.acknowledged = durable.sequence;
+        durable = match answered.is_replica {
+            true => journal.write()?,
+            false => journal.sync()?,
+        };
+        if round % 4 == 0 {
+            assert_eq!(reader.sync()?, durable);
+        }
+        answered.acknowledged = reader.synced().sequence;
         if round % 2 == 0 {
             journal.work()?;
         }
         if round % 5 == 0 {
+            reader.sync()?;
             let mut writer = reader.snapshots().create(durable)?;
             write!(writer, "state at {}", durable.sequence).unwrap();
             writer.finish()?;
@@ -66,8 +81,9 @@ fn live(disk: &SimDisk, answered: &mut Answered, rounds: u64) -> Result<(), Erro
             reader.compact(time(durable.sequence), &retention)?;
         }
     }
-    check(&reader, answered.acknowledged)?;
-    journal.close()?;
+    check(&reader, durable.sequence)?;
+    answered.acknowledged = journal.close()?.sequence;
+    assert_eq!(answered.acknowledged, durable.sequence);
     Ok(())
 }
 
@@ -90,14 +106,23 @@ fn is_simulated(error: &Error) -> bool {
 
 #[test]
 fn a_crash_at_any_call_loses_nothing_that_was_acknowledged() {
+    crash_at_any_call(Answered::default());
+}
+
+#[test]
+fn a_crash_at_any_call_loses_nothing_of_a_replica_that_was_synced() {
+    crash_at_any_call(REPLICA);
+}
+
+fn crash_at_any_call(begin: Answered) {
     let disk = SimDisk::new(0);
-    live(&disk, &mut Answered::default(), 40).unwrap();
+    live(&disk, &mut begin.clone(), 40).unwrap();
     let calls = disk.calls();
     assert!(calls > 400, "{calls}");
     for crash in [Crash::Kill, Crash::PowerLoss] {
         for crash_at in 1..=calls {
             let disk = SimDisk::new(crash_at);
-            let mut answered = Answered::default();
+            let mut answered = begin;
             let faults = |crash_at| Faults {
                 crash_at,
                 ..Faults::default()
@@ -114,9 +139,18 @@ fn a_crash_at_any_call_loses_nothing_that_was_acknowledged() {
 
 #[test]
 fn crash_upon_crash_loses_nothing_that_was_acknowledged() {
+    crash_upon_crash(Answered::default());
+}
+
+#[test]
+fn crash_upon_crash_loses_nothing_of_a_replica_that_was_synced() {
+    crash_upon_crash(REPLICA);
+}
+
+fn crash_upon_crash(begin: Answered) {
     for seed in 0..400u64 {
         let disk = SimDisk::new(seed);
-        let mut answered = Answered::default();
+        let mut answered = begin;
         let mut random = blake3::Hasher::new()
             .update(&seed.to_le_bytes())
             .finalize_xof();
@@ -303,4 +337,55 @@ fn a_failed_sync_is_final() {
         FileJournal::open(Arc::new(disk), &directory(), small()).unwrap();
     assert!(recovery.durable.sequence >= 10);
     assert!(read(&reader, 1).unwrap().len() >= 5);
+}
+
+/// A replica that goes on, and does not sync, still has what a killed process leaves; a loss of power takes no more than what
+/// was not synced.
+#[test]
+fn what_was_only_written_is_lost_with_the_power_alone() {
+    let mut lost = 0;
+    for seed in 0..50 {
+        let disk = SimDisk::new(seed);
+        let (mut journal, reader, _) =
+            FileJournal::open(Arc::new(disk.clone()), &directory(), small()).unwrap();
+        let synced = fill(&mut journal, 4, 20);
+        for first in [5, 7, 9] {
+            journal.append(batch(first, 2, 20)).unwrap();
+            journal.write().unwrap();
+        }
+        assert_eq!((reader.durable().sequence, reader.synced()), (10, synced));
+        assert_eq!(read(&reader, 1).unwrap().len(), 5);
+        drop(journal);
+        let killed = disk.copy();
+        killed.reboot(Crash::Kill, Faults::default());
+        let (_journal, _, recovery) =
+            FileJournal::open(Arc::new(killed), &directory(), small()).unwrap();
+        assert_eq!(recovery.durable.sequence, 10);
+        disk.reboot(Crash::PowerLoss, Faults::default());
+        let (_journal, _, recovery) =
+            FileJournal::open(Arc::new(disk), &directory(), small()).unwrap();
+        let end = recovery.durable.sequence;
+        assert!((4..=10).contains(&end), "{end}");
+        lost += u64::from(end < 10);
+    }
+    assert!(lost > 10, "{lost}");
+}
+
+#[test]
+fn a_failed_sync_of_what_was_written_is_final() {
+    let disk = SimDisk::new(1);
+    let (mut journal, reader, _) =
+        FileJournal::open(Arc::new(disk.clone()), &directory(), small()).unwrap();
+    let synced = fill(&mut journal, 4, 20);
+    let faults = Faults {
+        fail_sync_at: Some(1),
+        ..Faults::default()
+    };
+    disk.reboot(Crash::Kill, faults);
+    journal.append(batch(5, 2, 20)).unwrap();
+    journal.write().unwrap();
+    assert!(reader.sync().is_err());
+    assert!(reader.poisoned().is_some());
+    assert_eq!(reader.synced(), synced);
+    assert!(reader.sync().is_err() && journal.sync().is_err());
 }

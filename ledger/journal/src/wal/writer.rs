@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use super::{Extent, HEADER_BYTES, Segment, Wal, header, path_of, prepare::Prepared};
-use crate::{Batch, Durable, Error, MAX_PAYLOAD_BYTES, disk::Disk, frame};
+use crate::{
+    Batch, Durable, Error, MAX_PAYLOAD_BYTES,
+    disk::{Disk, File},
+    frame,
+};
 use planted::Bug;
 
 /// Most bytes that one group may have.
@@ -53,12 +57,12 @@ impl Writer {
         }
     }
 
-    /// Takes a batch into the group.
-    pub(crate) fn append(&mut self, batch: &Batch) -> Result<(), Error> {
+    /// Takes a batch into the group. `is_synced`: all that was written before is.
+    pub(crate) fn append(&mut self, batch: &Batch, is_synced: bool) -> Result<(), Error> {
         self.check(batch)?;
         let start = self.group.len();
-        let first = self.frames.is_empty();
-        let hash = frame::encode(batch, &self.position.hash, first, &mut self.group);
+        let begins_group = self.frames.is_empty() && is_synced;
+        let hash = frame::encode(batch, &self.position.hash, begins_group, &mut self.group);
         self.position = Durable {
             sequence: batch.last_sequence(),
             hash,
@@ -108,6 +112,12 @@ impl Writer {
     /// Bytes of the group.
     pub(crate) const fn group_bytes(&self) -> u64 {
         self.group.len() as u64
+    }
+
+    /// The file that is written to.
+    pub(crate) fn file(&self) -> Option<Arc<dyn File>> {
+        let active = self.active.as_ref()?;
+        Some(Arc::clone(&active.segment.file))
     }
 
     /// Whether there is a segment to write to.
@@ -172,9 +182,13 @@ impl Writer {
         }
     }
 
-    /// Writes and syncs the group; gives the new durable position. It is published before readers can
-    /// reach the frames: they read durable frames only.
-    pub(crate) fn commit(&mut self, publish: impl FnOnce(Durable)) -> Result<Durable, Error> {
+    /// Writes the group, and syncs all that is written if `syncs`; gives the new end. It is published before readers can
+    /// reach the frames: they read published frames only.
+    pub(crate) fn commit(
+        &mut self,
+        syncs: bool,
+        publish: impl FnOnce(Durable),
+    ) -> Result<Durable, Error> {
         let Some(active) = &mut self.active else {
             return Err(Error::OutOfOrder {
                 why: "there is no segment to write to".to_owned(),
@@ -192,9 +206,11 @@ impl Writer {
         if !planted::is(Bug::WritesOnWhenFull) {
             written?;
         }
-        let synced = file.sync();
-        if !planted::is(Bug::SyncErrorIgnored) {
-            synced?;
+        if syncs {
+            let synced = file.sync();
+            if !planted::is(Bug::SyncErrorIgnored) {
+                synced?;
+            }
         }
         active.fresh = false;
         let mut extent = active.segment.extent_mut();

@@ -96,10 +96,15 @@ impl Process {
         Ok(())
     }
 
-    /// A batch that another decided, or this member's own fence. False: the replica has another in its place.
+    /// A batch that another decided, or this member's own fence. False: the replica has another in its place, or lacks what
+    /// is before it.
     pub(crate) fn apply(&mut self, stored: &StoredBatch, replica: &mut Vec<StoredBatch>) -> bool {
-        if stored.batch.last_sequence() <= self.state.head().sequence {
+        let head = self.state.head().sequence;
+        if stored.batch.last_sequence() <= head {
             return replica.contains(stored);
+        }
+        if stored.batch.first_sequence != head + 1 {
+            return false;
         }
         replica.push(stored.clone());
         fold(&mut self.state, stored);

@@ -1,5 +1,9 @@
 //! The world: events in the order of their times, and what goes wrong between them.
 
+mod faults;
+mod network;
+mod requests;
+
 use std::{
     collections::{BTreeMap, hash_map::DefaultHasher},
     hash::{Hash as _, Hasher as _},
@@ -8,14 +12,16 @@ use std::{
 
 use planted::Bug;
 use quota_journal::{Hash, StoredBatch};
-use quota_replication::{Action, Identity, Kind, LedgerId, Message, NodeName, Position, Reply};
+use quota_replication::{
+    Action, Bookmark, Identity, Kind, LedgerId, Message, NodeName, Position, Reply,
+};
 use quota_semantics::Timestamp;
 
 use super::{
     account::{Account, Checked},
-    clients::{Answer, Client, Job, Op, Said},
+    clients::{Answer, Client, Job},
     process::Process,
-    stream::{Arrived, Origin, Stream},
+    stream::{Origin, Stream},
 };
 use quota_simulation::{Random, Report};
 
@@ -48,6 +54,9 @@ enum Event {
 
 struct Node {
     replica: Vec<StoredBatch>,
+    /// So many of its batches are synced.
+    synced: usize,
+    bookmark: Bookmark,
     /// Where it stood in the stream when that was last written down.
     position: Position,
     process: Option<Process>,
@@ -93,6 +102,8 @@ fn name(node: usize) -> NodeName {
 const EXPECTED: &[&str] = &[
     "process killed",
     "process paused",
+    "power of a node lost",
+    "unsynced tail of a replica lost",
     "position lost",
     "stream leader changed",
     "uncommitted tail lost",
@@ -138,7 +149,7 @@ impl quota_simulation::World for World {
             false => 0,
         };
         let (lost, late, twice) = (often(150), often(100), often(100));
-        let faults = (0..7).filter(|_| random.chance(600)).collect();
+        let faults = (0..8).filter(|_| random.chance(600)).collect();
         let odds = Odds {
             lost,
             late,
@@ -148,6 +159,8 @@ impl quota_simulation::World for World {
         };
         let node = |random: &mut Random| Node {
             replica: Vec::new(),
+            synced: 0,
+            bookmark: Bookmark::default(),
             position: Position::NOTHING,
             process: None,
             paused_until: 0,
@@ -410,7 +423,7 @@ impl World {
             Action::Apply(batch) => {
                 if !process.apply(&batch, replica) {
                     return Err(format!(
-                        "n{number}: the replica has another batch {}",
+                        "n{number}: the replica has another batch {}, or lacks what is before it",
                         batch.batch.first_sequence
                     ));
                 }
@@ -435,261 +448,6 @@ impl World {
             Action::Stop(why) => return Err(format!("n{number}: {why}")),
         }
         Ok(())
-    }
-
-    fn is_cut(&self, node: usize) -> bool {
-        self.nodes[node].cut_until > self.now
-    }
-
-    fn loses(&mut self) -> bool {
-        self.is_troubled() && self.random.chance(self.odds.lost)
-    }
-
-    fn publish(&mut self, bytes: Arc<[u8]>, origin: Origin) {
-        if self.is_cut(origin.0) || self.loses() {
-            return self.report.count("publish lost");
-        }
-        if self.stream.stale_until > self.now && self.random.chance(500) {
-            // It may name any number: behind, or ahead by what will never be committed.
-            self.report.count("refused by a deposed server");
-            let last = self.random.below(self.stream.last() + 3);
-            let delay = self.delay();
-            self.after(delay, Event::Reply(origin, Reply::Refused(Some(last))));
-            if self.random.chance(200) {
-                return;
-            }
-        }
-        let mut delay = self.delay();
-        if self.is_troubled() && self.random.chance(self.odds.late) {
-            self.report.count("publish late");
-            delay += self.random.below(5_000);
-        }
-        if self.is_troubled() && self.random.chance(self.odds.twice) {
-            self.report.count("publish delivered twice");
-            let later = delay + self.random.below(3_000);
-            self.after(later, Event::Publish(bytes.clone(), origin));
-        }
-        self.after(delay, Event::Publish(bytes, origin));
-    }
-
-    fn arrives(&mut self, bytes: Arc<[u8]>, origin: Origin) -> Checked {
-        let delay = self.delay();
-        match self.stream.arrives(self.now, bytes, origin) {
-            Arrived::Nobody => {
-                if self.random.chance(500) {
-                    self.reply(origin, Reply::Unknown);
-                }
-            }
-            Arrived::Refused(last) => self.reply(origin, Reply::Refused(Some(last))),
-            Arrived::Proposed => {
-                let is_slow = self.is_troubled() && self.random.chance(self.odds.late);
-                let more = if is_slow { self.random.below(3_000) } else { 0 };
-                self.after(delay + more, Event::Commit(self.stream.term));
-            }
-        }
-        Ok(())
-    }
-
-    fn commits(&mut self, term: u64) -> Checked {
-        if let Some((origin, reply)) = self.stream.commit(term) {
-            self.reply(origin, reply);
-        }
-        Ok(())
-    }
-
-    fn reply(&mut self, origin: Origin, reply: Reply) {
-        if self.is_cut(origin.0) || self.loses() {
-            return self.report.count("acknowledgement lost");
-        }
-        let mut delay = self.delay();
-        if self.is_troubled() && self.random.chance(self.odds.late) {
-            delay += self.random.below(4_000);
-        }
-        self.after(delay, Event::Reply(origin, reply));
-    }
-
-    fn reads(&mut self, node: usize, life: u64, from: u64, is_answered: bool) -> Checked {
-        let lags = self.is_troubled() && self.random.chance(300);
-        let lag = if lags { self.random.below(4) } else { 0 };
-        let messages = is_answered.then(|| self.stream.read(from, lag));
-        self.with(node, life, |process, now| {
-            process.member.read(now, messages.as_deref());
-        })?;
-        // From time to time the position is written down.
-        if self.random.chance(100)
-            && let Some(process) = &self.nodes[node].process
-            && process.member.in_flight_since().is_none()
-        {
-            self.nodes[node].position = process.member.position().clone();
-        }
-        Ok(())
-    }
-
-    fn request(&mut self, node: usize, job: Job) -> Checked {
-        let Some(process) = &mut self.nodes[node].process else {
-            return Ok(());
-        };
-        let life = process.life;
-        if let Err(job) = process.submit(job) {
-            let answer = Answer {
-                job,
-                said: Said::NotLeader,
-                basis: 0,
-            };
-            self.after(2, Event::Answer(answer));
-            return Ok(());
-        }
-        self.with(node, life, |_, _| {})
-    }
-
-    fn send_answers(&mut self, answers: Vec<Answer>) {
-        for answer in answers {
-            let delay = self.delay();
-            match self.loses() {
-                true => self.report.count("answer lost"),
-                false => self.after(delay, Event::Answer(answer)),
-            }
-        }
-    }
-
-    fn answered(&mut self, answer: Answer) -> Checked {
-        let Answer { job, said, basis } = answer;
-        // Also if nobody waits for it any more, it has left.
-        if let (Op::Reserve(number), Said::Granted) = (&job.op, said) {
-            self.account.granted.insert(*number);
-        }
-        let client = &mut self.clients[job.client];
-        if client.number != job.number || client.op.is_none() {
-            return Ok(());
-        }
-        if said == Said::NotLeader {
-            let asked = client.asked;
-            self.after(50, Event::Ask(job.client, asked));
-            return Ok(());
-        }
-        if basis < client.acknowledged_before {
-            return Err(format!(
-                "{:?} was answered {said:?} by what was known at entry {basis}, when {} was acknowledged",
-                job.op, client.acknowledged_before
-            ));
-        }
-        match (&job.op, said) {
-            (Op::Reserve(number), Said::Granted) => {
-                self.report.count("granted");
-                client.granted.push(*number);
-            }
-            (Op::Reserve(_), Said::Denied) => self.report.count("denied"),
-            (Op::SetQuota, Said::Done) => self.has_quota = true,
-            _ => {}
-        }
-        client.op = None;
-        client.number += 1;
-        let asked = client.asked;
-        self.account.acknowledged = self.account.acknowledged.max(basis);
-        let pause = self.random.below(120);
-        self.after(pause, Event::Ask(job.client, asked));
-        Ok(())
-    }
-
-    fn ask(&mut self, number: usize, asked: u64) {
-        let client = &mut self.clients[number];
-        if client.asked != asked || client.is_done {
-            return;
-        }
-        client.asked += 1;
-        if client.op.is_none() {
-            if self.now >= TROUBLED + 2_000 {
-                client.is_done = true;
-                return;
-            }
-            let op = match self.random.below(10) {
-                _ if number == 0 && !self.has_quota => Op::SetQuota,
-                _ if !self.has_quota => Op::Read,
-                0 | 1 if !client.granted.is_empty() => {
-                    let at = self.random.below(client.granted.len() as u64);
-                    Op::Release(client.granted.swap_remove(usize::try_from(at).unwrap()))
-                }
-                2 => Op::Read,
-                _ => {
-                    self.next_uid += 1;
-                    Op::Reserve(self.next_uid)
-                }
-            };
-            client.op = Some(op);
-            client.acknowledged_before = self.account.acknowledged;
-        }
-        let op = client.op.clone().expect("there is one");
-        let (request, asked) = (client.number, client.asked);
-        let node = usize::try_from(self.random.below(NODES as u64)).unwrap();
-        let job = Job {
-            client: number,
-            number: request,
-            op,
-        };
-        let delay = self.delay();
-        if !self.loses() {
-            self.after(delay, Event::Request(node, job));
-        }
-        self.after(PATIENCE, Event::Ask(number, asked));
-    }
-
-    fn kill(&mut self, node: usize, down: u64) {
-        let killed = &mut self.nodes[node];
-        killed.process = None;
-        killed.paused_until = 0;
-        self.after(down, Event::Start(node));
-    }
-
-    fn fault(&mut self) {
-        if !self.is_troubled() {
-            self.stream.heal();
-            for node in &mut self.nodes {
-                (node.paused_until, node.cut_until) = (0, 0);
-            }
-            return;
-        }
-        let every = self.odds.fault_every;
-        let next = 1 + self.random.below(every);
-        self.after(next, Event::Fault);
-        if self.odds.faults.is_empty() {
-            return;
-        }
-        let node = usize::try_from(self.random.below(NODES as u64)).unwrap();
-        let (now, span) = (self.now, self.random.below(5_000));
-        match self.random.one_of(&self.odds.faults.clone()) {
-            0 => {
-                self.report.count("process killed");
-                self.kill(node, 50 + span / 3);
-            }
-            1 => {
-                self.report.count("position lost");
-                self.nodes[node].position = Position::NOTHING;
-                self.kill(node, 50);
-            }
-            2 => {
-                self.report.count("process paused");
-                self.nodes[node].paused_until = now + span;
-            }
-            3 => {
-                self.report.count("stream leader changed");
-                if self.stream.change_leader(now, &mut self.random) > 0 {
-                    self.report.count("uncommitted tail lost");
-                }
-            }
-            4 => {
-                self.report.count("node cut off");
-                self.nodes[node].cut_until = now + span;
-            }
-            5 => {
-                self.stream.stale_until = now + span / 2;
-            }
-            _ => {
-                let leads = |node: &Node| node.process.as_ref().is_some_and(Process::leads);
-                if let Some(leader) = self.nodes.iter_mut().find(|node| leads(node)) {
-                    leader.process.as_mut().unwrap().hand_over(name(node));
-                }
-            }
-        }
     }
 }
 

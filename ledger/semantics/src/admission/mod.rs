@@ -69,6 +69,11 @@ pub trait Limit {
     /// What counts against the limit of a name (used and reserved); `None` if that is unknown.
     fn counted(&self, name: &str) -> Option<Quantity>;
 
+    /// Whether it is known that the same counts against both, whatever the name.
+    fn counts_as(&self, _: &Self) -> bool {
+        false
+    }
+
     /// By how much that grows when the amounts of the object grow by these; no zeros. Less, as far as somebody is
     /// charged for them already.
     fn growth<'a>(&'a self, amounts: &'a ResourceList) -> &'a ResourceList {
@@ -156,17 +161,58 @@ pub fn evaluate<L: Limit>(
     }
     demand.refuse_uncovered(&cover, attempt)?;
 
+    let mut totals = None;
     for charge in &mut charges {
         let limit = &limits[charge.limit];
         let growth = limit.growth(growth.of_limit(limit));
-        let of_limit = |name: &Name| Some((name.clone(), growth.get(name)?.clone()));
-        charge.delta = limit.hard().names().filter_map(of_limit).collect();
-        if attempt.subresource != "status" {
+        let grown = growth.common(limit.hard());
+        charge.delta = grown
+            .map(|(name, growth, _)| (name.clone(), growth.clone()))
+            .collect();
+        if attempt.subresource != "status" && Total::of(&mut totals, limit, growth).exceeds(limit) {
             refuse_excess(limit, &charge.delta)?;
         }
     }
     charges.retain(|charge| !charge.delta.is_empty());
     Ok(charges)
+}
+
+/// What would count against a limit, and against all against which the same counts.
+struct Total<'a, L> {
+    limit: &'a L,
+    growth: &'a ResourceList,
+    amounts: ResourceList,
+}
+
+impl<'a, L: Limit> Total<'a, L> {
+    /// The one that was found for the limit before, if it is the same.
+    fn of<'t>(found: &'t mut Option<Self>, limit: &'a L, growth: &'a ResourceList) -> &'t Self {
+        let is_same =
+            |total: &Self| std::ptr::eq(total.growth, growth) && total.limit.counts_as(limit);
+        let known = found.take().filter(is_same);
+        found.insert(known.unwrap_or_else(|| {
+            Self {
+                limit,
+                growth,
+                amounts: growth
+                    .iter()
+                    .map(|(name, growth)| (name.clone(), after(limit, name, growth)))
+                    .collect(),
+            }
+        }))
+    }
+
+    fn exceeds(&self, limit: &L) -> bool {
+        let mut both = self.amounts.common(limit.hard());
+        both.any(|(_, total, hard)| total > hard)
+    }
+}
+
+/// What would count against the limit of a name.
+fn after<L: Limit>(limit: &L, name: &str, growth: &Quantity) -> Quantity {
+    let mut total = limit.counted(name).unwrap_or_default();
+    total.add_assign(growth);
+    total
 }
 
 /// What the quotas of a namespace cover.
@@ -180,7 +226,7 @@ struct Cover<'a> {
 /// that match count as covered even if it does not apply.
 fn applies<'l, L: Limit>(
     limit: &'l L,
-    attempt: &Attempt<'_>,
+    attempt: &'l Attempt<'_>,
     cover: &mut Cover<'l>,
 ) -> Result<bool, Denial> {
     if !limit.selects(attempt.new) {
@@ -228,11 +274,11 @@ fn applies<'l, L: Limit>(
 
 /// Adds the names in a quota that belong to the kind; to a charged workload also those of its pods, but for
 /// `count/pods`.
-fn add_owned<'l, L: Limit>(limit: &'l L, attempt: &Attempt<'_>, to: &mut Vec<&'l str>) {
+fn add_owned<'l, L: Limit>(limit: &'l L, attempt: &'l Attempt<'_>, to: &mut Vec<&'l str>) {
     let names = || limit.hard().names().map(Name::as_str);
     if attempt.measured {
-        let given = |name: &&str| attempt.new.resources.get(name).is_some();
-        return to.extend(names().filter(given));
+        let given = limit.hard().common(&attempt.new.resources);
+        return to.extend(given.map(|(name, ..)| name.as_str()));
     }
     let mut owned = Evaluator::of(attempt.kind).matching(names(), attempt.context);
     if makes_pods(attempt) {
@@ -364,16 +410,14 @@ pub fn refuse_excess<L: Limit>(limit: &L, delta: &ResourceList) -> Result<(), De
     if !limit.is_enforced() {
         return Ok(());
     }
-    let exceeds = |name: &str, growth: &Quantity| {
-        let mut total = limit.counted(name).unwrap_or_default();
-        total.add_assign(growth);
-        limit.hard().get(name).is_some_and(|hard| total > *hard)
-    };
-    if !delta.iter().any(|(name, growth)| exceeds(name, growth)) {
+    let grown = delta.common(limit.hard());
+    let requested: ResourceList = grown
+        .filter(|(name, growth, hard)| after(limit, name, growth) > **hard)
+        .map(|(name, growth, _)| (name.clone(), growth.clone()))
+        .collect();
+    if requested.is_empty() {
         return Ok(());
     }
-    let mut requested = delta.clone();
-    requested.retain(|name, growth| exceeds(name, growth));
     let used = requested
         .names()
         .filter_map(|name| Some((name.clone(), limit.counted(name)?)))

@@ -263,7 +263,7 @@ impl Extensions {
 
     /// What is wrong with limits that are given beside `hard`.
     #[must_use]
-    pub fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
+    pub(crate) fn validate_limits(&self, hard: &ResourceList) -> Vec<FieldError> {
         let mut errors = Vec::new();
         for (key, what, list) in [
             (GUARANTEED, "guarantee", &self.guaranteed),

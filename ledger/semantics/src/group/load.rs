@@ -73,7 +73,7 @@ impl Load {
 
     /// What is left of a guarantee.
     #[must_use]
-    pub fn unused(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
+    pub(crate) fn unused(&self, guaranteed: &ResourceList, name: &str) -> Quantity {
         match guaranteed.get(name) {
             None => Quantity::ZERO,
             Some(guaranteed) => guaranteed.subtract_non_negative(&self.total(name)),

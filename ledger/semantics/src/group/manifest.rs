@@ -90,7 +90,7 @@ impl Manifest {
     }
 
     /// Whether it says the same as the stored one, also in the spelling of quantities, however extensions are written;
-    /// see [`Metadata::editable`].
+    /// see `Metadata::editable`.
     #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let metadata = |manifest: &Self| {

@@ -14,7 +14,7 @@ const ALIASES: [&str; 4] = [
 /// The plain name under which a kind counts besides `count/…`, if it is one of those that could be
 /// counted before such names came up.
 #[must_use]
-pub fn plain_count_name(kind: &GroupResource) -> Option<&str> {
+pub(crate) fn plain_count_name(kind: &GroupResource) -> Option<&str> {
     let known = kind.group.is_empty() && is_alias(&kind.resource);
     known.then_some(kind.resource.as_str())
 }

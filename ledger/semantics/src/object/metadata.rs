@@ -203,12 +203,12 @@ pub struct Labels(BTreeMap<Name, Name>);
 
 impl Labels {
     /// On pods and replica sets of a deployment: which template they were made from.
-    pub const POD_TEMPLATE_HASH: &str = "pod-template-hash";
+    pub(crate) const POD_TEMPLATE_HASH: &str = "pod-template-hash";
 
     /// Longest value of a label in Kubernetes, in bytes.
     const VALUE_MAX_BYTES: usize = 63;
 
-    /// The value of [`Self::POD_TEMPLATE_HASH`].
+    /// The value of `POD_TEMPLATE_HASH`.
     #[must_use]
     pub fn pod_template_hash(&self) -> Option<&Name> {
         self.0.get(Self::POD_TEMPLATE_HASH)
@@ -216,7 +216,7 @@ impl Labels {
 
     /// Those with one of these keys. What is longer than a label can be is not one.
     #[must_use]
-    pub fn of_keys(&self, keys: &BTreeSet<Name>) -> BTreeMap<Name, Name> {
+    pub(crate) fn of_keys(&self, keys: &BTreeSet<Name>) -> BTreeMap<Name, Name> {
         let of_key = |key: &Name| {
             let value = self.0.get(key)?;
             (value.len() <= Self::VALUE_MAX_BYTES).then(|| (key.clone(), value.clone()))

@@ -38,9 +38,9 @@ mod service;
 mod volume_claim;
 mod workload;
 
+pub(crate) use self::count::plain_count_name;
 pub use self::{
     context::{Context, NoContext, OwningPod},
-    count::plain_count_name,
     evaluator::{
         Evaluator, EveryClass, is_countable_by_anyone, is_ignored, matching_resources, owns,
     },

@@ -249,7 +249,7 @@ impl Quantity {
     /// it makes of numbers whose thousandths do not fit an `int64`: some of them overflow to zero and
     /// pass, the others wrap around and pass by chance.
     #[must_use]
-    pub fn passes_integer_check(&self) -> bool {
+    pub(crate) fn passes_integer_check(&self) -> bool {
         if let Some(thousandths) = self.number().exact_steps(super::Scale::Milli.nanos()) {
             return thousandths % 1000 == 0;
         }

@@ -217,7 +217,7 @@ impl Manifest {
         self.status.clone_from(&stored.status);
     }
 
-    /// Whether it says the same as the stored one, also in the spelling of quantities; see [`Metadata::editable`].
+    /// Whether it says the same as the stored one, also in the spelling of quantities; see `Metadata::editable`.
     #[must_use]
     pub fn repeats(&self, stored: &Self) -> bool {
         let texts = |manifest: &Self| serde_json::to_value(&manifest.spec).ok();
@@ -230,7 +230,7 @@ impl Manifest {
 impl Metadata {
     /// Whether a request with this metadata can mean the stored object: a uid that it names is that object's.
     #[must_use]
-    pub fn may_be(&self, stored: &Self) -> bool {
+    pub(crate) fn may_be(&self, stored: &Self) -> bool {
         self.uid.is_empty() || self.uid == stored.uid
     }
 
@@ -250,7 +250,7 @@ impl Metadata {
     /// What of it somebody may edit: without what tells which object it is and how it lives, and without what tools and
     /// servers note of writes (who manages which field, what kubectl applied last, the generation).
     #[must_use]
-    pub fn editable(&self) -> Self {
+    pub(crate) fn editable(&self) -> Self {
         let mut annotations = self.annotations.clone();
         annotations.remove(LAST_APPLIED);
         Self {

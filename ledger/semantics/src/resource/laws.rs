@@ -42,6 +42,20 @@ proptest! {
     }
 
     #[test]
+    fn what_is_common_is_what_both_have(a in any_list(), b in any_list(), more in 0..200_u32) {
+        // One of them may be much longer.
+        let others = (0..more).map(|number| (format!("n{number}").as_str().into(), Quantity::ZERO));
+        let longer: ResourceList = b.into_iter().chain(others).collect();
+        for (one, other) in [(&a, &longer), (&longer, &a)] {
+            let common: Vec<_> = one.common(other).collect();
+            let both = one
+                .iter()
+                .filter_map(|(name, mine)| Some((name, mine, other.get(name)?)));
+            prop_assert_eq!(common, both.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn addition_is_that_of_numbers(a in any_list(), b in any_list(), c in any_list()) {
         prop_assert_eq!(plus(&a, &b), plus(&b, &a));
         prop_assert_eq!(plus(&plus(&a, &b), &c), plus(&a, &plus(&b, &c)));

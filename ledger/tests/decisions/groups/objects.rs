@@ -6,7 +6,7 @@ use super::*;
 
 /// A request for an object with a label.
 fn labelled(id: &str, app: &str, amounts: &str) -> Request {
-    let mut request = wish(id, amounts);
+    let mut request = reserve_request(id, amounts);
     request.footprint.labels = [("app".into(), app.into())].into();
     request
 }
@@ -52,7 +52,7 @@ fn groups_choose_objects_by_their_own_labels() {
     let unlabelled = r#"{"matchExpressions":[{"key":"app","operator":"DoesNotExist"}]}"#;
     given.group(&choosing("rest", "pods=9", unlabelled));
     given.counts(&[("rest", "0+9+0")]);
-    assert!(given.reserve(&wish("more", "pods=1")).is_err());
+    assert!(given.reserve(&reserve_request("more", "pods=1")).is_err());
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl Given {
 
     /// Its holder says that it exists, in a ledger of the first ones.
     fn commits(&mut self, id: &str) {
-        let wish = FingerprintedRequest::from(Request {
+        let request = FingerprintedRequest::from(Request {
             uid: uid(id),
             namespace: Name::from("team-a"),
             resource: GroupResource::new("", "pods"),
@@ -133,12 +133,13 @@ impl Given {
             ttl: None,
         });
         let by = decide::By::holder("test");
-        let reserved = decide::reserve(&self.state, at(0), &by, &wish, &Policy::default()).unwrap();
+        let reserved =
+            decide::reserve(&self.state, at(0), &by, &request, &Policy::default()).unwrap();
         self.record(reserved.events);
         self.record(vec![Event::ObjectCommitted {
-            uid: wish.uid.clone(),
-            namespace: wish.namespace.clone(),
-            resources: wish.footprint.resources.clone(),
+            uid: request.uid.clone(),
+            namespace: request.namespace.clone(),
+            resources: request.footprint.resources.clone(),
         }]);
     }
 }

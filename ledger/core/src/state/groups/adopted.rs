@@ -67,21 +67,21 @@ impl State {
 
     /// Whether a relist of this source is waiting to hear of this group.
     #[must_use]
-    pub fn awaits_group(&self, source: &Name, name: &str) -> bool {
+    pub(crate) fn awaits_group(&self, source: &Name, name: &str) -> bool {
         let mut waiting = self.relists_without_group(source, name);
         self.groups.by_name.contains_key(name) && waiting.next().is_some()
     }
 
     /// Whether a relist of this source is open that replaces what is recorded of this group, and has not reported it yet.
     #[must_use]
-    pub fn is_group_to_be_replaced(&self, source: &Name, name: &str) -> bool {
+    pub(crate) fn is_group_to_be_replaced(&self, source: &Name, name: &str) -> bool {
         let mut waiting = self.relists_without_group(source, name);
         waiting.any(|scope| self.relists.resets.contains(scope))
     }
 
     /// The groups that a relist has listed.
     #[must_use]
-    pub fn listed_groups(&self, scope: &RelistScope) -> BTreeSet<Name> {
+    pub(crate) fn listed_groups(&self, scope: &RelistScope) -> BTreeSet<Name> {
         let relist = self.relists.open.get(scope);
         let relist = relist.filter(|_| speaks_of_groups(scope));
         let all = relist.into_iter().flat_map(|relist| {

@@ -179,7 +179,7 @@ impl State {
     /// A group of which it cannot be decided whether it counts objects of a namespace, since the labels of the
     /// namespace are not known; of those that matter for these names.
     #[must_use]
-    pub fn undecided_group(&self, namespace: &Name, wanted: &ResourceList) -> Option<&Name> {
+    pub(crate) fn undecided_group(&self, namespace: &Name, wanted: &ResourceList) -> Option<&Name> {
         if self.groups.is_empty() || self.observed_namespace(namespace).is_some() {
             return None;
         }

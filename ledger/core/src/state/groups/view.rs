@@ -60,7 +60,7 @@ pub struct MemberView {
 impl State {
     /// How many groups there are.
     #[must_use]
-    pub fn group_count(&self) -> usize {
+    pub(crate) fn group_count(&self) -> usize {
         self.groups.by_name.len()
     }
 

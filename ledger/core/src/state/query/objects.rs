@@ -8,7 +8,7 @@ use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
 
 impl State {
     /// Objects that cease to count at `now` without an event, soonest first.
-    pub fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = ObjectView> {
+    pub(crate) fn lapsed(&self, now: Timestamp) -> impl Iterator<Item = ObjectView> {
         self.objects
             .lapsed(now)
             .map(|place| self.object_view(place))
@@ -29,7 +29,7 @@ impl State {
     }
 
     /// The objects that bear this uid, each in another namespace.
-    pub fn objects_with(&self, uid: &Uid) -> impl Iterator<Item = ObjectView> {
+    pub(crate) fn objects_with(&self, uid: &Uid) -> impl Iterator<Item = ObjectView> {
         let places = self.objects.all_with(uid);
         places.map(|place| self.object_view(place))
     }
@@ -46,7 +46,7 @@ impl State {
 
     /// Whether a delete event for this object was seen, as far as that is remembered.
     #[must_use]
-    pub fn is_deleted(&self, namespace: &str, uid: &Uid) -> bool {
+    pub(crate) fn is_deleted(&self, namespace: &str, uid: &Uid) -> bool {
         self.objects.deleted.contains(namespace, uid)
     }
 

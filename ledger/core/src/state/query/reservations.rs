@@ -1,18 +1,17 @@
 //! Reading reservations.
 
-use std::{borrow::Cow, collections::BTreeSet};
+use std::borrow::Cow;
 
-use super::PAGE_WORK;
 use crate::{
     event::{Reservation, Sequence},
     state::{
         State,
         namespaces::growth,
-        tracked::{ReservationPlace, ReservationState, Target, Tracked},
+        tracked::{Target, Tracked},
         view::{ReservationStatus, ReservationView},
     },
 };
-use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
+use quota_semantics::{Timestamp, object::Footprint, uid::Uid};
 
 impl State {
     /// The pending reservations of a namespace, soonest expiration first.
@@ -35,81 +34,6 @@ impl State {
         pending
     }
 
-    /// The `limit` first reservations of a namespace in a state, behind the place where the last page ended; and where
-    /// this page ended, if there are more.
-    ///
-    /// Pending and committed ones come in the order in which they were granted, the others in the order in which they
-    /// ended, as long as they are remembered. Of these a bounded number is looked at, so a page may be short, and even
-    /// empty, while there are more.
-    #[must_use]
-    pub fn reservations_in(
-        &self,
-        namespace: &str,
-        state: ReservationState,
-        after: ReservationPlace,
-        limit: usize,
-    ) -> (Vec<ReservationView>, Option<ReservationPlace>) {
-        let (places, next) = match (state, self.namespaces.find(namespace)) {
-            (ReservationState::Pending, Some(namespace)) => {
-                self.granted_after(&namespace.pending, after, limit)
-            }
-            (ReservationState::Committed, Some(namespace)) => {
-                self.granted_after(&namespace.committed, after, limit)
-            }
-            (ReservationState::Pending | ReservationState::Committed, None) => (Vec::new(), None),
-            (ended, _) => self.ended_after(namespace, ended, after, limit),
-        };
-        let view = |place| self.reservation_view(self.reservations.get(place));
-        (places.into_iter().map(view).collect(), next)
-    }
-
-    fn granted_after(
-        &self,
-        places: &BTreeSet<u32>,
-        after: ReservationPlace,
-        limit: usize,
-    ) -> (Vec<u32>, Option<ReservationPlace>) {
-        let mut first = BTreeSet::new();
-        for &place in places {
-            let key = (self.reservations.get(place).entry, place);
-            let is_late = first.len() > limit && first.last().is_some_and(|last| key > *last);
-            if key <= after || is_late {
-                continue;
-            }
-            first.insert(key);
-            if first.len() > limit + 1 {
-                first.pop_last();
-            }
-        }
-        let more = first.len() > limit;
-        let page: Vec<_> = first.into_iter().take(limit).collect();
-        let next = page.last().copied().filter(|_| more);
-        (page.into_iter().map(|(_, place)| place).collect(), next)
-    }
-
-    fn ended_after(
-        &self,
-        namespace: &str,
-        state: ReservationState,
-        after: ReservationPlace,
-        limit: usize,
-    ) -> (Vec<u32>, Option<ReservationPlace>) {
-        let (mut found, mut last) = (Vec::new(), after);
-        let ended = self.reservations.ended_in(namespace, after);
-        for (looked_at, key) in ended.enumerate() {
-            let end = self.reservations.get(key.1).end();
-            let is_wanted = end.is_some_and(|(end, _)| end.state() == state);
-            if looked_at == PAGE_WORK || (is_wanted && found.len() == limit) {
-                return (found, Some(last));
-            }
-            if is_wanted {
-                found.push(key.1);
-            }
-            last = key;
-        }
-        (found, None)
-    }
-
     /// A reservation in any state, as long as it is remembered.
     #[must_use]
     pub fn reservation(&self, namespace: &str, uid: &Uid) -> Option<ReservationView> {
@@ -127,20 +51,6 @@ impl State {
             end: tracked.end(),
             holding: self.holding(tracked),
         })
-    }
-
-    /// The pending reservations for objects of this name, oldest first.
-    #[must_use]
-    pub fn pending_for(
-        &self,
-        namespace: &Name,
-        resource: &Name,
-        name: &str,
-    ) -> Vec<ReservationView> {
-        let all = self.named(namespace, resource, name);
-        let mut all: Vec<_> = all.map(|tracked| self.reservation_view(tracked)).collect();
-        all.sort_unstable_by_key(|view| view.entry);
-        all
     }
 
     /// The pending reservations for objects of this name, in no order.
@@ -171,7 +81,7 @@ impl State {
     }
 
     /// All that is committed in a namespace, for objects that were not observed.
-    pub fn committed_in(&self, namespace: &str) -> impl Iterator<Item = ReservationView> {
+    pub(crate) fn committed_in(&self, namespace: &str) -> impl Iterator<Item = ReservationView> {
         let namespace = self.namespaces.find(namespace).into_iter();
         let places = namespace.flat_map(|namespace| &namespace.committed);
         places.map(|&place| self.reservation_view(self.reservations.get(place)))
@@ -220,7 +130,7 @@ impl State {
     }
 
     /// Pending reservations whose expiration is at or before `time`, soonest first.
-    pub fn expiring(&self, time: Timestamp) -> impl Iterator<Item = &Reservation> {
+    pub(crate) fn expiring(&self, time: Timestamp) -> impl Iterator<Item = &Reservation> {
         self.reservations
             .expiring(time)
             .map(|tracked| &*tracked.reservation)

@@ -1,0 +1,126 @@
+//! What is at the end of a stream that may have to be made anew, and the claim of the one node that does that.
+
+use std::time::Duration;
+
+use async_nats::{
+    Client, HeaderMap,
+    jetstream::{self, stream::Stream},
+};
+use quota_journal::Durable;
+use quota_replication::{DecodeError, Kind, Message};
+use quota_semantics::Timestamp;
+
+use crate::{
+    Names,
+    stream::{Error, Found},
+    wall,
+};
+
+/// What a claim begins with. To who reads the log it is not written by a ledger, and means nothing.
+const CLAIM: &str = "quota-ledger makes this stream anew: ";
+
+/// So long a claim keeps other nodes from making the stream anew.
+const CLAIMED: Duration = Duration::from_secs(120);
+
+/// How long after its claim a node may still remove the stream.
+pub const REMOVABLE: Duration = Duration::from_secs(30);
+
+/// The end of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// Where the ledger stands there. None: nothing in the stream says so.
+    pub end: Option<Durable>,
+    /// Who makes the stream anew.
+    pub claimed_by: Option<String>,
+}
+
+/// Reads the end of a stream.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Server`], also if a message cannot be understood.
+pub async fn read(client: &Client, names: &Names, found: &Found) -> Result<Tail, Error> {
+    let stream = stream(client, names).await?;
+    let mut tail = Tail {
+        end: None,
+        claimed_by: None,
+    };
+    for sequence in (found.first.max(1)..=found.last).rev() {
+        let message = stream.get_raw_message(sequence).await;
+        let message = message.map_err(|error| server(&error))?;
+        match Message::decode(&message.payload) {
+            Ok(Message {
+                kind: Kind::Genesis { sequence, time },
+                previous: hash,
+                ..
+            }) => {
+                tail.end = Some(Durable {
+                    sequence,
+                    hash,
+                    time,
+                });
+            }
+            Ok(message) => tail.end = message.kind.into_batch().map(|batch| batch.end()),
+            Err(DecodeError::Foreign) if sequence == found.last => {
+                let at = i64::try_from(message.time.unix_timestamp_nanos()).unwrap_or(i64::MAX);
+                let age = wall().since(Timestamp::from_nanoseconds(at)).nanoseconds();
+                let is_fresh =
+                    u128::try_from(age).is_ok_and(|age| age < CLAIMED.as_nanos()) || age < 0;
+                let text = String::from_utf8_lossy(&message.payload);
+                let claim = text.strip_prefix(CLAIM).filter(|_| is_fresh);
+                tail.claimed_by = claim.map(str::to_owned);
+            }
+            Err(DecodeError::Foreign) => {}
+            Err(error) => return Err(server(&format!("message {sequence}: {error}"))),
+        }
+        if tail.end.is_some() {
+            break;
+        }
+    }
+    Ok(tail)
+}
+
+/// Claims the stream as it was found, for a node that makes it anew: of several only one has its claim stored, since each
+/// expects the same message to be the last. Gives whether this one has.
+///
+/// # Errors
+/// [`Error::Missing`], [`Error::Server`]: perhaps it is stored.
+pub async fn claim(
+    client: &Client,
+    names: &Names,
+    found: &Found,
+    claimant: &str,
+) -> Result<bool, Error> {
+    let stream = stream(client, names).await?;
+    let context = jetstream::new(client.clone());
+    let mut headers = HeaderMap::new();
+    headers.insert("Nats-Expected-Stream", names.stream.as_str());
+    headers.insert(
+        "Nats-Expected-Last-Sequence",
+        found.last.to_string().as_str(),
+    );
+    let claim = format!("{CLAIM}{claimant}");
+    let payload = claim.clone().into_bytes().into();
+    let sent = context.publish_with_headers(names.log.clone(), headers, payload);
+    let refused = match sent.await {
+        Ok(acknowledged) => acknowledged.await.err(),
+        Err(error) => Some(error),
+    };
+    // Whatever was said: what stands there decides.
+    match stream.get_raw_message(found.last + 1).await {
+        Ok(stored) => Ok(stored.payload[..] == *claim.as_bytes()),
+        Err(error) => Err(match refused {
+            Some(refused) => server(&refused),
+            None => server(&error),
+        }),
+    }
+}
+
+async fn stream(client: &Client, names: &Names) -> Result<Stream, Error> {
+    let context = jetstream::new(client.clone());
+    let stream = context.get_stream(&names.stream).await;
+    stream.map_err(|error| server(&error))
+}
+
+fn server(error: &impl ToString) -> Error {
+    Error::Server(error.to_string())
+}

@@ -1,0 +1,63 @@
+//! Objects and reservations for them, as entries record them.
+
+use quota_semantics::{Name, Timestamp, object::Footprint, uid::Uid};
+use serde::Serialize;
+
+/// An object as it was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its resource and group, as in `pods` or `deployments.apps`.
+    pub resource: Name,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its resourceVersion as a number; 0: unknown, always taken for newer.
+    pub version: u64,
+    /// What it counts for.
+    pub footprint: Footprint,
+    /// When it stops counting without an event.
+    pub lapse: Option<Timestamp>,
+    /// Whether this ended the object's pending reservation.
+    pub ends_reservation: bool,
+}
+
+/// A promise of capacity to one object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reservation {
+    /// The object that it is for.
+    pub uid: Uid,
+    /// Its namespace.
+    pub namespace: Name,
+    /// Its resource and group, as in `pods`.
+    pub resource: Name,
+    /// Its name; empty: unknown.
+    pub name: Box<str>,
+    /// Its apiVersion as the holder gave it; may be empty.
+    pub api_version: Name,
+    /// Its kind as the holder gave it; may be empty.
+    pub kind: Name,
+    /// What the object may count for.
+    pub footprint: Footprint,
+    /// When it was granted.
+    pub created: Timestamp,
+    /// When it ends by itself.
+    pub expiration: Timestamp,
+    /// It ends when a version after this one is observed; 0: with the first sight of the object.
+    pub after_version: u64,
+    /// Digest of what was asked: a repeated request is identified by it.
+    #[serde(skip)]
+    pub request: [u8; 16],
+}
+
+impl Reservation {
+    /// Whether it ends when its object is observed in this version; 0: unknown.
+    #[must_use]
+    pub const fn is_awaiting(&self, version: u64) -> bool {
+        version == 0 || version > self.after_version
+    }
+}

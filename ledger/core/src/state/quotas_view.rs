@@ -1,0 +1,203 @@
+//! Quotas as they stood at one moment: their numbers are found while the state goes on.
+
+use std::{ops::Bound, sync::Arc};
+
+use super::{
+    State,
+    namespaces::{Namespace, QuotaState},
+    query,
+    sums::Sums,
+    view::{Figure, QuotaView},
+};
+use crate::event::{QuotaRecord, Reservation};
+use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::ResourceList};
+
+/// So many pending reservations of a namespace are told with each of its quotas.
+const HOLDS_MAX: usize = 200;
+
+/// What one page of quotas may take, in amounts that are shown.
+const PAGE_WORK: usize = 10_000;
+
+/// Quotas, and what their numbers are found from. Taking it copies pointers, and of each namespace its sums.
+#[derive(Clone, Debug, Default)]
+pub struct QuotasView {
+    quotas: Vec<(Arc<Beside>, QuotaState)>,
+}
+
+/// What quotas of a namespace have in common.
+#[derive(Debug)]
+struct Beside {
+    sums: Sums,
+    /// The first of its pending reservations, and what is observed of their objects.
+    pending: Vec<(Arc<Reservation>, Option<Arc<Footprint>>)>,
+    /// How many more are pending.
+    omitted: usize,
+}
+
+impl State {
+    /// A quota's numbers.
+    #[must_use]
+    pub fn quota(&self, namespace: &str, name: &str) -> Option<QuotaView> {
+        let namespace = self.namespaces.find(namespace)?;
+        let quota = namespace.quotas.get(name)?;
+        Some(self.beside_quotas(namespace, HOLDS_MAX).view(quota))
+    }
+
+    /// The quotas of a namespace, by name.
+    #[must_use]
+    pub fn quotas(&self, namespace: &str) -> Vec<QuotaView> {
+        let view = self.quotas_in(namespace, HOLDS_MAX);
+        view.views().collect()
+    }
+
+    /// The quotas of a namespace, by name, for their numbers alone, without who holds what.
+    #[must_use]
+    pub fn quotas_view(&self, namespace: &str) -> QuotasView {
+        self.quotas_in(namespace, 0)
+    }
+
+    fn quotas_in(&self, namespace: &str, holds: usize) -> QuotasView {
+        let Some(namespace) = self.namespaces.find(namespace) else {
+            return QuotasView::default();
+        };
+        let beside = Arc::new(self.beside_quotas(namespace, holds));
+        let quotas = namespace.quotas.values();
+        QuotasView {
+            quotas: quotas
+                .map(|quota| (beside.clone(), quota.clone()))
+                .collect(),
+        }
+    }
+
+    /// The first quotas, of a namespace or of all, after a namespace and name, in that order: at most `limit`, and as
+    /// many as can be told with little work, but one at least. Also whether there are more.
+    #[must_use]
+    pub fn quotas_page(
+        &self,
+        within: Option<&str>,
+        after: Option<(&str, &str)>,
+        limit: usize,
+    ) -> (QuotasView, bool) {
+        let (space, name) = after.unwrap_or_default();
+        let first = within.unwrap_or(space);
+        let range = (Bound::Included(first), Bound::Unbounded);
+        let places = self.namespaces.by_name.range::<str, _>(range);
+        let namespaces = places.map(|(_, &place)| self.namespaces.get(place));
+        let wanted = namespaces.take_while(|it| within.is_none_or(|only| it.name == *only));
+        let (mut page, mut work) = (QuotasView::default(), 0);
+        for namespace in wanted {
+            let from = if namespace.name == *space { name } else { "" };
+            let range = (Bound::Excluded(from), Bound::Unbounded);
+            let mut beside = None;
+            for (_, quota) in namespace.quotas.range::<str, _>(range) {
+                work += quota.record.spec.hard.len() + namespace.pending.len().min(HOLDS_MAX);
+                if beside.is_none() {
+                    work += namespace.sums.used.len() + namespace.sums.reserved.len();
+                }
+                if page.len() == limit || (work > PAGE_WORK && !page.is_empty()) {
+                    return (page, true);
+                }
+                let copy = || Arc::new(self.beside_quotas(namespace, HOLDS_MAX));
+                let beside = beside.get_or_insert_with(copy);
+                page.quotas.push((beside.clone(), quota.clone()));
+            }
+        }
+        (page, false)
+    }
+
+    fn beside_quotas(&self, namespace: &Namespace, holds: usize) -> Beside {
+        let pending = |&place: &u32| {
+            let reservation = &self.reservations.get(place).reservation;
+            (
+                reservation.clone(),
+                self.observed_shared(reservation).cloned(),
+            )
+        };
+        let some = namespace.pending.iter().take(holds);
+        Beside {
+            sums: namespace.sums.clone(),
+            pending: some.map(pending).collect(),
+            omitted: namespace.pending.len().saturating_sub(holds),
+        }
+    }
+}
+
+impl QuotasView {
+    /// How many quotas there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.quotas.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.quotas.is_empty()
+    }
+
+    /// How many amounts they show at most.
+    #[must_use]
+    pub fn amounts(&self) -> usize {
+        let quotas = self.quotas.iter();
+        quotas
+            .map(|(beside, quota)| 1 + quota.hard().len() + beside.pending.len())
+            .sum()
+    }
+
+    /// The quotas as they were set.
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<QuotaRecord>> {
+        self.quotas.iter().map(|(_, quota)| &quota.record)
+    }
+
+    /// The quotas with their numbers alone.
+    pub fn figures(&self) -> impl Iterator<Item = (&Arc<QuotaRecord>, Vec<Figure>)> {
+        let quotas = self.quotas.iter();
+        quotas.map(|(beside, quota)| (&quota.record, beside.figures(quota)))
+    }
+
+    /// The quotas with their numbers and with who holds what.
+    pub fn views(&self) -> impl Iterator<Item = QuotaView> {
+        self.quotas.iter().map(|(beside, quota)| beside.view(quota))
+    }
+}
+
+impl Beside {
+    fn view(&self, quota: &QuotaState) -> QuotaView {
+        QuotaView {
+            record: quota.record.clone(),
+            entry: quota.entry,
+            figures: self.figures(quota),
+            holds: self.holds(quota),
+            holds_omitted: self.omitted,
+        }
+    }
+
+    fn figures(&self, quota: &QuotaState) -> Vec<Figure> {
+        let sums = match quota.is_scoped() {
+            true => &quota.scoped,
+            false => &self.sums,
+        };
+        let figure = |(resource, hard): (&Name, &Quantity)| {
+            #[cfg(test)]
+            super::slab::work::look_up();
+            Figure {
+                resource: resource.clone(),
+                hard: hard.clone(),
+                used: query::used(&sums.used, resource),
+                reserved: sums.reserved.get(resource).cloned().unwrap_or_default(),
+            }
+        };
+        quota.hard().iter().map(figure).collect()
+    }
+
+    fn holds(&self, quota: &QuotaState) -> Vec<(Arc<Reservation>, ResourceList)> {
+        let hard = quota.hard();
+        let hold = |(reservation, observed): &(Arc<Reservation>, Option<Arc<Footprint>>)| {
+            let amounts = quota.hold(&reservation.footprint, observed.as_deref())?;
+            let mut amounts = amounts.into_owned();
+            amounts.retain(|name, _| hard.get(name).is_some());
+            (!amounts.is_empty()).then(|| (reservation.clone(), amounts))
+        };
+        self.pending.iter().filter_map(hold).collect()
+    }
+}

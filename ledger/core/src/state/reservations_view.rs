@@ -1,0 +1,195 @@
+//! The reservations of a namespace as they stood at one moment: whoever looks for a page of them need not hold the state
+//! meanwhile.
+
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+
+use super::{
+    State, reservations,
+    slab::Slab,
+    tracked::{End, ReservationPlace, ReservationState, Tracked},
+};
+use crate::event::Reservation;
+use quota_semantics::Timestamp;
+
+/// How many reservations that ended are looked at for one page.
+const ENDED_WORK: usize = 10_000;
+
+/// How many places are looked at between two pauses.
+const STEP: usize = 1024;
+
+/// Reservations of a namespace in a state. Taking it copies pointers and numbers, and looks at no reservation.
+#[derive(Clone, Debug)]
+pub struct ReservationsView {
+    reservations: Slab<Tracked, { reservations::CHUNK }>,
+    places: Places,
+}
+
+#[derive(Clone, Debug)]
+enum Places {
+    /// Of all that are pending or committed, in no order.
+    Granted(Vec<u32>),
+    /// Of some that ended behind a place, in the order in which they ended.
+    Ended {
+        places: Vec<ReservationPlace>,
+        wanted: ReservationState,
+        /// Whether there are more behind them.
+        more: bool,
+    },
+}
+
+/// A page of reservations, how and when they ended, and where the page did if there are more.
+pub type ReservationsPage = (
+    Vec<(Arc<Reservation>, Option<(End, Timestamp)>)>,
+    Option<ReservationPlace>,
+);
+
+impl State {
+    /// The reservations of a namespace in a state, as they stand now; of those that ended a bounded number behind a place.
+    #[must_use]
+    pub fn reservations_view(
+        &self,
+        namespace: &str,
+        state: ReservationState,
+        after: ReservationPlace,
+    ) -> ReservationsView {
+        let granted = |places: Option<&BTreeSet<u32>>| {
+            Places::Granted(places.into_iter().flatten().copied().collect())
+        };
+        let found = self.namespaces.find(namespace);
+        ReservationsView {
+            reservations: self.reservations.slab.clone(),
+            places: match state {
+                ReservationState::Pending => granted(found.map(|it| &it.pending)),
+                ReservationState::Committed => granted(found.map(|it| &it.committed)),
+                wanted => {
+                    let mut ended = self.reservations.ended_in(namespace, after);
+                    Places::Ended {
+                        places: ended.by_ref().take(ENDED_WORK).collect(),
+                        wanted,
+                        more: ended.next().is_some(),
+                    }
+                }
+            },
+        }
+    }
+}
+
+impl ReservationsView {
+    /// How many reservations are looked at for a page.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        match &self.places {
+            Places::Granted(places) => places.len(),
+            Places::Ended { places, .. } => places.len(),
+        }
+    }
+
+    /// Whether there is nothing to look at.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many amounts they have, each counted as one more; of many, more than `enough`.
+    #[must_use]
+    pub fn amounts(&self, enough: usize) -> usize {
+        let of = |place: u32| {
+            let tracked: Option<&Tracked> = self.reservations.get(place);
+            tracked.map_or(0, |it| it.reservation.footprint.resources.len())
+        };
+        let sum = |amounts: usize, place| match amounts > enough {
+            true => ControlFlow::Break(amounts),
+            false => ControlFlow::Continue(amounts + of(place)),
+        };
+        let all = self.len();
+        let sum = match &self.places {
+            Places::Granted(places) => places.iter().copied().try_fold(all, sum),
+            Places::Ended { places, .. } => places.iter().map(|it| it.1).try_fold(all, sum),
+        };
+        match sum {
+            ControlFlow::Break(amounts) | ControlFlow::Continue(amounts) => amounts,
+        }
+    }
+
+    /// The `limit` first reservations behind the place where the last page ended; and where this page ended, if there
+    /// are more. `pause` is called behind every thousand that are looked at.
+    ///
+    /// Pending and committed ones come in the order in which they were granted, the others in the order in which they
+    /// ended, as long as they are remembered. Of these a bounded number is looked at, so a page may be short, and even
+    /// empty, while there are more.
+    #[must_use]
+    pub fn page(
+        &self,
+        after: ReservationPlace,
+        limit: usize,
+        pause: impl FnMut(),
+    ) -> ReservationsPage {
+        let (places, next) = match &self.places {
+            Places::Granted(places) => self.granted(places, after, limit, pause),
+            Places::Ended {
+                places,
+                wanted,
+                more,
+            } => self.ended(places, *wanted, *more, limit, pause),
+        };
+        let shown = |place| {
+            let tracked: &Tracked = self.reservations.get(place)?;
+            Some((tracked.reservation.clone(), tracked.end()))
+        };
+        (places.into_iter().filter_map(shown).collect(), next)
+    }
+
+    fn granted(
+        &self,
+        places: &[u32],
+        after: ReservationPlace,
+        limit: usize,
+        mut pause: impl FnMut(),
+    ) -> (Vec<u32>, Option<ReservationPlace>) {
+        let mut first = BTreeSet::new();
+        for places in places.chunks(STEP) {
+            let all = places
+                .iter()
+                .filter_map(|&place| Some((self.reservations.get(place)?.entry, place)));
+            for key in all.filter(|key| *key > after) {
+                let is_late = first.len() > limit && first.last().is_some_and(|last| key > *last);
+                if !is_late {
+                    first.insert(key);
+                }
+                if first.len() > limit + 1 {
+                    first.pop_last();
+                }
+            }
+            pause();
+        }
+        let more = first.len() > limit;
+        let page: Vec<_> = first.into_iter().take(limit).collect();
+        let next = page.last().copied().filter(|_| more);
+        (page.into_iter().map(|(_, place)| place).collect(), next)
+    }
+
+    fn ended(
+        &self,
+        places: &[ReservationPlace],
+        wanted: ReservationState,
+        more: bool,
+        limit: usize,
+        mut pause: impl FnMut(),
+    ) -> (Vec<u32>, Option<ReservationPlace>) {
+        let (mut found, mut last) = (Vec::new(), None);
+        for places in places.chunks(STEP) {
+            for key in places {
+                let end = self.reservations.get(key.1).and_then(Tracked::end);
+                if end.is_some_and(|(end, _)| end.state() == wanted) {
+                    if found.len() == limit {
+                        return (found, last);
+                    }
+                    found.push(key.1);
+                }
+                last = Some(*key);
+            }
+            pause();
+        }
+        (found, last.filter(|_| more))
+    }
+}

@@ -1,0 +1,164 @@
+//! What is looked at while the state is held, counted in places.
+
+use std::sync::Arc;
+
+use crate::{
+    event::{Actor, Entry, Event, Observed, QuotaRecord, Reservation},
+    state::{ReservationState, State, slab::work},
+};
+use quota_semantics::{
+    Name, Timestamp, object::Footprint, quota::spec::Spec, resource::ResourceList, uid::Uid,
+};
+
+/// As many of each as there may be in a namespace by the defaults of the limits.
+const MANY: u64 = 100_000;
+
+/// Places that may be looked at to find the namespace.
+const FEW: u64 = 8;
+
+fn uid(kind: &str, number: u64) -> Uid {
+    Uid::new(&format!("{kind}-{number}")).unwrap()
+}
+
+fn footprint() -> Footprint {
+    let amounts = [(Name::from("pods"), "1".parse().unwrap())];
+    Footprint {
+        resources: amounts.into_iter().collect(),
+        ..Footprint::default()
+    }
+}
+
+fn observed(number: u64) -> Event {
+    Event::ObjectObserved(Box::new(Observed {
+        uid: uid("object", number),
+        namespace: "team-a".into(),
+        resource: "pods".into(),
+        name: format!("o-{number}").into(),
+        version: 1,
+        footprint: footprint(),
+        lapse: None,
+        ends_reservation: false,
+    }))
+}
+
+fn granted(number: u64) -> Event {
+    Event::ReservationGranted(Arc::new(Reservation {
+        uid: uid("reservation", number),
+        namespace: "team-a".into(),
+        resource: "pods".into(),
+        name: format!("r-{number}").into(),
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        footprint: footprint(),
+        created: Timestamp::EPOCH,
+        expiration: Timestamp::MAX,
+        after_version: 0,
+        request: [0; 16],
+    }))
+}
+
+/// As many quotas as a namespace may have, with as many limits, by the defaults.
+const QUOTAS: u64 = 100;
+const LIMITS: u64 = 256;
+
+fn set(number: u64) -> Event {
+    let limit = |number| {
+        (
+            Name::from(format!("example.com/r{number:03}")),
+            "1".parse().unwrap(),
+        )
+    };
+    let mut hard: ResourceList = (0..LIMITS - 1).map(limit).collect();
+    hard.insert("pods".into(), "1000000".parse().unwrap());
+    Event::QuotaSet(Arc::new(QuotaRecord {
+        namespace: "team-a".into(),
+        name: format!("q{number:03}").into(),
+        uid: uid("quota", number),
+        created: Timestamp::EPOCH,
+        metadata: Box::default(),
+        spec: Spec {
+            hard,
+            ..Spec::default()
+        },
+    }))
+}
+
+fn folded(events: impl Iterator<Item = Event>) -> State {
+    let mut state = State::default();
+    for (sequence, event) in (1..).zip(events) {
+        state.apply(&Entry {
+            sequence,
+            time: Timestamp::EPOCH,
+            actor: Actor::named("test"),
+            event,
+        });
+    }
+    state
+}
+
+#[test]
+fn neither_limits_nor_reservations_are_looked_at_while_the_state_is_held() {
+    let state = folded((0..QUOTAS).map(set).chain((0..MANY).map(granted)));
+    let mut all = None;
+    let held = work::of(|| all = Some(state.quotas_view("team-a")));
+    assert!(held <= FEW, "{held} places for the usage of a namespace");
+    let mut page = None;
+    let held = work::of(|| page = Some(state.quotas_page(Some("team-a"), None, 500)));
+    // Those that each of the quotas shows, once, each with the object that is looked for.
+    assert!(held <= 5 * 200 + FEW, "{held} places for a page of quotas");
+    let mut pending = None;
+    let of_pending = || state.reservations_view("team-a", ReservationState::Pending, (0, 0));
+    let held = work::of(|| pending = Some(of_pending()));
+    assert!(held <= FEW, "{held} places for a page of reservations");
+
+    // All of it is looked at afterwards.
+    let (all, (page, more), pending) = (all.unwrap(), page.unwrap(), pending.unwrap());
+    let after = work::of(|| assert_eq!(all.figures().count() as u64, QUOTAS));
+    assert_eq!(after, QUOTAS * LIMITS);
+    let shown: Vec<_> = page.views().collect();
+    assert!(more && shown.len() > 10, "{}", shown.len());
+    assert!(shown.iter().all(|quota| quota.holds.len() == 200));
+    assert!(
+        shown
+            .iter()
+            .all(|quota| quota.holds_omitted as u64 == MANY - 200)
+    );
+    let pods = shown[0]
+        .figures
+        .iter()
+        .find(|figure| &*figure.resource == "pods");
+    assert_eq!(pods.unwrap().reserved, MANY.to_string().parse().unwrap());
+    let (mut pauses, mut found, mut after) = (0, 0, (0, 0));
+    let looked = work::of(|| {
+        let (first, next) = pending.page(after, 10, || pauses += 1);
+        (found, after) = (first.len(), next.unwrap());
+    });
+    assert_eq!((found, after.0), (10, QUOTAS + 10));
+    assert!(looked >= MANY && pauses >= MANY / 1024, "{looked} {pauses}");
+}
+
+#[test]
+fn neither_objects_nor_reservations_are_looked_at_while_the_state_is_held() {
+    let state = folded((0..MANY).flat_map(|number| [observed(number), granted(number)]));
+    let mut objects = None;
+    let held = work::of(|| objects = Some(state.objects_view("team-a")));
+    assert!(held <= FEW, "{held} places for a page of objects");
+    let mut parts = None;
+    let held = work::of(|| parts = state.parts_view("team-a", None, "pods"));
+    assert!(held <= FEW, "{held} places for what makes a number");
+
+    // All of it is looked at afterwards, with pauses.
+    let (objects, parts) = (objects.unwrap(), parts.unwrap());
+    let (mut pauses, most) = (0, 10);
+    assert_eq!(
+        objects.page(None, most, |_, _| true, || pauses += 1).len(),
+        most
+    );
+    assert!(pauses >= MANY / 1024, "{pauses}");
+    let after = work::of(|| {
+        let all = parts.first(None, usize::MAX, || pauses += 1);
+        assert_eq!(all.len() as u64, 2 * MANY);
+    });
+    assert!(after >= 2 * MANY, "{after}");
+    assert!(pauses >= 3 * (MANY / 1024), "{pauses}");
+}

@@ -1,0 +1,233 @@
+//! How a member comes to lead, and what it appends: fences, batches, heartbeats, and the end of its lead.
+//!
+//! Whether an append is stored is known once it was read at its place; until then nothing else is appended.
+
+use planted::Bug;
+use quota_core::{
+    codec,
+    event::{Actor, Entry, Event},
+};
+use quota_journal::{Batch, StoredBatch};
+use quota_semantics::Timestamp;
+
+use super::{Action, Member, Role};
+use crate::{
+    NodeName, Reply,
+    append::{Append, Phase},
+    clock::Millis,
+    message::{Kind, Message},
+    verify::{self, Leader, Stop},
+};
+
+impl Member {
+    /// Proposes a batch. Only a leader does, and only one at a time.
+    pub fn propose(&mut self, now: Millis, batch: Batch) {
+        debug_assert!(self.proposed.is_none());
+        self.proposed = Some(batch);
+        self.lead_on(now);
+    }
+
+    /// Someone waits for a lease: a heartbeat is sent unless something is on its way.
+    pub fn renew_lease(&mut self, now: Millis) {
+        self.wants_lease = true;
+        self.lead_on(now);
+    }
+
+    /// Gives the lead to a node. Nothing may be proposed any more.
+    pub fn hand_over(&mut self, now: Millis, to: NodeName) {
+        self.transfer = Some(to);
+        self.lead_on(now);
+    }
+
+    /// A reply to the append that expected this sequence.
+    pub fn replied(&mut self, now: Millis, expected: u64, reply: Reply) {
+        let Some(append) = &self.append else { return };
+        if append.message.expected != expected || self.role == Role::Over {
+            return;
+        }
+        match reply {
+            Reply::Stored(sequence) if sequence == expected + 1 => self.settle(now),
+            Reply::Stored(sequence) if planted::is(Bug::LeaseOnly) || planted::is(Bug::NoFence) => {
+                self.position.stream = sequence - 1;
+                self.settle(now);
+            }
+            Reply::Stored(sequence) => self.stop(Stop::Misplaced { expected, sequence }),
+            Reply::Refused(Some(last)) if planted::is(Bug::RefusalTrusted) => {
+                self.go_behind(now, last);
+            }
+            Reply::Refused(_) => {
+                self.was_refused = true;
+                self.doubt();
+            }
+            Reply::Unknown => self.doubt(),
+        }
+    }
+
+    /// What is done about an append that is on its way.
+    pub(super) fn press_on(&mut self, now: Millis) {
+        let Some(append) = &mut self.append else {
+            return;
+        };
+        match append.phase {
+            Phase::Sent { until } if until <= now => self.doubt(),
+            Phase::Pausing { until } if until <= now => {
+                append.sent_again(now, self.settings.ack_wait);
+                let (expected, bytes) = (append.message.expected, append.bytes.clone());
+                self.counts.resent += 1;
+                self.actions.push(Action::Publish { expected, bytes });
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the append was stored is unknown: only what is at its place says.
+    fn doubt(&mut self) {
+        let Some(append) = &mut self.append else {
+            return;
+        };
+        if !matches!(append.phase, Phase::Sent { .. }) {
+            return;
+        }
+        if append.sendings == 1 {
+            self.counts.ambiguous += 1;
+        }
+        append.phase = Phase::Reading;
+        let from = self.position.stream + 1;
+        self.read_from(from);
+    }
+
+    /// The append is in the log, at its place.
+    pub(super) fn settle(&mut self, now: Millis) {
+        let Some(Append {
+            message,
+            first_sent,
+            ..
+        }) = self.append.take()
+        else {
+            return;
+        };
+        if std::mem::take(&mut self.was_refused) {
+            self.counts.false_refusals += 1;
+        }
+        let sequence = self.position.stream + 1;
+        verify::advance(&mut self.position, sequence, &message);
+        self.heard = now;
+        self.caught_up = Some(first_sent);
+        self.lease_until = first_sent + self.settings.lease;
+        self.wants_lease = false;
+        match message.kind {
+            Kind::Fence(batch) => {
+                self.role = Role::Leader;
+                self.actions.push(Action::Apply(batch));
+                self.actions.push(Action::Lead {
+                    epoch: message.epoch,
+                });
+            }
+            Kind::Group(batch) => self.actions.push(Action::Committed(batch)),
+            Kind::Handover { to } => {
+                self.role = Role::Follower;
+                self.lease_until = 0;
+                self.next_read = now;
+                self.actions.push(Action::HandedOver { to });
+            }
+            Kind::Heartbeat | Kind::Genesis { .. } => {}
+        }
+        self.lead_on(now);
+    }
+
+    /// A leader appends what there is to append.
+    pub(super) fn lead_on(&mut self, now: Millis) {
+        if self.role != Role::Leader || self.append.is_some() {
+            return;
+        }
+        if let Some(batch) = self.proposed.take() {
+            let batch = StoredBatch::behind(self.position.end.hash, batch);
+            self.append(now, Kind::Group(batch));
+        } else if let Some(to) = self.transfer.take() {
+            // Whoever is named may lead at once.
+            self.lease_until = 0;
+            self.append(now, Kind::Handover { to });
+        } else if self.wants_lease || now >= self.heard + self.settings.heartbeat {
+            self.append(now, Kind::Heartbeat);
+        }
+    }
+
+    fn append(&mut self, now: Millis, kind: Kind) {
+        let Some(ledger) = self.position.ledger else {
+            return;
+        };
+        let message = Message {
+            ledger,
+            partition: self.identity.partition,
+            epoch: self.position.epoch() + u64::from(matches!(kind, Kind::Fence(_))),
+            node: self.identity.node.clone(),
+            instance: self.identity.instance,
+            expected: self.position.stream,
+            previous: self.position.end.hash,
+            kind,
+        };
+        self.was_refused = false;
+        let append = Append::new(message, now, self.settings.ack_wait);
+        let (expected, bytes) = (append.message.expected, append.bytes.clone());
+        self.append = Some(append);
+        self.actions.push(Action::Publish { expected, bytes });
+    }
+
+    pub(super) fn may_lead(&self, now: Millis) -> bool {
+        if self.is_barred || self.append.is_some() || self.position.ledger.is_none() {
+            return false;
+        }
+        let leader = self.position.leader.as_ref();
+        let is_named =
+            leader.and_then(|leader| leader.handed_to.as_ref()) == Some(&self.identity.node);
+        let looked = self
+            .caught_up
+            .is_some_and(|at| at + 4 * self.settings.poll >= now);
+        looked && (is_named || now >= self.heard + self.patience())
+    }
+
+    pub(super) fn run_for_leader(&mut self, now: Millis, wall: Timestamp) {
+        let epoch = self.position.epoch() + 1;
+        if planted::is(Bug::NoFence) {
+            let (node, instance) = (self.identity.node.clone(), self.identity.instance);
+            self.position.leader = Some(Leader {
+                epoch,
+                node,
+                instance,
+                handed_to: None,
+            });
+            self.role = Role::Leader;
+            self.lease_until = now + self.settings.lease;
+            self.actions.push(Action::Lead { epoch });
+            return;
+        }
+        let end = self.position.end;
+        let entry = Entry {
+            sequence: end.sequence + 1,
+            time: wall.max(end.time),
+            actor: Actor::named(&format!("node:{}", self.identity.node)),
+            event: Event::LeaderChanged {
+                epoch,
+                node: self.identity.node.as_str().into(),
+                instance: self.identity.instance,
+            },
+        };
+        let batch = Batch {
+            first_sequence: entry.sequence,
+            count: 1,
+            time: entry.time,
+            payload: codec::encode_entries(&[entry]),
+        };
+        self.role = Role::Candidate;
+        self.append(now, Kind::Fence(StoredBatch::behind(end.hash, batch)));
+    }
+
+    /// What the planted bugs do instead of finding out what is at the append's place.
+    pub(super) fn go_behind(&mut self, now: Millis, last: u64) {
+        let Some(append) = self.append.take() else {
+            return;
+        };
+        self.position.stream = last;
+        self.append(now, append.message.kind);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the keys `nats.*` need of each other.
+
+use quota_semantics::quota::syntax;
+use quota_service::config::Finding;
+
+use super::{Config, check};
+
+pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
+    let nats = &config.nats;
+    let ways = [
+        ("nats.user", nats.user.is_some()),
+        ("nats.token_file", nats.token_file.is_some()),
+        ("nats.nkey_seed_file", nats.nkey_seed_file.is_some()),
+        ("nats.credentials_file", nats.credentials_file.is_some()),
+    ];
+    let chosen: Vec<_> = ways
+        .iter()
+        .filter(|(_, set)| *set)
+        .map(|(key, _)| *key)
+        .collect();
+    if let [first, .., last] = chosen[..] {
+        findings.push((last, format!("cannot be used together with {first}")));
+    }
+    let together = |one: bool, other: bool| one == other;
+    check(
+        findings,
+        "nats.password_file",
+        together(nats.user.is_some(), nats.password_file.is_some()),
+        "goes together with nats.user",
+    );
+    check(
+        findings,
+        "nats.tls_key",
+        together(nats.tls_cert.is_some(), nats.tls_key.is_some()),
+        "goes together with nats.tls_cert",
+    );
+    let word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
+    let stream = word(&nats.stream) && !nats.stream.contains(['.', '*', '>', '/', '\\']);
+    check(
+        findings,
+        "nats.stream",
+        stream,
+        "must be a word without any of . * > / \\",
+    );
+    check(
+        findings,
+        "nats.subject",
+        word(&nats.subject),
+        "must be one subject, as quota.objects.>",
+    );
+    let plain = |text: &str| word(text) && !text.contains(['*', '>']);
+    check(
+        findings,
+        "nats.cluster",
+        nats.cluster
+            .as_deref()
+            .is_none_or(|name| plain(name) && !name.contains('.')),
+        "must be a word without any of . * >",
+    );
+    let prefix = &nats.control_prefix;
+    check(
+        findings,
+        "nats.control_prefix",
+        plain(prefix) && prefix.split('.').all(|word| !word.is_empty()),
+        "must be the begin of a subject, as quota.control",
+    );
+    for resource in &nats.watermark_resources {
+        let complaints = syntax::subdomain(resource);
+        let holds = complaints.is_empty();
+        let message = format!("{resource:?}: {}", complaints.join("; "));
+        check(findings, "nats.watermark_resources", holds, message);
+    }
+}

@@ -1,0 +1,56 @@
+//! Jobs that wait for their turn, and can be cancelled.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use parking_lot::Mutex;
+
+use super::Turn;
+
+/// What makes an answer.
+pub(super) type Job = Box<dyn FnOnce(&Turn) + Send>;
+
+/// A job that waits for its turn, and can be cancelled.
+#[derive(Clone, Default)]
+pub(super) struct Waiting(Arc<Cancellable>);
+
+#[derive(Default)]
+struct Cancellable {
+    job: Mutex<Option<Job>>,
+    is_cancelled: AtomicBool,
+}
+
+impl Waiting {
+    pub(super) fn new(job: impl FnOnce(&Turn) + Send + 'static) -> Self {
+        let job: Job = Box::new(job);
+        Self(Arc::new(Cancellable {
+            job: Mutex::new(Some(job)),
+            is_cancelled: AtomicBool::new(false),
+        }))
+    }
+
+    /// The job, unless it was cancelled.
+    pub(super) fn take(&self) -> Option<Job> {
+        self.0.job.lock().take()
+    }
+
+    fn cancel(&self) {
+        self.0.is_cancelled.store(true, Ordering::Relaxed);
+        drop(self.take());
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// Cancels a job, and frees what it holds, when its request is answered or dropped.
+pub(super) struct CancelOnDrop(pub(super) Waiting);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

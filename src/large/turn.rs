@@ -1,0 +1,131 @@
+//! What makes a large answer pauses now and then.
+
+use std::{
+    cell::RefCell,
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+
+use quota_semantics::Name;
+use serde::Serialize;
+
+use super::{Kind, Pool, job::Waiting};
+use crate::{
+    cpu_throttle::{self, Meter},
+    pacing::{ACTIVITY, LONGEST},
+};
+
+/// Bytes that are written between two looks at the time.
+const STEP_BYTES: usize = 4096;
+
+/// What unwinds a thread from a job that nobody waits for any more.
+struct Cancelled;
+
+/// The turn of a principal: what is made in it pauses by it. Only [`Permit::make`](super::Permit::make) gives one, so what
+/// takes long enough to pause cannot be made elsewhere.
+pub(crate) struct Turn(Option<RefCell<Served>>);
+
+/// What a thread makes: for whom, for which request, and what it has used since that was last noted.
+struct Served {
+    pool: &'static Pool,
+    principal: Name,
+    waiting: Waiting,
+    meter: Meter,
+    /// For how long it has waited since others were active.
+    delayed: Duration,
+}
+
+impl Turn {
+    /// Of what is small and made at once: it never pauses.
+    pub(super) const SHORT: Self = Self(None);
+
+    /// On a thread of the pool.
+    pub(super) fn begin(pool: &'static Pool, principal: &Name, waiting: Waiting) -> Self {
+        Self(Some(RefCell::new(Served {
+            pool,
+            principal: principal.clone(),
+            waiting,
+            meter: Meter::start(),
+            delayed: Duration::ZERO,
+        })))
+    }
+
+    /// Notes what was used since the last pause.
+    pub(super) fn end(self) {
+        if let Some(served) = self.0 {
+            let mut served = served.into_inner();
+            served.pool.charge(&served.principal, served.meter.lap());
+        }
+    }
+
+    /// Leaves the processor to others, if this has gone on for long enough. Does not return if nobody waits for the answer
+    /// any more: no lock may be held here.
+    pub(crate) fn pause(&self) {
+        let Some(served) = &self.0 else { return };
+        let is_in_vain = {
+            let served = &mut *served.borrow_mut();
+            cpu_throttle::pause_for(|| {
+                let (pool, principal) = (served.pool, &served.principal);
+                let wait = pool.charge(principal, served.meter.lap());
+                let wait = wait.min(LONGEST.saturating_sub(served.delayed));
+                served.delayed += wait;
+                let pauses = pool.kind == Kind::Answers
+                    || ACTIVITY
+                        .of_others_until(principal, Instant::now())
+                        .is_some();
+                pauses.then_some(wait)
+            });
+            served.waiting.is_cancelled()
+        };
+        if is_in_vain {
+            std::panic::resume_unwind(Box::new(Cancelled));
+        }
+    }
+
+    /// A value as JSON, with pauses.
+    ///
+    /// # Errors
+    /// It cannot be told in JSON.
+    pub(crate) fn to_json(
+        &self,
+        value: &impl Serialize,
+        capacity: usize,
+    ) -> serde_json::Result<Vec<u8>> {
+        let mut text = Vec::with_capacity(capacity);
+        serde_json::to_writer(Paced::new(&mut text, self), value)?;
+        Ok(text)
+    }
+}
+
+/// A writer that pauses now and then.
+struct Paced<'a, W> {
+    inner: W,
+    turn: &'a Turn,
+    bytes: usize,
+}
+
+impl<'a, W> Paced<'a, W> {
+    const fn new(inner: W, turn: &'a Turn) -> Self {
+        Self {
+            inner,
+            turn,
+            bytes: 0,
+        }
+    }
+}
+
+impl<W: Write> Write for Paced<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.inner.write(bytes)?;
+        self.bytes += written;
+        if self.bytes >= STEP_BYTES {
+            self.bytes = 0;
+            self.turn.pause();
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}

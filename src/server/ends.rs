@@ -1,0 +1,65 @@
+//! How a connection ends: by itself, because the listener stops, or because its peer may not go on.
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    pin::{Pin, pin},
+    time::Duration,
+};
+
+use tokio_util::sync::CancellationToken;
+
+/// What ends a connection, besides its two sides.
+pub(super) struct Ends<F> {
+    /// The listener stops.
+    pub(super) stop: CancellationToken,
+    /// The caller's certificate is no longer valid.
+    pub(super) invalid: F,
+}
+
+/// A connection that can take no further requests and end.
+pub(super) trait Drain: Future<Output = hyper::Result<()>> {
+    fn drain(self: Pin<&mut Self>);
+}
+
+impl<F: Future<Output = ()>> Ends<F> {
+    /// Serves a connection to its end.
+    ///
+    /// When the listener stops, requests in progress end as long as the listener waits; when the certificate is no longer
+    /// valid, within `patience`; and when `given_up` says why the peer is given up, in the time that it says.
+    pub(super) async fn serve(
+        self,
+        connection: impl Drain,
+        address: SocketAddr,
+        patience: Duration,
+        given_up: impl Future<Output = (&'static str, Duration)>,
+    ) {
+        let mut connection = pin!(connection);
+        let rest = tokio::select! {
+            ended = connection.as_mut() => return log_lost(address, ended),
+            () = self.stop.cancelled() => None,
+            () = self.invalid => {
+                tracing::debug!(%address, "the caller's certificate is no longer valid");
+                Some(patience)
+            }
+            (why, rest) = given_up => {
+                tracing::debug!(%address, why, "connection given up");
+                Some(rest)
+            }
+        };
+        connection.as_mut().drain();
+        let ended = match rest {
+            None => connection.await,
+            Some(rest) => tokio::time::timeout(rest, connection)
+                .await
+                .unwrap_or(Ok(())),
+        };
+        log_lost(address, ended);
+    }
+}
+
+fn log_lost(address: SocketAddr, ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%address, %error, "connection lost");
+    }
+}

@@ -1,0 +1,376 @@
+//! The handle to the writer: hands decisions in, and reads what was written.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use parking_lot::RwLock;
+use quota_core::{
+    event::{Entry, Sequence},
+    state::{Image, State},
+};
+use quota_journal::Durable;
+use quota_semantics::{Name, admission::Coverage};
+use quota_service::traces;
+use tokio::sync::{broadcast, oneshot, watch};
+use tracing::{Instrument as _, Span};
+
+use super::{
+    Answer, DecisionContext, Job, Unavailable, Watermark,
+    inbox::{Gate, Inbox},
+    lanes::Turn,
+};
+use crate::{
+    denials::Denials,
+    metrics::{self, StateLock},
+};
+
+/// Entries that have just become durable.
+pub type Batch = Arc<Vec<Entry>>;
+
+/// A handle to the writer and to what it has written. Cheap to clone.
+#[derive(Clone)]
+pub struct Ledger {
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) state: Arc<RwLock<State>>,
+    pub(super) durable: watch::Receiver<Durable>,
+    pub(super) batches: broadcast::Sender<Batch>,
+    pub(super) watermark: Arc<Watermark>,
+    pub(super) stopped: Arc<AtomicBool>,
+    pub(super) disk_low: Arc<AtomicBool>,
+    pub(super) denials: Option<Denials>,
+    pub(super) coverage: Arc<Coverage>,
+    /// How often the state was rebuilt without decisions that it held before.
+    pub(super) rebuilt: Arc<AtomicU64>,
+    pub(super) lease: Arc<OnceLock<Box<dyn Lease>>>,
+}
+
+/// Whether nobody else can have decided anything meanwhile.
+pub trait Lease: Send + Sync {
+    /// Waits until it is certain that this node led when it was called. A node that follows does not wait.
+    ///
+    /// # Errors
+    /// [`Unavailable::NotLeader`]: another may have led.
+    fn confirm(&self) -> Pin<Box<dyn Future<Output = Result<(), Unavailable>> + Send + '_>>;
+}
+
+impl Ledger {
+    /// The same, with a place where denials are kept.
+    #[must_use]
+    pub(crate) fn keeping_denials(mut self, denials: Denials) -> Self {
+        self.denials = Some(denials);
+        self
+    }
+
+    /// Where denials are kept, if they are.
+    #[must_use]
+    pub const fn denials(&self) -> Option<&Denials> {
+        self.denials.as_ref()
+    }
+
+    /// The same, with what the API server asks the webhook about.
+    #[must_use]
+    pub(crate) fn with_coverage(mut self, coverage: Coverage) -> Self {
+        self.coverage = Arc::new(coverage);
+        self
+    }
+
+    /// Which limits are enforced.
+    #[must_use]
+    pub const fn coverage(&self) -> &Arc<Coverage> {
+        &self.coverage
+    }
+
+    /// Makes a decision that the cluster waits for, before what principals ask for, and answers when all that it rests
+    /// on is durable.
+    ///
+    /// # Errors
+    /// [`Unavailable`]; when stopped, whether the decision became durable is not known.
+    pub fn decide<R, D>(
+        &self,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
+    {
+        let handed = self.unless_disk_low();
+        let handed = handed.map(|()| self.decide_one(&Turn::First, decision));
+        async move { handed?.await }
+    }
+
+    /// As [`Ledger::decide`], for a principal, in turn with others.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub(crate) fn decide_for<R, D>(
+        &self,
+        principal: &Name,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
+    {
+        let handed = self.unless_disk_low();
+        let handed = handed.map(|()| self.decide_always(principal, decision));
+        async move { handed?.await }
+    }
+
+    /// As [`Ledger::decide_for`], also while the disk is low: for what goes on with reservations that stand, and for
+    /// what ends something.
+    ///
+    /// # Errors
+    /// [`Unavailable`], but not for want of room.
+    pub(crate) fn decide_always<R, D>(
+        &self,
+        principal: &Name,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
+    {
+        self.decide_one(&Turn::Of(principal.clone()), decision)
+    }
+
+    /// As [`Ledger::decide_for`], for several decisions in their order. Others may be decided between them, so that
+    /// nobody waits for all of them. When nobody waits for the answer any more, what was decided stands, and the rest is not
+    /// decided: while others are active it may be long until its turn comes, and meanwhile the same is asked for again.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub(crate) fn decide_each<R, D>(
+        &self,
+        principal: &Name,
+        decisions: Vec<D>,
+    ) -> impl Future<Output = Result<Vec<R>, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
+    {
+        let decisions = decisions.into_iter();
+        let jobs = decisions.map(|decision| job(|context| (decision(context), false), true));
+        let (jobs, answered): (Vec<_>, Vec<_>) = jobs.unzip();
+        let handed = self.unless_disk_low();
+        let handed = handed.and_then(|()| self.push(&Turn::Of(principal.clone()), jobs));
+        let inbox = self.inbox.clone();
+        async move {
+            handed?;
+            let mut results = Vec::with_capacity(answered.len());
+            for answer in answered {
+                let (result, _) = answer.await.map_err(|_| inbox.why_dropped())?;
+                results.push(result);
+            }
+            Ok(results)
+        }
+    }
+
+    fn unless_disk_low(&self) -> Result<(), Unavailable> {
+        if self.is_disk_low() {
+            metrics::limit_reached(metrics::Limit::MinFree);
+            return Err(Unavailable::DiskLow);
+        }
+        Ok(())
+    }
+
+    fn decide_one<R, D>(
+        &self,
+        turn: &Turn,
+        decision: D,
+    ) -> impl Future<Output = Result<R, Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> R + Send + 'static,
+    {
+        let decided = self.decide_at(turn, |context| (decision(context), false));
+        async move { decided.await.map(|(result, _)| result) }
+    }
+
+    /// Makes a decision, and answers with where the ledger stood when it became durable. If the decision asks for it,
+    /// its batch ends with it.
+    ///
+    /// The decision is handed in at once: a future that held it would be moved about with it.
+    fn decide_at<R, D>(
+        &self,
+        turn: &Turn,
+        decision: D,
+    ) -> impl Future<Output = Result<(R, Durable), Unavailable>> + Send + use<R, D>
+    where
+        R: Send + 'static,
+        D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
+    {
+        let (job, answered) = job(decision, false);
+        let handed = self.push(turn, [job]);
+        let inbox = self.inbox.clone();
+        let decided = async move {
+            handed?;
+            answered.await.map_err(|_| inbox.why_dropped())
+        };
+        // What the daemon decides by itself is part of no request, and no trace.
+        let span = match Span::current().is_none() {
+            true => Span::none(),
+            false => tracing::debug_span!(target: traces::TARGET, "decide"),
+        };
+        decided.instrument(span)
+    }
+
+    fn push(&self, turn: &Turn, jobs: impl IntoIterator<Item = Job>) -> Result<(), Unavailable> {
+        self.inbox.push(turn, jobs).inspect_err(|refused| {
+            if *refused == Unavailable::Overloaded {
+                metrics::limit_reached(metrics::Limit::Queue);
+            }
+        })
+    }
+
+    /// Reads the state, and answers when what was read is durable and, on a node that leads, when nobody else can have
+    /// decided anything before it was read.
+    ///
+    /// # Errors
+    /// [`Unavailable::Stopped`]; [`Unavailable::NotLeader`] if what was read was dropped, since another node leads.
+    pub async fn read<R>(&self, question: impl FnOnce(&State) -> R) -> Result<R, Unavailable> {
+        let (answer, sequence, rebuilt) = self.peek(|state| {
+            let rebuilt = self.rebuilt.load(Ordering::Acquire);
+            (question(state), state.head().sequence, rebuilt)
+        });
+        self.wait_durable(sequence).await?;
+        if self.rebuilt.load(Ordering::Acquire) != rebuilt {
+            return Err(Unavailable::NotLeader);
+        }
+        if let Some(lease) = self.lease.get() {
+            lease.confirm().await?;
+        }
+        Ok(answer)
+    }
+
+    /// From now on reads are answered within a lease. Set once.
+    pub(crate) fn confirm_reads_by(&self, lease: Box<dyn Lease>) {
+        let _ = self.lease.set(lease);
+    }
+
+    /// Whether decisions are made here. Always, but for a node that follows.
+    #[must_use]
+    pub fn decides(&self) -> bool {
+        self.inbox.is_open()
+    }
+
+    /// Waits until decisions are made here, or are not.
+    pub(crate) async fn wait_until_decides(&self, decides: bool) {
+        let mut gate = self.inbox.gate();
+        // Fails only without a sender, and that is held here.
+        let _ = gate.wait_for(|gate| (*gate == Gate::Open) == decides).await;
+    }
+
+    /// Reads the state as it is, durable or not: for what does not leave the daemon, such as computing a
+    /// footprint, or tells nothing that could be lost, such as metrics.
+    pub fn peek<R>(&self, question: impl FnOnce(&State) -> R) -> R {
+        let state = self.state.read();
+        let began = Instant::now();
+        let answer = question(&state);
+        drop(state);
+        metrics::state_lock(StateLock::Reader, began.elapsed());
+        answer
+    }
+
+    /// Waits until an entry is durable.
+    ///
+    /// # Errors
+    /// [`Unavailable::Stopped`].
+    pub async fn wait_durable(&self, sequence: Sequence) -> Result<(), Unavailable> {
+        let mut durable = self.durable.clone();
+        let reached = durable
+            .wait_for(|durable| durable.sequence >= sequence)
+            .await;
+        reached.map(|_| ()).map_err(|_| Unavailable::Stopped)
+    }
+
+    /// The state as it stood at the end of a durable batch.
+    ///
+    /// # Errors
+    /// [`Unavailable`].
+    pub async fn image(&self) -> Result<(Image, Durable), Unavailable> {
+        if !self.decides() {
+            return self.image_of_follower();
+        }
+        self.decide_at(&Turn::First, |context| {
+            (context.transaction.state().image(), true)
+        })
+        .await
+    }
+
+    /// A follower applies what is durable, so its state is that of its durable end.
+    fn image_of_follower(&self) -> Result<(Image, Durable), Unavailable> {
+        let state = self.state.read();
+        let durable = *self.durable.borrow();
+        match state.head().sequence == durable.sequence {
+            true => Ok((state.image(), durable)),
+            false => Err(Unavailable::NotLeader),
+        }
+    }
+
+    /// Where the durable ledger stands.
+    #[must_use]
+    pub fn durable(&self) -> Durable {
+        *self.durable.borrow()
+    }
+
+    /// The batches as they become durable, from now on.
+    #[must_use]
+    pub fn watch(&self) -> broadcast::Receiver<Batch> {
+        self.batches.subscribe()
+    }
+
+    /// Up to when the sources have been consumed.
+    #[must_use]
+    pub fn watermark(&self) -> &Watermark {
+        &self.watermark
+    }
+
+    /// Takes no more decisions. Those that wait are still made.
+    pub fn close(&self) {
+        self.inbox.close();
+    }
+
+    /// From now on there is too little room on the disk, or enough again.
+    pub(crate) fn set_disk_low(&self, low: bool) {
+        self.disk_low.store(low, Ordering::Release);
+    }
+
+    /// Whether there is too little room on the disk for what adds to the ledger.
+    #[must_use]
+    pub(crate) fn is_disk_low(&self) -> bool {
+        self.disk_low.load(Ordering::Acquire)
+    }
+
+    /// Whether a failed write or fsync has ended all writing.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}
+
+/// A decision as a job, and where its result comes out. `if_awaited`: nothing is decided once nobody waits for that.
+fn job<R, D>(decision: D, if_awaited: bool) -> (Job, oneshot::Receiver<(R, Durable)>)
+where
+    R: Send + 'static,
+    D: FnOnce(&mut DecisionContext<'_>) -> (R, bool) + Send + 'static,
+{
+    let (answer, answered) = oneshot::channel();
+    let job = move |context: &mut DecisionContext<'_>| -> Answer {
+        if if_awaited && answer.is_closed() {
+            return Box::new(|_| {});
+        }
+        let (result, closes) = decision(context);
+        context.closes |= closes;
+        Box::new(move |durable: &Durable| {
+            // Nobody may be waiting any more; the decision stands all the same.
+            let _ = answer.send((result, *durable));
+        })
+    };
+    (Box::new(job), answered)
+}

@@ -1,0 +1,170 @@
+"""A stream that has lost its end, nodes that are lost for good, and two nodes that make the stream anew at the same time."""
+
+import json
+import shutil
+import unittest
+import threading
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from nodes import NODES, Case, ask, nats, until
+
+STREAM = "QL_main_0"
+
+
+class Monitoring(ThreadingHTTPServer):
+    """A server's monitoring, with something that happens when it is looked at. Nodes look when they start, and when they make
+    a stream: after they have found out that they may, and before they touch it."""
+
+    def __init__(self, of):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.of, self.then = of, None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        then, self.server.then = self.server.then, None
+        if then:
+            then()
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.server.of}{self.path}", timeout=10) as answer:
+            text = answer.read()
+        self.send_response(200)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+class Heal(Case):
+    def setUp(self):
+        super().setUp()
+        self.begin()
+
+    def set_back(self, nodes):
+        """The servers forget what was acknowledged; these nodes had all of it, and are started again."""
+        self.grant(1)
+        until("the replicas are the same", self.cluster.same)
+        before = max(self.cluster.status(at)["streamSequence"] for at in NODES)
+        self.cluster.kill_servers()
+        for at in NODES:
+            shutil.copytree(self.cluster.home / f"nats-{at}", self.cluster.home / f"kept-{at}")
+        self.cluster.servers = [self.cluster.start_server(at) for at in NODES]
+        self.cluster.leader()
+        self.grant(2)
+        # What was set back is nothing that a node would read again when it starts.
+        until("positions are written down", lambda: self.positions(before + 30))
+        until("the replicas are the same", self.cluster.same)
+        ledger = ask(self.cluster.api[0], "GET", "/v1/cluster")[1]["ledger"]
+        for at in NODES:
+            self.kill(at)
+        self.cluster.kill_servers()
+        for at in NODES:
+            shutil.rmtree(self.cluster.home / f"nats-{at}")
+            (self.cluster.home / f"kept-{at}").rename(self.cluster.home / f"nats-{at}")
+        self.cluster.servers = [self.cluster.start_server(at) for at in NODES]
+        for at in nodes:
+            self.cluster.nodes[at] = self.cluster.start_node(at)
+
+        def is_short():
+            found = [self.cluster.status(at) for at in nodes]
+            return all(status and "lacks the end" in status.get("problem", "") for status in found)
+
+        until("the nodes see that the stream has lost its end", is_short)
+        return ledger
+
+    def heal(self, nodes, command):
+        """Tries again until one of the nodes has made the stream anew."""
+        said = []
+
+        def is_healed():
+            tried = [self.quotactl(at, *command) for at in nodes]
+            said[:] = [each.stderr for each in tried]
+            return any(each.returncode == 0 for each in tried)
+
+        try:
+            until("the stream is made anew", is_healed)
+        except AssertionError as error:
+            raise AssertionError(said) from error
+
+    def info(self):
+        return nats(self.cluster.clients[0], f"$JS.API.STREAM.INFO.{STREAM}")
+
+    def test_a_stream_that_another_node_claims_is_left_alone(self):
+        monitoring = Monitoring(self.cluster.monitoring[0])
+        self.addCleanup(monitoring.server_close)
+        self.addCleanup(monitoring.shutdown)
+        self.cluster.looked_at[0] = monitoring.server_port
+        ledger = self.set_back(NODES)
+        before = self.info()
+
+        def claim():
+            stored = nats(self.cluster.clients[1], "ql.main.0.log", b"quota-ledger makes this stream anew: n9 (test)")
+            self.assertEqual(stored["seq"], before["state"]["last_seq"] + 1, stored)
+
+        command = ("cluster", "heal", "--ledger", ledger)
+        # Another one is faster by a moment.
+        monitoring.then = claim
+        for why in ("the stream has changed meanwhile", "n9 (test) makes the stream anew"):
+            refused = self.quotactl(0, *command)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(why, refused.stderr)
+            now = self.info()
+            self.assertEqual(now["created"], before["created"], why)
+            self.assertEqual(now["state"]["last_seq"], before["state"]["last_seq"] + 1, why)
+        # That one has removed the stream, made it, and is gone.
+        config = json.dumps(before["config"]).encode()
+        nats(self.cluster.clients[0], f"$JS.API.STREAM.DELETE.{STREAM}")
+
+        def is_made():
+            nats(self.cluster.clients[0], f"$JS.API.STREAM.CREATE.{STREAM}", config)
+            return self.info().get("state", {}).get("last_seq") == 0
+
+        until("the stream is made", is_made)
+        tried = self.quotactl(0, *command)
+        self.assertNotIn("lacks nothing", tried.stderr)
+        self.assertNotIn("does not read that one", tried.stderr)
+        if tried.returncode != 0:
+            self.heal([0], command)
+        self.cluster.leader()
+        self.grant(1)
+        until("the replicas are the same", self.cluster.same)
+        self.check_held()
+
+    def test_a_stream_that_lost_its_end_is_made_anew_without_a_node_that_is_lost(self):
+        ledger = self.set_back([0, 1])
+        for lost, why in (([], "n2 does not answer"), (["n1", "n2"], "n1 was named as lost, and answers")):
+            named = [word for node in lost for word in ("--lost", node)]
+            refused = self.quotactl(0, "cluster", "heal", "--ledger", ledger, *named)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn(why, refused.stderr)
+        command = ("cluster", "heal", "--ledger", ledger, "--lost", "n2")
+        self.heal([0], command)
+        self.cluster.leader()
+        self.grant(1, [0, 1])
+        # It was not lost after all, and had nothing that the others had not.
+        self.cluster.nodes[2] = self.cluster.start_node(2)
+        until("the replicas are the same", self.cluster.same)
+        self.check_held()
+
+    def test_of_nodes_that_heal_at_the_same_time_one_does(self):
+        ledger = self.set_back(NODES)
+        with ThreadPoolExecutor(len(NODES)) as pool:
+            command = ("cluster", "heal", "--ledger", ledger)
+            said = list(pool.map(lambda at: self.quotactl(at, *command), NODES))
+        healed = [each for each in said if each.returncode == 0]
+        self.assertLessEqual(len(healed), 1, said)
+        if not healed:
+            # Servers did not answer in time: whoever has claimed the stream goes on.
+            self.heal(NODES, command)
+        self.cluster.leader()
+        self.grant(1)
+        until("the replicas are the same", self.cluster.same)
+        self.check_held()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

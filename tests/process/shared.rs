@@ -1,0 +1,114 @@
+//! What callers share, as an operator sees it.
+
+use crate::support::{
+    quotad::{Quotad, REQUEST, agent},
+    until,
+};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+
+/// A metric without labels.
+fn metric(daemon: &Quotad, name: &str) -> u64 {
+    let (_, metrics) = daemon.ask_admin("/metrics");
+    let value = metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{name} ")));
+    value.map_or(0, |value| value.parse().unwrap())
+}
+
+fn post(daemon: &Quotad, path: &str, body: &Value) -> u16 {
+    let url = format!("{}{path}", daemon.api);
+    agent(REQUEST)
+        .post(url)
+        .send_json(body)
+        .unwrap()
+        .status()
+        .into()
+}
+
+/// What is used of processor time in a namespace.
+fn used_cpu(daemon: &Quotad, namespace: &str) -> Value {
+    let usage = daemon.get(&format!("/v1/namespaces/{namespace}/usage"));
+    let resources = usage["resources"].as_array().unwrap();
+    let cpu = resources.iter().find(|it| it["resource"] == "requests.cpu");
+    cpu.unwrap()["used"].clone()
+}
+
+/// Few items may be wide, and then they are not made where others wait.
+#[test]
+fn lists_of_few_wide_items_are_large_answers() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    let amounts: Map<_, _> = (0..64)
+        .map(|number| (format!("example.com/r{number}"), json!("1")))
+        .collect();
+    let hard: Map<_, _> = amounts
+        .keys()
+        .map(|name| (name.clone(), json!("20")))
+        .collect();
+    let quota = format!("{}/v1/namespaces/wide/quotas/q", daemon.api);
+    let body = json!({"spec": {"hard": hard}});
+    let set = agent(REQUEST).put(quota).send_json(body).unwrap();
+    assert_eq!(set.status(), 201);
+    for number in 0..40 {
+        let wish = |reserved: &Value| json!({"reservedBy": {"uid": format!("u{number}")}, "reserved": reserved});
+        let (wide, narrow) = (Value::from(amounts.clone()), json!({"pods": "1"}));
+        let granted = if number < 20 { 201 } else { 403 };
+        let path = "/v1/namespaces/wide/reservations";
+        assert_eq!(post(&daemon, path, &wish(&wide)), granted);
+        let path = "/v1/namespaces/narrow/reservations";
+        assert_eq!(post(&daemon, path, &wish(&narrow)), 201);
+    }
+    let object = |number: u32, namespace: &str, usage: &Value| {
+        json!({"type": "ADDED", "namespace": namespace, "resource": "widgets.example.com",
+            "name": format!("w{number}"), "uid": format!("o{number}"), "resourceVersion": "1",
+            "usage": usage})
+    };
+    for (namespace, usage) in [("wide", amounts.into()), ("narrow", json!({"pods": "1"}))] {
+        let events = (0..20).map(|number| object(number, namespace, &usage));
+        assert_eq!(post(&daemon, "/v1/events", &events.collect()), 200);
+    }
+    let mut made = Vec::new();
+    for namespace in ["narrow", "wide"] {
+        for list in ["reservations", "objects", "denials"] {
+            let before = metric(&daemon, "quota_ledger_large_answers_total");
+            daemon.get(&format!("/v1/namespaces/{namespace}/{list}"));
+            let after = metric(&daemon, "quota_ledger_large_answers_total");
+            made.push((namespace, list, after - before));
+        }
+    }
+    let expected = ["narrow", "wide"].into_iter().flat_map(|namespace| {
+        let large = u64::from(namespace == "wide");
+        ["reservations", "objects", "denials"].map(|list| (namespace, list, large))
+    });
+    assert_eq!(made, expected.collect::<Vec<_>>());
+    for list in ["/v1/objects", "/v1/denials", "/v1/entries?namespace=wide"] {
+        let before = metric(&daemon, "quota_ledger_large_answers_total");
+        daemon.get(list);
+        let after = metric(&daemon, "quota_ledger_large_answers_total");
+        assert_eq!(after - before, 1, "{list}");
+    }
+}
+
+/// Whoever makes up uids harms nobody, and is seen.
+#[tokio::test]
+async fn objects_of_one_uid_in_two_namespaces_count_in_both_and_are_told() {
+    let directory = TempDir::new().unwrap();
+    let daemon = Quotad::start(directory.path(), &[]);
+    for (namespace, cpu) in [("a", "1"), ("b", "2")] {
+        let events = json!([{"type": "ADDED", "namespace": namespace, "resource": "pods",
+            "name": "web", "uid": "same", "resourceVersion": "5", "usage": {"requests.cpu": cpu}}]);
+        assert_eq!(post(&daemon, "/v1/events", &events), 200);
+    }
+    for (namespace, cpu) in [("a", "1"), ("b", "2")] {
+        assert_eq!(used_cpu(&daemon, namespace), cpu, "{namespace}");
+    }
+    let seen = || (metric(&daemon, "quota_ledger_uid_collisions") == 1).then_some(());
+    until("the collision is told", seen).await;
+    let gone = json!([{"type": "DELETED", "namespace": "b", "resource": "pods", "name": "web",
+        "uid": "same", "resourceVersion": "6"}]);
+    assert_eq!(post(&daemon, "/v1/events", &gone), 200);
+    assert_eq!(used_cpu(&daemon, "a"), "1");
+    let over = || (metric(&daemon, "quota_ledger_uid_collisions") == 0).then_some(());
+    until("it is over", over).await;
+}

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     harness::pod,
-    tenants::{HELD, NAMESPACE, World, wish},
+    tenants::{HELD, NAMESPACE, World, request},
 };
 
 const BEGIN: &str = "<!-- tenants: begin -->\n";
@@ -51,18 +51,22 @@ fn call(what: &str, uid: &str) -> Option<(&'static str, String, Value)> {
         "see objects of all namespaces" => ("GET", "/v1/objects".into(), none),
         "copy the ledger" => ("GET", "/v1/backup".into(), none),
         "see what could not be understood" => ("GET", "/v1/dead-letters".into(), none),
-        "check" => ("POST", under("check"), wish("", &new, amounts("1"))),
-        "reserve" => ("POST", HELD.into(), wish("", &new, amounts("1"))),
-        "ask for the same again" => ("POST", HELD.into(), wish(&name, uid, amounts("1"))),
-        "use its uid for something else" => ("POST", HELD.into(), wish(&name, uid, amounts("2"))),
-        "take its place by its name" => ("POST", HELD.into(), wish(&name, &new, amounts("1"))),
-        "reserve in a batch" => batch(false, wish("", &new, amounts("1"))),
-        "reserve in an atomic batch" => batch(true, wish("", &new, amounts("1"))),
-        "ask for the same again in a batch" => batch(false, wish(&name, uid, amounts("1"))),
-        "use its uid for something else in a batch" => batch(false, wish(&name, uid, amounts("2"))),
-        "take its place by its name in a batch" => batch(false, wish(&name, &new, amounts("1"))),
+        "check" => ("POST", under("check"), request("", &new, amounts("1"))),
+        "reserve" => ("POST", HELD.into(), request("", &new, amounts("1"))),
+        "ask for the same again" => ("POST", HELD.into(), request(&name, uid, amounts("1"))),
+        "use its uid for something else" => {
+            ("POST", HELD.into(), request(&name, uid, amounts("2")))
+        }
+        "take its place by its name" => ("POST", HELD.into(), request(&name, &new, amounts("1"))),
+        "reserve in a batch" => batch(false, request("", &new, amounts("1"))),
+        "reserve in an atomic batch" => batch(true, request("", &new, amounts("1"))),
+        "ask for the same again in a batch" => batch(false, request(&name, uid, amounts("1"))),
+        "use its uid for something else in a batch" => {
+            batch(false, request(&name, uid, amounts("2")))
+        }
+        "take its place by its name in a batch" => batch(false, request(&name, &new, amounts("1"))),
         "take its place by its name in an atomic batch" => {
-            batch(true, wish(&name, &new, amounts("1")))
+            batch(true, request(&name, &new, amounts("1")))
         }
         "extend" => ("POST", format!("{HELD}/{uid}/extend"), json!({"ttl": "1m"})),
         "commit" => ("POST", format!("{HELD}/{uid}/commit"), json!({})),
@@ -144,7 +148,7 @@ fn everybody_may_do_what_the_table_says_and_no_more() {
             let (method, path, body) = call(what, &uid).unwrap_or_else(|| panic!("{what}?"));
             // What names it needs it to be there.
             if path.contains(&uid) || body.to_string().contains(&uid) {
-                let held = wish(&format!("name-of-{uid}"), &uid, json!({"pods": "1"}));
+                let held = request(&format!("name-of-{uid}"), &uid, json!({"pods": "1"}));
                 assert_eq!(world.call(&world.tenant, "POST", HELD, &held).0, 201);
             }
             if what == "return what was committed" {

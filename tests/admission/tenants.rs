@@ -185,14 +185,14 @@ fn named(name: &str, uid: &str) -> Value {
     review
 }
 
-pub(crate) fn wish(name: &str, uid: &str, reserved: Value) -> Value {
+pub(crate) fn request(name: &str, uid: &str, reserved: Value) -> Value {
     json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}, "reserved": reserved})
 }
 
 #[test]
 fn a_name_that_a_tenant_has_committed_is_not_alive() {
     let world = World::with(json!({"requests.cpu": "400m"}));
-    let nothing = wish("web-0", "forged", json!({}));
+    let nothing = request("web-0", "forged", json!({}));
     assert_eq!(world.call(&world.tenant, "POST", HELD, &nothing).0, 201);
     let commit = format!("{HELD}/forged/commit");
     assert_eq!(
@@ -219,10 +219,10 @@ fn a_tenant_neither_takes_nor_ends_what_the_webhook_holds() {
     let (commit, extend) = (format!("{held}/commit"), format!("{held}/extend"));
     world.is_refused(&world.tenant, "POST", &commit, &json!({"reserved": {}}));
     world.is_refused(&world.tenant, "POST", &extend, &json!({"ttl": "5m"}));
-    let same_name = wish("a", "mine", json!({"pods": "1"}));
+    let same_name = request("a", "mine", json!({"pods": "1"}));
     world.is_refused(&world.tenant, "POST", HELD, &same_name);
     assert_eq!(world.counted("pods"), "0+1");
-    let other = wish("b", "other", json!({"pods": "1"}));
+    let other = request("b", "other", json!({"pods": "1"}));
     assert_eq!(world.call(&world.tenant, "POST", HELD, &other).0, 403);
     // A call that the API server repeats finds its hold, and what is shown takes its place.
     let mut again = pod("a");
@@ -242,7 +242,7 @@ fn a_tenant_neither_takes_nor_ends_what_the_webhook_holds() {
 fn a_uid_that_was_used_in_another_namespace_blocks_nothing_here() {
     let world = World::with(json!({"pods": "1"}));
     let elsewhere = "/v1/namespaces/team-b/reservations";
-    let theirs = wish("x", "uid-of-a", json!({"pods": "1"}));
+    let theirs = request("x", "uid-of-a", json!({"pods": "1"}));
     assert_eq!(
         world.call(&world.stranger, "POST", elsewhere, &theirs).0,
         201

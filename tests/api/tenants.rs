@@ -31,7 +31,7 @@ async fn ask(world: &World, who: &Principal, how: &str, body: &Value) -> (u16, V
     (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-fn wish(uid: &str, name: &str, cpu: &str) -> Value {
+fn request(uid: &str, name: &str, cpu: &str) -> Value {
     json!({"reservedBy": {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid},
            "reserved": {"requests.cpu": cpu}})
 }
@@ -64,7 +64,7 @@ async fn a_commit_changes_nothing_of_another_namespace_and_no_observed_object() 
     let tenant = tenant("b", Role::Read);
     for namespace in ["b", "a"] {
         let path = format!("POST {namespace}/reservations");
-        let body = wish("live", "", "0");
+        let body = request("live", "", "0");
         assert_eq!(ask(&world, &tenant, &path, &body).await.0, 201);
         let path = format!("{path}/live/commit");
         assert_eq!(ask(&world, &tenant, &path, &json!({})).await.0, 200);
@@ -127,7 +127,7 @@ async fn a_uid_that_is_used_in_one_namespace_is_free_in_another() {
     let world = World::new();
     world.quota(json!({"requests.cpu": "4"})).await;
     let (a, b) = (tenant("a", Role::Read), tenant("b", Role::Read));
-    let of_b = wish("u", "x", "2");
+    let of_b = request("u", "x", "2");
     assert_eq!(ask(&world, &b, "POST b/reservations", &of_b).await.0, 201);
     assert_eq!(
         ask(&world, &b, "DELETE b/reservations/u", &json!({}))
@@ -135,10 +135,10 @@ async fn a_uid_that_is_used_in_one_namespace_is_free_in_another() {
             .0,
         204
     );
-    let of_a = wish("u", "web", "3");
+    let of_a = request("u", "web", "3");
     assert_eq!(ask(&world, &a, "POST a/reservations", &of_a).await.0, 201);
     // Nor does it show what is held there.
-    let (status, body) = ask(&world, &b, "POST b/check", &wish("u", "x", "9")).await;
+    let (status, body) = ask(&world, &b, "POST b/check", &request("u", "x", "9")).await;
     assert_eq!((status, body["quotas"].clone()), (200, json!([])), "{body}");
     let (status, body) = ask(&world, &b, "GET b/reservations/u", &json!({})).await;
     assert_eq!((status, &body["state"]), (200, &json!("released")));
@@ -156,13 +156,13 @@ async fn only_the_holder_or_an_admin_changes_a_reservation() {
     let world = World::new();
     world.quota(json!({"requests.cpu": "4"})).await;
     let (holder, other) = (tenant("holder", Role::Read), tenant("other", Role::Read));
-    let body = wish("u", "web", "2");
+    let body = request("u", "web", "2");
     assert_eq!(
         ask(&world, &holder, "POST a/reservations", &body).await.0,
         201
     );
     let (nothing, more) = (json!({}), json!({"ttl": "60s"}));
-    let named = wish("v", "web", "1");
+    let named = request("v", "web", "1");
     for (how, body, done) in [
         ("POST a/reservations/u/extend", &more, 200),
         ("POST a/reservations/u/commit", &nothing, 200),
@@ -176,7 +176,7 @@ async fn only_the_holder_or_an_admin_changes_a_reservation() {
         );
         assert_eq!(ask(&world, &holder, how, body).await.0, done, "{how}");
     }
-    let body = wish("x", "web", "2");
+    let body = request("x", "web", "2");
     assert_eq!(
         ask(&world, &holder, "POST a/reservations", &body).await.0,
         201
@@ -189,7 +189,7 @@ async fn only_the_holder_or_an_admin_changes_a_reservation() {
     );
     assert_eq!(figure(&world, "reserved").await, "1");
     let admin = tenant("boss", Role::Admin);
-    let body = wish("w", "db", "2");
+    let body = request("w", "db", "2");
     assert_eq!(
         ask(&world, &holder, "POST a/reservations", &body).await.0,
         201
@@ -210,10 +210,10 @@ async fn one_principal_does_not_take_all_that_may_be_pending_or_committed() {
     let (greedy, other) = (tenant("greedy", Role::Read), tenant("other", Role::Read));
     for (number, namespace) in ["a", "b"].into_iter().enumerate() {
         let how = format!("POST {namespace}/reservations");
-        let body = wish(&format!("u{number}"), "", "1");
+        let body = request(&format!("u{number}"), "", "1");
         assert_eq!(ask(&world, &greedy, &how, &body).await.0, 201);
     }
-    let body = wish("v", "", "1");
+    let body = request("v", "", "1");
     let (status, answer) = ask(&world, &greedy, "POST c/reservations", &body).await;
     assert_eq!(
         (status, &answer["reason"]),
@@ -225,7 +225,7 @@ async fn one_principal_does_not_take_all_that_may_be_pending_or_committed() {
     );
     let commit = "POST a/reservations/u0/commit";
     assert_eq!(ask(&world, &greedy, commit, &json!({})).await.0, 200);
-    let body = wish("w", "", "1");
+    let body = request("w", "", "1");
     assert_eq!(
         ask(&world, &greedy, "POST a/reservations", &body).await.0,
         201
@@ -245,7 +245,7 @@ async fn the_churn_of_one_tenant_leaves_what_another_one_did() {
     let (quiet, churning) = (tenant("quiet", Role::Read), tenant("churn", Role::Read));
     let churn = async |who: &Principal, namespace: &str, uid: &str| {
         let how = format!("POST {namespace}/reservations");
-        assert_eq!(ask(&world, who, &how, &wish(uid, "", "1")).await.0, 201);
+        assert_eq!(ask(&world, who, &how, &request(uid, "", "1")).await.0, 201);
         let how = format!("DELETE {namespace}/reservations/{uid}");
         assert_eq!(ask(&world, who, &how, &json!({})).await.0, 204);
     };
@@ -253,7 +253,13 @@ async fn the_churn_of_one_tenant_leaves_what_another_one_did() {
     for number in 0..150 {
         churn(&churning, "b", &format!("u{number}")).await;
     }
-    let (status, ended) = ask(&world, &quiet, "POST a/reservations", &wish("u", "", "1")).await;
+    let (status, ended) = ask(
+        &world,
+        &quiet,
+        "POST a/reservations",
+        &request("u", "", "1"),
+    )
+    .await;
     assert_eq!(
         (status, &ended["reason"]),
         (409, &json!("ReservationEnded"))
@@ -267,7 +273,7 @@ async fn what_has_ended_is_told_and_not_granted_again() {
     let world = World::new();
     world.quota(json!({"requests.cpu": "4"})).await;
     let holder = tenant("holder", Role::Read);
-    let body = wish("u", "web", "2");
+    let body = request("u", "web", "2");
     assert_eq!(
         ask(&world, &holder, "POST a/reservations", &body).await.0,
         201
@@ -304,7 +310,7 @@ async fn what_has_ended_is_told_and_not_granted_again() {
     assert!(ended["endedTime"].is_string(), "{ended}");
     let mut item = body.clone();
     item["namespace"] = json!("a");
-    let mut fresh = wish("w", "x", "1");
+    let mut fresh = request("w", "x", "1");
     fresh["namespace"] = json!("a");
     for atomic in [false, true] {
         let items = json!({"atomic": atomic, "items": [item, fresh]});
@@ -327,7 +333,7 @@ async fn what_has_ended_is_told_and_not_granted_again() {
         204
     );
     // What a source has reported is not the holder's to take away.
-    let body = wish("v", "web", "2");
+    let body = request("v", "web", "2");
     assert_eq!(
         ask(&world, &holder, "POST a/reservations", &body).await.0,
         201
@@ -346,7 +352,7 @@ async fn what_another_principal_holds_is_not_answered_as_granted() {
     let world = World::new();
     world.quota(json!({"requests.cpu": "4"})).await;
     let (holder, other) = (tenant("holder", Role::Read), tenant("other", Role::Read));
-    let body = wish("u", "web", "2");
+    let body = request("u", "web", "2");
     let reserve = "POST a/reservations";
     assert_eq!(ask(&world, &holder, reserve, &body).await.0, 201);
     let (status, answer) = ask(&world, &other, reserve, &body).await;
@@ -359,18 +365,18 @@ async fn a_commit_beside_an_object_of_its_name_takes_no_room_twice_and_passes_no
     let world = World::new();
     world.quota(json!({"requests.cpu": "4"})).await;
     let holder = tenant("holder", Role::Read);
-    let body = wish("u", "web", "3");
+    let body = request("u", "web", "3");
     let reserve = "POST a/reservations";
     assert_eq!(ask(&world, &holder, reserve, &body).await.0, 201);
     // Another object of the name: what is reserved waits for the end of that.
     events(&world, &seen("ADDED", "a", "live", "3")).await;
     assert_eq!(figure(&world, "reserved").await, "0");
-    let body = wish("v", "db", "1");
+    let body = request("v", "db", "1");
     assert_eq!(ask(&world, &holder, reserve, &body).await.0, 201);
     let commit = "POST a/reservations/u/commit";
     assert_eq!(ask(&world, &holder, commit, &json!({})).await.0, 200);
     assert_eq!(figure(&world, "used").await, "3");
-    let body = wish("w", "x", "1");
+    let body = request("w", "x", "1");
     assert_eq!(ask(&world, &holder, reserve, &body).await.0, 403);
     // From its end on all of it counts.
     events(&world, &seen("DELETED", "a", "live", "0")).await;

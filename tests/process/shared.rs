@@ -51,13 +51,13 @@ fn lists_of_few_wide_items_are_large_answers() {
     let set = agent(REQUEST).put(quota).send_json(body).unwrap();
     assert_eq!(set.status(), 201);
     for number in 0..40 {
-        let wish = |reserved: &Value| json!({"reservedBy": {"uid": format!("u{number}")}, "reserved": reserved});
+        let request = |reserved: &Value| json!({"reservedBy": {"uid": format!("u{number}")}, "reserved": reserved});
         let (wide, narrow) = (Value::from(amounts.clone()), json!({"pods": "1"}));
         let granted = if number < 20 { 201 } else { 403 };
         let path = "/v1/namespaces/wide/reservations";
-        assert_eq!(post(&daemon, path, &wish(&wide)), granted);
+        assert_eq!(post(&daemon, path, &request(&wide)), granted);
         let path = "/v1/namespaces/narrow/reservations";
-        assert_eq!(post(&daemon, path, &wish(&narrow)), 201);
+        assert_eq!(post(&daemon, path, &request(&narrow)), 201);
     }
     let object = |number: u32, namespace: &str, usage: &Value| {
         json!({"type": "ADDED", "namespace": namespace, "resource": "widgets.example.com",

@@ -6,12 +6,13 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use quota_core::state;
+use http::header;
+use quota_core::{event::Sequence, state};
 use quota_semantics::Name;
 use serde_json::{Value, json};
 
 use super::{
-    Kube,
+    Caller, Kube,
     accept::Shape,
     kind::Kind,
     object::Object,
@@ -24,8 +25,9 @@ use super::{
 use crate::{
     api::groups::{MEMBERS_MAX, Seen},
     auth::{Principal, Role},
+    large::{Permit, Turn},
     routes::Target,
-    writer::now,
+    writer::{Unavailable, now},
 };
 
 pub(super) const KIND: &str = "AppliedClusterResourceQuota";
@@ -36,6 +38,7 @@ pub(super) async fn list(
     State(kube): State<Kube>,
     Target(namespace): Target<String>,
     principal: Principal,
+    Caller(actor): Caller,
     shape: Shape,
     params: Params,
 ) -> Result<Response> {
@@ -43,6 +46,7 @@ pub(super) async fn list(
         return Err(Failure::method_not_allowed());
     }
     let (labels, fields) = (params.labels()?, params.fields()?);
+    let permit = Permit::to_read(&actor.principal).map_err(|_| Unavailable::Overloaded)?;
     let names = |state: &state::State| state.groups_of(&namespace).cloned().collect::<Vec<_>>();
     let (mut names, head) = kube.read(names).await?;
     params.check_version(head)?;
@@ -53,28 +57,50 @@ pub(super) async fn list(
         let object = kube.applied(&namespace, &name, &principal).await?;
         objects.extend(object.filter(|object| labels.matches(object.labels())));
     }
+    let amounts = objects.iter().map(|object| 1 + object.figures().len());
+    let amounts = amounts.sum();
+    let make = move |turn: &Turn| {
+        let json = to_list(turn, &objects, &namespace, head, shape, &params)?;
+        turn.to_json(&json, 0)
+            .map_err(|error| Failure::internal(&error))
+    };
+    let text = permit.make(amounts, make).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+fn to_list(
+    turn: &Turn,
+    objects: &[Object],
+    namespace: &str,
+    head: Sequence,
+    shape: Shape,
+    params: &Params,
+) -> Result<Value> {
     let metadata = json!({"resourceVersion": head.to_string()});
-    let items: Result<Vec<_>> = objects
-        .iter()
-        .map(|object| to_json(object, &namespace))
-        .collect();
     let list = |kind: &str, api_version: &str, items: Vec<Value>| json!({"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": items});
-    let json = match shape {
-        Shape::Whole => list(&format!("{KIND}List"), Kind::Group.api_version(), items?),
+    let item = |object| {
+        turn.pause();
+        to_json(object, namespace)
+    };
+    Ok(match shape {
+        Shape::Whole => {
+            let items = objects.iter().map(item).collect::<Result<_>>()?;
+            list(&format!("{KIND}List"), Kind::Group.api_version(), items)
+        }
         Shape::Metadata => {
-            let items = items?;
-            let items = items.iter().map(|item| table::partial(item, META));
-            list("PartialObjectMetadataList", META, items.collect())
+            let partial = |object| Ok(table::partial(&item(object)?, META));
+            let items = objects.iter().map(partial).collect::<Result<_>>()?;
+            list("PartialObjectMetadataList", META, items)
         }
         Shape::Table(version) => {
-            let rows: Result<Vec<_>> = objects
-                .iter()
-                .map(|object| row(object, &namespace, version, &params))
-                .collect();
-            as_table(Kind::Group, version, &metadata, rows?)
+            let row = |object| {
+                turn.pause();
+                row(object, namespace, version, params)
+            };
+            let rows = objects.iter().map(row).collect::<Result<_>>()?;
+            as_table(Kind::Group, version, &metadata, rows)
         }
-    };
-    Ok(Json(json).into_response())
+    })
 }
 
 /// The API of objects of which only the metadata is shown.

@@ -126,13 +126,7 @@ fn moving() -> impl Iterator<Item = Event> {
 
 /// Moves a namespace from group to group by its labels. Gives how often the state was held, and how often beyond 5 ms.
 fn relabel(daemon: &Quotad, shape: Shape, leaves: u64) -> [f64; 2] {
-    let holds = || {
-        let all = daemon.metric("quota_ledger_state_lock_seconds_count");
-        [
-            all,
-            all - daemon.bucket("quota_ledger_state_lock_seconds", "0.005"),
-        ]
-    };
+    let holds = || daemon.samples("quota_ledger_state_lock_seconds", "0.005");
     let before = holds();
     let id = uid(1 << 51 | shape.namespaces).to_string();
     for number in 0..MOVES {

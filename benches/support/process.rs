@@ -170,14 +170,19 @@ impl Quotad {
         text.lines().filter_map(value).sum()
     }
 
-    /// How many samples of a histogram, over all its series, are at most this.
-    pub fn bucket(&self, name: &str, at_most: &str) -> f64 {
+    /// How many samples a histogram has, over all its series, and how many of them are above this bound of a bucket. Both of
+    /// one scrape.
+    pub fn samples(&self, name: &str, at_most: &str) -> [f64; 2] {
         let text = self.metrics();
-        let begin = format!("{name}_bucket{{");
-        let is_meant =
-            |line: &&str| line.starts_with(&begin) && line.contains(&format!("le=\"{at_most}\""));
-        let value = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
-        text.lines().filter(is_meant).filter_map(value).sum()
+        let sum = |begin: &str, holds: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.starts_with(begin));
+            let meant = lines.filter(|line| line.contains(holds));
+            let value = |line: &str| line.rsplit_once(' ')?.1.parse::<f64>().ok();
+            meant.filter_map(value).sum()
+        };
+        let all = sum(&format!("{name}_count"), "");
+        let short = sum(&format!("{name}_bucket{{"), &format!("le=\"{at_most}\""));
+        [all, all - short]
     }
 
     /// Asks it to stop, and waits for the end.

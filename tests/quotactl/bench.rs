@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::{daemon::Daemon, run};
 
-/// Short: that it measures is tested here, not how fast it is.
-const SHORT: &str = "--duration 300ms --warmup 50ms -o json";
+/// Short: that it measures is tested here, not how fast it is. Long enough for requests that begin and end in it beside other tests.
+const SHORT: &str = "--duration 1s --warmup 50ms -o json";
 
 fn measured(daemon: &Daemon, arguments: &str) -> Value {
     let run = run(&daemon.url, &format!("bench {SHORT} {arguments}"));

@@ -37,9 +37,6 @@ const NOT_RUN: [(&str, usize); 3] = [
     ("deploy/README.md", 3),
 ];
 
-/// What is there of the bridge.
-const BRIDGE: [&str; 2] = ["quota-bridge", "examples/fake-api"];
-
 /// Ends the output of each block.
 const MARK: &str = "--- end of block, failed:";
 
@@ -334,14 +331,7 @@ fn last_line(text: &str) -> &str {
 
 #[test]
 fn the_readme_can_be_followed() {
-    programs::quotactl();
-    // Where the whole workspace is tested these are there, and to build them with less around them takes minutes.
-    if !BRIDGE
-        .iter()
-        .all(|path| programs::directory().join(path).exists())
-    {
-        programs::build(&["--workspace", "--bins", "--example", "fake-api"]);
-    }
+    programs::build(&["quotad", "quotactl", "quota-bridge"]);
     let blocks = blocks_of("README.md");
     let run: Vec<_> = blocks.iter().filter(|block| block.is_run).collect();
     let mut shell = Shell::start();

@@ -14,12 +14,11 @@ pub fn quotad() -> PathBuf {
     profile.expect("Cargo built it").join("quotad")
 }
 
-/// `quotactl`, built as this program is. Cargo builds only the programs of the crate that is tested, so that this builds
-/// it.
+/// `quotactl`, built as this program is. Cargo builds only the programs of the crate that is tested.
 pub fn quotactl() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let path = BUILT.get_or_init(|| {
-        build(&["--bin", "quotactl"]);
+        build(&["quotactl"]);
         directory().join("quotactl")
     });
     path.clone()
@@ -41,19 +40,37 @@ fn profile() -> String {
     }
 }
 
-/// Builds what these arguments of `cargo build` select, with this profile.
+/// Builds these programs, with the profile of this one. In tests the examples too: with them, features are those of
+/// `cargo test --workspace`, which has built nearly all of it.
 #[expect(clippy::panic, reason = "nothing can be tested without it")]
-pub fn build(selection: &[&str]) {
+pub fn build(programs: &[&str]) {
+    let profile = profile();
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--profile", &profile()]);
-    cargo.args(selection);
+    cargo.args(["build", "--quiet", "--locked", "--profile", &profile]);
+    for program in programs {
+        cargo.args(["--bin", program]);
+    }
+    if profile == "dev" {
+        cargo.args(["--workspace", "--examples"]);
+    }
     cargo.args([
         "--manifest-path",
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"),
     ]);
+    // The environment of a test is that of its package. Cargo would build anew whatever has a build script that reads it.
+    for (name, _) in std::env::vars_os() {
+        let is_of_package = |name: &str| {
+            name == "OUT_DIR"
+                || name.starts_with("CARGO_PKG_")
+                || name.starts_with("CARGO_MANIFEST_")
+        };
+        if name.to_str().is_some_and(is_of_package) {
+            cargo.env_remove(name);
+        }
+    }
     cargo.stdin(Stdio::null());
     match cargo.status() {
         Ok(status) if status.success() => {}
-        failed => panic!("{selection:?} is not built: {failed:?}"),
+        failed => panic!("{programs:?} are not built: {failed:?}"),
     }
 }

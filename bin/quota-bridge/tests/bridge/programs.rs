@@ -18,24 +18,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// A program of the workspace. Cargo builds only those of the crate that is tested, so that this builds the others.
 pub(crate) fn program(name: &str) -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args([
-            "build",
-            "--quiet",
-            "--workspace",
-            "--bin",
-            "quotad",
-            "--bin",
-            "quotactl",
-        ]);
-        cargo.args([
-            "--manifest-path",
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"),
-        ]);
-        let built = cargo.status().unwrap();
-        assert!(built.success(), "the daemon and its command line are built");
-    });
+    BUILT.get_or_init(|| quota_test_support::programs::build(&["quotad", "quotactl"]));
     PathBuf::from(env!("CARGO_BIN_EXE_quota-bridge")).with_file_name(name)
 }
 

@@ -59,11 +59,11 @@ pub(super) async fn list(
     let walked = match query.order {
         Order::Asc => {
             let from = from.unwrap_or_else(|| app.reader.first_sequence());
-            walk(&app, from, limit, pick).await?
+            walk(&app, &actor.principal, from, limit, pick).await?
         }
         Order::Desc => {
             let from = from.unwrap_or(head.sequence).min(head.sequence);
-            walk_back(&app, from, limit, pick).await?
+            walk_back(&app, &actor.principal, from, limit, pick).await?
         }
     };
     let next = walked.next.map(|next| token(&next)).transpose()?;
@@ -104,6 +104,7 @@ impl Namespaced {
 /// `GET /v1/dead-letters`: newest first.
 pub(super) async fn dead_letters(
     State(app): State<App>,
+    Caller(actor): Caller,
     Params(query): Params<PageQuery>,
 ) -> Result<Response, Problem> {
     let limit = query.limit(app.page)?;
@@ -121,7 +122,8 @@ pub(super) async fn dead_letters(
     for sequence in sequences {
         // Compacted ones cannot be shown any more.
         if sequence >= app.reader.first_sequence() {
-            items.extend(walk(&app, sequence, 1, letter).await?.found);
+            let read = walk(&app, &actor.principal, sequence, 1, letter).await?;
+            items.extend(read.found);
         }
     }
     Ok(answer::ok(&Page {

@@ -7,6 +7,7 @@ use quota_core::{
     event::{Entry, Sequence},
 };
 use quota_journal::{Reader, StoredBatch};
+use quota_semantics::Name;
 
 use super::{App, problem::Problem};
 
@@ -23,17 +24,18 @@ pub(super) struct Walk<T> {
     pub(super) next: Option<Sequence>,
 }
 
-/// Walks over entries from `from` on, and keeps what `pick` makes of them: at most `limit`.
+/// Walks over entries from `from` on, in the turn of the principal, and keeps what `pick` makes of them: at most `limit`.
 pub(super) async fn walk<T: Send + 'static>(
     app: &App,
+    principal: &Name,
     from: Sequence,
     limit: usize,
     pick: impl FnMut(Entry) -> Option<T> + Send + 'static,
 ) -> Result<Walk<T>, Problem> {
-    let permit = app.history_permit().await?;
+    let turn = app.readers().turn(principal).await?;
     let reader = app.reader.clone();
     let walked = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+        let _turn = turn;
         scan(&reader, from.max(1), limit, pick)
     });
     walked.await.map_err(|error| Problem::internal(&error))?
@@ -68,14 +70,15 @@ fn scan<T>(
 /// Walks over entries back from `from` on, the newest first.
 pub(super) async fn walk_back<T: Send + 'static>(
     app: &App,
+    principal: &Name,
     from: Sequence,
     limit: usize,
     pick: impl FnMut(Entry) -> Option<T> + Send + 'static,
 ) -> Result<Walk<T>, Problem> {
-    let permit = app.history_permit().await?;
+    let turn = app.readers().turn(principal).await?;
     let reader = app.reader.clone();
     let walked = tokio::task::spawn_blocking(move || {
-        let _permit = permit;
+        let _turn = turn;
         scan_back(&reader, from, limit, pick)
     });
     walked.await.map_err(|error| Problem::internal(&error))?

@@ -28,6 +28,7 @@ mod page;
 mod past;
 mod precondition;
 mod quotas;
+mod readers;
 mod relist;
 pub mod render;
 mod replacing;
@@ -42,7 +43,6 @@ use std::{collections::BTreeMap, ops::Deref, sync::Arc};
 
 use quota_core::decide::Policy;
 use quota_journal::{FileReader, Reader};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -66,6 +66,7 @@ pub use reserve_request::ReserveRequest;
 pub use routes::{document, routes};
 
 use problem::{Problem, Reason};
+use readers::Readers;
 
 /// What the API is made of.
 pub struct Parts {
@@ -141,22 +142,21 @@ pub struct App(Arc<Shared>);
 struct Shared {
     parts: Parts,
     watches: Arc<Watches>,
-    history: Arc<Semaphore>,
+    readers: Readers,
 }
 
-/// Requests that read the journal at the same time; more wait.
-const HISTORY_READERS: usize = 8;
+/// Requests that read the journal at the same time, half of them of one principal; more wait.
+const JOURNAL_READERS: usize = 8;
 
 impl App {
     /// Puts the parts together.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         let watches = Watches::new(parts.watch_streams);
-        let history = Arc::new(Semaphore::new(HISTORY_READERS));
         Self(Arc::new(Shared {
             parts,
             watches,
-            history,
+            readers: Readers::new(JOURNAL_READERS),
         }))
     }
 
@@ -164,10 +164,9 @@ impl App {
         &self.0.watches
     }
 
-    /// Waits for its turn to read the journal.
-    async fn history_permit(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let permit = self.0.history.clone().acquire_owned().await;
-        permit.map_err(|error| Problem::internal(&error))
+    /// The turns to read the journal.
+    fn readers(&self) -> &Readers {
+        &self.0.readers
     }
 
     /// Whether an answer may be behind the sources.

@@ -37,7 +37,7 @@ pub(super) async fn status(
     let read = app.ledger.read(|state| (sources(state), state.head()));
     let (sources, as_of) = read.await?;
     let first: Sequence = app.reader.first_sequence();
-    let oldest = walk(&app, first, 1, |entry| {
+    let oldest = walk(&app, caller.name(), first, 1, |entry| {
         Some(AsOf {
             sequence: entry.sequence,
             time: entry.time,

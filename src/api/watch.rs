@@ -11,7 +11,7 @@ use axum::{
 };
 use futures::{Stream, StreamExt as _, stream};
 use http::HeaderMap;
-use quota_core::event::{Entry, Sequence};
+use quota_core::event::{Actor, Entry, Sequence};
 use quota_semantics::in_microseconds;
 use serde::Deserialize;
 use tokio::sync::broadcast;
@@ -68,6 +68,7 @@ pub(super) async fn watch(
     let stop = app.stop.clone();
     let follower = Follower {
         app,
+        actor,
         batches,
         next,
         _slot: slot,
@@ -112,6 +113,7 @@ fn event(entry: &Entry) -> sse::Event {
 /// whenever it was too slow.
 struct Follower {
     app: App,
+    actor: Arc<Actor>,
     batches: broadcast::Receiver<Batch>,
     next: Sequence,
     _slot: Slot,
@@ -130,7 +132,9 @@ impl Follower {
     async fn more(&mut self) -> Option<Vec<Entry>> {
         loop {
             if self.next <= self.app.ledger.durable().sequence {
-                let walked = walk(&self.app, self.next, PAGE, Some).await.ok()?;
+                let walked = walk(&self.app, &self.actor.principal, self.next, PAGE, Some)
+                    .await
+                    .ok()?;
                 return self.given(walked.found);
             }
             match self.batches.recv().await {

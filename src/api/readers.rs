@@ -1,0 +1,103 @@
+//! Who reads the journal: so many at a time, and of one principal half of them, so that a flood waits for itself.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use quota_semantics::Name;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::problem::Problem;
+use crate::auth::Principal;
+
+/// Turns to read the journal.
+pub(super) struct Readers {
+    most: usize,
+    all: Arc<Semaphore>,
+    /// Of the principals that read or wait.
+    of_principal: Mutex<BTreeMap<Name, Arc<Semaphore>>>,
+}
+
+/// A turn; it ends when this is dropped.
+pub(super) struct Reading {
+    /// Given back before that of the principal, so that whoever waits for that finds one.
+    _one_of_all: OwnedSemaphorePermit,
+    _one_of_principal: OwnedSemaphorePermit,
+}
+
+impl Readers {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            all: Arc::new(Semaphore::new(most)),
+            of_principal: Mutex::default(),
+        }
+    }
+
+    /// Waits for a turn: behind the others of its principal first, so that no more of these wait before other
+    /// principals than may read.
+    pub(super) async fn turn(&self, principal: &Name) -> Result<Reading, Problem> {
+        let own = self.own(principal).acquire_owned().await;
+        let own = own.map_err(|error| Problem::internal(&error))?;
+        let one = self.all.clone().acquire_owned().await;
+        Ok(Reading {
+            _one_of_all: one.map_err(|error| Problem::internal(&error))?,
+            _one_of_principal: own,
+        })
+    }
+
+    /// The turns of a principal. Callers that are not distinguished share all.
+    fn own(&self, principal: &Name) -> Arc<Semaphore> {
+        let mut own = self.of_principal.lock();
+        // Those that are used are held by those that use them.
+        own.retain(|_, turns| Arc::strong_count(turns) > 1);
+        let most = match Principal::anonymous().name() == principal {
+            true => self.most,
+            false => self.most.div_ceil(2),
+        };
+        let turns = own.entry(principal.clone());
+        let turns = turns.or_insert_with(|| Arc::new(Semaphore::new(most)));
+        turns.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    /// A turn, if there is one at once.
+    fn try_turn(readers: &Readers, principal: &Name) -> Option<Reading> {
+        let turn = readers.turn(principal).now_or_never()?;
+        Some(turn.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_readers_waits_for_itself() {
+        let readers = Readers::new(4);
+        let [flood, other] = ["flood", "other"].map(Name::from);
+        let reading: Vec<_> = (0..2)
+            .map(|_| try_turn(&readers, &flood).unwrap())
+            .collect();
+        let mut waiting: Vec<_> = (0..9).map(|_| Box::pin(readers.turn(&flood))).collect();
+        for turn in &mut waiting {
+            assert!(turn.now_or_never().is_none());
+        }
+        let of_other = try_turn(&readers, &other).unwrap();
+        drop(reading);
+        let mut at_once = 0;
+        for turn in &mut waiting {
+            at_once += usize::from(turn.now_or_never().is_some());
+        }
+        assert_eq!(at_once, 9, "each that has ended makes room for the next");
+        drop((waiting, of_other));
+        let anonymous = Principal::anonymous().name().clone();
+        let all: Vec<_> = (0..4).map(|_| try_turn(&readers, &anonymous)).collect();
+        assert!(all.iter().all(Option::is_some));
+        assert!(try_turn(&readers, &other).is_none());
+        drop(all);
+        // Who does not read is not remembered.
+        assert!(try_turn(&readers, &other).is_some());
+        assert_eq!(readers.of_principal.lock().len(), 1);
+    }
+}

@@ -44,7 +44,7 @@ pub struct Token {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
-    /// A DNS, URI, e-mail or IP SAN, or the common name.
+    /// A DNS SAN; with a colon, a URI SAN.
     pub name: String,
     /// Whose it is, as entries name the actor.
     pub principal: String,

@@ -7,6 +7,7 @@
     reason = "it is for tests, which fail by panicking"
 )]
 
+pub mod callers;
 pub mod cluster;
 pub mod nats;
 pub mod nodes;

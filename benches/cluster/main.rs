@@ -9,6 +9,7 @@
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod append;
+mod batches;
 mod etcd;
 mod outages;
 mod rates;
@@ -16,12 +17,15 @@ mod report;
 #[path = "../support/mod.rs"]
 mod support;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use outages::Fault;
 use quota_test_support as testing;
-use rates::System;
-use support::measured::Runs;
+use rates::{Sent, System};
+use support::{
+    disk,
+    measured::{self, Runs},
+};
 
 fn main() {
     if !support::is_wanted() {
@@ -32,11 +36,12 @@ fn main() {
         support::setting("BENCH_SECONDS", 4.0),
     );
     let directory = support::directory();
-    let mut runs = Runs::new();
+    let (mut runs, mut sent, mut syncs) = (Runs::new(), Sent::new(), Vec::new());
     for round in 1..=rounds {
+        syncs.push(disk::fdatasync_us(directory.path(), SYNCS));
         for system in System::all() {
             let home = tempfile::tempdir_in(directory.path()).expect("there is room");
-            for (case, measured) in rates::measure(system, home.path(), seconds) {
+            for (case, measured) in rates::measure(system, home.path(), seconds, &mut sent) {
                 let names = (case.name(), system.name());
                 runs.add(round, names, (case, system), measured);
             }
@@ -44,10 +49,25 @@ fn main() {
     }
     let home = tempfile::tempdir_in(directory.path()).expect("there is room");
     let outages = outages::measure(home.path(), support::setting("BENCH_OUTAGES", 20));
-    let text = report::text(&runs.medians(), &outages, rounds, seconds);
+    let floor = Floor {
+        sent,
+        sync_us: measured::median(&mut syncs),
+    };
+    let text = report::text(&runs.medians(), &floor, &outages, (rounds, seconds));
     support::document::replace("cluster", &text);
     println!("{text}");
 }
 
+/// How long the disk is measured in each round.
+const SYNCS: Duration = Duration::from_secs(1);
+
+/// What the parts of a grant take at least.
+struct Floor {
+    /// Messages of the last round.
+    sent: Sent,
+    /// Writing 4 KiB and fdatasync, in microseconds.
+    sync_us: f64,
+}
+
 /// For how long nothing was granted, each time.
-type Outages = BTreeMap<Fault, Vec<std::time::Duration>>;
+type Outages = BTreeMap<Fault, Vec<Duration>>;

@@ -1,12 +1,14 @@
 //! How many grants and reads there are in a second.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, thread, time::Duration};
 
 use quota_load::{Answer, Kind, Plan, Talk, http};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    append, etcd,
+    append,
+    batches::{Batches, Log},
+    etcd,
     support::{
         measured::{Measured, quotactl_bench},
         process::Quotad,
@@ -26,7 +28,8 @@ pub enum System {
     Leader,
     /// A node that passes writes on.
     Follower,
-    /// The servers without a node: what no node can beat, since each grant waits for one append at least.
+    /// The servers without a node, one message at a time: what no node can beat, since each grant waits for one append at
+    /// least. Its rates are of messages.
     Append,
     /// The member that leads.
     Etcd,
@@ -35,7 +38,7 @@ pub enum System {
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Case {
-    /// Reserving and releasing, on so many connections.
+    /// Reserving and releasing, on so many connections. The servers alone: a message that holds as many.
     Grants(usize),
     /// Reads of a quota from one node.
     Reads,
@@ -91,12 +94,20 @@ impl Case {
     }
 }
 
-/// Starts a system, and measures all cases of it.
-pub fn measure(system: System, directory: &Path, seconds: f64) -> Vec<(Case, Measured)> {
+/// What the leader has sent, by the number of connections.
+pub type Sent = BTreeMap<usize, Batches>;
+
+/// Starts a system, and measures all cases of it. The servers alone store what the leader has sent.
+pub fn measure(
+    system: System,
+    directory: &Path,
+    seconds: f64,
+    sent: &mut Sent,
+) -> Vec<(Case, Measured)> {
     match system {
         System::Single => {
             let server = Quotad::start(directory, &[]);
-            of_node(&server.api, seconds)
+            of_node(&server.api, seconds, grants)
         }
         System::Leader | System::Follower => {
             let setup = Setup {
@@ -109,7 +120,15 @@ pub fn measure(system: System, directory: &Path, seconds: f64) -> Vec<(Case, Mea
                 System::Leader => leader,
                 _ => (leader + 1) % NODES,
             };
-            let mut measured = of_node(&cluster.daemon(node).api, seconds);
+            let log = Log::of(&cluster.servers);
+            let mut measured = of_node(&cluster.daemon(node).api, seconds, |api, of, seconds| {
+                let from = log.last();
+                let measured = grants(api, of, seconds);
+                if system == System::Leader {
+                    sent.insert(of, log.batches(from, log.last(), of));
+                }
+                measured
+            });
             if system == System::Leader {
                 let apis = (0..NODES).map(|node| cluster.daemon(node).api.as_str());
                 let apis: Vec<_> = apis.collect();
@@ -117,7 +136,12 @@ pub fn measure(system: System, directory: &Path, seconds: f64) -> Vec<(Case, Mea
             }
             measured
         }
-        System::Append => vec![(Case::Grants(1), append::measure(directory, WARMUP, seconds))],
+        System::Append => {
+            let messages = sent.values().map(|batches| batches.fullest.clone());
+            let measured = append::measure(directory, messages, (WARMUP, seconds));
+            let cases = sent.keys().copied().map(Case::Grants);
+            cases.zip(measured).collect()
+        }
         System::Etcd => {
             let cluster = etcd::start(directory);
             let of = |connections| {
@@ -132,19 +156,13 @@ pub fn measure(system: System, directory: &Path, seconds: f64) -> Vec<(Case, Mea
     }
 }
 
-fn of_node(api: &str, seconds: f64) -> Vec<(Case, Measured)> {
-    let grants = CONNECTIONS.map(|connections| {
-        let milliseconds = |seconds: f64| format!("{:.0}ms", seconds * 1000.0);
-        let arguments = [
-            ("--connections", connections.to_string()),
-            ("--namespaces", NAMESPACES.to_string()),
-            ("--duration", milliseconds(seconds)),
-            ("--warmup", milliseconds(WARMUP.as_secs_f64())),
-            ("--threads", "1".to_owned()),
-        ]
-        .map(|(flag, value)| format!("{flag}={value}"));
-        (Case::Grants(connections), quotactl_bench(api, &arguments))
-    });
+fn of_node(
+    api: &str,
+    seconds: f64,
+    mut grants: impl FnMut(&str, usize, f64) -> Measured,
+) -> Vec<(Case, Measured)> {
+    let grants = CONNECTIONS
+        .map(|connections| (Case::Grants(connections), grants(api, connections, seconds)));
     let manifest = serde_json::json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "all", "namespace": "read"},
         "spec": {"hard": {"pods": "10"}}
@@ -156,6 +174,21 @@ fn of_node(api: &str, seconds: f64) -> Vec<(Case, Measured)> {
     assert_eq!(set.status(), 201, "the quota that is read is set");
     let reads = (Case::Reads, reads(&[api], seconds));
     grants.into_iter().chain([reads]).collect()
+}
+
+fn grants(api: &str, connections: usize, seconds: f64) -> Measured {
+    let milliseconds = |seconds: f64| format!("{:.0}ms", seconds * 1000.0);
+    let arguments = [
+        ("--connections", connections.to_string()),
+        ("--namespaces", NAMESPACES.to_string()),
+        ("--duration", milliseconds(seconds)),
+        ("--warmup", milliseconds(WARMUP.as_secs_f64())),
+        ("--threads", "1".to_owned()),
+    ];
+    quotactl_bench(
+        api,
+        &arguments.map(|(flag, value)| format!("{flag}={value}")),
+    )
 }
 
 /// Reads of all these nodes at once, together.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    Outages, etcd,
+    Floor, Outages, etcd,
     outages::Fault,
     rates::{CONNECTIONS, Case, System},
     support::{
@@ -16,7 +16,12 @@ use super::{
 type Medians = BTreeMap<(Case, System), Measured>;
 
 /// All of it.
-pub fn text(medians: &Medians, outages: &Outages, rounds: usize, seconds: f64) -> String {
+pub fn text(
+    medians: &Medians,
+    floor: &Floor,
+    outages: &Outages,
+    (rounds, seconds): (usize, f64),
+) -> String {
     let etcd = match etcd::version() {
         Some(version) => format!(
             " {version}; of etcd: puts of one key through its JSON, which is the most that it could grant."
@@ -26,17 +31,25 @@ pub fn text(medians: &Medians, outages: &Outages, rounds: usize, seconds: f64) -
     format!(
         "{}. Nodes, servers, etcds and clients on it together.{etcd} Medians of {rounds} rounds of {seconds} s after the \
          warm-up, all in turn.\n\nOperations per second, and latency p50 / p99 in milliseconds:\n\n{}\n\
+         The servers alone: one client, connected to the one that leads the stream, stores one message of the leader's after the \
+         other, each behind the one before. Writing 4 KiB and fdatasync takes this disk {} ms (p50).\n\n{}\n\
          Time without grants in seconds, of clients that ask another node after one second:\n\n{}\nTargets:\n\n{}",
         machine::description(),
         rates(medians),
+        ms(floor.sync_us),
+        servers(medians, floor),
         times(outages),
         targets(medians, outages)
     )
 }
 
 fn rates(medians: &Medians) -> String {
+    let granting = || {
+        let systems = System::all().into_iter();
+        systems.filter(|system| *system != System::Append)
+    };
     let mut header = vec![""];
-    header.extend(System::all().into_iter().map(System::name));
+    header.extend(granting().map(System::name));
     let mut table = Table::new(&header);
     for case in Case::all() {
         let shown = |system| match medians.get(&(case, system)) {
@@ -44,8 +57,45 @@ fn rates(medians: &Medians) -> String {
             None => "-".to_owned(),
         };
         let mut cells = vec![case.name()];
-        cells.extend(System::all().into_iter().map(shown));
+        cells.extend(granting().map(shown));
         table.row(cells);
+    }
+    table.text().to_owned()
+}
+
+/// What is left to a node that has one append on its way at a time.
+fn servers(medians: &Medians, floor: &Floor) -> String {
+    let mut table = Table::new(&[
+        "",
+        "grants of the fullest message (of the one in the middle)",
+        "bytes",
+        "messages per second, p50 / p99",
+        "grants per second",
+        "/ one node",
+        "with one node's time for the grants between",
+        "/ one node",
+    ]);
+    for (connections, batches) in &floor.sent {
+        let case = Case::Grants(*connections);
+        let of = |system| medians.get(&(case, system)).copied().unwrap_or_default();
+        let (append, single) = (of(System::Append), of(System::Single).rate);
+        let most = append.rate * batches.most as f64;
+        let in_turn = 1.0 / (1.0 / most + 1.0 / single);
+        table.row([
+            case.name(),
+            format!("{} ({})", batches.most, batches.median),
+            whole(batches.fullest.len() as f64),
+            format!(
+                "{}, {} / {}",
+                whole(append.rate),
+                ms(append.p50),
+                ms(append.p99)
+            ),
+            whole(most),
+            ratio(most, single),
+            whole(in_turn),
+            ratio(in_turn, single),
+        ]);
     }
     table.text().to_owned()
 }
@@ -104,18 +154,25 @@ fn targets(medians: &Medians, outages: &Outages) -> String {
         ratio(ours, single),
         met(ours <= 3.0 * single).to_owned(),
     ]);
+    let append = of(lone, System::Append).p50;
+    for (what, of, beside) in [
+        (
+            "p50 of an append alone / of a lone grant, one node",
+            append,
+            single,
+        ),
+        (
+            "p50 of a lone grant at the leader / of an append alone",
+            ours,
+            append,
+        ),
+    ] {
+        let cells = [what, "-", &ratio(of, beside), "-"];
+        table.row(cells);
+    }
     let of_leader = [Fault::KillLeader, Fault::StopLeader, Fault::CutLeader];
     let of_server = Fault::ALL.into_iter().filter(|fault| fault.is_of_server());
     let of_server: Vec<_> = of_server.collect();
-    let append = of(lone, System::Append).p50;
-    if append > 0.0 {
-        table.row([
-            "p50 of a lone grant at the leader / that of an append alone".to_owned(),
-            "-".to_owned(),
-            ratio(ours, append),
-            "-".to_owned(),
-        ]);
-    }
     let mut bound = |what: &str, most: f64, measured: Option<f64>| {
         let Some(measured) = measured else { return };
         table.row([

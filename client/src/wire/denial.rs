@@ -1,6 +1,6 @@
 //! Denials that the daemon remembers.
 
-use quota_semantics::{Name, Timestamp, resource::ResourceList, uid::Uid};
+use quota_semantics::{Actor, Name, Timestamp, resource::ResourceList, uid::Uid};
 use serde::{Deserialize, Serialize};
 
 use super::{AsOf, QuotaCheck, is_false};
@@ -52,24 +52,4 @@ pub struct DeniedObject {
     pub name: Box<str>,
     /// What was wanted.
     pub requested: ResourceList,
-}
-
-/// Who caused something.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Actor {
-    /// The authenticated principal, the stream, or the daemon itself.
-    pub principal: Name,
-    /// The user on whose behalf it acted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<Name>,
-    /// The request's id.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<Name>,
-    /// The W3C trace context of the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<Name>,
-    /// Why, in the actor's own words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Name>,
 }

@@ -25,13 +25,14 @@ pub use correction::{
     Compared, ComparedQuota, Corrected, CorrectionOutcome, CorrectionRequest, CorrectionsAnswer,
     CorrectionsRequest, Difference, DriftAnswer, DriftRequest, ExpectedObject,
 };
-pub use denial::{Actor, Denial, DeniedObject};
+pub use denial::{Denial, DeniedObject};
 pub use entry::{DeadLetter, Entry, EventsAnswer, RejectedEvent, RelistAnswer, RelistRequest};
 pub use explain::{Contribution, Explanation, Kind};
 pub use group::{Group, GroupStatus, GroupUsage, MemberUsage};
 pub use object::Object;
 pub use problem::{FieldProblem, Problem, QuotaCheck, ResourceCheck, Verdict};
 pub use quota::{Quota, QuotaReservation, QuotaStatus};
+pub use quota_semantics::Actor;
 pub use reason::Reason;
 pub use reservation::{Holder, Reservation, ReserveRequest};
 pub use status::{Caller, ClusterMember, KindWatermark, Source, Status};

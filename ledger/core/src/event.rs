@@ -19,6 +19,7 @@ pub use group::GroupRecord;
 pub use namespace::{ANNOTATION_MAX_BYTES, NamespaceRecord};
 pub use object::{Observed, Reservation};
 pub use quota::QuotaRecord;
+pub use quota_semantics::Actor;
 pub use source::{Cursor, DEAD_LETTER_MAX_BYTES, DeadLetter};
 pub use watermark::{Watermark, Watermarks};
 
@@ -39,37 +40,6 @@ pub struct Entry {
     pub actor: Arc<Actor>,
     /// What happened.
     pub event: Event,
-}
-
-/// Who caused an entry, and where it can be looked up elsewhere.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Actor {
-    /// The authenticated principal, the stream, or the daemon itself.
-    pub principal: Name,
-    /// The user on whose behalf it acted, as an AdmissionReview's `userInfo` tells.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<Name>,
-    /// The request's id (`X-Request-Id`).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<Name>,
-    /// The W3C trace context of the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub traceparent: Option<Name>,
-    /// Why, in the actor's own words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Name>,
-}
-
-impl Actor {
-    /// An actor of whom nothing but the name is known.
-    #[must_use]
-    pub fn named(principal: &str) -> Arc<Self> {
-        Arc::new(Self {
-            principal: principal.into(),
-            ..Self::default()
-        })
-    }
 }
 
 /// What happened.

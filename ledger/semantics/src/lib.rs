@@ -2,6 +2,7 @@
 //!
 //! Pure: plain data in, plain data out, no clock, no disk, no network, no randomness.
 
+mod actor;
 pub mod admission;
 pub mod group;
 pub mod name;
@@ -14,6 +15,7 @@ pub mod time;
 pub mod uid;
 pub mod yaml;
 
+pub use actor::Actor;
 pub use name::Name;
 pub use period::{ParsePeriodError, Period};
 pub use time::{Span, Timestamp, in_microseconds};

@@ -3,12 +3,15 @@
 use std::{
     hash::{BuildHasher as _, RandomState},
     io,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
 use async_nats::{ConnectOptions, ReconnectToServer, ServerAddr};
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Finding, Period, blank};
 
 /// How long a request to the server may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,31 +19,37 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// First wait between two attempts to connect; doubled up to [`Connection::max_backoff`].
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
-/// How a program connects, from its configuration. The names are those of the keys below `nats`.
-#[derive(Clone, Copy, Debug)]
-pub struct Connection<'a> {
-    /// Servers, separated by commas.
-    pub url: &'a str,
+/// How a program connects: those keys below `nats` that all programs have.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Connection {
     /// User name, together with `password_file`.
-    pub user: Option<&'a str>,
+    #[serde(with = "blank")]
+    pub user: Option<String>,
     /// File that holds the user's password.
-    pub password_file: Option<&'a Path>,
+    #[serde(with = "blank")]
+    pub password_file: Option<PathBuf>,
     /// File that holds a token.
-    pub token_file: Option<&'a Path>,
+    #[serde(with = "blank")]
+    pub token_file: Option<PathBuf>,
     /// File that holds an nkey seed.
-    pub nkey_seed_file: Option<&'a Path>,
+    #[serde(with = "blank")]
+    pub nkey_seed_file: Option<PathBuf>,
     /// A `.creds` file: JWT and nkey seed.
-    pub credentials_file: Option<&'a Path>,
+    #[serde(with = "blank")]
+    pub credentials_file: Option<PathBuf>,
     /// CA certificates (PEM) to trust instead of the system's.
-    pub tls_ca: Option<&'a Path>,
+    #[serde(with = "blank")]
+    pub tls_ca: Option<PathBuf>,
     /// Client certificate (PEM).
-    pub tls_cert: Option<&'a Path>,
+    #[serde(with = "blank")]
+    pub tls_cert: Option<PathBuf>,
     /// The client certificate's key (PEM).
-    pub tls_key: Option<&'a Path>,
+    #[serde(with = "blank")]
+    pub tls_key: Option<PathBuf>,
     /// How long one attempt to connect may take.
-    pub connect_timeout: Duration,
+    pub connect_timeout: Period,
     /// Longest wait between two attempts to connect.
-    pub max_backoff: Duration,
+    pub max_backoff: Period,
 }
 
 /// Why a connection cannot even be tried.
@@ -64,45 +73,68 @@ pub enum SetupError {
     Options(#[from] async_nats::ConnectError),
 }
 
-impl Connection<'_> {
+impl Connection {
+    /// Which keys need or exclude each other.
+    #[must_use]
+    pub fn validate(&self) -> Vec<Finding> {
+        let ways = [
+            ("nats.user", self.user.is_some()),
+            ("nats.token_file", self.token_file.is_some()),
+            ("nats.nkey_seed_file", self.nkey_seed_file.is_some()),
+            ("nats.credentials_file", self.credentials_file.is_some()),
+        ];
+        let chosen: Vec<_> = ways
+            .iter()
+            .filter(|(_, set)| *set)
+            .map(|(key, _)| *key)
+            .collect();
+        let mut findings = Vec::new();
+        if let [first, .., last] = chosen[..] {
+            findings.push((last, format!("cannot be used together with {first}")));
+        }
+        if self.user.is_some() != self.password_file.is_some() {
+            findings.push((
+                "nats.password_file",
+                "goes together with nats.user".to_owned(),
+            ));
+        }
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            findings.push((
+                "nats.tls_key",
+                "goes together with nats.tls_cert".to_owned(),
+            ));
+        }
+        findings
+    }
+
     /// Options of a client by this name, that begins to connect and goes on until it succeeds, now and after each loss.
     ///
     /// # Errors
     /// A file with a secret cannot be read.
     pub async fn options(&self, name: &str) -> Result<ConnectOptions, SetupError> {
-        let longest = self.max_backoff;
+        let longest = self.max_backoff.get();
         let options = ConnectOptions::new()
             .name(name)
             .retry_on_initial_connect()
-            .connection_timeout(self.connect_timeout)
+            .connection_timeout(self.connect_timeout.get())
             .request_timeout(Some(REQUEST_TIMEOUT))
             .reconnect_delay_callback(move |attempts| delay(attempts, longest));
         let options = self.authenticate(in_turn(options)).await?;
         Ok(self.secure(options))
     }
 
-    /// The servers.
-    ///
-    /// # Errors
-    /// One of them is no address.
-    pub fn addresses(&self) -> Result<Vec<ServerAddr>, SetupError> {
-        let urls = self.url.split(',').map(str::trim);
-        urls.map(|url| url.parse().map_err(|_| SetupError::Address(url.to_owned())))
-            .collect()
-    }
-
     async fn authenticate(&self, options: ConnectOptions) -> Result<ConnectOptions, SetupError> {
-        if let (Some(user), Some(file)) = (self.user, self.password_file) {
+        if let (Some(user), Some(file)) = (&self.user, &self.password_file) {
             let password = secret("nats.password_file", file).await?;
-            return Ok(options.user_and_password(user.to_owned(), password));
+            return Ok(options.user_and_password(user.clone(), password));
         }
-        if let Some(file) = self.token_file {
+        if let Some(file) = &self.token_file {
             return Ok(options.token(secret("nats.token_file", file).await?));
         }
-        if let Some(file) = self.nkey_seed_file {
+        if let Some(file) = &self.nkey_seed_file {
             return Ok(options.nkey(secret("nats.nkey_seed_file", file).await?));
         }
-        let Some(file) = self.credentials_file else {
+        let Some(file) = &self.credentials_file else {
             return Ok(options);
         };
         let read = options.credentials_file(file).await;
@@ -110,18 +142,28 @@ impl Connection<'_> {
     }
 
     fn secure(&self, mut options: ConnectOptions) -> ConnectOptions {
-        if let Some(authority) = self.tls_ca {
+        if let Some(authority) = &self.tls_ca {
             options = options
                 .add_root_certificates(authority.to_owned())
                 .require_tls(true);
         }
-        match (self.tls_cert, self.tls_key) {
+        match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => options
                 .add_client_certificate(certificate.to_owned(), key.to_owned())
                 .require_tls(true),
             _ => options,
         }
     }
+}
+
+/// The servers of a list that is separated by commas.
+///
+/// # Errors
+/// One of them is no address.
+pub fn addresses(urls: &str) -> Result<Vec<ServerAddr>, SetupError> {
+    let urls = urls.split(',').map(str::trim);
+    urls.map(|url| url.parse().map_err(|_| SetupError::Address(url.to_owned())))
+        .collect()
 }
 
 /// Has the servers tried one after the other, beginning with any. By itself the client prefers those that failed least
@@ -174,21 +216,8 @@ mod tests {
 
     #[test]
     fn addresses_are_separated_by_commas() {
-        let connection = |url| Connection {
-            url,
-            user: None,
-            password_file: None,
-            token_file: None,
-            nkey_seed_file: None,
-            credentials_file: None,
-            tls_ca: None,
-            tls_cert: None,
-            tls_key: None,
-            connect_timeout: Duration::ZERO,
-            max_backoff: Duration::ZERO,
-        };
-        let several = connection("nats://a:4222, b:4223");
-        assert_eq!(several.addresses().unwrap().len(), 2);
-        assert!(connection("nats://a:4222,http://[").addresses().is_err());
+        let several = addresses("nats://a:4222, b:4223");
+        assert_eq!(several.unwrap().len(), 2);
+        assert!(addresses("nats://a:4222,http://[").is_err());
     }
 }

@@ -101,8 +101,11 @@ fn periods(config: &Config, findings: &mut Vec<Finding>) {
     let limits = &config.limits;
     let reservations = &config.reservations;
     let positive: [(&'static str, Period); 14] = [
-        ("nats.connect_timeout", config.nats.connect_timeout),
-        ("nats.max_backoff", config.nats.max_backoff),
+        (
+            "nats.connect_timeout",
+            config.nats.connection.connect_timeout,
+        ),
+        ("nats.max_backoff", config.nats.connection.max_backoff),
         ("nats.poll_interval", config.nats.poll_interval),
         ("nats.max_watermark_age", config.nats.max_watermark_age),
         ("nats.relist_interval", config.nats.relist_interval),
@@ -137,49 +140,24 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
     const KIB: Size = Size::from_bytes(1024);
     const MIB: Size = Size::from_mib(1);
     const GIB: Size = Size::from_mib(1024);
-    let ranges: [(&'static str, Size, Size, Size); 6] = [
-        (
-            "nats.max_message_bytes",
-            config.nats.max_message_bytes,
-            KIB,
-            Size::from_mib(64),
-        ),
-        (
-            "limits.request_body_bytes",
-            config.limits.request_body_bytes,
-            KIB,
-            GIB,
-        ),
-        (
-            "limits.events_body_bytes",
-            config.limits.events_body_bytes,
-            KIB,
-            GIB,
-        ),
-        (
-            "limits.bodies_bytes",
-            config.limits.bodies_bytes,
-            // The webhook's bound is the least that has to fit.
-            config
-                .limits
-                .request_body_bytes
-                .max(config.limits.events_body_bytes)
-                .max(Size::from_mib(8)),
-            Size::from_mib(64 * 1024),
-        ),
-        (
-            "journal.segment_bytes",
-            config.journal.segment_bytes,
-            MIB,
-            GIB,
-        ),
-        (
-            "journal.epoch_bytes",
-            config.journal.epoch_bytes,
-            MIB,
-            Size::from_mib(64 * 1024),
-        ),
-    ];
+    let limits = &config.limits;
+    // The webhook's bound is the least that has to fit.
+    let bodies = (limits.request_body_bytes)
+        .max(limits.events_body_bytes)
+        .max(Size::from_mib(8));
+    macro_rules! within {
+        ($($section:ident.$key:ident: $least:expr, $most:expr;)*) => {
+            [$((concat!(stringify!($section), ".", stringify!($key)), config.$section.$key, $least, $most)),*]
+        };
+    }
+    let ranges = within! {
+        nats.max_message_bytes: KIB, Size::from_mib(64);
+        limits.request_body_bytes: KIB, GIB;
+        limits.events_body_bytes: KIB, GIB;
+        limits.bodies_bytes: bodies, Size::from_mib(64 * 1024);
+        journal.segment_bytes: MIB, GIB;
+        journal.epoch_bytes: MIB, Size::from_mib(64 * 1024);
+    };
     for (key, size, least, most) in ranges {
         let inside = (least..=most).contains(&size);
         check(
@@ -195,75 +173,31 @@ fn sizes(config: &Config, findings: &mut Vec<Finding>) {
 const RESERVATION_RESOURCES: usize = 256;
 
 fn counts(config: &Config, findings: &mut Vec<Finding>) {
-    let limits = &config.limits;
-    let most: [(&'static str, usize, usize); 18] = [
-        ("groups.max", config.groups.max.get(), 100_000),
-        ("groups.max_depth", config.groups.max_depth.get(), 64),
-        (
-            "groups.max_per_namespace",
-            config.groups.max_per_namespace.get(),
-            1000,
-        ),
-        (
-            "nats.fetch_messages",
-            config.nats.fetch_messages.get(),
-            100_000,
-        ),
-        (
-            "reservations.max_pending",
-            config.reservations.max_pending.get(),
-            100_000_000,
-        ),
-        (
-            "reservations.max_pending_per_namespace",
-            config.reservations.max_pending_per_namespace.get(),
-            100_000_000,
-        ),
-        (
-            "reservations.max_pending_per_principal",
-            config.reservations.max_pending_per_principal.get(),
-            100_000_000,
-        ),
-        (
-            "journal.max_batch_entries",
-            config.journal.max_batch_entries.get(),
-            1_000_000,
-        ),
-        ("limits.connections", limits.connections.get(), 1_000_000),
-        ("limits.queue", limits.queue.get(), 1_000_000),
-        ("limits.page", limits.page.get(), 100_000),
-        ("limits.watch_streams", limits.watch_streams.get(), 100_000),
-        (
-            "limits.watch_streams_per_principal",
-            limits.watch_streams_per_principal.get(),
-            100_000,
-        ),
-        (
-            "limits.reservation_resources",
-            limits.reservation_resources.get(),
-            RESERVATION_RESOURCES,
-        ),
-        (
-            "limits.resources_per_namespace",
-            limits.resources_per_namespace.get(),
-            100_000,
-        ),
-        (
-            "limits.limits_per_quota",
-            limits.limits_per_quota.get(),
-            100_000,
-        ),
-        (
-            "limits.quotas_per_namespace",
-            limits.quotas_per_namespace.get(),
-            100_000,
-        ),
-        (
-            "limits.metrics_series",
-            limits.metrics_series.get(),
-            1_000_000,
-        ),
-    ];
+    macro_rules! at_most {
+        ($($section:ident.$key:ident: $most:expr,)*) => {
+            [$((concat!(stringify!($section), ".", stringify!($key)), config.$section.$key.get(), $most)),*]
+        };
+    }
+    let most = at_most! {
+        groups.max: 100_000,
+        groups.max_depth: 64,
+        groups.max_per_namespace: 1000,
+        nats.fetch_messages: 100_000,
+        reservations.max_pending: 100_000_000,
+        reservations.max_pending_per_namespace: 100_000_000,
+        reservations.max_pending_per_principal: 100_000_000,
+        journal.max_batch_entries: 1_000_000,
+        limits.connections: 1_000_000,
+        limits.queue: 1_000_000,
+        limits.page: 100_000,
+        limits.watch_streams: 100_000,
+        limits.watch_streams_per_principal: 100_000,
+        limits.reservation_resources: RESERVATION_RESOURCES,
+        limits.resources_per_namespace: 100_000,
+        limits.limits_per_quota: 100_000,
+        limits.quotas_per_namespace: 100_000,
+        limits.metrics_series: 1_000_000,
+    };
     for (key, count, most) in most {
         check(
             findings,

@@ -37,7 +37,7 @@ impl Scene {
         let mut config = Config::default();
         config.nats.url = Some(server.url());
         config.nats.poll_interval = "50ms".parse().unwrap();
-        config.nats.max_backoff = "200ms".parse().unwrap();
+        config.nats.connection.max_backoff = "200ms".parse().unwrap();
         Self {
             server,
             directory: TempDir::new().unwrap(),

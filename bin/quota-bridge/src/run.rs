@@ -7,6 +7,7 @@ use async_nats::{Client as Nats, Event};
 use quota_service::{
     exit::{Exit, Failure, OrExit as _},
     health::{self, Check, Readiness},
+    nats::addresses,
     program, shutdown, systemd,
     telemetry::Telemetry,
 };
@@ -284,8 +285,7 @@ async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver
         }
         connected.send_replace(is);
     };
-    let connection = config.nats.connection();
-    let options = connection.options("quota-bridge").await;
+    let options = config.nats.connection.options("quota-bridge").await;
     let options = options.or_exit(Exit::Configuration)?;
     let options = options.event_callback(move |event| {
         match event {
@@ -301,7 +301,7 @@ async fn connect(config: &Config, check: Check) -> Result<(Nats, watch::Receiver
         }
         std::future::ready(())
     });
-    let addresses = connection.addresses().or_exit(Exit::Configuration)?;
+    let addresses = addresses(&config.nats.url).or_exit(Exit::Configuration)?;
     let client = options.connect(addresses).await.or_exit(Exit::Failure)?;
     Ok((client, is_connected))
 }

@@ -1,11 +1,14 @@
 //! Where objects and quotas come from.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::num::NonZeroUsize;
 
 use quota_semantics::group::manifest;
 use serde::{Deserialize, Serialize};
 
-use quota_service::config::{Period, Size, blank};
+use quota_service::{
+    config::{Period, Size, blank},
+    nats::Connection,
+};
 
 use super::Config;
 
@@ -22,38 +25,13 @@ pub struct Nats {
     pub subject: String,
     /// Create the stream if it is missing.
     pub create_stream: bool,
-    /// User name, together with `password_file`.
-    #[serde(with = "blank")]
-    pub user: Option<String>,
-    /// File that holds the user's password.
-    #[serde(with = "blank")]
-    pub password_file: Option<PathBuf>,
-    /// File that holds a token.
-    #[serde(with = "blank")]
-    pub token_file: Option<PathBuf>,
-    /// File that holds an nkey seed.
-    #[serde(with = "blank")]
-    pub nkey_seed_file: Option<PathBuf>,
-    /// A `.creds` file: JWT and nkey seed.
-    #[serde(with = "blank")]
-    pub credentials_file: Option<PathBuf>,
-    /// CA certificates (PEM) to trust instead of the system's.
-    #[serde(with = "blank")]
-    pub tls_ca: Option<PathBuf>,
-    /// Client certificate (PEM).
-    #[serde(with = "blank")]
-    pub tls_cert: Option<PathBuf>,
-    /// The client certificate's key (PEM).
-    #[serde(with = "blank")]
-    pub tls_key: Option<PathBuf>,
+    /// Credentials, certificates, and how often to try again.
+    #[serde(flatten)]
+    pub connection: Connection,
     /// Messages asked for at once.
     pub fetch_messages: NonZeroUsize,
     /// Largest message that is decoded; a larger one is recorded as rejected.
     pub max_message_bytes: Size,
-    /// How long one attempt to connect may take.
-    pub connect_timeout: Period,
-    /// Longest wait between two attempts to connect.
-    pub max_backoff: Period,
     /// How often an idle consumer asks how far the stream has got.
     pub poll_interval: Period,
     /// The cluster whose publisher is asked for relists; none: those that the subjects of the stream's messages name.

@@ -7,33 +7,7 @@ use super::{Config, check};
 
 pub(super) fn validate(config: &Config, findings: &mut Vec<Finding>) {
     let nats = &config.nats;
-    let ways = [
-        ("nats.user", nats.user.is_some()),
-        ("nats.token_file", nats.token_file.is_some()),
-        ("nats.nkey_seed_file", nats.nkey_seed_file.is_some()),
-        ("nats.credentials_file", nats.credentials_file.is_some()),
-    ];
-    let chosen: Vec<_> = ways
-        .iter()
-        .filter(|(_, set)| *set)
-        .map(|(key, _)| *key)
-        .collect();
-    if let [first, .., last] = chosen[..] {
-        findings.push((last, format!("cannot be used together with {first}")));
-    }
-    let together = |one: bool, other: bool| one == other;
-    check(
-        findings,
-        "nats.password_file",
-        together(nats.user.is_some(), nats.password_file.is_some()),
-        "goes together with nats.user",
-    );
-    check(
-        findings,
-        "nats.tls_key",
-        together(nats.tls_cert.is_some(), nats.tls_key.is_some()),
-        "goes together with nats.tls_cert",
-    );
+    findings.extend(nats.connection.validate());
     let word = |text: &str| !text.is_empty() && !text.contains(char::is_whitespace);
     let stream = word(&nats.stream) && !nats.stream.contains(['.', '*', '>', '/', '\\']);
     check(

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use async_nats::{Client, Event};
-use quota_service::nats::Connection;
+use async_nats::{Client, Event, ServerAddr};
+use quota_service::nats::{self, Connection};
 use tokio::sync::watch;
 
 pub use quota_service::nats::SetupError;
 
 use super::Status;
-use crate::config;
+use crate::config::{self, Period};
 
 /// Begins to connect, and goes on until it succeeds, now and after each loss. The receiver says whether there is
 /// a connection. Whoever `is_in_cluster` gives servers up sooner that do not answer: a node that begins to lead grants only
@@ -23,13 +23,13 @@ pub(super) async fn connect(
     let status = status.clone();
     status.set_connected(false);
     let connection = match is_in_cluster {
-        true => promptly(settings),
-        false => connection(settings),
+        true => &promptly(settings),
+        false => &settings.connection,
     };
     let mut options = connection.options("quotad").await?;
     if is_in_cluster {
         options = options
-            .ping_interval(PATIENCE)
+            .ping_interval(PATIENCE.get())
             .request_timeout(Some(REQUEST_PATIENCE));
     }
     let options = options
@@ -38,63 +38,47 @@ pub(super) async fn connect(
             report(&event, &connected, &status);
             std::future::ready(())
         });
-    let client = options.connect(connection.addresses()?).await?;
+    let client = options.connect(servers_of(settings)?).await?;
     Ok((client, is_connected))
 }
 
 /// A connection for something else than the intake; it connects, and goes on to, in the background.
 pub(crate) async fn plain(settings: &config::Nats, name: &str) -> Result<Client, SetupError> {
-    let connection = connection(settings);
-    let options = connection.options(name).await?;
-    Ok(options.connect(connection.addresses()?).await?)
+    let options = settings.connection.options(name).await?;
+    Ok(options.connect(servers_of(settings)?).await?)
 }
 
 /// A connection to the servers that hold the log of a cluster, with the credentials of the stream's. It is tried again
 /// at short intervals, since nothing is granted meanwhile.
 pub(crate) async fn to_log(settings: &config::Nats, servers: &str) -> Result<Client, SetupError> {
-    let connection = Connection {
-        url: servers,
-        ..promptly(settings)
-    };
-    let options = connection.options("quotad cluster").await?;
+    let options = promptly(settings).options("quotad cluster").await?;
     // A leader needs no hint of its own appends.
-    let options = options.ping_interval(PATIENCE).no_echo();
-    Ok(options.connect(connection.addresses()?).await?)
+    let options = options.ping_interval(PATIENCE.get()).no_echo();
+    Ok(options.connect(nats::addresses(servers)?).await?)
 }
 
 /// How long a server may take to connect while nothing is granted, and how often it is asked whether it is there: after
 /// three times as long without an answer the connection is given up.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Period = Period::from_secs(1);
 
 /// How long a server may take to answer a question about a stream: while servers elect its leader, nobody does.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Longest wait between two attempts to connect while nothing is granted.
-const BACKOFF: Duration = Duration::from_millis(100);
+const BACKOFF: Period = Period::from_millis(100);
 
 /// A connection that is tried again at short intervals.
-fn promptly(settings: &config::Nats) -> Connection<'_> {
+fn promptly(settings: &config::Nats) -> Connection {
+    let connection = &settings.connection;
     Connection {
-        connect_timeout: settings.connect_timeout.get().min(PATIENCE),
-        max_backoff: settings.max_backoff.get().min(BACKOFF),
-        ..connection(settings)
+        connect_timeout: connection.connect_timeout.min(PATIENCE),
+        max_backoff: connection.max_backoff.min(BACKOFF),
+        ..connection.clone()
     }
 }
 
-fn connection(settings: &config::Nats) -> Connection<'_> {
-    Connection {
-        url: settings.url.as_deref().unwrap_or_default(),
-        user: settings.user.as_deref(),
-        password_file: settings.password_file.as_deref(),
-        token_file: settings.token_file.as_deref(),
-        nkey_seed_file: settings.nkey_seed_file.as_deref(),
-        credentials_file: settings.credentials_file.as_deref(),
-        tls_ca: settings.tls_ca.as_deref(),
-        tls_cert: settings.tls_cert.as_deref(),
-        tls_key: settings.tls_key.as_deref(),
-        connect_timeout: settings.connect_timeout.get(),
-        max_backoff: settings.max_backoff.get(),
-    }
+fn servers_of(settings: &config::Nats) -> Result<Vec<ServerAddr>, SetupError> {
+    nats::addresses(settings.url.as_deref().unwrap_or_default())
 }
 
 fn report(event: &Event, connected: &watch::Sender<bool>, status: &Status) {

@@ -200,7 +200,7 @@ impl Intake {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(wait) => {}
             }
-            wait = (wait * 2).min(self.settings.max_backoff.get());
+            wait = (wait * 2).min(self.settings.connection.max_backoff.get());
         }
     }
 

@@ -30,15 +30,16 @@ async fn is_caught_up_with(scene: &Scene) {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_password() {
     let mut scene = Scene::at(Server::start_with(&["--user", "quota", "--pass", "s3cret"]));
-    scene.config.nats.user = Some("quota".to_owned());
-    scene.config.nats.password_file = Some(write(&scene.directory, "password", "s3cret\n"));
+    scene.config.nats.connection.user = Some("quota".to_owned());
+    scene.config.nats.connection.password_file =
+        Some(write(&scene.directory, "password", "s3cret\n"));
     is_caught_up_with(&scene).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_token() {
     let mut scene = Scene::at(Server::start_with(&["--auth", "s3cret"]));
-    scene.config.nats.token_file = Some(write(&scene.directory, "token", "s3cret"));
+    scene.config.nats.connection.token_file = Some(write(&scene.directory, "token", "s3cret"));
     is_caught_up_with(&scene).await;
 }
 
@@ -46,7 +47,7 @@ async fn with_a_token() {
 async fn a_secret_that_cannot_be_read_is_told_at_once() {
     let mut config = Config::default();
     config.nats.url = Some("nats://127.0.0.1:4222".to_owned());
-    config.nats.token_file = Some("/nowhere/token".into());
+    config.nats.connection.token_file = Some("/nowhere/token".into());
     let directory = TempDir::new().unwrap();
     let opened = Opened::open(directory.path());
     let (reader, stop) = (Arc::default(), CancellationToken::new());
@@ -90,9 +91,9 @@ async fn with_certificates_on_both_sides() {
     ]);
     let mut scene = Scene::at(server);
     let (certificate, key) = pair("client");
-    scene.config.nats.tls_ca = Some(ca);
-    scene.config.nats.tls_cert = Some(certificate);
-    scene.config.nats.tls_key = Some(key);
+    scene.config.nats.connection.tls_ca = Some(ca);
+    scene.config.nats.connection.tls_cert = Some(certificate);
+    scene.config.nats.connection.tls_key = Some(key);
     is_caught_up_with(&scene).await;
 }
 

@@ -48,7 +48,7 @@ async fn a_daemon_may_start_before_the_server() {
     let mut config = Config::default();
     config.nats.url = Some(nats::url(port));
     config.nats.poll_interval = "50ms".parse().unwrap();
-    config.nats.max_backoff = "100ms".parse().unwrap();
+    config.nats.connection.max_backoff = "100ms".parse().unwrap();
     let directory = TempDir::new().unwrap();
     let daemon = Daemon::start(directory.path(), &config).await;
     let standing = daemon.status.get();

@@ -75,54 +75,9 @@ pub struct Nats {
     pub subject_prefix: String,
     /// What the subject of requests begins with, before the cluster's name.
     pub control_prefix: String,
-    /// User name, together with `password_file`.
-    #[serde(with = "blank")]
-    pub user: Option<String>,
-    /// File that holds the user's password.
-    #[serde(with = "blank")]
-    pub password_file: Option<PathBuf>,
-    /// File that holds a token.
-    #[serde(with = "blank")]
-    pub token_file: Option<PathBuf>,
-    /// File that holds an nkey seed.
-    #[serde(with = "blank")]
-    pub nkey_seed_file: Option<PathBuf>,
-    /// A `.creds` file: JWT and nkey seed.
-    #[serde(with = "blank")]
-    pub credentials_file: Option<PathBuf>,
-    /// CA certificates (PEM) to trust instead of the system's.
-    #[serde(with = "blank")]
-    pub tls_ca: Option<PathBuf>,
-    /// Client certificate (PEM).
-    #[serde(with = "blank")]
-    pub tls_cert: Option<PathBuf>,
-    /// The client certificate's key (PEM).
-    #[serde(with = "blank")]
-    pub tls_key: Option<PathBuf>,
-    /// How long one attempt to connect may take.
-    pub connect_timeout: Period,
-    /// Longest wait between two attempts to connect.
-    pub max_backoff: Period,
-}
-
-impl Nats {
-    /// How to connect.
-    #[must_use]
-    pub fn connection(&self) -> Connection<'_> {
-        Connection {
-            url: &self.url,
-            user: self.user.as_deref(),
-            password_file: self.password_file.as_deref(),
-            token_file: self.token_file.as_deref(),
-            nkey_seed_file: self.nkey_seed_file.as_deref(),
-            credentials_file: self.credentials_file.as_deref(),
-            tls_ca: self.tls_ca.as_deref(),
-            tls_cert: self.tls_cert.as_deref(),
-            tls_key: self.tls_key.as_deref(),
-            connect_timeout: self.connect_timeout.get(),
-            max_backoff: self.max_backoff.get(),
-        }
-    }
+    /// Credentials, certificates, and how often to try again.
+    #[serde(flatten)]
+    pub connection: Connection,
 }
 
 /// `resources.*`: which kinds are watched.

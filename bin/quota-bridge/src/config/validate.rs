@@ -9,7 +9,7 @@ use super::Config;
 
 /// Everything that is wrong with values that are well-formed each.
 pub(super) fn validate(config: &Config) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = config.nats.connection.validate();
     let mut check = |key, holds: bool, message: &str| {
         if !holds {
             findings.push((key, message.to_owned()));

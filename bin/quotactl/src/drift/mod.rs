@@ -21,7 +21,7 @@ use quota_client::{
 
 use self::{
     compare::{Comparing, Comparison},
-    report::Report,
+    report::{Counts, Report},
     scope::{Scope, ScopeArguments},
 };
 use super::{
@@ -102,13 +102,15 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     differences.extend(known.gone);
     let report = Report {
         differences,
-        listed: compared.count,
-        believed: known.count,
-        newer: compared.newer + known.newer,
-        awaited: known.awaited,
-        outside: compared.outside,
-        ignored: compared.ignored,
-        as_of: known.as_of,
+        counts: Counts {
+            listed: compared.count,
+            believed: known.count,
+            newer: compared.newer + known.newer,
+            awaited: known.awaited,
+            outside: compared.outside,
+            ignored: compared.ignored,
+            as_of: known.as_of,
+        },
     };
     let Some(reason) = session.reason.as_deref().filter(|_| args.correct) else {
         report.show(session, None)?;

@@ -17,9 +17,16 @@ use crate::{
 /// What has come of a comparison.
 pub(super) struct Report {
     pub(super) differences: Vec<Drifted>,
-    /// How many listed objects were compared.
+    pub(super) counts: Counts,
+}
+
+/// How many objects there were.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Counts {
+    /// Listed, and compared.
     pub(super) listed: usize,
-    /// How many objects the ledger believes in, where the listing speaks of them.
+    /// In the ledger, where the listing speaks of them.
     pub(super) believed: usize,
     pub(super) newer: usize,
     pub(super) awaited: usize,
@@ -30,16 +37,10 @@ pub(super) struct Report {
 
 /// The report as JSON.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct Json<'a> {
     items: Vec<Item<'a>>,
-    listed: usize,
-    believed: usize,
-    newer: usize,
-    awaited: usize,
-    outside: usize,
-    ignored: usize,
-    as_of: Option<AsOf>,
+    #[serde(flatten)]
+    counts: &'a Counts,
 }
 
 /// A difference as JSON.
@@ -140,29 +141,14 @@ impl Report {
             difference: drifted.view(),
             outcome: outcomes.and_then(|outcomes| outcomes.get(index)).copied(),
         });
-        let Self {
-            differences: _,
-            listed,
-            believed,
-            newer,
-            awaited,
-            outside,
-            ignored,
-            as_of,
-        } = *self;
         Json {
             items: items.collect(),
-            listed,
-            believed,
-            newer,
-            awaited,
-            outside,
-            ignored,
-            as_of,
+            counts: &self.counts,
         }
     }
 
     fn summarize(&self, outcomes: Option<&[CorrectionOutcome]>) {
+        let counts = &self.counts;
         let count = |what: &str| {
             let is_it = |drifted: &&Drifted| drifted.kind() == what;
             self.differences.iter().filter(is_it).count()
@@ -178,14 +164,17 @@ impl Report {
         };
         note(format!(
             "{} listed, {} in the ledger: {some}",
-            self.listed, self.believed
+            counts.listed, counts.believed
         ));
-        note_some(self.newer, "came after the listing, and were not compared");
         note_some(
-            self.awaited,
+            counts.newer,
+            "came after the listing, and were not compared",
+        );
+        note_some(
+            counts.awaited,
             "were committed just now, and not seen yet; they were not compared",
         );
-        note_some(self.outside, "of the listing were not asked for");
+        note_some(counts.outside, "of the listing were not asked for");
         for (outcome, what) in [
             (CorrectionOutcome::Corrected, "corrected"),
             (CorrectionOutcome::Right, "were right already"),

@@ -27,6 +27,7 @@ pub mod problem;
 pub mod reason;
 pub mod recovery;
 mod reload;
+pub mod router;
 pub mod routes;
 pub mod run;
 pub mod server;

@@ -9,11 +9,10 @@ use quota_core::{
     state::{Head, ReservationView},
 };
 use quota_journal::Damage;
-use quota_ledger::replay;
 use quota_semantics::{Timestamp, in_microseconds, quota::FieldError};
 use serde::{Serialize, Serializer};
 
-use crate::{history, large::Turn, metrics::Limit, reason, writer::Unavailable};
+use crate::{metrics::Limit, reason, writer::Unavailable};
 
 pub use crate::reason::Reason;
 
@@ -313,21 +312,6 @@ impl From<Unavailable> for Problem {
     }
 }
 
-impl From<history::Error> for Problem {
-    fn from(error: history::Error) -> Self {
-        use history::Error;
-        let detail = error.to_string();
-        match error {
-            Error::Compacted { .. } => Self::new(Reason::Compacted, detail),
-            Error::Future { .. } => Self::new(Reason::Malformed, detail),
-            Error::TooFar { .. } => Self::new(Reason::TooFarBack, detail),
-            Error::Overloaded => Self::new(Reason::Overloaded, detail),
-            Error::Replay(replay::Error::Journal(error)) => error.into(),
-            Error::Replay(error) => Self::internal(&error),
-        }
-    }
-}
-
 impl From<quota_journal::Error> for Problem {
     fn from(error: quota_journal::Error) -> Self {
         match error {
@@ -353,18 +337,13 @@ impl From<quota_journal::Error> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let text = in_microseconds(|| serde_json::to_vec(&self));
-        self.with(text)
+        self.respond(text)
     }
 }
 
 impl Problem {
-    /// The answer that tells it, made with pauses: it may show many amounts.
-    pub(crate) fn into_large_response(self, turn: &Turn) -> Response {
-        let text = in_microseconds(|| turn.to_json(&self, 0));
-        self.with(text)
-    }
-
-    fn with(&self, text: serde_json::Result<Vec<u8>>) -> Response {
+    /// The response with this text.
+    pub(crate) fn respond(&self, text: serde_json::Result<Vec<u8>>) -> Response {
         let status = self.0.status;
         let content_type = [(header::CONTENT_TYPE, CONTENT_TYPE)];
         let text = text.expect("a problem has text keys only");

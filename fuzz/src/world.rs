@@ -14,7 +14,8 @@ use quotad::{
     config::Config,
     intake::payload,
     kube::{self, Kube},
-    routes::{Router, with_state},
+    router::Router,
+    routes::with_state,
     writer::{self, Ledger, Threads, Watermark},
 };
 use tokio::runtime::{Builder, Runtime};

@@ -1,15 +1,12 @@
 //! Bodies of requests: their type, their text, their fields.
 
-use axum::{
-    body::{Body, HttpBody as _},
-    extract::{FromRequest, Request},
-};
+use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::problem::{Problem, Reason};
+use crate::server::whole;
 use quota_semantics::yaml::Object;
 
 const JSON: &str = "application/json";
@@ -159,29 +156,6 @@ fn must_be_json(headers: &HeaderMap) -> Result<(), Problem> {
         return Err(unsupported(&media_type, JSON));
     }
     Ok(())
-}
-
-/// All bytes of a body, which the listener bounds. Mostly they are there at once, and need not be gathered.
-///
-/// # Errors
-/// `Malformed` if it does not arrive.
-pub(crate) async fn whole(mut body: Body) -> Result<Bytes, Problem> {
-    let not_arrived = |error: axum::Error| {
-        let detail = format!("the body did not arrive: {error}");
-        Problem::new(Reason::Malformed, detail)
-    };
-    let Some(first) = body.frame().await else {
-        return Ok(Bytes::new());
-    };
-    let first = first.map_err(not_arrived)?.into_data().unwrap_or_default();
-    if body.is_end_stream() {
-        return Ok(first);
-    }
-    let mut pieces = vec![first];
-    while let Some(frame) = body.frame().await {
-        pieces.extend(frame.map_err(not_arrived)?.into_data());
-    }
-    Ok(pieces.concat().into())
 }
 
 /// The media type without its parameters, in lower case; empty if none is given.

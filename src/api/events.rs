@@ -6,11 +6,12 @@ use quota_client::wire::{EventsAnswer, RejectedEvent};
 use quota_core::state::State as LedgerState;
 
 use super::{
-    App, Caller, answer, body,
+    App, Caller, answer,
+    body::refuse_foreign_pages,
     measure::{Operation, measured},
     problem::Problem,
 };
-use crate::intake;
+use crate::{intake, server::whole};
 
 /// `POST /v1/events`: NDJSON, a JSON array, or one event.
 pub(super) async fn accept(
@@ -20,8 +21,8 @@ pub(super) async fn accept(
     body: Body,
 ) -> Result<Response, Problem> {
     let (answer, as_of) = measured(Operation::Events, async {
-        body::refuse_foreign_pages(&headers)?;
-        let text = body::whole(body).await?;
+        refuse_foreign_pages(&headers)?;
+        let text = whole(body).await?;
         let most = app.max_batch_entries;
         let answer = intake::http::accept(&app.ledger, &app.events, &actor, most, text).await?;
         Ok((answer, app.ledger.read(LedgerState::head).await?))

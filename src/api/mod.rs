@@ -35,6 +35,7 @@ mod replacing;
 mod reservations;
 mod reserve_request;
 mod routes;
+mod series;
 mod status;
 mod usage;
 mod watch;
@@ -59,7 +60,6 @@ pub use crate::{
     problem,
 };
 pub use backup::Backups;
-pub(crate) use body::whole;
 pub use caller::{Caller, actor};
 #[doc(hidden)]
 pub use reserve_request::ReserveRequest;

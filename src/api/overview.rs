@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     App, Caller, answer,
     page::{self, Page, Params, token},
-    past::{self, FIGURES_MAX, SeriesQuery, When},
+    past::{self, When},
     problem::{Cause, Problem},
+    series::{FIGURES_MAX, SeriesQuery},
 };
 use crate::{large::Permit, writer};
 

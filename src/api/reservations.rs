@@ -16,7 +16,7 @@ use quota_core::{
     state::{self, Head, ReservationPlace, ReservationState, ReservationStatus},
     transaction::WriteTransaction,
 };
-use quota_semantics::{Name, Timestamp, uid::Uid};
+use quota_semantics::{Name, Timestamp, in_microseconds, uid::Uid};
 use serde::Deserialize;
 
 use super::{
@@ -181,7 +181,9 @@ pub(super) async fn create(
         Err(problem) => {
             let amounts = problem.amounts();
             permit
-                .make(amounts, |turn| problem.into_large_response(turn))
+                .make(amounts, move |turn| {
+                    problem.respond(in_microseconds(|| turn.to_json(&problem, 0)))
+                })
                 .await
         }
     }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::{
     App, backup, batch, check, cluster, corrections, denials, drift, entries, events, explain,
-    groups, lifecycle, objects, openapi, overview, past, quotas, relist, reservations, status,
+    groups, lifecycle, objects, openapi, overview, quotas, relist, reservations, series, status,
     usage, watch,
 };
 use crate::{
@@ -125,7 +125,7 @@ pub fn routes() -> Vec<Route<App>> {
             .operation("check", &[(200, "Verdict")]).sends_as(JSON_OR_YAML, "ReserveRequest").about("200: whether it would fit; writes nothing; the body may be YAML"),
         get("/v1/namespaces/{namespace}/usage", Role(&[Read], Path), usage::usage)
             .operation("getUsage", &[(200, "Usage")]).query(&["at", "sequence"]).about("sums of the namespace, and what each limit leaves; `at`, `sequence`"),
-        get("/v1/namespaces/{namespace}/usage/history", Role(&[Read], Path), past::series)
+        get("/v1/namespaces/{namespace}/usage/history", Role(&[Read], Path), series::series)
             .operation("getUsageHistory", &[(200, "UsageSeries")]).query(&["from!", "to", "step"]).about("the usage at points in time ([audit](audit.md#then)); `from`, `to`, `step`"),
         get("/v1/namespaces/{namespace}/explain", Role(&[Read], Path), explain::explain)
             .operation("explain", &[(200, "Explanation")]).query(&["resource!", "quota", "at", "sequence", "limit", "continue"]).about("what makes up a number ([audit](audit.md))"),

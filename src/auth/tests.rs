@@ -16,12 +16,8 @@ use super::{
     *,
 };
 use crate::{
-    config::schema,
-    daemon::routes::specs,
-    metrics::AuthRefusal,
-    peer::Peer,
-    routes::{Route, Router},
-    writer::now,
+    config::schema, daemon::routes::specs, metrics::AuthRefusal, peer::Peer, router::Router,
+    routes::Route, writer::now,
 };
 
 fn token(principal: &str, roles: &[Role], namespaces: &[&str]) -> Issued {

@@ -243,7 +243,8 @@ impl Cluster {
 
     /// Sets the metrics to how this node stands: to be called at each scrape.
     pub(crate) fn set_metrics(&self) {
-        metrics::cluster(&self.view());
+        let view = self.view();
+        metrics::cluster(view.role, view.epoch, view.age, view.in_flight, view.counts);
     }
 
     /// Makes the stream, and has the ledger begin in it behind what this node's ledger holds.

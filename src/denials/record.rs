@@ -10,7 +10,10 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp, quantity::Quantity, resource::ResourceList, uid::Uid};
 use serde::Serialize;
 
-use crate::reason::{Reason, of_refusal};
+use crate::{
+    reason::{Reason, of_refusal},
+    throttle::cut,
+};
 
 /// Quotas of a denial that are kept: those that something was wanted of.
 const QUOTAS: usize = 32;
@@ -92,8 +95,7 @@ impl NewDenial {
             Refusal::TooManyPending { .. } => None,
             _ => return None,
         };
-        let mut detail = refusal.to_string();
-        crate::intake::cut(&mut detail, DETAIL_BYTES);
+        let detail = cut(&refusal.to_string(), DETAIL_BYTES).to_owned();
         Some(Self {
             namespace: request.namespace.clone(),
             head,

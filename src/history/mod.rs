@@ -21,6 +21,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::{
     large::{Permit, Turn},
     metrics::{self, Limit},
+    problem::{Problem, Reason},
 };
 use cache::Cache;
 use past::Past;
@@ -65,6 +66,20 @@ pub enum Error {
 impl From<quota_journal::Error> for Error {
     fn from(error: quota_journal::Error) -> Self {
         Self::Replay(error.into())
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let detail = error.to_string();
+        match error {
+            Error::Compacted { .. } => Self::new(Reason::Compacted, detail),
+            Error::Future { .. } => Self::new(Reason::Malformed, detail),
+            Error::TooFar { .. } => Self::new(Reason::TooFarBack, detail),
+            Error::Overloaded => Self::new(Reason::Overloaded, detail),
+            Error::Replay(replay::Error::Journal(error)) => error.into(),
+            Error::Replay(error) => Self::internal(&error),
+        }
     }
 }
 

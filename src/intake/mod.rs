@@ -10,12 +10,3 @@ pub mod record;
 pub mod relist;
 mod retry;
 pub mod sources;
-
-/// Cuts a text to so many bytes, at the end of a character.
-pub(crate) fn cut(text: &mut String, most: usize) {
-    let mut end = most.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-}

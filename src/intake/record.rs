@@ -12,13 +12,13 @@ use quota_core::{
 use quota_semantics::{Name, Timestamp};
 
 use super::{
-    cut,
     payload::{Incoming, Rejected, SIGHTING_MAX_BYTES},
     relist,
     retry::until_decided,
 };
 use crate::{
     metrics::{self, Source},
+    throttle::cut,
     writer::{DecisionContext, Ledger, Unavailable},
 };
 
@@ -102,8 +102,8 @@ impl Chunk {
         metrics::events_rejected(rejection);
         tracing::debug!(%source, position, reason, "an event was not understood");
         let kept = &text[..text.len().min(DEAD_LETTER_MAX_BYTES)];
-        let mut payload = String::from_utf8_lossy(kept).into_owned();
-        cut(&mut payload, DEAD_LETTER_MAX_BYTES);
+        let payload = String::from_utf8_lossy(kept);
+        let payload = cut(&payload, DEAD_LETTER_MAX_BYTES);
         self.size += size::ENTRY + payload.len() + reason.len();
         let (source, reason, payload) = (source.clone(), reason.into(), payload.into());
         let letter = DeadLetter {

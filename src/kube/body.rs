@@ -16,7 +16,7 @@ use super::{
     protobuf,
     status::{Failure, Result},
 };
-use crate::{api::whole, server::warn};
+use crate::server::{warn, whole};
 use quota_semantics::yaml::Object;
 
 pub(super) const JSON: &str = "application/json";

@@ -19,7 +19,8 @@ use crate::{
         Scope::{Everywhere, Path},
         is_of_kubernetes,
     },
-    routes::{Refused, Route, delete, get, patch, post, put},
+    router::Refused,
+    routes::{Route, delete, get, patch, post, put},
 };
 
 const QUOTAS: &str = "/api/v1/namespaces/{namespace}/resourcequotas";

@@ -3,18 +3,24 @@
 use std::time::Duration;
 
 use ::metrics::{counter, gauge};
-use quota_replication::Role;
+use quota_replication::{Counts, Role};
 
 use super::{
     labels::{ClusterAppend, ClusterRole, Digest, Forwarded},
     record::pair,
     table,
 };
-use crate::cluster::View;
 
-/// How a node stands.
-pub fn cluster(view: &View) {
-    let role = match view.role {
+/// Sets the role of this node, the term of the leader, the age of its replica, for how long an append has been on its way,
+/// and what has become of appends.
+pub fn cluster(
+    role: Option<Role>,
+    epoch: u64,
+    age: Option<Duration>,
+    in_flight: Option<Duration>,
+    counts: Counts,
+) {
+    let role = match role {
         Some(Role::Leader) => ClusterRole::Leader,
         Some(Role::Candidate) => ClusterRole::Candidate,
         Some(Role::Follower) => ClusterRole::Follower,
@@ -30,12 +36,11 @@ pub fn cluster(view: &View) {
         let is_it = f64::from(u8::from(each == role));
         gauge!(table::CLUSTER_ROLE.name, &[pair(each)]).set(is_it);
     }
-    gauge!(table::CLUSTER_TERM.name).set(float(view.epoch));
-    if let Some(age) = view.age {
+    gauge!(table::CLUSTER_TERM.name).set(float(epoch));
+    if let Some(age) = age {
         gauge!(table::CLUSTER_REPLICA_AGE.name).set(age);
     }
-    gauge!(table::CLUSTER_IN_FLIGHT.name).set(view.in_flight.unwrap_or(Duration::ZERO));
-    let counts = &view.counts;
+    gauge!(table::CLUSTER_IN_FLIGHT.name).set(in_flight.unwrap_or(Duration::ZERO));
     for (was, count) in [
         (ClusterAppend::Ambiguous, counts.ambiguous),
         (ClusterAppend::Resolved, counts.resolved),

@@ -1,10 +1,9 @@
 //! The route table: each route is declared once, with all that is known about it.
 //!
 //! Every area of the API (`/v1`, Kubernetes' paths, the webhook, the page, the admin listener) has a function `routes()`
-//! that returns its part of the table. The [`Router`], the access check, the bounds of bodies, the metrics' `route` label,
+//! that returns its part of the table. The [`Router`](crate::router::Router), the access check, the bounds of bodies, the metrics' `route` label,
 //! the index page and the tables in the docs are derived from it.
 
-mod router;
 mod target;
 
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -12,7 +11,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 use axum::{extract::Request, handler::Handler, response::Response};
 use http::Method;
 
-pub use router::{Found, Refused, Router};
+pub(crate) use target::Places;
 pub use target::Target;
 
 use crate::auth::Access;
@@ -80,8 +79,8 @@ type Handle<S> = Arc<dyn Fn(Request, S) -> Answering + Send + Sync>;
 
 /// A route and its handler, which needs a state of type `S`.
 pub struct Route<S = ()> {
-    spec: Spec,
-    handle: Handle<S>,
+    pub(crate) spec: Spec,
+    pub(crate) handle: Handle<S>,
 }
 
 /// A route for `GET` and `HEAD`.

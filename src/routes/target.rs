@@ -10,7 +10,7 @@ use crate::problem::{Problem, Reason};
 
 /// Where the variable parts of a path are, in their order. An extension of requests for paths that have any.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     places: [(usize, usize); MOST],
     count: usize,
 }
@@ -20,7 +20,7 @@ const MOST: usize = 3;
 
 impl Places {
     /// Those that a match found in this path.
-    pub(super) fn of(path: &str, found: &matchit::Params<'_, '_>) -> Self {
+    pub(crate) fn of(path: &str, found: &matchit::Params<'_, '_>) -> Self {
         let mut places = Self::default();
         for (place, (_, value)) in places.places.iter_mut().zip(found.iter()) {
             let begin = value.as_ptr() as usize - path.as_ptr() as usize;
@@ -30,12 +30,12 @@ impl Places {
         places
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
     /// One part, without its percent encoding; none if it is not there, or not text.
-    pub(super) fn get<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
+    pub(crate) fn get<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
         let (begin, end) = *self.places[..self.count].get(index)?;
         percent_decode_str(path.get(begin..end)?).decode_utf8().ok()
     }

@@ -22,7 +22,7 @@ use super::{
     timed::Timed,
     tls::{HTTP2, Tls},
 };
-use crate::{peer::Peer, routes::Router};
+use crate::{peer::Peer, router::Router};
 
 /// Serves one connection to its end. `slots`: what connections are counted by.
 pub(super) async fn serve(

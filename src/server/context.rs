@@ -6,7 +6,7 @@ use axum::response::Response;
 use hyper::{Request, body::Incoming};
 
 use super::{Options, dispatch, guard::Bounds, timed::Clock};
-use crate::{peer::Peer, routes::Router};
+use crate::{peer::Peer, router::Router};
 
 /// Bytes of the head of a request.
 pub(super) const HEAD_BYTES_MAX: usize = 16 * 1024;

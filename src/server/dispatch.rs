@@ -10,7 +10,7 @@ use futures::future::Either;
 use hyper::body::Incoming;
 
 use super::guard::{self, Bounds, RouteBounds, StartedRequest};
-use crate::{peer::Peer, routes::Router};
+use crate::{peer::Peer, router::Router};
 
 /// Answers a request. Every request takes this way.
 pub(super) fn answer(

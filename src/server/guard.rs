@@ -33,7 +33,8 @@ use super::{
 use crate::{
     metrics::{self, Limit},
     problem::{Problem, Reason},
-    routes::{BodyLimit, Found},
+    router::Found,
+    routes::BodyLimit,
     throttle::shortened,
 };
 

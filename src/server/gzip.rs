@@ -13,7 +13,8 @@ use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::{api::whole, cpu_throttle, problem::Problem};
+use super::whole;
+use crate::{cpu_throttle, problem::Problem};
 
 /// Shorter bodies fit one packet as they are.
 const BYTES_MIN: u64 = 1024;

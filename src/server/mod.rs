@@ -20,6 +20,7 @@ mod problem;
 mod timed;
 pub mod tls;
 mod warnings;
+mod whole;
 
 #[cfg(test)]
 mod tests;
@@ -41,12 +42,13 @@ pub use hosts::Hosts;
 use problem::turned_away;
 use tls::Tls;
 pub use warnings::warn;
+pub(crate) use whole::whole;
 
 use crate::{
     config::Config,
     metrics::{self, Limit, Listener},
     peer::Peer,
-    routes::Router,
+    router::Router,
 };
 
 /// The bounds of a listener.

@@ -29,7 +29,8 @@ use quotad::{
     admission::{self, Hook, Rules},
     config::Config,
     recovery::recover,
-    routes::{Router, with_state},
+    router::Router,
+    routes::with_state,
     writer::{self, Ledger, Threads, Watermark, now},
 };
 use serde_json::{Value, json};

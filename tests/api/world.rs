@@ -17,7 +17,8 @@ use quotad::{
     api::{self, App, Parts, Sources},
     config::Config,
     intake::payload,
-    routes::{Router, with_state},
+    router::Router,
+    routes::with_state,
     writer::{self, Ledger, Threads, Watermark},
 };
 use serde_json::{Value, json};

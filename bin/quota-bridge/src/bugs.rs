@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use planted::Bug;
 use serde_json::Value;
 
-use crate::{kind::Filter, line::Scope, publisher::verdict::MessageId};
+use crate::{filter::Filter, line::Scope};
 
 /// Plants the bug that the environment names.
 #[cfg(feature = "planted-bugs")]
@@ -28,8 +28,8 @@ pub(crate) fn message_lines(most: usize) -> usize {
     }
 }
 
-/// The id of a message with one line, by the uid and version of its object.
-pub(crate) fn message_id(message: &[u8]) -> Option<MessageId> {
+/// The id of a message with one line: the uid and version of its object, instead of the publisher's and its number.
+pub(crate) fn message_id(message: &[u8]) -> Option<(String, u64)> {
     if !planted::is(Bug::IdsByVersion) {
         return None;
     }
@@ -38,10 +38,8 @@ pub(crate) fn message_id(message: &[u8]) -> Option<MessageId> {
         Value::Null => &line,
         metadata => metadata,
     };
-    Some(MessageId {
-        instance: object["uid"].as_str()?.to_owned(),
-        number: object["resourceVersion"].as_str()?.parse().ok()?,
-    })
+    let version = object["resourceVersion"].as_str()?.parse().ok()?;
+    Some((object["uid"].as_str()?.to_owned(), version))
 }
 
 /// The sequence to expect behind a message that was stored: one that the server took for a duplicate has an old one.
@@ -72,9 +70,9 @@ pub(crate) fn keep(scope: &Scope, filter: &Filter) {
     }
 }
 
-/// Whether a list leaves out what the filter knows.
-pub(crate) fn filters_lists() -> bool {
-    planted::is(Bug::FilterKept)
+/// Whether an object that is listed is published, given the version that was published before: always.
+pub(crate) fn publishes_listed(before: Option<u64>, version: u64) -> bool {
+    !(planted::is(Bug::FilterKept) && before == Some(version))
 }
 
 /// What else the read asks for that a watermark rests on.

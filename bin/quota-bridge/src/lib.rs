@@ -13,6 +13,7 @@ pub mod certificates;
 pub mod clock;
 pub mod config;
 pub mod discovery;
+pub mod filter;
 pub mod kind;
 pub mod kinds;
 pub mod kubernetes;

@@ -14,7 +14,7 @@ mod view;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use clap_complete::{ArgValueCandidates, Shell};
+use clap_complete::Shell;
 use quota_semantics::Period;
 
 pub(crate) use bench::Bench;
@@ -32,7 +32,6 @@ pub(crate) use view::{Describe, Explain, History};
 
 use manifest::amounts;
 
-use super::complete;
 use super::output::{Color, FORMS, Format};
 
 /// Quotas and reservations of a Quota Ledger, from the command line.
@@ -71,13 +70,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "URL", env = "QUOTACTL_SERVER")]
     pub(crate) server: Option<String>,
     /// The context that says how to speak to which daemon: see `quotactl config`.
-    #[arg(
-        long,
-        global = true,
-        value_name = "NAME",
-        env = "QUOTACTL_CONTEXT",
-        add = ArgValueCandidates::new(complete::contexts)
-    )]
+    #[arg(long, global = true, value_name = "NAME", env = "QUOTACTL_CONTEXT")]
     pub(crate) context: Option<String>,
     /// The file of contexts [default: ~/.config/quotactl/config.yaml].
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_CONFIG")]
@@ -88,8 +81,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "NAME",
-        env = "QUOTACTL_NAMESPACE",
-        add = ArgValueCandidates::new(complete::namespaces)
+        env = "QUOTACTL_NAMESPACE"
     )]
     pub(crate) namespace: Option<String>,
     /// All namespaces.
@@ -102,7 +94,6 @@ pub(crate) struct Global {
         value_name = "FORM",
         default_value = "table",
         value_parser = Format::parse,
-        add = ArgValueCandidates::new(complete::forms),
         help = format!("How data is printed: {FORMS}")
     )]
     pub(crate) output: Format,
@@ -236,7 +227,6 @@ pub(crate) enum Online {
     /// Give a pending reservation more time.
     Extend {
         /// The object's uid.
-        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
         /// The time from now on.
         #[arg(long, value_name = "TIME")]
@@ -245,7 +235,6 @@ pub(crate) enum Online {
     /// Say that a reservation's object exists: it counts as used from now on.
     Commit {
         /// The object's uid.
-        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
         /// What the object counts for, if it is less than was reserved.
         #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts)]
@@ -254,7 +243,6 @@ pub(crate) enum Online {
     /// Give a reservation back.
     Release {
         /// The object's uid.
-        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
     },
     /// Send object events: a file with one JSON event per line, or a JSON array.

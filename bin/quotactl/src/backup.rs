@@ -3,13 +3,11 @@
 use std::{path::Path, sync::Arc};
 
 use quota_client::http::Address;
-use quota_journal::{BackedUp, disk::RealDisk};
-use serde_json::json;
+use quota_journal::disk::RealDisk;
 
 use super::{
     failure::{Failure, Outcome},
     ledger::{Building, unread},
-    output::Output,
     progress::Progress,
     session::Session,
 };
@@ -28,27 +26,6 @@ pub(crate) fn run(session: &Session, directory: &Path) -> Outcome {
             .hint("the daemon's log says whether it was its doing: try again"),
         error => unread(error),
     })?;
-    building.finish()?;
     drop(progress);
-    print(directory, &made, &session.output)
-}
-
-/// Says what is in a directory now.
-pub(crate) fn print(directory: &Path, made: &BackedUp, output: &Output) -> Outcome {
-    let (last, hash) = (made.last.sequence, made.last.hash.to_string());
-    if output.is_structured() {
-        return output.value(&json!({
-            "directory": directory,
-            "firstSequence": made.first_sequence,
-            "lastSequence": last,
-            "head": hash,
-            "snapshots": made.snapshots,
-        }));
-    }
-    output.line(format!(
-        "{}: entries {} to {last}, snapshots: {}, head: {hash}",
-        directory.display(),
-        made.first_sequence,
-        made.snapshots,
-    ))
+    building.finish_copy(&made, &session.output)
 }

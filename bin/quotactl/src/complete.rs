@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeSet, ffi::OsString, io};
 
-use clap::{CommandFactory as _, FromArgMatches as _};
-use clap_complete::{CompleteEnv, CompletionCandidate, Shell, env::Shells};
+use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
+use clap_complete::{ArgValueCandidates, CompleteEnv, CompletionCandidate, Shell, env::Shells};
 use quota_client::{
     http::Address,
     wire::{NamespaceUsage, Page, Quota, Reservation, Usage},
@@ -27,10 +27,47 @@ const PATIENCE_SECONDS: u32 = 1;
 /// Most names that are offered.
 const NAMES_MAX: usize = 200;
 
+/// What is offered for an argument.
+type Candidates = fn() -> Vec<CompletionCandidate>;
+
+/// By the name of the command and that of its argument.
+const CANDIDATES: [(&str, &str, Candidates); 16] = [
+    ("quotactl", "context", contexts),
+    ("quotactl", "namespace", namespaces),
+    ("quotactl", "output", forms),
+    ("use-context", "name", contexts),
+    ("set-context", "name", contexts),
+    ("delete-context", "name", contexts),
+    ("namespace", "name", namespaces),
+    ("quota", "name", quotas),
+    ("quota", "names", quotas),
+    ("explain", "quota", quotas),
+    ("explain", "resource", resources),
+    ("reservation", "uid", reservations),
+    ("reservations", "uid", reservations),
+    ("extend", "uid", reservations),
+    ("commit", "uid", reservations),
+    ("release", "uid", reservations),
+];
+
+/// The command line with what is offered for its arguments.
+fn with_candidates(command: Command) -> Command {
+    let name = command.get_name().to_owned();
+    let of = |id: &str| {
+        let mut all = CANDIDATES.iter();
+        all.find(|(command, argument, _)| *command == name && *argument == id)
+    };
+    let add = |argument: Arg| match of(argument.get_id().as_str()) {
+        Some((_, _, candidates)) => argument.add(ArgValueCandidates::new(*candidates)),
+        None => argument,
+    };
+    command.mut_args(add).mut_subcommands(with_candidates)
+}
+
 /// Answers a shell that asks for completions; false: none does.
 pub(crate) fn answered(arguments: &[OsString]) -> Result<bool, clap::Error> {
     let directory = std::env::current_dir().ok();
-    CompleteEnv::with_factory(Arguments::command)
+    CompleteEnv::with_factory(|| with_candidates(Arguments::command()))
         .var(VARIABLE)
         .bin("quotactl")
         .completer("quotactl")
@@ -133,4 +170,22 @@ fn global() -> Option<Global> {
     let command = Arguments::command().ignore_errors(true);
     let matches = command.try_get_matches_from(line).ok()?;
     Global::from_arg_matches(&matches).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(command: &Command) -> usize {
+        let own = command.get_arguments();
+        let own = own.filter(|it| it.get::<ArgValueCandidates>().is_some());
+        own.count() + command.get_subcommands().map(count).sum::<usize>()
+    }
+
+    #[test]
+    fn candidates_are_offered_for_arguments_that_exist() {
+        let command = with_candidates(Arguments::command());
+        // `get quota` and `describe quota` have the same argument.
+        assert_eq!(count(&command), CANDIDATES.len() + 1);
+    }
 }

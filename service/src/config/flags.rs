@@ -4,7 +4,10 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Arg, ArgMatches, Command, parser::ValueSource};
 
-use super::{Schema, reference, schema::file_variable, sources::environment_name};
+use super::{
+    Schema, reference,
+    schema::{environment_name, file_variable, flag_name},
+};
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +49,6 @@ pub fn parse<S: Schema>(
 }
 
 const CHECK_CONFIG: &str = "check-config";
-
-/// The flag of a key: `--nats.create-stream` for `nats.create_stream`.
-pub(super) fn flag_name(key: &str) -> String {
-    format!("--{}", key.replace('_', "-"))
-}
 
 fn overrides<S: Schema>(matches: &ArgMatches) -> Vec<(String, String)> {
     reference::entries::<S>()

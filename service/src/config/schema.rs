@@ -42,3 +42,17 @@ pub fn shipped<S: Schema>() -> S {
 pub(super) fn file_variable<S: Schema>() -> String {
     format!("{}CONFIG", S::PREFIX)
 }
+
+/// The flag of a key: `--nats.create-stream` for `nats.create_stream`.
+pub(super) fn flag_name(key: &str) -> String {
+    format!("--{}", key.replace('_', "-"))
+}
+
+/// The environment variable of a key.
+pub(super) fn environment_name<S: Schema>(key: &str) -> String {
+    format!(
+        "{}{}",
+        S::PREFIX,
+        key.replace('.', "__").to_ascii_uppercase()
+    )
+}

@@ -13,7 +13,10 @@ use toml::{
     de::{DeTable, DeValue, ValueDeserializer},
 };
 
-use super::{Origin, Problem, Schema, flags::flag_name, schema::file_variable};
+use super::{
+    Origin, Problem, Schema,
+    schema::{environment_name, file_variable, flag_name},
+};
 
 /// Where values may come from, besides the defaults.
 #[derive(Clone, Debug, Default)]
@@ -190,15 +193,6 @@ impl<'a> Reader<'a> {
         };
         self.problems.push(Problem::of_key(key, &message, origin));
     }
-}
-
-/// The environment variable of a key.
-pub(super) fn environment_name<S: Schema>(key: &str) -> String {
-    format!(
-        "{}{}",
-        S::PREFIX,
-        key.replace('.', "__").to_ascii_uppercase()
-    )
 }
 
 /// The known key that was probably meant: one that differs by few letters, or has the same last part.

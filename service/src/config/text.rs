@@ -122,12 +122,6 @@ impl Printed for super::Period {
     }
 }
 
-impl Printed for super::Size {
-    fn printed(&self) -> String {
-        self.to_string()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::redact;

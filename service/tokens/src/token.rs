@@ -1,18 +1,7 @@
 //! The form of a bearer token: `qlt_ID_SECRET`. The id finds its record; only a hash of the whole is stored.
 
-use quota_semantics::Timestamp;
-use ring::rand::{SecureRandom as _, SystemRandom};
-
-use super::{Pattern, Role, file, secret::Secret};
-
 /// What every token begins with, so that scanners for leaked secrets know one.
 pub(super) const PREFIX: &str = "qlt_";
-
-/// Bytes of a new token's id: enough to be unique in a file, it is no secret.
-const ID_BYTES: usize = 6;
-
-/// Bytes of a token's secret: 256 bits cannot be guessed, which is why a fast hash suffices.
-const SECRET_BYTES: usize = 32;
 
 /// Longer texts are no tokens.
 const TOKEN_BYTES_MAX: usize = 128;
@@ -22,7 +11,7 @@ const TOKEN_BYTES_MAX: usize = 128;
 pub struct PresentedToken<'a> {
     /// The part that finds its record.
     pub id: &'a str,
-    whole: &'a str,
+    pub(super) whole: &'a str,
 }
 
 impl<'a> PresentedToken<'a> {
@@ -49,74 +38,9 @@ pub(super) fn is_id(text: &str) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9'))
 }
 
-/// A new token.
-#[derive(Debug)]
-pub struct Issued {
-    /// What its holder sends; it cannot be had again.
-    pub token: Secret,
-    /// What the tokens file holds.
-    pub record: file::Token,
-}
-
-/// The operating system gives no random numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the operating system gives no random numbers")]
-pub struct NoRandomness;
-
-/// Makes a token for a principal.
-///
-/// # Errors
-/// [`NoRandomness`].
-pub fn issue(
-    principal: &str,
-    roles: Vec<Role>,
-    namespaces: Vec<Pattern>,
-    expires: Option<Timestamp>,
-) -> Result<Issued, NoRandomness> {
-    let id = random_hex::<ID_BYTES>()?;
-    let secret = random_hex::<SECRET_BYTES>()?;
-    let whole = format!("{PREFIX}{id}_{secret}");
-    let record = file::Token {
-        hash: PresentedToken {
-            id: &id,
-            whole: &whole,
-        }
-        .hash(),
-        id,
-        principal: principal.to_owned(),
-        roles,
-        namespaces,
-        expires,
-    };
-    Ok(Issued {
-        token: Secret::new(whole),
-        record,
-    })
-}
-
-fn random_hex<const BYTES: usize>() -> Result<String, NoRandomness> {
-    let mut bytes = [0; BYTES];
-    let random = SystemRandom::new().fill(&mut bytes);
-    random.map_err(|_| NoRandomness)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_token_is_read_as_it_was_made() {
-        let issued = issue("ci", vec![Role::Read], vec![Pattern::all()], None).unwrap();
-        let text = issued.token.reveal();
-        let presented = PresentedToken::parse(text).unwrap();
-        assert_eq!(presented.id, issued.record.id);
-        assert_eq!(presented.hash(), issued.record.hash);
-        assert_eq!(text.len(), 4 + 12 + 1 + 64);
-        let other = issue("ci", vec![Role::Read], vec![Pattern::all()], None).unwrap();
-        assert_ne!(other.record.id, issued.record.id);
-        assert_ne!(other.record.hash, issued.record.hash);
-    }
 
     #[test]
     fn what_is_no_token_is_not_taken_for_one() {

@@ -19,7 +19,8 @@ use crate::{
     api::{NoSources, Parts},
     config::Config,
     recovery::recover,
-    routes::{BodyLimit, Router, Spec},
+    router::Router,
+    routes::{BodyLimit, Spec},
     writer::{self, Ledger, Threads, Watermark},
 };
 

@@ -36,8 +36,8 @@ use quota_semantics::{
 
 pub(super) use self::check::SIGHTING_MAX_BYTES;
 use self::{intern_cache::InternCache, kinds::Kind, split::Values};
-use super::cut;
 use crate::metrics::Rejection;
+use crate::throttle::cut;
 
 /// Rejected events of one payload before the rest of it is given up: it is no list of events, and each takes room.
 pub(crate) const REJECTED_MAX: u64 = 10_000;
@@ -138,7 +138,7 @@ impl Fault {
     fn new(rejection: Rejection, reason: impl Into<String>) -> Self {
         let mut reason = reason.into();
         if reason.len() > REASON_MAX_BYTES {
-            cut(&mut reason, REASON_MAX_BYTES);
+            reason.truncate(cut(&reason, REASON_MAX_BYTES).len());
             reason.push('…');
         }
         Self { rejection, reason }

@@ -17,7 +17,8 @@ use super::*;
 use crate::{
     auth::Access,
     peer::Peer,
-    routes::{self, Router},
+    router::Router,
+    routes,
     server::tests::{Server, options},
 };
 

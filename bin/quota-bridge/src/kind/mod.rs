@@ -1,6 +1,5 @@
 //! One kind of objects: listed and watched by a task of its own, with failures of its own.
 
-mod filter;
 pub mod machine;
 mod probe;
 mod reader;
@@ -10,10 +9,11 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use quota_semantics::{admission::Charging, object::GroupResource};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-pub use filter::Filter;
 pub use reader::{Alive, Deleted, Reader};
 
 use crate::{
@@ -120,6 +120,15 @@ pub fn start(
     let probe = probe::Probe::new(shared.clone(), served, scope, shown, relists.clone());
     tasks.spawn(probe.run());
     relists
+}
+
+/// A line of a watch.
+#[derive(Deserialize)]
+struct Watched<'a> {
+    #[serde(rename = "type")]
+    event: &'a str,
+    #[serde(borrow)]
+    object: &'a RawValue,
 }
 
 /// From 0 to 1.

@@ -7,10 +7,9 @@
 use std::{sync::Arc, time::Duration};
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{Relist, Shared, Shown, jitter, reader};
+use super::{Relist, Shared, Shown, Watched, jitter, reader};
 use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
 
 /// How long the watch may take to show by itself what the read said.
@@ -50,14 +49,6 @@ struct Listed {
 #[serde(rename_all = "camelCase")]
 struct ListedMetadata {
     resource_version: String,
-}
-
-#[derive(Deserialize)]
-struct Watched<'a> {
-    #[serde(rename = "type")]
-    event: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
 }
 
 impl Probe {

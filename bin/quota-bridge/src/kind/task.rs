@@ -11,13 +11,14 @@ use tokio::{
 };
 
 use super::{
-    Alive, Filter, Reader, Relist, Shared, jitter,
+    Alive, Reader, Relist, Shared, Watched, jitter,
     machine::{Brackets, Event, Machine, Page, Rules, Step},
     reader,
 };
 use crate::{
     bugs,
     discovery::Served,
+    filter::Filter,
     kubernetes::{Failure, JSON, METADATA, METADATA_WATCH},
     line::{self, Scope},
     metrics,
@@ -57,14 +58,6 @@ struct ListMetadata {
     resource_version: String,
     #[serde(rename = "continue")]
     next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Watched<'a> {
-    #[serde(rename = "type")]
-    event: &'a str,
-    #[serde(borrow)]
-    object: &'a RawValue,
 }
 
 /// Why a watch is left.
@@ -202,7 +195,8 @@ impl Task {
                         line,
                         ..
                     } = object;
-                    if self.filter.list(uid, version, fingerprint) {
+                    let before = self.filter.list(uid, version, fingerprint);
+                    if bugs::publishes_listed(before, version) {
                         self.shared.queue.push(line).await?;
                     }
                 }
@@ -409,7 +403,10 @@ impl Task {
             ..
         } = object;
         let is_news = match is_listed {
-            true => self.filter.list(uid, version, fingerprint),
+            true => {
+                let before = self.filter.list(uid, version, fingerprint);
+                bugs::publishes_listed(before, version)
+            }
             false => self.filter.changes(uid, version, fingerprint),
         };
         match is_news {

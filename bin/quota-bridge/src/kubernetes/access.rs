@@ -13,7 +13,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
-use super::{Failure, kubeconfig};
+use super::Failure;
 
 /// Where a pod finds its service account.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -212,19 +212,6 @@ impl Access {
         }
     }
 
-    /// As a kubeconfig says: its current context, or this one.
-    ///
-    /// # Errors
-    /// It cannot be read, or wants what is not supported.
-    pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, SetupError> {
-        let text = read(path)?;
-        let directory = path.parent().unwrap_or(Path::new(""));
-        kubeconfig::access(&text, directory, context).map_err(|message| SetupError::Kubeconfig {
-            path: path.display().to_string(),
-            message,
-        })
-    }
-
     /// As a pod of a cluster reaches its API server.
     ///
     /// # Errors
@@ -251,7 +238,7 @@ impl Access {
     }
 }
 
-fn read(path: &Path) -> Result<String, SetupError> {
+pub(super) fn read(path: &Path) -> Result<String, SetupError> {
     std::fs::read_to_string(path).map_err(|source| SetupError::File {
         path: path.display().to_string(),
         source,

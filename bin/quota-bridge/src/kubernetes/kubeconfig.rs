@@ -5,7 +5,7 @@ use std::path::Path;
 use base64::Engine as _;
 use serde::Deserialize;
 
-use super::access::{Access, Credentials, Pem, Tls};
+use super::access::{Access, Credentials, Pem, SetupError, Tls, read};
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -57,12 +57,23 @@ struct User {
     auth_provider: Option<serde::de::IgnoredAny>,
 }
 
+impl Access {
+    /// As a kubeconfig says: its current context, or this one.
+    ///
+    /// # Errors
+    /// It cannot be read, or wants what is not supported.
+    pub fn of_kubeconfig(path: &Path, context: Option<&str>) -> Result<Self, SetupError> {
+        let text = read(path)?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        access(&text, directory, context).map_err(|message| SetupError::Kubeconfig {
+            path: path.display().to_string(),
+            message,
+        })
+    }
+}
+
 /// The access that a kubeconfig in this directory gives; `context`: instead of the current one.
-pub(super) fn access(
-    text: &str,
-    directory: &Path,
-    context: Option<&str>,
-) -> Result<Access, String> {
+fn access(text: &str, directory: &Path, context: Option<&str>) -> Result<Access, String> {
     let config: Kubeconfig = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let name = context.unwrap_or(&config.current_context);
     let context = find(config.contexts, "context", name)?;

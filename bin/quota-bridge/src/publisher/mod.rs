@@ -268,10 +268,10 @@ impl Publisher {
     /// Publishes a message, however long that takes.
     async fn publish(&mut self, message: Vec<u8>) -> Result<(), Ended> {
         self.number += 1;
-        let id = bugs::message_id(&message).unwrap_or_else(|| MessageId {
-            instance: self.identity.instance.clone(),
-            number: self.number,
-        });
+        let id = bugs::message_id(&message);
+        let (instance, number) =
+            id.unwrap_or_else(|| (self.identity.instance.clone(), self.number));
+        let id = MessageId { instance, number };
         let payload = bytes::Bytes::from(message);
         if self.status.inner.lock().adoption == Adoption::Complete {
             self.replaced = None;

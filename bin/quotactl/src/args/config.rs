@@ -1,9 +1,6 @@
 //! The command line of `config`.
 
 use clap::{Args, Subcommand};
-use clap_complete::ArgValueCandidates;
-
-use crate::complete;
 
 /// What can be done with contexts.
 #[derive(Debug, Subcommand)]
@@ -13,7 +10,6 @@ pub(crate) enum Config {
     /// Use another context from now on.
     UseContext {
         /// Its name.
-        #[arg(add = ArgValueCandidates::new(complete::contexts))]
         name: String,
     },
     /// Make or change a context: what --server, --namespace, --ca, --cert, --key and --token-file say.
@@ -21,7 +17,6 @@ pub(crate) enum Config {
     /// Delete a context.
     DeleteContext {
         /// Its name.
-        #[arg(add = ArgValueCandidates::new(complete::contexts))]
         name: String,
     },
     /// Show the whole file.
@@ -38,7 +33,6 @@ pub(crate) enum Config {
 #[derive(Args, Debug)]
 pub(crate) struct SetContext {
     /// Its name.
-    #[arg(add = ArgValueCandidates::new(complete::contexts))]
     pub(crate) name: String,
     /// Keep the token from standard input in the file. --token-file is better: it names a file that can be renewed.
     #[arg(long, conflicts_with = "token_file")]

@@ -1,11 +1,10 @@
 //! `get`: what can be listed.
 
 use clap::{Args, Subcommand};
-use clap_complete::ArgValueCandidates;
 use quota_semantics::Timestamp;
 
 use super::at_least_one;
-use crate::{complete, output::Path};
+use crate::output::Path;
 
 /// A list, and how it is shown.
 #[derive(Args, Debug)]
@@ -27,7 +26,6 @@ pub(crate) enum Get {
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
         /// Only this one.
-        #[arg(add = ArgValueCandidates::new(complete::quotas))]
         name: Option<String>,
         /// Only those whose labels match, as in `team=a,tier!=test,env in (x, y),!old`.
         #[arg(short = 'l', long, value_name = "LABELS", conflicts_with = "name")]
@@ -46,7 +44,6 @@ pub(crate) enum Get {
     #[command(visible_alias = "reservation")]
     Reservations {
         /// Only that of the object with this uid.
-        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: Option<String>,
     },
     /// What is used, reserved and available.

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{ArgGroup, Args, Subcommand};
-use clap_complete::ArgValueCandidates;
 use quota_semantics::{Period, quantity::Quantity};
-
-use crate::complete;
 
 /// Manifests.
 #[derive(Args, Debug)]
@@ -40,7 +37,7 @@ pub(crate) enum DeleteWhat {
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
         /// Their names.
-        #[arg(required_unless_present = "files", add = ArgValueCandidates::new(complete::quotas))]
+        #[arg(required_unless_present = "files")]
         names: Vec<String>,
         /// Delete the quotas that are named in these manifests.
         #[arg(short = 'f', long = "filename", value_name = "FILE")]

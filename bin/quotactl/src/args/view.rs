@@ -1,11 +1,9 @@
 //! What is shown otherwise than as a list.
 
 use clap::{Args, Subcommand};
-use clap_complete::ArgValueCandidates;
 use quota_semantics::{Period, Timestamp};
 
 use super::at_least_one;
-use crate::complete;
 
 /// What can be shown in detail.
 #[derive(Debug, Subcommand)]
@@ -14,7 +12,6 @@ pub(crate) enum Describe {
     #[command(visible_alias = "quotas", aliases = ["resourcequota", "resourcequotas"])]
     Quota {
         /// Only this one.
-        #[arg(add = ArgValueCandidates::new(complete::quotas))]
         name: Option<String>,
     },
     /// A group: which namespaces, and what each of them takes of its limits.
@@ -27,14 +24,12 @@ pub(crate) enum Describe {
     #[command(visible_alias = "reservations")]
     Reservation {
         /// The object's uid.
-        #[arg(add = ArgValueCandidates::new(complete::reservations))]
         uid: String,
     },
     /// A namespace: its limits, pending reservations, what was denied lately.
     #[command(visible_alias = "ns", alias = "namespaces")]
     Namespace {
         /// Its name [default: that of `--namespace`].
-        #[arg(add = ArgValueCandidates::new(complete::namespaces))]
         name: Option<String>,
     },
 }
@@ -43,10 +38,9 @@ pub(crate) enum Describe {
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
     /// The resource, as a quota names it: `requests.cpu`, `pods`.
-    #[arg(add = ArgValueCandidates::new(complete::resources))]
     pub(crate) resource: String,
     /// Only what this quota counts.
-    #[arg(long, value_name = "NAME", add = ArgValueCandidates::new(complete::quotas))]
+    #[arg(long, value_name = "NAME")]
     pub(crate) quota: Option<String>,
     /// As it was at this time.
     #[arg(long, value_name = "TIME", conflicts_with = "sequence")]

@@ -5,10 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use quota_journal::disk::{Disk as _, RealDisk};
+use quota_journal::{
+    BackedUp,
+    disk::{Disk as _, RealDisk},
+};
+use serde_json::json;
 
 use super::unread;
-use crate::failure::{Exit, Failure, Outcome};
+use crate::{
+    failure::{Exit, Failure, Outcome},
+    output::Output,
+};
 
 /// Ending of a directory that is being made.
 const ENDING: &str = ".partial";
@@ -57,6 +64,28 @@ impl Building {
         RealDisk
             .sync_directory(parent.unwrap_or(Path::new(".")))
             .map_err(unread)
+    }
+
+    /// The same for a copy of a ledger, and says what is in the directory now.
+    pub(crate) fn finish_copy(self, made: &BackedUp, output: &Output) -> Outcome {
+        let directory = self.directory.clone();
+        self.finish()?;
+        let (last, hash) = (made.last.sequence, made.last.hash.to_string());
+        if output.is_structured() {
+            return output.value(&json!({
+                "directory": directory,
+                "firstSequence": made.first_sequence,
+                "lastSequence": last,
+                "head": hash,
+                "snapshots": made.snapshots,
+            }));
+        }
+        output.line(format!(
+            "{}: entries {} to {last}, snapshots: {}, head: {hash}",
+            directory.display(),
+            made.first_sequence,
+            made.snapshots,
+        ))
     }
 }
 

@@ -12,7 +12,6 @@ use quota_journal::{BackedUp, Offline, disk::RealDisk};
 use super::{building::Building, checkpoints::Claims, open, unread, verify};
 use crate::{
     args::{Jobs, Place},
-    backup,
     failure::{Exit, Failure, Outcome},
     output::Output,
     progress::Progress,
@@ -33,8 +32,7 @@ pub(super) fn run(
     };
     verify::refuse_damage(&verify::check(&place, claims, jobs)?)?;
     let made = copy(&place, building.path())?;
-    building.finish()?;
-    backup::print(data_dir, &made, output)
+    building.finish_copy(&made, output)
 }
 
 /// Through a pipe, as if the ledger came from a daemon.

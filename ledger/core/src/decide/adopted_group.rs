@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::charging::check_object_labels;
+use super::group::check_object_labels;
 use crate::{
     event::{Cause, Ending, Event, GroupRecord, Sequence},
     state::State,

@@ -8,11 +8,7 @@ use crate::{
     event::{Event, RelistScope},
     state::State,
 };
-use quota_semantics::{
-    Name,
-    group::{LabelSelector, extension},
-    quota::FieldError,
-};
+use quota_semantics::{Name, quota::FieldError};
 
 /// Whether workloads of these kinds, and no others, are charged by the present rule. The first ledgers believed pods that
 /// a workload pays for them, and recorded only `count/pods` of such.
@@ -66,22 +62,6 @@ pub fn set_object_labels(
     let source = source.filter(|_| is_more);
     let resets = listed_anew(state, state.resources_of_objects(), source);
     Ok([changed].into_iter().chain(resets).collect())
-}
-
-/// What is wrong with a selector of objects, if only labels with these keys are recorded.
-pub(super) fn check_object_labels(
-    selector: Option<&LabelSelector>,
-    keys: &BTreeSet<Name>,
-) -> Option<FieldError> {
-    let mut wanted = selector.into_iter().flat_map(LabelSelector::keys);
-    let other = wanted.find(|key| !keys.contains(*key))?;
-    let field = extension::field_of(extension::OBJECTS);
-    let recorded: Vec<&str> = keys.iter().map(Name::as_str).collect();
-    let detail = format!(
-        "{other} is not among the labels of objects that are recorded (groups.object_labels: [{}])",
-        recorded.join(", ")
-    );
-    Some(FieldError::forbidden(field, detail))
 }
 
 /// Has what a source lists of these kinds replace what is there, whatever its version.

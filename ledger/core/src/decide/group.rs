@@ -1,10 +1,9 @@
 //! Setting and deleting groups.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Precondition, Refusal,
-    charging::check_object_labels,
     quota::{check_deletion, identity},
 };
 use crate::{
@@ -12,7 +11,11 @@ use crate::{
     state::State,
 };
 use quota_semantics::{
-    Name, Timestamp, group::Spec, group::tree, resource::ResourceList, uid::Uid,
+    Name, Timestamp,
+    group::{LabelSelector, Spec, extension, tree},
+    quota::FieldError,
+    resource::ResourceList,
+    uid::Uid,
 };
 
 /// What groups are bounded by.
@@ -88,6 +91,22 @@ pub fn set_group(
     }
     check_bounds(state, &record, current.is_none(), bounds)?;
     Ok(vec![Event::GroupSet(Arc::new(record))])
+}
+
+/// What is wrong with a selector of objects, if only labels with these keys are recorded.
+pub(super) fn check_object_labels(
+    selector: Option<&LabelSelector>,
+    keys: &BTreeSet<Name>,
+) -> Option<FieldError> {
+    let mut wanted = selector.into_iter().flat_map(LabelSelector::keys);
+    let other = wanted.find(|key| !keys.contains(*key))?;
+    let field = extension::field_of(extension::OBJECTS);
+    let recorded: Vec<&str> = keys.iter().map(Name::as_str).collect();
+    let detail = format!(
+        "{other} is not among the labels of objects that are recorded (groups.object_labels: [{}])",
+        recorded.join(", ")
+    );
+    Some(FieldError::forbidden(field, detail))
 }
 
 fn check_bounds(

@@ -6,7 +6,8 @@ use std::borrow::Cow;
 
 use super::{
     State,
-    groups::{Groups, Link},
+    chain::Link,
+    groups::Groups,
     namespaces::{QuotaState, hold},
     overlay::Overlay,
     sums::{Balance, Parts, Sums},

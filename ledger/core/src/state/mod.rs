@@ -5,6 +5,7 @@
 
 mod apply;
 mod bearers;
+mod chain;
 mod charging;
 mod counted;
 mod deadlines;

@@ -7,7 +7,7 @@ use std::{hash::BuildHasher, sync::Arc};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{
-    groups::Chain,
+    chain::Chain,
     slab::Slab,
     sums::{Change, Excess, Parts, Sums},
 };

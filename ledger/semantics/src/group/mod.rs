@@ -3,16 +3,17 @@
 //! A group counts an object if its own selectors match, or if one of its children counts it; once, however many
 //! children do. `hard` is a ceiling, always. What a child is guaranteed counts as taken for everybody else.
 
-pub mod extension;
 pub mod load;
 pub mod manifest;
-pub mod selector;
 pub mod spec;
 pub mod tree;
 pub mod validation;
 
-pub use extension::{Enforcement, Extensions, Override};
 pub use load::{Load, Loads, LoadsMut, Sum};
 pub use manifest::Manifest;
-pub use selector::{LabelSelector, Requirement, Selector};
 pub use spec::Spec;
+
+pub use crate::quota::{
+    extension::{self, Enforcement, Extensions, Override},
+    selector::{self, LabelSelector, Requirement, Selector},
+};

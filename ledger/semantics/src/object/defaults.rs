@@ -2,7 +2,7 @@
 
 use super::{
     names::{HUGE_PAGES_PREFIX, is_pod_level, may_be_overcommitted},
-    pod::{Pod, Requirements, Spec, total_limits_in_spec, total_requests_in_spec},
+    pod::{Pod, Requirements, Spec, Status, total_limits_in_spec, total_requests_in_spec},
     volume_claim::VolumeClaim,
 };
 use crate::{Name, quantity::Scale, resource::ResourceList};
@@ -26,6 +26,21 @@ impl Pod {
         round_up(&mut spec.overhead);
         self.round_up_status();
     }
+
+    /// Rounds the amounts in the status up to thousandths.
+    fn round_up_status(&mut self) {
+        let Status {
+            container_statuses,
+            init_container_statuses,
+            ..
+        } = &mut self.status;
+        for status in container_statuses.iter_mut().chain(init_container_statuses) {
+            round_up(&mut status.allocated_resources);
+            if let Some(actual) = &mut status.resources {
+                actual.round_up();
+            }
+        }
+    }
 }
 
 impl VolumeClaim {
@@ -37,7 +52,7 @@ impl VolumeClaim {
 }
 
 impl Requirements {
-    pub(super) fn round_up(&mut self) {
+    fn round_up(&mut self) {
         round_up(&mut self.requests);
         round_up(&mut self.limits);
     }
@@ -74,7 +89,7 @@ fn fill_in(list: &mut ResourceList, source: &ResourceList, passes: impl Fn(&str)
 }
 
 /// Rounds every amount up to thousandths: the API keeps no more.
-pub(super) fn round_up(list: &mut ResourceList) {
+fn round_up(list: &mut ResourceList) {
     let rounded: Vec<_> = list
         .iter()
         .map(|(name, amount)| {

@@ -30,7 +30,7 @@ pub struct Pod {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub(super) spec: Spec,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    status: Status,
+    pub(super) status: Status,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub(super) struct Requirements {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Status {
+pub(super) struct Status {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     phase: Name,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
@@ -90,9 +90,9 @@ struct Status {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     conditions: Vec<Condition>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    container_statuses: Vec<ContainerStatus>,
+    pub(super) container_statuses: Vec<ContainerStatus>,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    init_container_statuses: Vec<ContainerStatus>,
+    pub(super) init_container_statuses: Vec<ContainerStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     extended_resource_claim_status: Option<ExtendedResourceClaimStatus>,
 }
@@ -112,13 +112,13 @@ struct Condition {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct ContainerStatus {
+pub(super) struct ContainerStatus {
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     name: Name,
     #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
-    allocated_resources: ResourceList,
+    pub(super) allocated_resources: ResourceList,
     #[serde(skip_serializing_if = "Option::is_none")]
-    resources: Option<Requirements>,
+    pub(super) resources: Option<Requirements>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! ResourceQuota: hard limits, scopes, validation.
 
+pub mod extension;
 pub mod field;
 pub mod limited;
 pub mod manifest;
@@ -8,6 +9,7 @@ pub(crate) mod names;
 pub mod recount;
 pub(crate) mod requirement;
 pub mod scopes;
+pub mod selector;
 pub mod shape;
 pub mod spec;
 pub mod syntax;

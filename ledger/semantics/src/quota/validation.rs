@@ -6,16 +6,14 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::{
+    extension::{Carrier, Extensions},
     field::FieldError,
     manifest::Manifest,
     metadata,
     names::{self, validate_list},
     spec::{ScopeExpression, Spec},
 };
-use crate::{
-    Name,
-    group::{Extensions, extension::Carrier},
-};
+use crate::Name;
 
 const IMMUTABLE: &str = "field is immutable";
 const NOT_FOR_SCOPE: &str = "unsupported scope applied to resource";

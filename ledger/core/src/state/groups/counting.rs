@@ -1,8 +1,9 @@
 //! Keeping the sums of groups.
 
-use super::{Groups, Link};
+use super::Groups;
 use crate::state::{
     State,
+    chain::Link,
     namespaces::{Claim, hold},
     sums::{Change, Excess, Parts, Sums},
 };

@@ -3,10 +3,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Chain, Groups, Link};
+use super::Groups;
 use crate::{
     event::{NamespaceRecord, Reservation},
-    state::{State, namespaces::Namespace},
+    state::{
+        State,
+        chain::{Chain, Link},
+        namespaces::Namespace,
+    },
 };
 use quota_semantics::{
     Name,

@@ -24,7 +24,10 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::slab::Slab;
+use super::{
+    chain::Link,
+    slab::Slab,
+};
 use crate::{
     codec::record,
     event::{GroupRecord, Sequence},
@@ -118,26 +121,6 @@ impl Choosers {
         choosers.is_none_or(|choosers| choosers.iter().any(|it| selects(it, footprint)))
     }
 }
-
-/// A group that counts objects of a namespace.
-#[derive(Clone, Debug)]
-pub(crate) struct Link {
-    pub(crate) group: u32,
-    /// If it does not count all objects: the groups that choose those that it counts, itself or below it.
-    pub(crate) partial: Option<Vec<u32>>,
-    /// How far it is above the nearest group that selects the namespace by itself.
-    pub(crate) distance: usize,
-}
-
-impl Link {
-    /// Whether this is the same group, and counts the same objects.
-    pub(crate) fn counts_as(&self, other: &Self) -> bool {
-        self.group == other.group && self.partial == other.partial
-    }
-}
-
-/// The groups that count objects of a namespace, children before their parents.
-pub(crate) type Chain = Arc<[Link]>;
 
 /// All groups, by place, name and parent.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@ use crate::{
     event::{Entry, GroupRecord},
     state::{
         State,
+        chain::Link,
         namespaces::{Extra, QuotaState},
     },
 };
@@ -229,7 +230,7 @@ impl State {
     }
 
     fn rejoin_all(&mut self, namespaces: BTreeSet<u32>, other: Option<u32>) {
-        let chooses_other = |link: &super::Link| {
+        let chooses_other = |link: &Link| {
             let choosers = link.partial.as_ref();
             other.is_some_and(|other| choosers.is_some_and(|choosers| choosers.contains(&other)))
         };

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::Link;
 use crate::{
     event::{GroupRecord, Sequence},
-    state::{Figure, State, namespaces::Namespace, query::used, sums::Sums},
+    state::{Figure, State, chain::Link, namespaces::Namespace, query::used, sums::Sums},
 };
 use quota_semantics::{
     Name, Timestamp,

@@ -4,8 +4,8 @@
 
 use std::borrow::Cow;
 
-use super::{Container, ContainerStatus, Pod, Requirements, Status, totals::raise};
-use crate::{object::defaults::round_up, resource::ResourceList};
+use super::{Container, ContainerStatus, Pod, Requirements, totals::raise};
+use crate::resource::ResourceList;
 
 impl Pod {
     /// The requests of a container that runs beside others, resize included.
@@ -57,21 +57,6 @@ impl Pod {
             ResourceList::new()
         } else {
             requested.clone()
-        }
-    }
-
-    /// Rounds the amounts in the status up to thousandths, as the API server does.
-    pub(in crate::object) fn round_up_status(&mut self) {
-        let Status {
-            container_statuses,
-            init_container_statuses,
-            ..
-        } = &mut self.status;
-        for status in container_statuses.iter_mut().chain(init_container_statuses) {
-            round_up(&mut status.allocated_resources);
-            if let Some(actual) = &mut status.resources {
-                actual.round_up();
-            }
         }
     }
 }

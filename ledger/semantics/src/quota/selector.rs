@@ -1,18 +1,16 @@
-//! Which namespaces a group is for: selectors over their labels and annotations.
+//! Selectors over labels and annotations: which namespaces a group is for, and which of their objects.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Name,
-    quota::{
-        field::{FieldError, quoted},
-        requirement,
-        spec::null_as_default,
-        syntax,
-    },
+use super::{
+    field::{FieldError, quoted},
+    requirement,
+    spec::null_as_default,
+    syntax,
 };
+use crate::Name;
 
 /// The label that Kubernetes gives every namespace: its name. So it is known of a namespace that was never seen.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -189,7 +187,7 @@ impl LabelSelector {
     }
 
     /// What is wrong with a selector in a manifest.
-    pub(super) fn validate(&self, field: &str) -> Vec<FieldError> {
+    pub(crate) fn validate(&self, field: &str) -> Vec<FieldError> {
         let mut errors = syntax::labels(&format!("{field}.matchLabels"), &self.match_labels);
         for (place, requirement) in self.match_expressions.iter().enumerate() {
             errors.extend(requirement.validate(&format!("{field}.matchExpressions[{place}]")));

@@ -5,12 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::selector::LabelSelector;
-use crate::{
-    Name, Timestamp,
-    quota::{FieldError, names::validate_list},
-    resource::ResourceList,
-};
+use super::{FieldError, names::validate_list, selector::LabelSelector};
+use crate::{Name, Timestamp, resource::ResourceList};
 
 /// What all keys begin with.
 pub const PREFIX: &str = "quota-ledger.io/";

@@ -9,12 +9,12 @@ use axum::{
 };
 use http::{HeaderValue, Method, header};
 
-use super::{Answering, BodyLimit, Route, Spec, target::Places};
 use crate::{
     auth::{Access, Admitted, Authenticator, Needed, Request as AccessRequest},
     cluster::Cluster,
     peer::Peer,
     problem::{Problem, Reason},
+    routes::{Answering, BodyLimit, Places, Route, Spec},
 };
 
 /// The label of requests that no route matches.

@@ -1,0 +1,168 @@
+//! What a namespace used at points of the past.
+
+use axum::{extract::State, response::Response};
+use quota_client::wire::{UsageHistory, UsagePoint};
+use quota_core::state;
+use quota_semantics::{Span, Timestamp};
+use serde::Deserialize;
+
+use super::{
+    App, Caller, answer,
+    page::{Params, Target},
+    problem::{Cause, Problem, Reason},
+    usage::{Seen, sums},
+};
+use crate::{
+    config::Period,
+    history::POINTS_MAX,
+    large::{Permit, Turn},
+    writer,
+};
+
+/// Points of a series, if no step is asked for.
+const POINTS: i64 = 100;
+
+/// Figures of a series, over all its points.
+pub(super) const FIGURES_MAX: usize = 200_000;
+
+/// Which points of a series.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SeriesQuery {
+    pub(super) from: Timestamp,
+    pub(super) to: Option<Timestamp>,
+    pub(super) step: Option<String>,
+}
+
+/// `GET /v1/namespaces/{namespace}/usage/history?from=TIME&to=TIME&step=DURATION`
+pub(super) async fn series(
+    State(app): State<App>,
+    Target(namespace): Target<String>,
+    Caller(actor): Caller,
+    Params(query): Params<SeriesQuery>,
+) -> Result<Response, Problem> {
+    let permit = Permit::to_read(&actor.principal)?;
+    let (times, step) = query.times(writer::now())?;
+    let head = app.ledger.read(state::State::head).await?;
+    let name = namespace.clone();
+    let mut figures = 0_usize;
+    let asked = Permit::of_past(&actor.principal);
+    let sampled = app.past.series(&asked, times.clone(), move |state| {
+        // What is more than can be answered need not be kept.
+        let seen = (figures <= FIGURES_MAX).then(|| Seen::of(state, &name))?;
+        figures += seen.amounts();
+        Some(seen)
+    });
+    let sampled: Option<Vec<Seen>> = sampled.await?.into_iter().collect();
+    let Some(sampled) = sampled else {
+        let why = format!("there are more than {FIGURES_MAX} figures in so many points");
+        return Err(Problem::invalid(vec![Cause::invalid("step", &step, &why)]));
+    };
+    let amounts = sampled.iter().map(Seen::amounts).sum();
+    let make = move |turn: &Turn| {
+        let points = times.iter().zip(&sampled).map(|(time, seen)| UsagePoint {
+            time: *time,
+            sequence: seen.head.sequence,
+            resources: sums(&seen.totals),
+            quotas: seen.limits(turn),
+        });
+        answer::large(
+            turn,
+            &UsageHistory {
+                namespace: namespace.into(),
+                points: points.collect(),
+                step,
+                as_of: answer::as_of(head),
+                lagging: app.lags(),
+            },
+        )
+    };
+    Ok(permit.make(amounts, make).await)
+}
+
+impl SeriesQuery {
+    /// The points in time, and the step between them as text.
+    pub(super) fn times(&self, now: Timestamp) -> Result<(Vec<Timestamp>, String), Problem> {
+        let to = self.to.map_or(now, |to| to.min(now));
+        if self.from > to {
+            let detail = "from is behind to, or in the future";
+            return Err(Problem::new(Reason::Malformed, detail));
+        }
+        let span = to.since(self.from).nanoseconds();
+        let step = match &self.step {
+            Some(text) => text
+                .parse::<Period>()
+                .map_err(|error| Cause::invalid("step", text, &error.to_string()))
+                .map_err(|cause| Problem::invalid(vec![cause]))?,
+            None => {
+                let step = u32::try_from(span / POINTS / 1_000_000_000).unwrap_or(u32::MAX);
+                Period::from_secs(step.max(1))
+            }
+        };
+        let nanoseconds = step.span().nanoseconds();
+        let more = span.checked_div(nanoseconds).unwrap_or(i64::MAX);
+        let count = usize::try_from(more)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1);
+        if nanoseconds <= 0 || count > POINTS_MAX {
+            let why = format!("that would be more than {POINTS_MAX} points");
+            let cause = Cause::invalid("step", &step.to_string(), &why);
+            return Err(Problem::invalid(vec![cause]));
+        }
+        let time = |number: i64| self.from.plus(Span::from_nanoseconds(nanoseconds * number));
+        Ok(((0..=more).map(time).collect(), step.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(from: &str, to: &str, step: Option<&str>) -> Result<Vec<String>, Problem> {
+        let query = SeriesQuery {
+            from: from.parse().unwrap(),
+            to: Some(to.parse().unwrap()),
+            step: step.map(str::to_owned),
+        };
+        let (times, _) = query.times("2026-01-02T00:00:00Z".parse().unwrap())?;
+        Ok(times.iter().map(Timestamp::to_string).collect())
+    }
+
+    #[test]
+    fn points_are_a_step_apart_and_end_with_the_present() {
+        let from = "2026-01-01T23:59:58Z";
+        let points = times(from, "2026-01-05T00:00:00Z", Some("1s")).unwrap();
+        assert_eq!(
+            points,
+            [
+                "2026-01-01T23:59:58Z",
+                "2026-01-01T23:59:59Z",
+                "2026-01-02T00:00:00Z"
+            ]
+        );
+        assert_eq!(
+            times("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z", None)
+                .unwrap()
+                .len(),
+            101
+        );
+        assert_eq!(times(from, from, Some("1h")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn the_number_of_points_is_bounded() {
+        let all = ("2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z");
+        assert_eq!(times(all.0, all.1, Some("2s")).unwrap().len(), 1801);
+        for step in ["1s", "0s", "1ns", "-1s", "often"] {
+            assert_eq!(
+                times(all.0, all.1, Some(step)).unwrap_err().reason(),
+                Reason::Invalid,
+                "{step}"
+            );
+        }
+        assert_eq!(
+            times(all.1, all.0, None).unwrap_err().reason(),
+            Reason::Malformed
+        );
+    }
+}

@@ -61,7 +61,7 @@ impl Meter {
         Self(used_by_this_thread())
     }
 
-    /// What was used since the start, or since this was last asked.
+    /// What was used since the start, or since the last call.
     pub(crate) fn lap(&mut self) -> Duration {
         let used = used_by_this_thread();
         used.saturating_sub(std::mem::replace(&mut self.0, used))

@@ -30,7 +30,7 @@ const BALLAST_PART: u64 = 4;
 /// Bytes written at a time.
 const STEP_BYTES: usize = 64 * 1024;
 
-/// How the file system of the data directory stands.
+/// The room on the file system of the data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FreeSpace {
     /// Bytes that can still be written.
@@ -68,7 +68,7 @@ impl FreeSpace {
     }
 }
 
-/// Who looks at the disk, and whom he tells when there is too little room: the ledger, `/readyz` and the metrics.
+/// Watches the disk, and reports too little room to the ledger, `/readyz` and the metrics.
 pub(crate) struct DiskSpaceGuard {
     directory: PathBuf,
     place: DataDirGuard,
@@ -76,7 +76,7 @@ pub(crate) struct DiskSpaceGuard {
     ledger: Ledger,
     check: Check,
     low: bool,
-    /// Nothing could be told when it was looked last.
+    /// The last look at the disk failed.
     blind: bool,
 }
 

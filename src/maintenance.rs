@@ -126,7 +126,7 @@ impl Maintenance {
         newest.unwrap_or(0)
     }
 
-    /// Stores a snapshot of the state as it stands, and answers its sequence. Grants go on meanwhile.
+    /// Stores a snapshot of the present state, and answers its sequence. Grants go on meanwhile.
     ///
     /// # Errors
     /// If it cannot be taken or written.

@@ -24,7 +24,7 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(1);
 /// For so long whoever asked for something counts as active.
 const ACTIVE: Duration = Duration::from_secs(1);
 
-/// Who has asked for something lately.
+/// Who has requested something lately.
 pub(crate) static ACTIVITY: Activity = Activity::none();
 
 /// What principals have used, in one place.
@@ -70,7 +70,7 @@ impl Accounts {
     }
 }
 
-/// Who has asked for something lately. Of whoever asked last, and of the last of all others, the time is enough.
+/// Who has requested something lately. Of whoever asked last, and of the last of all others, the time is enough.
 pub(crate) struct Activity(Mutex<Lately>);
 
 #[derive(Debug, Default)]

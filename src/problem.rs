@@ -122,7 +122,7 @@ struct Content {
     as_of: Option<Head>,
     #[serde(flatten)]
     ended: Option<Ended>,
-    /// The ledger refused what was asked for.
+    /// The ledger refused the request.
     #[serde(skip)]
     is_refusal: bool,
     /// The bound that was hit.
@@ -130,7 +130,7 @@ struct Content {
     limit: Option<Limit>,
 }
 
-/// How the reservation ended that was asked for again.
+/// How a reservation ended that is requested again.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Ended {
@@ -233,7 +233,7 @@ impl Problem {
         self.0.reason
     }
 
-    /// Whether the ledger refused what was asked for; else it was not decided.
+    /// Whether the ledger refused the request; else it was not decided.
     pub(crate) fn is_refusal(&self) -> bool {
         self.0.is_refusal
     }

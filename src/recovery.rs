@@ -19,7 +19,7 @@ pub struct Recovered {
     pub journal: FileJournal,
     /// To read from.
     pub reader: FileReader,
-    /// Where the ledger stands.
+    /// The durable end of the ledger.
     pub durable: Durable,
 }
 

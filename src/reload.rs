@@ -24,7 +24,7 @@ pub(crate) trait Followed {
     fn take(&mut self, content: Self::Content);
 }
 
-/// Looks at files every few seconds and whenever a reload is asked for, until `stop`.
+/// Looks at files every few seconds and whenever a reload is requested, until `stop`.
 pub(crate) async fn follow(
     mut followed: impl Followed,
     mut reload: watch::Receiver<u64>,

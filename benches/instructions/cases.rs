@@ -119,7 +119,7 @@ fn granting(measured: fn(&mut dyn FnMut())) {
             black_box(
                 transaction
                     .state()
-                    .promise(&request.namespace, &request.uid),
+                    .reservation_status(&request.namespace, &request.uid),
             );
         }
     });

@@ -231,7 +231,7 @@ mod tests {
     use quota_core::event::Event;
     use quota_semantics::{Span, uid::Uid};
 
-    /// Takes batches as long as it has room; notes what is asked of it.
+    /// Takes batches as long as it has room; notes the calls.
     #[derive(Default)]
     struct Notes {
         calls: Vec<&'static str>,

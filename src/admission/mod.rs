@@ -241,7 +241,7 @@ impl Hook {
         };
         let (review, question) = match understood {
             Ok((review, Question::None)) => return Ok(answer::pass(&review)),
-            Ok((review, Question::Decide(asked))) => (review, asked),
+            Ok((review, Question::Decide(question))) => (review, question),
             Err(fault) => return self.undecidable(&body, fault).await,
         };
         let behind = self.is_behind()?;
@@ -355,7 +355,7 @@ async fn gather(mut body: Body) -> Result<(Vec<u8>, bool), Failure> {
     let mut whole = Vec::new();
     let mut too_large = None;
     while let Some(frame) = body.frame().await {
-        // Of one that is too slow, or far too large, the listener tells.
+        // The listener answers one that is too slow, or far too large.
         let frame = frame.map_err(|error| Failure::Malformed(error.to_string()))?;
         let Ok(bytes) = frame.into_data() else {
             continue;

@@ -259,7 +259,7 @@ impl Subject {
     }
 }
 
-/// What is asked of names before they reach entries and logs.
+/// Checks names before they reach entries and logs.
 fn check(kind: &GroupResource, namespace: &str, name: &str) -> Result<(), String> {
     let complaint = |what: &str, text: &str, complaints: Vec<String>| match complaints.is_empty() {
         true => Ok(()),

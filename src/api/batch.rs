@@ -184,7 +184,7 @@ async fn one_by_one(
             (results, context.transaction.state().head())
         }
     };
-    // One at least: also of no items is told how far the ledger was.
+    // One at least: an answer without items also says how far the ledger was.
     let parts = (0..count.max(1))
         .step_by(ITEMS_AT_ONCE)
         .map(decide_some)
@@ -265,8 +265,8 @@ fn all_or_none(
     let mut results = Vec::with_capacity(requests.len());
     for (request, (replayed, notices, unlimited)) in requests.iter().zip(outcomes) {
         results.push(
-            remembered(transaction.state(), request).map(|promise| Granted {
-                promise,
+            remembered(transaction.state(), request).map(|status| Granted {
+                status,
                 replayed,
                 warnings: warnings(&request.namespace, &notices, &unlimited),
             }),
@@ -275,7 +275,7 @@ fn all_or_none(
     Ok(results)
 }
 
-/// How many amounts an outcome tells; of a grant they are few.
+/// How many amounts an outcome holds; a grant holds few.
 fn amounts_of(result: &Result<Granted, Problem>) -> usize {
     result.as_ref().err().map_or(1, Problem::amounts)
 }
@@ -302,7 +302,7 @@ fn written(
         }
         match result {
             Ok(Granted {
-                promise,
+                status,
                 replayed,
                 warnings,
             }) => {
@@ -310,7 +310,7 @@ fn written(
                     true => "{\"status\":200,\"replayed\":true,",
                     false => "{\"status\":201,",
                 });
-                write_fields(&whole(promise, warnings), &mut out)?;
+                write_fields(&whole(status, warnings), &mut out)?;
                 out.push('}');
             }
             Err(problem) => {
@@ -355,7 +355,7 @@ mod tests {
         };
         let reservation = Arc::new(reservation);
         Granted {
-            promise: ReservationStatus {
+            status: ReservationStatus {
                 reservation,
                 end,
                 holding: None,

@@ -46,9 +46,9 @@ pub(super) async fn correct(
     text: JsonText,
 ) -> Result<Response, Problem> {
     measured(Operation::Correct, async {
-        let asked = text.read::<CorrectionsRequest<'_>>()?;
-        let actor = because(&actor, asked.reason.as_deref())?;
-        let repairs = repairs(&app, &asked.items)?;
+        let request = text.read::<CorrectionsRequest<'_>>()?;
+        let actor = because(&actor, request.reason.as_deref())?;
+        let repairs = repairs(&app, &request.items)?;
         let mut items = Vec::with_capacity(repairs.len());
         for chunk in chunks(repairs, app.max_batch_entries) {
             items.extend(record(&app, &actor, chunk).await?);

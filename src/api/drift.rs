@@ -26,8 +26,8 @@ const LISTING_MAX: usize = 500;
 /// `POST /v1/drift`: compares listed objects with what the ledger believes, one by one. Writes nothing.
 pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Response, Problem> {
     measured(Operation::Compare, async {
-        let asked = text.read::<DriftRequest<'_>>()?;
-        let count = asked.listing.len();
+        let request = text.read::<DriftRequest<'_>>()?;
+        let count = request.listing.len();
         if count > LISTING_MAX {
             let wrong = format!("at most {LISTING_MAX} objects");
             let cause = Cause::invalid("listing", &count.to_string(), &wrong);
@@ -35,7 +35,7 @@ pub(super) async fn compare(State(app): State<App>, text: JsonText) -> Result<Re
         }
         let now = now();
         let read = |object: &&RawValue| app.events.read_listed(object.get().as_bytes(), now);
-        let listing: Vec<_> = asked.listing.iter().map(read).collect();
+        let listing: Vec<_> = request.listing.iter().map(read).collect();
         let compared = app.ledger.read(|state| {
             let found = listing.iter().map(|listed| find(state, listed, now));
             (found.collect::<Vec<_>>(), state.head())

@@ -38,7 +38,7 @@ enum Order {
 }
 
 /// `GET /v1/entries`: in order, from `from` on; with `order=desc` the newest first, from `from` back. A page
-/// may be shorter than asked for, and even empty, while there is more.
+/// may be shorter than requested, and even empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
     Caller(actor): Caller,

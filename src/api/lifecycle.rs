@@ -174,7 +174,7 @@ async fn change(
             );
             let changed = events.map(|events| {
                 transaction.record(&actor, events);
-                transaction.state().promise(&namespace, &uid)
+                transaction.state().reservation_status(&namespace, &uid)
             });
             (changed, transaction.state().head())
         })

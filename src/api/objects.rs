@@ -144,7 +144,7 @@ pub(super) async fn list(
 }
 
 /// `GET /v1/objects`: of all namespaces, in no order that means anything. An object that is there all the time is shown
-/// once. A page may be shorter than asked for, and even empty, while there is more.
+/// once. A page may be shorter than requested, and even empty, while there is more.
 pub(super) async fn list_all(
     State(app): State<App>,
     Caller(actor): Caller,

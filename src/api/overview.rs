@@ -221,7 +221,7 @@ struct Trend<'a> {
     lagging: bool,
 }
 
-/// The share of the fullest limit of each namespace, in the order in which they were asked for.
+/// The share of the fullest limit of each namespace, in the order in which they were requested.
 #[derive(Serialize)]
 struct Point {
     time: Timestamp,
@@ -254,14 +254,14 @@ pub(super) async fn trend(
         return Err(Problem::invalid(vec![cause]));
     }
     let as_of = app.ledger.read(state::State::head).await?;
-    let asked = names.clone();
+    let listed = names.clone();
     let permit = Permit::of_past(&actor.principal);
     let sampled = app.past.series(&permit, times.clone(), move |state| {
         let share_of = |name: &String| {
             let (share, _) = fullest(&state.quotas_view(name))?;
             Some(share).filter(|share| share.is_finite())
         };
-        asked.iter().map(share_of).collect::<Vec<_>>()
+        listed.iter().map(share_of).collect::<Vec<_>>()
     });
     let points = times.into_iter().zip(sampled.await?);
     Ok(answer::ok(&Trend {

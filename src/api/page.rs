@@ -38,7 +38,7 @@ pub(super) struct PageQuery {
 }
 
 impl PageQuery {
-    /// How many items the page may have: what was asked for, but not more than `most`.
+    /// How many items the page may have: as requested, but not more than `most`.
     ///
     /// # Errors
     /// `Malformed` for 0.
@@ -92,10 +92,10 @@ impl LabelledQuery {
 }
 
 /// As [`PageQuery::limit`].
-pub(super) fn limit(asked: Option<usize>, most: usize) -> Result<usize, Problem> {
-    match asked {
+pub(super) fn limit(requested: Option<usize>, most: usize) -> Result<usize, Problem> {
+    match requested {
         Some(0) => Err(Problem::new(Reason::Malformed, "limit must be at least 1")),
-        Some(asked) => Ok(asked.min(most)),
+        Some(requested) => Ok(requested.min(most)),
         None => Ok(most),
     }
 }

@@ -193,7 +193,7 @@ pub(super) async fn delete(
     .await
 }
 
-/// `GET /v1/namespaces/{namespace}/quotas`: by name. With a selector, a page may be shorter than asked for, and even
+/// `GET /v1/namespaces/{namespace}/quotas`: by name. With a selector, a page may be shorter than requested, and even
 /// empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,

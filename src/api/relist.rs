@@ -27,11 +27,11 @@ pub(super) async fn ask(
         false => text.read()?,
     };
     let resources = kinds(&request)?;
-    let Some(asked) = app.sources.request_relist(resources.clone()) else {
+    let Some(relist) = app.sources.request_relist(resources.clone()) else {
         let detail = "there is no stream, so no publisher that could be asked: nats.url is not set";
         return Err(Problem::new(Reason::NotFound, detail));
     };
-    if asked.clusters.is_empty() {
+    if relist.clusters.is_empty() {
         let detail = "no message of the stream has been seen that names a cluster to be asked: \
                       set nats.cluster";
         return Err(Problem::new(Reason::NotReady, detail));
@@ -41,9 +41,9 @@ pub(super) async fn ask(
     Ok(answer::json(
         StatusCode::ACCEPTED,
         &RelistAnswer {
-            clusters: asked.clusters,
+            clusters: relist.clusters,
             resources: resources.into_iter().collect(),
-            wait_seconds: asked
+            wait_seconds: relist
                 .wait
                 .as_millis()
                 .div_ceil(1000)

@@ -60,7 +60,7 @@ pub(super) fn refuse_stale(
     Err(Problem::new(Reason::Conflict, detail))
 }
 
-/// What waits for its finalizers to be deleted would be gone without them, which is not what is asked here, and with
+/// What waits for its finalizers to be deleted would be gone without them, which is not what this request means, and with
 /// nobody left who takes them away it would wait for ever.
 pub(super) fn refuse_revival(what: &str, new: &Metadata) -> Result<(), Problem> {
     if new.deletion_timestamp.is_none() || !new.finalizers.is_empty() {

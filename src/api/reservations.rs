@@ -72,7 +72,7 @@ fn show_with(
 
 /// A request that was granted.
 pub(super) struct Granted {
-    pub(super) promise: ReservationStatus,
+    pub(super) status: ReservationStatus,
     pub(super) replayed: bool,
     /// What is said of it besides.
     pub(super) warnings: Vec<String>,
@@ -96,7 +96,7 @@ pub(super) fn grant(
     transaction.record(actor, reserved.events);
     note(&reserved.notices);
     Ok(Granted {
-        promise: remembered(transaction.state(), request)?,
+        status: remembered(transaction.state(), request)?,
         replayed: reserved.replayed,
         warnings: warnings(&request.namespace, &reserved.notices, &reserved.unlimited),
     })
@@ -126,8 +126,8 @@ pub(super) fn remembered(
     state: &state::State,
     request: &decide::FingerprintedRequest,
 ) -> Result<ReservationStatus, Problem> {
-    let promise = state.promise(&request.namespace, &request.uid);
-    promise.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))
+    let status = state.reservation_status(&request.namespace, &request.uid);
+    status.ok_or_else(|| Problem::internal(&"a granted reservation is not remembered"))
 }
 
 /// `POST /v1/namespaces/{namespace}/reservations`
@@ -191,17 +191,17 @@ pub(super) async fn create(
 
 fn created(app: &App, granted: &Granted, head: Head) -> Response {
     if granted.replayed {
-        let mut response = show(app, StatusCode::OK, &granted.promise, head);
+        let mut response = show(app, StatusCode::OK, &granted.status, head);
         response
             .headers_mut()
             .insert("idempotency-replayed", HeaderValue::from_static("true"));
         return response;
     }
     let Granted {
-        promise, warnings, ..
+        status, warnings, ..
     } = granted;
-    let mut response = show_with(app, StatusCode::CREATED, promise, warnings, head);
-    let reservation = &granted.promise.reservation;
+    let mut response = show_with(app, StatusCode::CREATED, status, warnings, head);
+    let reservation = &granted.status.reservation;
     let uid = reservation.uid.to_string();
     let location = answer::location(&[
         ("/v1/namespaces/", &reservation.namespace),
@@ -223,10 +223,10 @@ pub(super) async fn get(
     let known = Uid::new(&uid).map_err(|_| not_found())?;
     let found = app
         .ledger
-        .read(|state| (state.promise(&namespace, &known), state.head()));
-    let (promise, head) = found.await?;
-    let promise = promise.ok_or_else(not_found)?;
-    Ok(show(&app, StatusCode::OK, &promise, head))
+        .read(|state| (state.reservation_status(&namespace, &known), state.head()));
+    let (status, head) = found.await?;
+    let status = status.ok_or_else(not_found)?;
+    Ok(show(&app, StatusCode::OK, &status, head))
 }
 
 #[derive(Debug, Default, Deserialize)]

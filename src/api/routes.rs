@@ -148,7 +148,7 @@ pub fn routes() -> Vec<Route<App>> {
         // They cost the cluster's API server something.
         post("/v1/relist", Role(&[Admin], Everywhere), relist::ask).idempotent()
             .operation("relist", &[(202, "RelistAnswer")]).sends("RelistRequest")
-.body_may_be_left_out().about("202: which clusters' publishers are asked to list again"),
+.body_may_be_left_out().about("202: the clusters whose publishers are asked to list again"),
         // Facts, limits among them while `quotas.adopt` is on.
         post("/v1/events", Role(&[Ingest], Everywhere), events::accept).idempotent()
             .body(BodyLimit::Events)

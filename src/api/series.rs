@@ -19,7 +19,7 @@ use crate::{
     writer,
 };
 
-/// Points of a series, if no step is asked for.
+/// Points of a series, if no step is requested.
 const POINTS: i64 = 100;
 
 /// Figures of a series, over all its points.
@@ -46,8 +46,8 @@ pub(super) async fn series(
     let head = app.ledger.read(state::State::head).await?;
     let name = namespace.clone();
     let mut figures = 0_usize;
-    let asked = Permit::of_past(&actor.principal);
-    let sampled = app.past.series(&asked, times.clone(), move |state| {
+    let of_past = Permit::of_past(&actor.principal);
+    let sampled = app.past.series(&of_past, times.clone(), move |state| {
         // What is more than can be answered need not be kept.
         let seen = (figures <= FIGURES_MAX).then(|| Seen::of(state, &name))?;
         figures += seen.amounts();

@@ -1,4 +1,4 @@
-//! Checkpoints on their way to a place. Nothing waits for them: what cannot be delivered is tried again, and told by
+//! Checkpoints on their way to a place. Nothing waits for them: what cannot be delivered is tried again, and counted by
 //! metrics.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};

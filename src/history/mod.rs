@@ -131,7 +131,7 @@ impl History {
             return Ok(state);
         }
         self.work(permit, move |shared, turn| {
-            // Somebody else may have asked for the same in the meantime.
+            // Somebody else may have requested the same in the meantime.
             if let Some(state) = shared.cache.lock().get(until) {
                 return Ok(state);
             }

@@ -81,7 +81,7 @@ pub(super) async fn list(
     self::page(&permit, path.kind, page, shape, params).await
 }
 
-/// The answer that tells a page, however large it is.
+/// The answer with a page, however large it is.
 pub(super) async fn page(
     permit: &Permit,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! The kinds that are stored: ResourceQuota and ClusterResourceQuota. All that differs between them stands here and in
+//! The kinds that are stored: ResourceQuota and ClusterResourceQuota. All that differs between them is here and in
 //! [`Object`](super::object::Object); how objects are read, written and watched does not.
 
 use std::sync::Arc;

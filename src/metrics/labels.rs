@@ -57,7 +57,7 @@ labels! {
         Error = "error",
     }
 
-    /// What was asked of the writer.
+    /// What the writer was to decide.
     Operation "operation" {
         /// A reservation.
         Reserve = "reserve",

@@ -35,7 +35,7 @@ pub struct ResourceSample<'a> {
     pub used: f64,
     /// What is reserved.
     pub reserved: f64,
-    /// Whether it is asked about before it is passed.
+    /// Whether the webhook sees requests that would exceed it.
     pub enforced: bool,
 }
 

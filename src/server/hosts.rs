@@ -33,8 +33,8 @@ impl Hosts {
         let uri = request.uri().authority().map(Authority::as_str);
         let headers = request.headers().get_all(header::HOST).iter();
         let headers = headers.map(|value| value.to_str().unwrap_or("?"));
-        let mut asked = uri.into_iter().chain(headers);
-        match asked.find(|host| !self.serves(host, local)) {
+        let mut named = uri.into_iter().chain(headers);
+        match named.find(|host| !self.serves(host, local)) {
             Some(host) => Err(host.to_owned()),
             None => Ok(()),
         }
@@ -78,7 +78,7 @@ fn plain(host: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn asked(uri: &str, hosts: &[&str]) -> Request<()> {
+    fn request(uri: &str, hosts: &[&str]) -> Request<()> {
         let request = hosts.iter().fold(Request::get(uri), |request, host| {
             request.header(header::HOST, *host)
         });
@@ -89,7 +89,7 @@ mod tests {
     fn only_what_is_ours_is_served() {
         let hosts = Hosts::new(&["quotad.quota.svc".to_owned(), "[fd00::7]".to_owned()]);
         let local = Some("10.1.2.3".parse().unwrap());
-        let serves = |host: &str| hosts.check(&asked("/", &[host]), local).is_ok();
+        let serves = |host: &str| hosts.check(&request("/", &[host]), local).is_ok();
         for host in [
             "localhost",
             "LOCALHOST:8480",
@@ -120,18 +120,18 @@ mod tests {
         ] {
             assert!(!serves(host), "{host}");
         }
-        assert!(hosts.check(&asked("/", &[]), local).is_ok());
+        assert!(hosts.check(&request("/", &[]), local).is_ok());
         assert!(
             hosts
-                .check(&asked("/", &["localhost", "evil"]), local)
+                .check(&request("/", &["localhost", "evil"]), local)
                 .is_err()
         );
-        let absolute = asked("http://evil.example/", &["localhost"]);
+        let absolute = request("http://evil.example/", &["localhost"]);
         assert_eq!(
             hosts.check(&absolute, local),
             Err("evil.example".to_owned())
         );
         let any = Hosts::new(&["*".to_owned()]);
-        assert!(any.check(&asked("/", &["evil.example"]), None).is_ok());
+        assert!(any.check(&request("/", &["evil.example"]), None).is_ok());
     }
 }

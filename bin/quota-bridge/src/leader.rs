@@ -284,7 +284,7 @@ impl Leader {
             if queue.push(line).await.is_err() {
                 return;
             }
-            // Until there are all watermarks, or later ones that somebody asked for, others wait for the next one.
+            // Until there are all watermarks, or later ones that somebody requested, others wait for the next one.
             awaited_since = awaited_since.filter(|since| !are_all_after(*since, &progress));
             let wait = match is_complete && awaited_since.is_none() {
                 true => every,

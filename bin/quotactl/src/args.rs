@@ -69,7 +69,7 @@ pub(crate) struct Global {
     /// The daemon's API [default: http://127.0.0.1:8480].
     #[arg(long, global = true, value_name = "URL", env = "QUOTACTL_SERVER")]
     pub(crate) server: Option<String>,
-    /// The context that says how to speak to which daemon: see `quotactl config`.
+    /// The context, which names a daemon and how to connect to it: see `quotactl config`.
     #[arg(long, global = true, value_name = "NAME", env = "QUOTACTL_CONTEXT")]
     pub(crate) context: Option<String>,
     /// The file of contexts [default: ~/.config/quotactl/config.yaml].
@@ -130,7 +130,7 @@ pub(crate) struct Global {
     /// File with the bearer token to send.
     #[arg(long, global = true, value_name = "FILE", env = "QUOTACTL_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Why something is changed; each entry that the command causes holds it.
+    /// The reason for a change; each entry that the command causes records it.
     #[arg(long, global = true, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: Option<String>,
 }
@@ -151,16 +151,16 @@ pub(crate) enum Command {
     /// Read a ledger without a daemon: check it, replay it, print it.
     #[command(subcommand)]
     Ledger(Ledger),
-    /// Say which daemons there are, and how to speak to each.
+    /// Manage contexts: the daemons that there are, and how to connect to each.
     #[command(subcommand)]
     Config(Config),
-    /// Check what was signed of a ledger.
+    /// Verify signed checkpoints of a ledger.
     #[command(subcommand)]
     Checkpoint(Checkpoint),
-    /// Make tokens for callers of a daemon, and see which there are.
+    /// Create and list tokens for callers of a daemon.
     #[command(subcommand)]
     Token(Token),
-    /// Make what an installation needs besides the daemon: the webhook's configuration, certificates.
+    /// Generate what an installation needs besides the daemon: the webhook's configuration, certificates.
     #[command(subcommand)]
     Generate(Generate),
     /// Measure what a daemon can do: reservations and releases per second, and how long each takes.
@@ -180,9 +180,9 @@ pub(crate) enum Online {
     /// Show one thing in detail.
     #[command(subcommand)]
     Describe(Describe),
-    /// Show what makes a number: the objects and reservations behind it, the largest first.
+    /// Explain a number by the objects and reservations behind it, the largest first.
     Explain(Explain),
-    /// Show what was denied lately, and why; of all namespaces unless one is given.
+    /// Show the latest denials and their reasons; of all namespaces unless one is given.
     Denials {
         /// At most so many, the latest.
         #[arg(long, value_name = "N", default_value = "50", value_parser = at_least_one)]
@@ -197,13 +197,13 @@ pub(crate) enum Online {
         #[arg(long)]
         all: bool,
     },
-    /// Show how usage went: a line for each limit, from a time on.
+    /// Show usage over time: a line for each limit.
     History(History),
-    /// Show how the daemon is: what it grants, how far its ledger and its sources are.
+    /// Show the status of the daemon, its ledger and its sources.
     Status,
     /// Show the versions of quotactl and of the daemon.
     Version {
-        /// Only that of quotactl: no daemon is asked.
+        /// Only that of quotactl, without a request to the daemon.
         #[arg(long)]
         client: bool,
     },
@@ -211,7 +211,7 @@ pub(crate) enum Online {
     Apply {
         #[command(flatten)]
         files: Files,
-        /// Have the daemon check them, and change nothing.
+        /// Have the daemon validate them, and change nothing.
         #[arg(long)]
         dry_run: bool,
     },
@@ -232,7 +232,7 @@ pub(crate) enum Online {
         #[arg(long, value_name = "TIME")]
         ttl: Period,
     },
-    /// Say that a reservation's object exists: it counts as used from now on.
+    /// Commit a reservation: its object exists, and counts as used from now on.
     Commit {
         /// The object's uid.
         uid: String,
@@ -240,7 +240,7 @@ pub(crate) enum Online {
         #[arg(long, value_name = "RESOURCE=QUANTITY,…", value_parser = amounts)]
         request: Option<Amounts>,
     },
-    /// Give a reservation back.
+    /// Release a reservation.
     Release {
         /// The object's uid.
         uid: String,
@@ -250,16 +250,16 @@ pub(crate) enum Online {
         /// The file; `-` is standard input.
         file: PathBuf,
     },
-    /// Compare the ledger with a listing of what is there, and name the objects that differ. Changes nothing, unless
+    /// Compare the ledger with a listing of objects, and show the differences. Changes nothing, unless
     /// `--correct` is given.
     Drift(Drift),
-    /// Have publishers list again what there is.
+    /// Request publishers to list their objects again.
     Relist {
         /// Only these resources, as in `pods` or `deployments.apps` [default: all].
         #[arg(long, value_name = "RESOURCE", value_delimiter = ',')]
         resource: Vec<String>,
     },
-    /// Begin, look at, and lead a cluster of nodes that keep one ledger.
+    /// Manage a cluster of nodes that keep one ledger.
     #[command(subcommand)]
     Cluster(Cluster),
     /// Take a consistent copy of the ledger from the daemon, while it serves.
@@ -278,17 +278,17 @@ pub(crate) enum Online {
 /// What can be done with a cluster.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cluster {
-    /// Make the stream that holds the log, once. The ledger begins with what the node holds that is asked.
+    /// Create the stream that holds the log, once. The ledger begins with the entries of the node that gets this request.
     Init,
-    /// Show the nodes: who leads, and how far each replica is.
+    /// Show the nodes: the leader, and how far each replica is.
     Status,
-    /// Keep the stream no longer for a node that was stopped. Started again, it takes part again.
+    /// Remove a stopped node: the stream is no longer kept for it. Started again, it takes part again.
     Remove {
         /// The node.
         node: String,
     },
-    /// Make a stream anew that is gone, or has lost what was acknowledged, behind what the node holds that is asked: the one
-    /// that holds most.
+    /// Make a new stream in place of one that is gone or has lost acknowledged messages, behind the entries of the node that
+    /// gets this request: the one with the most entries.
     Heal {
         /// The id of the ledger, as `cluster status` shows it, to confirm it.
         #[arg(long, value_name = "ID")]
@@ -297,7 +297,7 @@ pub(crate) enum Cluster {
         #[arg(long, value_name = "NODE")]
         lost: Vec<String>,
     },
-    /// Have another node lead. All that was decided before is durable, and requests wait for it.
+    /// Hand the lead over to another node. Earlier decisions are durable, and requests wait for the new leader.
     Transfer {
         /// The node.
         to: String,

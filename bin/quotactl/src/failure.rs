@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 pub(crate) use quota_exit::Exit;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The exit code.

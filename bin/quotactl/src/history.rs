@@ -14,7 +14,7 @@ use super::{
     unit::in_one_unit,
 };
 
-/// Points of a line, if no step is asked for.
+/// Points of a line, if no step is requested.
 const POINTS: u64 = 40;
 
 /// Most points of a line for which there is little room.

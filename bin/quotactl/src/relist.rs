@@ -22,12 +22,12 @@ pub(crate) fn run(session: &Session, resources: &[String]) -> Outcome {
         [] => "everything".to_owned(),
         some => some.join(", "),
     };
-    let asked: RelistAnswer = reply.read()?;
-    let when = match asked.wait_seconds {
+    let answer: RelistAnswer = reply.read()?;
+    let when = match answer.wait_seconds {
         0 => "now".to_owned(),
         wait => format!("in {wait}s, since it was asked a short while ago"),
     };
-    for cluster in &asked.clusters {
+    for cluster in &answer.clusters {
         session
             .output
             .line(format!("{cluster} is asked to list {what} {when}"))?;

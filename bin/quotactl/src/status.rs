@@ -113,8 +113,8 @@ pub(crate) fn version(session: &Session, client_only: bool) -> Outcome {
     let server = match client_only {
         true => None,
         false => {
-            let asked = session.client.get::<Status>(&Address::of(["v1", "status"]));
-            Some(asked.map(|answer| answer.content.version))
+            let answer = session.client.get::<Status>(&Address::of(["v1", "status"]));
+            Some(answer.map(|answer| answer.content.version))
         }
     };
     let output = &session.output;

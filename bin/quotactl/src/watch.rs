@@ -73,8 +73,8 @@ pub(crate) fn patiently(mut follow: impl FnMut(&mut Attempt) -> Outcome) -> Outc
         if attempt.moved {
             wait = FIRST_WAIT;
         }
-        if let Some(Transient::Busy(asked)) = failure.transient {
-            wait = wait.max(asked);
+        if let Some(Transient::Busy(requested)) = failure.transient {
+            wait = wait.max(requested);
         }
         wait = wait.min(LONGEST_WAIT);
         note(format!(

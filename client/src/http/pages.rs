@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::{Address, Call, Client, Error, Method};
 
-/// How many items of a list are asked for at once.
+/// How many items of a list are requested at once.
 const PAGE_ITEMS: usize = 500;
 
-/// The pages of a list, as they came: each is asked for when it is wanted. Ends behind the first error.
+/// The pages of a list, as they came: each is requested when it is wanted. Ends behind the first error.
 #[derive(Clone, Debug)]
 pub struct Pages<'a> {
     client: &'a Client,

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Address, Client, Error, Events};
 use crate::wire::Entry;
 
-/// Entries as they become durable, without gap or double. Behind an error, the next one is asked for over a new
+/// Entries as they become durable, without gap or double. Behind an error, the next one is requested over a new
 /// connection: whoever goes on after an error that [`is_transient`](Error::is_transient) waits a little before.
 pub struct Watch<'a> {
     client: &'a Client,

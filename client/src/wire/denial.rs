@@ -15,7 +15,7 @@ pub struct Denial {
     pub time: Timestamp,
     /// The namespace.
     pub namespace: Name,
-    /// Who asked.
+    /// The caller.
     pub actor: Actor,
     /// What it was for.
     pub object: DeniedObject,

@@ -43,7 +43,7 @@ pub use usage::{
 use quota_semantics::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How far the ledger was when it was asked.
+/// How far the ledger was when it answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AsOf {

@@ -100,7 +100,7 @@ pub struct ResourceCheck {
     /// The limit above which a grant comes with a warning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub soft: Option<Quantity>,
-    /// What was asked for.
+    /// The requested amount.
     #[serde(default)]
     pub requested: Quantity,
 }

@@ -11,7 +11,7 @@ use super::{AsOf, is_false};
 pub struct Status {
     /// The daemon's version.
     pub version: String,
-    /// Who asked.
+    /// The caller.
     pub caller: Caller,
     /// The first entry that is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct ClusterMember {
     pub leader: Option<String>,
 }
 
-/// Who asked.
+/// The caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Caller {

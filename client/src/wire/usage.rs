@@ -55,7 +55,7 @@ pub struct ResourceUsage {
     pub used: Option<Quantity>,
     /// What pending reservations hold beside that.
     pub reserved: Quantity,
-    /// What is left. Negative if objects are there that nobody asked for.
+    /// What is left. Negative if objects are there that nobody requested.
     pub available: Quantity,
     /// Of a group: what is guaranteed to the groups below it, and not used or reserved by them. It counts as taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -94,7 +94,7 @@ pub enum Event {
         namespace: Name,
         /// What it may count for from now on.
         footprint: Footprint,
-        /// The new end of the promise.
+        /// The new expiration.
         expiration: Timestamp,
     },
     /// A pending reservation was given more time.
@@ -103,7 +103,7 @@ pub enum Event {
         uid: Uid,
         /// Its namespace.
         namespace: Name,
-        /// The new end of the promise.
+        /// The new expiration.
         expiration: Timestamp,
     },
     /// As the first ledgers have it: the holder said that the object exists, and it was taken for observed.

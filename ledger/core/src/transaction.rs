@@ -53,7 +53,7 @@ impl OpenBatch {
     }
 }
 
-/// A sitting at the transaction: the state, the open batch and the time at which is decided.
+/// A write transaction: the state, the open batch, and the time of the decision.
 #[derive(Debug)]
 pub struct WriteTransaction<'a> {
     state: &'a mut State,

@@ -19,7 +19,7 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-/// Where in an object a value stands.
+/// The path of a value in an object.
 #[derive(Clone, Copy)]
 enum Location {
     Elsewhere,

@@ -213,7 +213,7 @@ pub(super) async fn delete(
 }
 
 /// `GET /v1/groups`: by name. The numbers of a page are of one moment; members are counted, not named. With a selector, a
-/// page may be shorter than asked for, and even empty, while there is more.
+/// page may be shorter than requested, and even empty, while there is more.
 pub(super) async fn list(
     State(app): State<App>,
     Caller(actor): Caller,

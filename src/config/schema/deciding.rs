@@ -11,9 +11,9 @@ use quota_service::config::{Period, Size, blank};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reservations {
-    /// Time to live when none is asked for.
+    /// Time to live when none is requested.
     pub default_ttl: Period,
-    /// Longest time to live that can be asked for.
+    /// Longest time to live that can be requested.
     pub max_ttl: Period,
     /// Longest that a reservation is held, however often it is extended.
     pub max_lifetime: Period,
@@ -23,7 +23,7 @@ pub struct Reservations {
     pub max_pending: NonZeroUsize,
     /// Pending reservations of one namespace.
     pub max_pending_per_namespace: NonZeroUsize,
-    /// Pending reservations that one principal has asked for.
+    /// Pending reservations that one principal has requested.
     pub max_pending_per_principal: NonZeroUsize,
     /// What to do with a request that needs something that nothing limits.
     pub unlimited: Unlimited,

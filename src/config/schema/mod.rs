@@ -27,7 +27,7 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Plural (resource) names of kinds that the built-in rules would get wrong: `Kind.group` to plural.
     pub kinds: BTreeMap<String, String>,
-    /// What the HTTP API is asked for.
+    /// The HTTP API.
     pub http: Http,
     /// Health and metrics.
     pub admin: Admin,

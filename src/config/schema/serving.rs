@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use quota_service::config::{Period, Size, blank};
 
-/// `http.*`: what the HTTP API is asked for.
+/// `http.*`: the HTTP API.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Http {
@@ -113,7 +113,7 @@ pub struct Auth {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shutdown {
-    /// How long requests are still taken after a stop was asked for, while `/readyz` says that they will not be.
+    /// How long requests are still taken after a stop was requested, while `/readyz` says that they will not be.
     pub drain: Period,
     /// How long requests that are being answered may take before they are cut off.
     pub grace: Period,

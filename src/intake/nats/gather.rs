@@ -138,7 +138,7 @@ impl<'a> Gather<'a> {
         if let Some(gap) = gap {
             tracing::warn!(stream = %self.intake.source, ?gap, "messages were removed before they were consumed");
             self.chunk.add_gap(&self.intake.source, gap);
-            self.intake.asking.want_all();
+            self.intake.publishers.want_all();
         }
         self.meet(&message.subject);
         let events = self.events(&message, now).peekable();
@@ -152,7 +152,7 @@ impl<'a> Gather<'a> {
 
     fn meet(&mut self, subject: &str) {
         if self.subject != subject {
-            self.intake.asking.meet(subject);
+            self.intake.publishers.meet(subject);
             subject.clone_into(&mut self.subject);
         }
     }

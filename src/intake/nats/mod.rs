@@ -9,11 +9,11 @@
 //! message consumed), and that no message was removed before it was consumed. A stream that began anew is read
 //! from its beginning, and a gap is recorded; both are safe, since events are identified by uid and version.
 
-mod asking;
 mod connect;
 mod gather;
 mod identity;
 mod position;
+mod publishers;
 mod session;
 mod status;
 mod stream;
@@ -31,7 +31,7 @@ pub(crate) use connect::{plain, to_log};
 pub use gather::events;
 pub use status::{Status, StreamStatus};
 
-use self::asking::Asking;
+use self::publishers::Publishers;
 use super::payload::Reader;
 use crate::{
     config::{self, Config},
@@ -47,7 +47,7 @@ const FAILURES_OF_A_CONNECTION: u32 = 2;
 
 /// The stream's consumption, as it runs.
 pub struct Running {
-    /// How it stands.
+    /// Its status.
     pub status: Status,
     /// Ends on `stop`, or when the ledger takes no more entries. What was consumed is durable then.
     pub task: JoinHandle<()>,
@@ -64,10 +64,10 @@ pub async fn start(
     stop: CancellationToken,
 ) -> Result<Running, SetupError> {
     let settings = &config.nats;
-    let asking = Asking::new(settings);
-    let status = Status::new(settings, ledger.clone(), asking.clone());
+    let publishers = Publishers::new(settings);
+    let status = Status::new(settings, ledger.clone(), publishers.clone());
     let (client, connected) = connect::connect(settings, config.cluster.is_on(), &status).await?;
-    let relists = asking.clone();
+    let relists = publishers.clone();
     tokio::spawn(relists.run(client.clone(), connected.clone(), stop.clone()));
     let intake = Intake {
         source: Name::from(settings.stream.as_str()),
@@ -77,7 +77,7 @@ pub async fn start(
         reader,
         ledger,
         status: status.clone(),
-        asking,
+        publishers,
         client,
         connected,
         stop,
@@ -101,7 +101,7 @@ struct Intake {
     reader: Arc<Reader>,
     ledger: Ledger,
     status: Status,
-    asking: Asking,
+    publishers: Publishers,
     client: Client,
     connected: watch::Receiver<bool>,
     stop: CancellationToken,

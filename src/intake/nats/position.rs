@@ -1,4 +1,4 @@
-//! Where a message stands: what the server says of it in its reply subject.
+//! The position of a message in the stream, from its reply subject.
 
 use quota_semantics::Timestamp;
 

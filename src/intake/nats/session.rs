@@ -92,7 +92,7 @@ impl<'a> Session<'a> {
         session.take_up(identity).await?;
         session.meet_publisher().await;
         if intake.ledger.watermark().required().is_some() {
-            intake.asking.ask_for_watermarks(&intake.client).await;
+            intake.publishers.ask_for_watermarks(&intake.client).await;
         }
         let messages = session.messages().await?;
         tracing::info!(stream = %source, position = session.position, "consuming");
@@ -119,7 +119,7 @@ impl<'a> Session<'a> {
             self.position = 0;
         }
         if matches!(identity, Identity::Renewed(_)) {
-            self.intake.asking.want_all();
+            self.intake.publishers.want_all();
         }
         let first = self.stream.cached_info().state.first_sequence;
         if first > self.position.saturating_add(1) {
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
         let first = self.position + 1;
         tracing::warn!(stream = %source, first, last, "messages were removed before they were consumed");
         note(ledger, actor, decide::gap(source, first, last)).await?;
-        self.intake.asking.want_all();
+        self.intake.publishers.want_all();
         self.position = last;
         Ok(())
     }
@@ -149,15 +149,17 @@ impl<'a> Session<'a> {
     /// Learns from the last message, else from the first that comes, which clusters have a publisher for relists.
     async fn meet_publisher(&self) {
         let Intake {
-            asking, settings, ..
+            publishers,
+            settings,
+            ..
         } = self.intake;
-        if asking.knows_nobody()
+        if publishers.knows_nobody()
             && let Ok(last) = self
                 .stream
                 .get_last_raw_message_by_subject(&settings.subject)
                 .await
         {
-            asking.meet(&last.subject);
+            publishers.meet(&last.subject);
         }
     }
 
@@ -248,14 +250,14 @@ impl<'a> Session<'a> {
         let Intake {
             ledger,
             actor,
-            asking,
+            publishers,
             ..
         } = self.intake;
         Box::pin(async move {
             let Piece { chunk, consumed } = piece;
             let from = Source::Nats;
             let done = record_patiently(ledger, actor, from, chunk, consumed.clone()).await?;
-            asking.want_kinds(done.incomplete);
+            publishers.want_kinds(done.incomplete);
             Ok(consumed)
         })
     }
@@ -290,27 +292,27 @@ impl<'a> Session<'a> {
 
     fn reach_target(&mut self) {
         let Intake { ledger, status, .. } = self.intake;
-        if let Some((last, asked)) = self.target
+        if let Some((last, requested)) = self.target
             && self.position >= last
         {
-            ledger.watermark().advance(asked);
-            status.set_caught_up(asked);
+            ledger.watermark().advance(requested);
+            status.set_caught_up(requested);
             self.target = None;
             self.silent_since = None;
             self.ask_for_unlisted();
         }
     }
 
-    /// What a watermark is waited for, or what is to be replaced, and has not been listed, has to be: whoever was asked may not have heard it, or
+    /// What a watermark is waited for, or what is to be replaced, and has not been listed, has to be: the publisher may not have heard the request, or
     /// the daemon may have ended before it asked.
     fn ask_for_unlisted(&self) {
         let Intake {
             ledger,
-            asking,
+            publishers,
             actor,
             ..
         } = self.intake;
-        if !asking.may_ask() {
+        if !publishers.may_ask() {
             return;
         }
         let required = ledger.watermark().required();
@@ -335,13 +337,13 @@ impl<'a> Session<'a> {
             let kinds = kinds.filter(|(source, kind)| !is_begun(source, kind));
             kinds.map(|(_, kind)| kind.clone()).collect()
         });
-        asking.want_kinds(unlisted);
+        publishers.want_kinds(unlisted);
     }
 
     /// Asks how far the stream has got, and whether it is still the same. `is_idle`: nothing that was delivered
     /// is on its way into the ledger.
     async fn check(&mut self, gather: &mut Gather<'_>, is_idle: bool) -> Result<(), Ended> {
-        let asked = now();
+        let requested = now();
         self.stream = find(self.intake).await?;
         let info = self.stream.cached_info();
         let last = info.state.last_sequence;
@@ -352,7 +354,7 @@ impl<'a> Session<'a> {
             return Err(Ended::Changed);
         }
         self.intake.status.set_last_sequence(last);
-        self.target.get_or_insert((last, asked));
+        self.target.get_or_insert((last, requested));
         if is_idle && self.position < last {
             self.look_for_more(gather, last).await?;
         }

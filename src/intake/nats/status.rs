@@ -1,4 +1,4 @@
-//! How the consumption of the stream stands.
+//! The status of the consumption of the stream.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -6,7 +6,7 @@ use quota_semantics::{Name, Span, Timestamp};
 use quota_service::health::Health;
 use tokio::sync::watch;
 
-use super::asking::Asking;
+use super::publishers::Publishers;
 use crate::{
     config::Nats,
     intake::sources::{RequestedRelist, Sources},
@@ -22,7 +22,7 @@ const POLLS: u32 = 3;
 pub struct Status {
     stream: Arc<watch::Sender<StreamStatus>>,
     ledger: Ledger,
-    asking: Asking,
+    publishers: Publishers,
     max_watermark_age: Span,
 }
 
@@ -103,24 +103,24 @@ impl Sources for Status {
     }
 
     fn request_relist(&self, kinds: BTreeSet<Name>) -> Option<RequestedRelist> {
-        Some(self.asking.ask(kinds))
+        Some(self.publishers.ask(kinds))
     }
 }
 
 impl Status {
-    pub(super) fn new(settings: &Nats, ledger: Ledger, asking: Asking) -> Self {
+    pub(super) fn new(settings: &Nats, ledger: Ledger, publishers: Publishers) -> Self {
         Self {
             stream: Arc::new(watch::Sender::new(StreamStatus::new(
                 settings.poll_interval.get(),
                 now(),
             ))),
             ledger,
-            asking,
+            publishers,
             max_watermark_age: settings.max_watermark_age.span(),
         }
     }
 
-    /// How it stands now.
+    /// The present status.
     #[must_use]
     pub fn get(&self) -> StreamStatus {
         self.stream.borrow().clone()
@@ -235,7 +235,7 @@ impl Status {
             .send_modify(|stream| stream.caught_up_to = stream.caught_up_to.max(Some(to)));
     }
 
-    /// Sets the metrics to how it stands now: to be called at each scrape, since what is gone says nothing any more.
+    /// Sets the metrics to the present status. To be called at each scrape: a source that is gone reports nothing by itself.
     pub(crate) fn set_metrics(&self) {
         let (stream, now) = (self.get(), now());
         let messages = stream.last_sequence.saturating_sub(stream.cursor);

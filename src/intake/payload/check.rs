@@ -1,4 +1,4 @@
-//! What is asked of names and sizes before they reach the ledger, logs and paths.
+//! Checks names and sizes before they reach the ledger, logs and paths.
 
 use quota_core::{
     decide::{Adopted, Sighting},

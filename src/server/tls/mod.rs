@@ -137,7 +137,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Takes new files into force whenever they change or a reload is asked for, until `stop`. Files
+    /// Takes new files into force whenever they change or a reload is requested, until `stop`. Files
     /// that cannot be used change nothing.
     pub async fn run(self, reload: watch::Receiver<u64>, stop: CancellationToken) {
         follow(self, reload, stop).await;

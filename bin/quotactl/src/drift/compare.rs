@@ -58,7 +58,7 @@ pub(super) struct Comparison {
     pub(super) count: usize,
     /// How many the ledger has seen more of.
     pub(super) newer: usize,
-    /// How many were not asked for.
+    /// How many are outside of the scope.
     pub(super) outside: usize,
     /// How many are of no concern to quotas.
     pub(super) ignored: usize,
@@ -67,7 +67,7 @@ pub(super) struct Comparison {
 /// Objects on their way to be compared.
 pub(super) struct Comparing<'a> {
     session: &'a Session,
-    asked: &'a ScopeArguments,
+    requested: &'a ScopeArguments,
     /// Whether what differs is to be sent again.
     keep: bool,
     kept: usize,
@@ -78,10 +78,10 @@ pub(super) struct Comparing<'a> {
 }
 
 impl<'a> Comparing<'a> {
-    pub(super) fn new(session: &'a Session, asked: &'a ScopeArguments, keep: bool) -> Self {
+    pub(super) fn new(session: &'a Session, requested: &'a ScopeArguments, keep: bool) -> Self {
         Self {
             session,
-            asked,
+            requested,
             keep,
             kept: 0,
             piece: Vec::new(),
@@ -158,7 +158,7 @@ impl<'a> Comparing<'a> {
             }
         };
         let (resource, namespace) = (&*object.resource, &*object.namespace);
-        if !self.asked.is_about(resource, namespace) {
+        if !self.requested.is_about(resource, namespace) {
             self.compared.outside += 1;
             return Ok(());
         }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{failure::Outcome, session::Session};
 
-/// Most namespaces that are asked for one by one; of more, all objects of the ledger are looked through.
+/// Most namespaces that are requested one by one; of more, all objects of the ledger are looked through.
 const NAMESPACES_MAX: usize = 32;
 
 /// What the ledger believes of the objects that the listing speaks of.

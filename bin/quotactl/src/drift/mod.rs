@@ -73,7 +73,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
             "--correct and --reason go together: each entry holds the reason",
         ));
     }
-    let asked = ScopeArguments {
+    let requested = ScopeArguments {
         resources: args.resources.iter().cloned().collect(),
         namespace: session.scope.given.clone(),
         all: session.scope.all,
@@ -84,7 +84,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let head = head(session)?;
     let progress = Progress::over_file("comparing", &args.listing);
     let input = progress.read(open(&args.listing)?);
-    let mut comparing = Comparing::new(session, &asked, args.correct);
+    let mut comparing = Comparing::new(session, &requested, args.correct);
     let listed_as_of = listing::read(BufReader::new(input), |item| comparing.take(item))
         .and_then(|version| comparing.finish().map(|compared| (version, compared)))
         .map_err(|failure| failure.about(&place));
@@ -92,7 +92,7 @@ pub(crate) fn run(session: &Session, args: &Drift) -> Outcome {
     let (version, mut compared) = listed_as_of?;
     let version = args.resource_version.or(version);
     let listed = std::mem::take(&mut compared.listed);
-    let scope = Scope::new(&asked, listed).map_err(|failure| failure.about(&place))?;
+    let scope = Scope::new(&requested, listed).map_err(|failure| failure.about(&place))?;
     let known = ledger::read(session, &scope, &compared.uids, head, version)?;
     let Comparison {
         mut differences, ..

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::failure::{Failure, Outcome};
 
-/// What was asked for on the command line.
+/// The objects that the command line names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScopeArguments {
     /// Only these resources; none: those that are listed.
@@ -41,37 +41,37 @@ pub(super) struct Scope(BTreeMap<String, Spaces>);
 
 impl Scope {
     /// By default the resources that occur in the listing, each in the namespaces in which it occurs.
-    pub(super) fn new(asked: &ScopeArguments, listed: Listed) -> Outcome<Self> {
+    pub(super) fn new(requested: &ScopeArguments, listed: Listed) -> Outcome<Self> {
         let is_listed = |resource: &&String| !listed.contains_key(*resource);
-        let unlisted: Vec<_> = asked.resources.iter().filter(is_listed).collect();
-        if listed.is_empty() && !asked.allow_empty {
+        let unlisted: Vec<_> = requested.resources.iter().filter(is_listed).collect();
+        if listed.is_empty() && !requested.allow_empty {
             return Err(Failure::general("the listing is empty").hint(
                 "if there is nothing, --allow-empty says so; with it all that the ledger believes in is gone",
             ));
         }
-        if let (Some(resource), false) = (unlisted.first(), asked.allow_empty) {
+        if let (Some(resource), false) = (unlisted.first(), requested.allow_empty) {
             return Err(Failure::general(format!("the listing has no {resource}"))
                 .hint("if there are none, --allow-empty says so"));
         }
-        let names_spaces = asked.all || asked.namespace.is_some();
+        let names_spaces = requested.all || requested.namespace.is_some();
         if !names_spaces && !unlisted.is_empty() {
             return Err(Failure::usage(
                 "where should there be none? -n or -A say so",
             ));
         }
-        if listed.is_empty() && asked.resources.is_empty() {
+        if listed.is_empty() && requested.resources.is_empty() {
             return Err(Failure::usage(
                 "of what should there be none? An empty listing does not say; --resource does",
             ));
         }
-        let none = asked
+        let none = requested
             .resources
             .iter()
             .map(|name| (name.clone(), <_>::default()));
         let mut all: Listed = none.collect();
         all.extend(listed);
-        let spaces = |listed| match &asked.namespace {
-            _ if asked.all => Spaces::All,
+        let spaces = |listed| match &requested.namespace {
+            _ if requested.all => Spaces::All,
             Some(only) => Spaces::These(BTreeSet::from([only.clone()])),
             None => Spaces::These(listed),
         };
@@ -124,7 +124,7 @@ mod tests {
         pairs.iter().map(pair).collect()
     }
 
-    fn asked(resources: &str, namespace: Option<&str>, all: bool) -> ScopeArguments {
+    fn requested(resources: &str, namespace: Option<&str>, all: bool) -> ScopeArguments {
         ScopeArguments {
             resources: names(resources),
             namespace: namespace.map(str::to_owned),
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn by_default_it_is_what_occurs_in_the_listing() {
         let listed = listed(&[("pods", "a b"), ("services", "a")]);
-        let scope = Scope::new(&asked("", None, false), listed.clone()).unwrap();
+        let scope = Scope::new(&requested("", None, false), listed.clone()).unwrap();
         let pairs = [("pods", "a"), ("pods", "b"), ("services", "a")];
         assert!(
             pairs
@@ -150,35 +150,38 @@ mod tests {
         );
         assert_eq!(scope.namespaces(2).unwrap().len(), 2);
         assert_eq!((scope.namespaces(1), scope.resource()), (None, None));
-        let everywhere = Scope::new(&asked("", None, true), listed.clone()).unwrap();
+        let everywhere = Scope::new(&requested("", None, true), listed.clone()).unwrap();
         assert!(everywhere.holds("pods", "c") && everywhere.namespaces(9).is_none());
-        let wider = Scope::new(&asked("", Some("c"), false), listed).unwrap();
+        let wider = Scope::new(&requested("", Some("c"), false), listed).unwrap();
         assert!(wider.holds("pods", "c") && !wider.holds("pods", "a"));
     }
 
     #[test]
     fn what_is_listed_elsewhere_is_not_looked_at() {
-        assert!(asked("", None, false).is_about("pods", "a"));
-        assert!(asked("pods", Some("a"), false).is_about("pods", "a"));
-        assert!(!asked("pods", Some("a"), false).is_about("pods", "b"));
-        assert!(!asked("pods", None, true).is_about("services", "a"));
-        assert!(asked("pods", Some("a"), true).is_about("pods", "b"));
+        assert!(requested("", None, false).is_about("pods", "a"));
+        assert!(requested("pods", Some("a"), false).is_about("pods", "a"));
+        assert!(!requested("pods", Some("a"), false).is_about("pods", "b"));
+        assert!(!requested("pods", None, true).is_about("services", "a"));
+        assert!(requested("pods", Some("a"), true).is_about("pods", "b"));
     }
 
     #[test]
     fn that_there_is_none_has_to_be_said_and_of_what_and_where() {
-        let exit = |asked: &ScopeArguments, listed: &Listed| {
-            Scope::new(asked, listed.clone()).map_err(|failure| failure.exit)
+        let exit = |requested: &ScopeArguments, listed: &Listed| {
+            Scope::new(requested, listed.clone()).map_err(|failure| failure.exit)
         };
         let (none, pods) = (Listed::new(), listed(&[("pods", "a")]));
-        assert_eq!(exit(&asked("pods", None, true), &none), Err(Exit::Failure));
         assert_eq!(
-            exit(&asked("pods services", None, true), &pods),
+            exit(&requested("pods", None, true), &none),
+            Err(Exit::Failure)
+        );
+        assert_eq!(
+            exit(&requested("pods services", None, true), &pods),
             Err(Exit::Failure)
         );
         let allowed = |resources, namespace, all| ScopeArguments {
             allow_empty: true,
-            ..asked(resources, namespace, all)
+            ..requested(resources, namespace, all)
         };
         assert_eq!(exit(&allowed("", None, true), &none), Err(Exit::Usage));
         assert_eq!(exit(&allowed("pods", None, false), &none), Err(Exit::Usage));

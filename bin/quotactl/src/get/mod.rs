@@ -101,7 +101,7 @@ impl<T: DeserializeOwned> Listing<T> {
     }
 }
 
-/// Shows what was asked for.
+/// Shows the list.
 pub(crate) fn run(session: &Session, args: &GetArgs) -> Outcome {
     match &args.what {
         Get::Quota { name, selector } => {

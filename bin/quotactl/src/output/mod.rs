@@ -1,4 +1,4 @@
-//! Where data goes: standard output, in the form that was asked for.
+//! Where data goes: standard output, in the form of `-o`.
 //!
 //! What templates and columns take fields of is free JSON: whatever the daemon says.
 
@@ -33,7 +33,7 @@ use super::{
 /// Prints to standard output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Output {
-    /// The form asked for.
+    /// The form of `-o`.
     pub(crate) format: Format,
     /// Whether tables begin with the names of their columns.
     pub(crate) headers: bool,

@@ -388,7 +388,7 @@ impl Naive {
     }
 
     /// What a pending reservation holds of each limit that it is subject to, by quota and resource; of those that
-    /// it holds nothing of, nothing is told.
+    /// it holds nothing of, there is no answer.
     #[must_use]
     pub fn held(&self, namespace: &Name, uid: &Uid) -> Vec<Held> {
         let key = key(namespace, uid);

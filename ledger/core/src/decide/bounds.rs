@@ -133,15 +133,19 @@ impl Bounds {
         }
         Err(Refusal::LimitReached {
             limit: "reservations.max_lifetime",
-            asked: seconds(expiration.since(created)),
+            requested: seconds(expiration.since(created)),
             most: seconds(most),
         })
     }
 }
 
-const fn within(limit: &'static str, asked: usize, most: usize) -> Result<(), Refusal> {
-    match asked <= most {
+const fn within(limit: &'static str, requested: usize, most: usize) -> Result<(), Refusal> {
+    match requested <= most {
         true => Ok(()),
-        false => Err(Refusal::LimitReached { limit, asked, most }),
+        false => Err(Refusal::LimitReached {
+            limit,
+            requested,
+            most,
+        }),
     }
 }

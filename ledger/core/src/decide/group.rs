@@ -115,18 +115,18 @@ fn check_bounds(
     is_new: bool,
     bounds: &GroupBounds,
 ) -> Result<(), Refusal> {
-    let asked = state.group_count() + 1;
-    if is_new && asked > bounds.max {
+    let requested = state.group_count() + 1;
+    if is_new && requested > bounds.max {
         return Err(Refusal::LimitReached {
             limit: "groups.max",
-            asked,
+            requested,
             most: bounds.max,
         });
     }
     match state.crowded(&record.name, &record.spec, bounds.per_namespace) {
-        Some((_, asked)) => Err(Refusal::LimitReached {
+        Some((_, requested)) => Err(Refusal::LimitReached {
             limit: "groups.max_per_namespace",
-            asked,
+            requested,
             most: bounds.per_namespace,
         }),
         None => Ok(()),

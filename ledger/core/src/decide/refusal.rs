@@ -33,12 +33,12 @@ pub enum Refusal {
         pending: usize,
     },
     /// More was requested than the configuration allows.
-    #[error("{limit} is {most}, and this would make {asked}")]
+    #[error("{limit} is {most}, and this would make {requested}")]
     LimitReached {
         /// The limit's key in the configuration.
         limit: &'static str,
         /// How much it would be; seconds, if it is a time.
-        asked: usize,
+        requested: usize,
         /// How much is allowed.
         most: usize,
     },
@@ -177,7 +177,7 @@ pub struct Notice {
 /// Who learns of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
-    /// Whoever asked.
+    /// The caller.
     Caller,
     /// Those who read metrics and audit logs.
     Auditors,

@@ -65,7 +65,7 @@ pub fn begin_relist(state: &State, begin: RelistBegin, resets_versions: bool) ->
     [began].into_iter().chain(reset).collect()
 }
 
-/// The object of a sighting that changes nothing, if a relist of its source has to be told that it is listed.
+/// The object of a sighting that changes nothing, if a relist of its source has to know that it is listed.
 #[must_use]
 pub fn listed<'a>(state: &State, source: &Name, sighting: &'a Sighting) -> Option<&'a Uid> {
     match sighting {

@@ -50,7 +50,7 @@ pub struct Request {
     pub footprint: Footprint,
     /// What it counted for before, as the caller saw it; only for updates of objects not observed yet.
     pub before: Option<Footprint>,
-    /// The object, to be asked what its containers specify; none: nothing is required of it.
+    /// The object, whose containers are checked for what they specify; none: nothing is required of it.
     pub object: Option<Arc<Object>>,
     /// How long to hold; none: the configured default.
     pub ttl: Option<Span>,
@@ -81,7 +81,7 @@ impl Deref for FingerprintedRequest {
 }
 
 impl FingerprintedRequest {
-    /// Digest of what is asked. A repeated request has the same. It takes as long as the decision, so whoever has the
+    /// Digest of the request. A repeated request has the same. It takes as long as the decision, so whoever has the
     /// time asks for it beforehand.
     pub fn digest(&self) -> [u8; 16] {
         *self.digest.get_or_init(|| self.request.digest())

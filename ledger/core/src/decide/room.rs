@@ -49,7 +49,7 @@ impl Case<'_> {
         let limits = limits.map(Counted::without_reservations);
         let limits: Vec<_> = limits.map(|limit| self.decided(limit)).collect();
         self.admitted(&limits, policy).ok()?;
-        let asked = self.request.footprint.resources.len();
+        let requested = self.request.footprint.resources.len();
         let mut overlay = self.overlay.clone();
         let mut work = policy.search_max;
         for pending in soonest {
@@ -57,7 +57,7 @@ impl Case<'_> {
             if is_own && self.superseded.contains(&pending.uid) {
                 continue;
             }
-            let amounts = PER_STEP + asked + pending.footprint.resources.len();
+            let amounts = PER_STEP + requested + pending.footprint.resources.len();
             work = work.checked_sub(limits.len() * amounts)?;
             overlay.end(state, &pending.namespace, &pending.uid);
             let limits = self.limits_with(state, &overlay);

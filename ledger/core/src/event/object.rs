@@ -25,7 +25,7 @@ pub struct Observed {
     pub ends_reservation: bool,
 }
 
-/// A promise of capacity to one object.
+/// Capacity that is reserved for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reservation {
@@ -49,7 +49,7 @@ pub struct Reservation {
     pub expiration: Timestamp,
     /// It ends when a version after this one is observed; 0: with the first sight of the object.
     pub after_version: u64,
-    /// Digest of what was asked: a repeated request is identified by it.
+    /// Digest of the request: a repeated one is identified by it.
     #[serde(skip)]
     pub request: [u8; 16],
 }

@@ -36,7 +36,7 @@ pub enum Item {
         /// The source by name, and when it received this; none: it was sent just now.
         received: Option<(Name, Timestamp)>,
     },
-    /// Positions were lost before they could be consumed: behind all that was told before, and before all that comes
+    /// Positions were lost before they could be consumed: behind all that was reported before, and before all that comes
     /// after.
     Gap {
         /// The source's name.
@@ -51,7 +51,7 @@ pub enum Item {
 pub struct Consumed {
     /// The source's name.
     pub source: Name,
-    /// Where the source stands now.
+    /// The present position of the source.
     pub cursor: Cursor,
 }
 

@@ -193,7 +193,7 @@ impl State {
             .insert(record.name.clone(), quota);
     }
 
-    /// What counts of a namespace's objects, pending reservations and commits, of those that `counts` tells.
+    /// What counts of a namespace's objects, pending reservations and commits, of those that pass `counts`.
     pub(super) fn recount(&self, namespace: u32, counts: impl Fn(&Footprint) -> bool) -> Sums {
         let namespace = self.namespaces.get(namespace);
         let mut sums = Sums::default();

@@ -91,7 +91,7 @@ pub struct Image {
     groups: Slab<Group, { groups::CHUNK }>,
 }
 
-/// Whether an image tells whose what is.
+/// Whether an image holds the owners of reservations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ownership {
     All,
@@ -284,8 +284,8 @@ impl State {
         self.image().digest()
     }
 
-    /// Whether this state, read from an image, is what `folded` is. An image of the first ledgers does not tell whose
-    /// what is: then the rest has to be the same.
+    /// Whether this state, read from an image, is what `folded` is. An image of the first ledgers names no
+    /// owners: then the rest has to be the same.
     #[must_use]
     pub fn is_image_of(&self, folded: &Self) -> bool {
         let (own, mut other) = (self.image(), folded.image());

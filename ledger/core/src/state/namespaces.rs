@@ -165,7 +165,7 @@ impl QuotaState {
     }
 }
 
-/// What a reservation or a commit for `target` takes of a limit that counts what `counts` tells, given the object as
+/// What a reservation or a commit for `target` takes of a limit that counts footprints by `counts`, given the object as
 /// it is observed.
 ///
 /// The growth over what is observed; all of it, if the object did not count before.

@@ -12,7 +12,7 @@ use super::{
 use crate::event::{QuotaRecord, Reservation};
 use quota_semantics::{Name, object::Footprint, quantity::Quantity, resource::ResourceList};
 
-/// So many pending reservations of a namespace are told with each of its quotas.
+/// Most pending reservations of a namespace that are listed with each of its quotas.
 const HOLDS_MAX: usize = 200;
 
 /// What one page of quotas may take, in amounts that are shown.
@@ -70,7 +70,7 @@ impl State {
     }
 
     /// The first quotas, of a namespace or of all, after a namespace and name, in that order: at most `limit`, and as
-    /// many as can be told with little work, but one at least. Also whether there are more.
+    /// many as take little work, but one at least. Also whether there are more.
     #[must_use]
     pub fn quotas_page(
         &self,

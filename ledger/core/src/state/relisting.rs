@@ -1,4 +1,4 @@
-//! What is asked about relists that are not over.
+//! Reading relists that are not over.
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ const CHUNK: usize = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct Ring<T, const MAX: u32> {
     slab: Slab<T, CHUNK>,
-    /// Once it is full, where the oldest stands.
+    /// The place of the oldest, once it is full.
     oldest: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Whose what is, as an image tells it: beside the tables that the first ledgers have, by their places.
+//! The owners of reservations in an image: beside the tables that the first ledgers have, by their places.
 
 use std::sync::Arc;
 

@@ -73,7 +73,7 @@ impl End {
         }
     }
 
-    /// As it is told: a past participle.
+    /// Its name on the wire: a past participle.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

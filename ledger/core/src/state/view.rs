@@ -36,7 +36,7 @@ pub struct QuotaView {
     pub figures: Vec<Figure>,
     /// The pending reservations that hold something of it, and how much.
     pub holds: Vec<(Arc<Reservation>, ResourceList)>,
-    /// How many more pending reservations the namespace has: they are too many to tell.
+    /// How many more pending reservations the namespace has: they are too many to list.
     pub holds_omitted: usize,
 }
 

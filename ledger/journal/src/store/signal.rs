@@ -72,7 +72,7 @@ impl Signal {
         !requests.stop
     }
 
-    /// Waits until what is written is to be synced: at the latest so long after it was asked for. False when it is time to
+    /// Waits until what is written is to be synced: at the latest so long after it was requested. False when it is time to
     /// stop.
     pub(crate) fn wait_to_sync(&self, soon: Duration) -> bool {
         let mut requests = self.wait_until(|requests| requests.sync_soon || requests.sync_now);

@@ -237,14 +237,14 @@ fn applies<'l, L: Limit>(
         quota: limit.name().clone(),
         source,
     };
-    let asked = scopes::scopes_of(limit.spec()).count();
+    let scopes = scopes::scopes_of(limit.spec()).count();
     let matching = match scopes::matching(scopes::scopes_of(limit.spec()), traits) {
         Ok(matching) => matching,
         Err(_) if !limit.is_enforced() => return Ok(false),
         Err(error) => return Err(broken(error)),
     };
     cover.scopes.extend(matching.iter().map(|scope| scope.name));
-    if matching.len() < asked {
+    if matching.len() < scopes {
         return Ok(false);
     }
     let before = cover.names.len();

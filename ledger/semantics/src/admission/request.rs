@@ -35,7 +35,7 @@ impl FromStr for Operation {
     }
 }
 
-/// Whether quotas are asked at all; if not, the request is allowed and charged nothing.
+/// Whether quotas apply at all; if not, the request is allowed and charged nothing.
 ///
 /// `new` and `old` are the traits of the object, as far as the request brings them. An update of a
 /// pod can only change what it counts for by its deadline, since the rest of its spec is fixed but

@@ -147,7 +147,7 @@ fn stands_for_class(name: &str, context: &dyn Context) -> bool {
 
 /// Every device class represents an extended resource, and every extended resource has a class.
 ///
-/// For deciding and folding: which classes there are was asked when the footprint was made, and a
+/// For deciding and folding: which classes there are was looked up when the footprint was made, and a
 /// claim's footprint names an extended resource only if a class represents it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EveryClass;

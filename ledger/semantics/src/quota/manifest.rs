@@ -247,7 +247,7 @@ impl Metadata {
         self.deletion_grace_period_seconds = stored.deletion_grace_period_seconds;
     }
 
-    /// What of it somebody may edit: without what tells which object it is and how it lives, and without what tools and
+    /// What of it somebody may edit: without its identity and lifecycle, and without what tools and
     /// servers note of writes (who manages which field, what kubectl applied last, the generation).
     #[must_use]
     pub(crate) fn editable(&self) -> Self {

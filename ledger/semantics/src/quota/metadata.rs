@@ -155,7 +155,7 @@ fn immutable<T: PartialEq + serde::Serialize>(field: &str, new: &T, old: &T) -> 
         .then(|| FieldError::invalid(format!("metadata.{field}"), new, "field is immutable"))
 }
 
-/// What is asked on creation and on update alike.
+/// Checks on creation and on update alike.
 fn common(metadata: &Metadata) -> Vec<FieldError> {
     let mut errors = syntax::labels("metadata.labels", &metadata.labels);
     errors.extend(syntax::annotations(

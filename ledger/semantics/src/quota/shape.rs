@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// An array stands where an object belongs.
+/// There is an array where an object belongs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("json: cannot unmarshal array into field {0:?}: an object is needed")]
 pub struct ArrayForObject(String);

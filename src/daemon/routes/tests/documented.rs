@@ -71,7 +71,7 @@ fn access() {
                 let roles: Vec<_> = roles.iter().map(|role| role.as_str()).collect();
                 let place = match scope {
                     Scope::Path => "the namespace",
-                    Scope::Query => "the namespace asked for, else all namespaces",
+                    Scope::Query => "the requested namespace, else all namespaces",
                     Scope::Items => "the namespace of each item",
                     Scope::Everywhere => "all namespaces",
                 };

@@ -24,10 +24,7 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{
-    chain::Link,
-    slab::Slab,
-};
+use super::{chain::Link, slab::Slab};
 use crate::{
     codec::record,
     event::{GroupRecord, Sequence},

@@ -42,9 +42,9 @@ impl State {
             .map(|(_, tracked)| self.reservation_view(tracked))
     }
 
-    /// The same without what it holds, which takes the most to tell.
+    /// The same without what it holds, which takes the most work.
     #[must_use]
-    pub fn promise(&self, namespace: &str, uid: &Uid) -> Option<ReservationStatus> {
+    pub fn reservation_status(&self, namespace: &str, uid: &Uid) -> Option<ReservationStatus> {
         let (_, tracked) = self.reservations.find(namespace, uid)?;
         Some(ReservationStatus {
             reservation: tracked.reservation.clone(),

@@ -32,7 +32,7 @@ const NOBODY_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is to be requested. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Asking(Arc<Shared>);
+pub(super) struct Publishers(Arc<Shared>);
 
 struct Shared {
     wanted: Mutex<Wanted>,
@@ -84,7 +84,7 @@ impl Kinds {
     }
 }
 
-/// Keeps whoever is asked from listing all the time.
+/// Keeps publishers from listing all the time.
 #[derive(Debug)]
 struct Throttle {
     interval: Duration,
@@ -98,7 +98,7 @@ impl Throttle {
         not_before.saturating_duration_since(now)
     }
 
-    fn asked(&mut self, now: Instant) {
+    fn sent(&mut self, now: Instant) {
         let longest = self.interval * LONGEST_WAIT;
         let was_quiet = self.not_before.is_none_or(|time| now >= time + longest);
         self.wait = match was_quiet {
@@ -109,7 +109,7 @@ impl Throttle {
     }
 }
 
-impl Asking {
+impl Publishers {
     pub(super) fn new(settings: &config::Nats) -> Self {
         let interval = settings.relist_interval.get();
         let wanted = Wanted {
@@ -216,7 +216,7 @@ impl Asking {
         mut connected: watch::Receiver<bool>,
         stop: CancellationToken,
     ) {
-        let asking = async {
+        let sending = async {
             loop {
                 let (kinds, clusters) = self.next().await;
                 // Without a connection, a request that was sent looks like one that was heard.
@@ -227,7 +227,7 @@ impl Asking {
                 for cluster in clusters {
                     is_heard &= self.publish(&client, &cluster, &kinds).await;
                 }
-                self.0.wanted.lock().throttle.asked(Instant::now());
+                self.0.wanted.lock().throttle.sent(Instant::now());
                 if !is_heard {
                     self.want(kinds);
                 }
@@ -235,7 +235,7 @@ impl Asking {
         };
         tokio::select! {
             () = stop.cancelled() => {}
-            () = asking => {}
+            () = sending => {}
         }
     }
 
@@ -345,13 +345,13 @@ mod tests {
         assert_eq!(throttle.due_in(now), Duration::ZERO);
         let mut waits = Vec::new();
         for _ in 0..9 {
-            throttle.asked(now);
+            throttle.sent(now);
             let wait = throttle.due_in(now);
             waits.push(wait.as_secs());
             now += wait;
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
-        throttle.asked(now + interval * LONGEST_WAIT);
+        throttle.sent(now + interval * LONGEST_WAIT);
         assert_eq!(throttle.wait, interval, "it was quiet for a while");
     }
 

@@ -83,44 +83,29 @@ pub struct Route<S = ()> {
     pub(crate) handle: Handle<S>,
 }
 
-/// A route for `GET` and `HEAD`.
-pub fn get<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
-where
-    H: Handler<T, S, Future = Answering>,
-{
-    Route::new(Method::GET, path, access, handler)
+macro_rules! methods {
+    ($($(#[$about:meta])* $name:ident: $method:ident;)*) => {$(
+        $(#[$about])*
+        pub fn $name<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
+        where
+            H: Handler<T, S, Future = Answering>,
+        {
+            Route::new(Method::$method, path, access, handler)
+        }
+    )*};
 }
 
-/// A route for `POST`.
-pub fn post<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
-where
-    H: Handler<T, S, Future = Answering>,
-{
-    Route::new(Method::POST, path, access, handler)
-}
-
-/// A route for `PUT`.
-pub fn put<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
-where
-    H: Handler<T, S, Future = Answering>,
-{
-    Route::new(Method::PUT, path, access, handler)
-}
-
-/// A route for `PATCH`.
-pub fn patch<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
-where
-    H: Handler<T, S, Future = Answering>,
-{
-    Route::new(Method::PATCH, path, access, handler)
-}
-
-/// A route for `DELETE`.
-pub fn delete<T, S: 'static, H>(path: &'static str, access: Access, handler: H) -> Route<S>
-where
-    H: Handler<T, S, Future = Answering>,
-{
-    Route::new(Method::DELETE, path, access, handler)
+methods! {
+    /// A route for `GET` and `HEAD`.
+    get: GET;
+    /// A route for `POST`.
+    post: POST;
+    /// A route for `PUT`.
+    put: PUT;
+    /// A route for `PATCH`.
+    patch: PATCH;
+    /// A route for `DELETE`.
+    delete: DELETE;
 }
 
 impl<S: 'static> Route<S> {

@@ -6,6 +6,7 @@ mod actor;
 pub mod admission;
 pub mod group;
 pub mod name;
+mod nullable;
 pub mod object;
 mod period;
 pub mod quantity;

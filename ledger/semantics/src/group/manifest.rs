@@ -10,10 +10,10 @@ use super::{
     selector::Selector,
     spec::Spec,
 };
+use crate::nullable::nullable;
 use crate::quota::{
     self, FieldError,
     manifest::{DecodeError, Metadata, be_of_kind, decode},
-    spec::null_as_default,
 };
 
 /// The API version of ClusterResourceQuota.
@@ -45,16 +45,16 @@ const OBJECTS: [&str; 9] = [
 #[serde(default, rename_all = "camelCase")]
 pub struct Manifest {
     /// `quota.openshift.io/v1`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub api_version: String,
     /// `ClusterResourceQuota`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub kind: String,
     /// Name, labels, and the extensions as annotations.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub metadata: Metadata,
     /// What the group says.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub spec: ManifestSpec,
 }
 
@@ -63,10 +63,10 @@ pub struct Manifest {
 #[serde(default, rename_all = "camelCase")]
 pub struct ManifestSpec {
     /// The namespaces.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub selector: Selector,
     /// Limits and scopes.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub quota: quota::Spec,
 }
 

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 
-use crate::{Name, Timestamp};
+use crate::{
+    Name, Timestamp,
+    nullable::{is_default, nullable},
+};
 
 /// The type of an object, as its JSON says it: enough to know how to read the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -240,20 +243,6 @@ impl<'de> Deserialize<'de> for Labels {
                 .collect(),
         ))
     }
-}
-
-/// Reads `null` as the empty value, as Kubernetes does everywhere.
-pub(super) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// Whether a field need not be written.
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 /// Something that counts only by being there.

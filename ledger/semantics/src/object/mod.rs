@@ -132,7 +132,7 @@ impl Object {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Any {
-            #[serde(deserialize_with = "metadata::nullable")]
+            #[serde(deserialize_with = "crate::nullable::nullable")]
             metadata: Metadata,
         }
         match Evaluator::of(kind) {

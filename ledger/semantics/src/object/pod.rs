@@ -9,14 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     footprint::PodTraits,
-    metadata::{Metadata, Present, is_default, nullable},
+    metadata::{Metadata, Present},
     names::{
         COUNT_PODS, CPU, DEVICE_CLASS_PREFIX, EPHEMERAL_STORAGE, HUGE_PAGES_PREFIX, LIMITS_CPU,
         LIMITS_EPHEMERAL_STORAGE, LIMITS_MEMORY, MEMORY, PODS, REQUESTS_CPU,
         REQUESTS_EPHEMERAL_STORAGE, REQUESTS_MEMORY, REQUESTS_PREFIX, is_extended, is_pod_level,
     },
 };
-use crate::{Name, Timestamp, quantity::Quantity, resource::ResourceList};
+use crate::{
+    Name, Timestamp,
+    nullable::{is_default, nullable},
+    quantity::Quantity,
+    resource::ResourceList,
+};
 
 pub(super) use totals::{total_limits_in_spec, total_requests_in_spec};
 

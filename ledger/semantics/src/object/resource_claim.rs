@@ -6,10 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     context::Context,
-    metadata::{Metadata, is_default, nullable},
+    metadata::Metadata,
     names::{COUNT_RESOURCE_CLAIMS, DEVICES_SUFFIX, REQUESTS_DEVICE_CLASS_PREFIX, REQUESTS_PREFIX},
 };
-use crate::{Name, Timestamp, quantity::Quantity, resource::ResourceList};
+use crate::{
+    Name, Timestamp,
+    nullable::{is_default, nullable},
+    quantity::Quantity,
+    resource::ResourceList,
+};
 
 /// What a request for all devices of a class counts for: an allocation holds no more.
 const ALL_DEVICES: i64 = 32;

@@ -3,10 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    metadata::{Metadata, is_default, nullable},
+    metadata::Metadata,
     names::{COUNT_SERVICES, SERVICES, SERVICES_LOAD_BALANCERS, SERVICES_NODE_PORTS},
 };
-use crate::{Name, quantity::Quantity, resource::ResourceList};
+use crate::{
+    Name,
+    nullable::{is_default, nullable},
+    quantity::Quantity,
+    resource::ResourceList,
+};
 
 /// A service, as far as quota rules look at it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    metadata::{Metadata, is_default, nullable},
+    metadata::Metadata,
     names::{COUNT_VOLUME_CLAIMS, REQUESTS_STORAGE, STORAGE_CLASS_INFIX, VOLUME_CLAIMS},
 };
 use crate::{
     Name,
+    nullable::{is_default, nullable},
     quantity::{Quantity, Scale},
     resource::ResourceList,
 };

@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
 use super::{
-    Footprint, GroupResource, Traits, count,
-    metadata::{Metadata, is_default, nullable},
-    names::COUNT_PODS,
-    pod::Pod,
+    Footprint, GroupResource, Traits, count, metadata::Metadata, names::COUNT_PODS, pod::Pod,
 };
-use crate::{Name, Timestamp, resource::ResourceList};
+use crate::{
+    Name, Timestamp,
+    nullable::{is_default, nullable},
+    resource::ResourceList,
+};
 
 /// A workload, as far as quota rules look at it: its template, and how many pods it makes of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

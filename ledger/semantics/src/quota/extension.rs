@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{FieldError, names::validate_list, selector::LabelSelector};
-use crate::{Name, Timestamp, resource::ResourceList};
+use crate::{Name, Timestamp, nullable::is_default, resource::ResourceList};
 
 /// What all keys begin with.
 pub const PREFIX: &str = "quota-ledger.io/";
@@ -61,7 +61,7 @@ pub struct Extensions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<LabelSelector>,
     /// Whether `hard` holds for each member namespace alone.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_default")]
     pub each: bool,
     /// Limits above which a grant comes with a warning.
     #[serde(skip_serializing_if = "ResourceList::is_empty")]
@@ -316,14 +316,6 @@ fn json<T: serde::de::DeserializeOwned>(text: &str, what: &str) -> Result<T, Str
         return Err(format!("must be {what}"));
     }
     serde_json::from_str(text).map_err(|error| format!("must be {what}: {error}"))
-}
-
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 fn text(value: &impl Serialize) -> String {

@@ -7,9 +7,12 @@ use serde_json::{Value, value::RawValue};
 use super::{
     field::FieldError,
     shape::{self, ArrayForObject},
-    spec::{ScopeExpression, null_as_default},
+    spec::ScopeExpression,
 };
-use crate::Name;
+use crate::{
+    Name,
+    nullable::{is_default, nullable},
+};
 
 /// Where either kind of configuration has objects.
 const OBJECTS: [&str; 4] = [
@@ -24,25 +27,16 @@ const OBJECTS: [&str; 4] = [
 #[serde(default, rename_all = "camelCase")]
 pub struct LimitedResource {
     /// The API group of the kind; empty for the core group.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "str::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "str::is_empty")]
     pub api_group: Name,
     /// The plural name of the kind, such as `pods`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub resource: Name,
     /// Resources with one of these texts in their name need a covering quota.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub match_contains: Vec<Name>,
     /// Objects that match one of these expressions need a quota with that scope.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub match_scopes: Vec<ScopeExpression>,
 }
 
@@ -177,32 +171,32 @@ pub fn validate(limited: &[LimitedResource]) -> Vec<FieldError> {
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Header {
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     api_version: String,
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     kind: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Configuration {
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     limited_resources: Vec<LimitedResource>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Admission {
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     plugins: Vec<Plugin>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Plugin {
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     name: String,
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     path: String,
     configuration: Option<Box<RawValue>>,
 }

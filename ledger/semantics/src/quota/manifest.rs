@@ -7,9 +7,13 @@ use serde_json::Value;
 
 use super::{
     shape::{self, ArrayForObject},
-    spec::{Spec, null_as_default},
+    spec::Spec,
 };
-use crate::{Name, Timestamp, resource::ResourceList};
+use crate::{
+    Name, Timestamp,
+    nullable::{is_default, nullable},
+    resource::ResourceList,
+};
 
 /// The API version of ResourceQuota.
 pub const API_VERSION: &str = "v1";
@@ -35,20 +39,20 @@ const OBJECTS: [&str; 7] = [
 #[serde(default, rename_all = "camelCase")]
 pub struct Manifest {
     /// `v1`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub api_version: String,
     /// `ResourceQuota`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub kind: String,
     /// Name, labels and the like.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub metadata: Metadata,
     /// What the quota says.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub spec: Spec,
     /// What is in force, and what is used.
     #[serde(
-        deserialize_with = "null_as_default",
+        deserialize_with = "nullable",
         skip_serializing_if = "Status::is_empty"
     )]
     pub status: Status,
@@ -65,32 +69,17 @@ pub struct Manifest {
     reason = "the fields of Kubernetes' ObjectMeta, documented there"
 )]
 pub struct Metadata {
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "str_is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "str_is_empty")]
     pub name: Name,
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub generate_name: String,
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "str_is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "str_is_empty")]
     pub namespace: Name,
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub uid: String,
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "String::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub resource_version: String,
-    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub generation: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
@@ -98,31 +87,16 @@ pub struct Metadata {
     pub deletion_timestamp: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    #[serde(
-        deserialize_with = "text_map",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "text_map", skip_serializing_if = "is_default")]
     pub labels: BTreeMap<String, String>,
-    #[serde(
-        deserialize_with = "text_map",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "text_map", skip_serializing_if = "is_default")]
     pub annotations: BTreeMap<String, String>,
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub owner_references: Vec<OwnerReference>,
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub finalizers: Vec<String>,
     /// Kept as it is: who manages which field is decided where patches are applied.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub managed_fields: Vec<Value>,
 }
 
@@ -134,13 +108,13 @@ pub struct Metadata {
     reason = "the fields of Kubernetes' OwnerReference, documented there"
 )]
 pub struct OwnerReference {
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub api_version: String,
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub kind: String,
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub name: String,
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub uid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<bool>,
@@ -308,8 +282,4 @@ fn text_map<'de, D: Deserializer<'de>>(
 
 fn str_is_empty(name: &Name) -> bool {
     name.is_empty()
-}
-
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     field::{FieldError, quoted},
-    requirement,
-    spec::null_as_default,
-    syntax,
+    requirement, syntax,
 };
-use crate::Name;
+use crate::{
+    Name,
+    nullable::{is_default, nullable},
+};
 
 /// The label that Kubernetes gives every namespace: its name. So it is known of a namespace that was never seen.
 pub const NAME_LABEL: &str = "kubernetes.io/metadata.name";
@@ -23,16 +24,10 @@ pub type Labels = BTreeMap<Name, Name>;
 #[serde(default, rename_all = "camelCase")]
 pub struct LabelSelector {
     /// Labels that must have these values.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub match_labels: Labels,
     /// Requirements that must all hold as well.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub match_expressions: Vec<Requirement>,
 }
 
@@ -41,16 +36,13 @@ pub struct LabelSelector {
 #[serde(default, rename_all = "camelCase")]
 pub struct Requirement {
     /// The label's key.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub key: Name,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub operator: Name,
     /// The values that `In` and `NotIn` ask for.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub values: Vec<Name>,
 }
 
@@ -62,10 +54,7 @@ pub struct Selector {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub labels: Option<LabelSelector>,
     /// Annotations that must have these values.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "BTreeMap::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub annotations: Labels,
 }
 

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Name, resource::ResourceList};
+use crate::{
+    Name,
+    nullable::{is_default, nullable},
+    resource::ResourceList,
+};
 
 /// The specification of a ResourceQuota, as it is written in `spec` of its manifest.
 ///
@@ -15,10 +19,7 @@ pub struct Spec {
     #[serde(skip_serializing_if = "ResourceList::is_empty")]
     pub hard: ResourceList,
     /// Scopes that an object must all match.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub scopes: Vec<Name>,
     /// Scope expressions that an object must all match as well.
     #[serde(rename = "scopeSelector", skip_serializing_if = "Option::is_none")]
@@ -30,10 +31,7 @@ pub struct Spec {
 #[serde(default, rename_all = "camelCase")]
 pub struct ScopeSelector {
     /// The expressions.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub match_expressions: Vec<ScopeExpression>,
 }
 
@@ -42,25 +40,13 @@ pub struct ScopeSelector {
 #[serde(default, rename_all = "camelCase")]
 pub struct ScopeExpression {
     /// The scope, such as `PriorityClass`.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub scope_name: Name,
     /// `In`, `NotIn`, `Exists`, `DoesNotExist`, or anything else: a broken operator makes a broken
     /// quota, and has to be kept to be one.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "nullable")]
     pub operator: Name,
     /// The values that `In` and `NotIn` ask for.
-    #[serde(
-        deserialize_with = "null_as_default",
-        skip_serializing_if = "Vec::is_empty"
-    )]
+    #[serde(deserialize_with = "nullable", skip_serializing_if = "is_default")]
     pub values: Vec<Name>,
-}
-
-/// In Kubernetes' JSON, `null` means that the field is absent.
-pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,0 +1,17 @@
+//! Fields of Kubernetes' objects that may be null, or left out.
+
+use serde::{Deserialize, Deserializer};
+
+/// Reads `null` as the empty value, as Kubernetes does everywhere.
+pub(crate) fn nullable<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Whether a field need not be written.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -159,6 +159,8 @@ pub(crate) async fn post(
     let head = head(path, body.len());
     stream.write_all(head.as_bytes()).await?;
     stream.write_all(body.as_bytes()).await?;
+    // Otherwise the end may stay in the buffer of TLS.
+    stream.flush().await?;
     let mut received = Vec::new();
     while !received.ends_with(b"\r\n\r\n") {
         received.push(stream.read_u8().await?);

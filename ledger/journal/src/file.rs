@@ -19,7 +19,7 @@ use super::{
 /// The writing side of an open journal. It holds the lock of the data directory.
 pub struct FileJournal {
     maintenance: Maintenance,
-    store: Arc<Store>,
+    pub(super) store: Arc<Store>,
     unflushed: u64,
     _lock: Box<dyn Lock>,
 }

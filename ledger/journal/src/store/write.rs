@@ -184,8 +184,12 @@ impl Store {
     fn rotate(&self, writer: &mut Writer) -> Result<(), Error> {
         self.sync_written()?;
         self.write.sync_watermark()?;
-        let prepared = self.write.prepared.lock().take();
-        writer.rotate(self.disk.as_ref(), &self.wal, prepared, self.durable())?;
+        // Held until the file that was prepared has its own name: another one would be made under the same temporary name, and
+        // its zeros would end up in this segment.
+        let mut prepared = self.write.prepared.lock();
+        let file = prepared.take();
+        writer.rotate(self.disk.as_ref(), &self.wal, file, self.durable())?;
+        drop(prepared);
         self.signal.prepare();
         Ok(())
     }

@@ -4,6 +4,7 @@ mod backups;
 mod crashes;
 mod damage;
 mod parts;
+mod preparing;
 mod room;
 mod upkeep;
 mod verifying;

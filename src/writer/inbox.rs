@@ -153,10 +153,12 @@ impl Inbox {
         }
     }
 
-    /// What a decision is told whose answer was dropped.
+    /// Why a decision has no answer. Where no term has begun, nobody else can lead: the ledger fails, though this may not be
+    /// noted yet, and what was decided may be durable.
     pub(super) fn why_dropped(&self) -> Unavailable {
         let waiting = self.waiting.lock();
-        match waiting.closed || waiting.ended {
+        let is_alone = waiting.term == 0 && !waiting.is_barred;
+        match waiting.closed || waiting.ended || is_alone {
             true => Unavailable::Stopped,
             false => Unavailable::NotLeader,
         }

@@ -62,6 +62,15 @@ fn what_is_barred_drops_what_waits_and_is_not_opened_again() {
 }
 
 #[test]
+fn what_a_node_without_others_drops_is_not_said_to_be_undecided() {
+    let inbox = Inbox::new(8, Gate::Open);
+    assert_eq!(inbox.why_dropped(), Unavailable::Stopped);
+    let inbox = Inbox::new(8, Gate::Shut);
+    inbox.open();
+    assert_eq!(inbox.why_dropped(), Unavailable::NotLeader);
+}
+
+#[test]
 fn one_job_wakes_while_the_syncer_is_idle() {
     let inbox = Arc::new(Inbox::new(8, Gate::Open));
     let pushing = inbox.clone();

@@ -1,5 +1,10 @@
 //! What sources say, and how far they have been consumed.
 
+use quota_core::{
+    decide::Finish,
+    event::{RelistBegin, RelistOutcome, RelistScope, Watermark, Watermarks},
+};
+
 use super::*;
 
 #[test]
@@ -83,4 +88,69 @@ fn how_far_a_source_was_consumed_stays_known_however_often_it_begins_anew() {
     assert_eq!(resets(&mut given), 2);
     assert_eq!(known(&given), [true; 3]);
     assert_eq!(given.state.sources()["OBJECTS"].position, 0);
+}
+
+#[test]
+fn a_list_that_is_older_than_the_watermark_has_everything_replaced_by_the_next_one() {
+    let mut given = Given::hard("pods=9");
+    let (source, pods) = (Name::from("bridge"), Name::from("pods"));
+    let scope = RelistScope {
+        resource: pods.clone(),
+        namespace: None,
+        source: source.clone(),
+    };
+    let lists = |given: &mut Given, version: u64| {
+        let begin = RelistBegin {
+            scope: scope.clone(),
+            id: None,
+            allow_empty: true,
+        };
+        given.record(decide::begin_relist(&given.state, begin, false));
+        let finish = Finish {
+            resource: pods.clone(),
+            namespace: None,
+            id: None,
+            allow_empty: true,
+            version,
+            is_bookmark: false,
+        };
+        let events = decide::close_relist(&given.state, &source, &finish);
+        given.record(events.clone());
+        let began = given.state.relist(&scope).map(|relist| relist.began);
+        given.record(
+            began
+                .and_then(|began| decide::end_relist(&given.state, &scope, began))
+                .into_iter()
+                .collect(),
+        );
+        events
+    };
+    let reports = |given: &mut Given, version: u64, seconds: i64| {
+        let watermarks = Watermarks {
+            source: Name::from("bridge"),
+            resources: vec![Watermark {
+                resource: Name::from("pods"),
+                watermark: at(seconds),
+                version,
+                is_absent: false,
+            }],
+            ..Watermarks::default()
+        };
+        given.record(vec![Event::WatermarksAdvanced(Box::new(watermarks))]);
+    };
+    let is_closed = |events: &[Event]| matches!(events.first(), Some(Event::RelistClosed(_)));
+
+    assert!(is_closed(&lists(&mut given, 40)));
+    reports(&mut given, 50, 1);
+    assert!(is_closed(&lists(&mut given, 50)), "nothing has happened");
+    let back = lists(&mut given, 14);
+    let [Event::RelistEnded(ended), Event::VersionsReset(reset)] = &*back else {
+        panic!("{back:?}");
+    };
+    assert_eq!(ended.outcome, RelistOutcome::Incomplete);
+    assert_eq!(**reset, scope);
+    assert!(is_closed(&lists(&mut given, 15)), "it replaces");
+    assert!(given.state.version_resets().is_empty());
+    reports(&mut given, 15, 2);
+    assert!(is_closed(&lists(&mut given, 15)));
 }

@@ -82,12 +82,23 @@ pub enum Event<'a> {
 /// What goes around the lines of a page or an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Brackets {
+    /// The list is older than what was shown before: versions have gone back.
+    pub went_back: Option<WentBack>,
     /// Before them, a relist begins.
     pub begin: Option<Begin>,
     /// After them, the list is over.
     pub over: bool,
     /// After them, the relist ends.
     pub end: Option<End>,
+}
+
+/// A consistent read gave a version before one that was shown: the API server's etcd was restored from a backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WentBack {
+    /// The version that the read gave.
+    pub version: u64,
+    /// The newest version that was shown.
+    pub newest: u64,
 }
 
 /// Where the task of one kind is.
@@ -106,6 +117,8 @@ pub struct Machine {
     empty_since: Option<Duration>,
     /// The next relist says that versions have gone back.
     reset: bool,
+    /// The newest version that was shown since versions last went back; 0: unknown.
+    newest: u64,
     /// Another relist was requested while one was going on.
     again: bool,
     /// The next list comes in pages: the server failed to send it at the begin of a watch.
@@ -146,6 +159,7 @@ impl Machine {
             whole: false,
             empty_since: None,
             reset: false,
+            newest: 0,
             again: false,
             pages_next: false,
         }
@@ -211,7 +225,10 @@ impl Machine {
         let mut brackets = Brackets::default();
         let mut list = match std::mem::replace(&mut self.phase, Phase::Due) {
             Phase::Paging { list, .. } => list,
-            _ => self.begin(&mut brackets),
+            _ => {
+                brackets.went_back = self.went_back(&page.version);
+                self.begin(&mut brackets)
+            }
         };
         list.read += page.read;
         list.unreadable += page.unreadable;
@@ -264,6 +281,7 @@ impl Machine {
             | Event::ListEnds(version) => {
                 shown.clear();
                 shown.push_str(version);
+                self.newest = self.newest.max(version.parse().unwrap_or(0));
             }
             // What it was nobody knows, but a list may.
             Event::Unreadable => {
@@ -295,9 +313,18 @@ impl Machine {
         jitter: f64,
         brackets: &mut Brackets,
     ) {
-        self.phase = Phase::Watching(version.to_owned());
         self.pages_next = false;
         brackets.over = true;
+        if brackets.went_back.is_none() {
+            brackets.went_back = self.went_back(version);
+            if brackets.went_back.is_some() {
+                // It began as one that replaces nothing, so it has to begin again.
+                self.phase = Phase::Due;
+                self.whole = false;
+                return;
+            }
+        }
+        self.phase = Phase::Watching(version.to_owned());
         let is_empty = list.read == 0;
         let since = *self.empty_since.get_or_insert(now);
         let is_believed = !is_empty || self.rules.may_be_empty || now >= since + DOUBT_WAIT;
@@ -309,7 +336,11 @@ impl Machine {
             self.relist_at = now + DOUBT_WAIT;
             return;
         }
-        self.reset = false;
+        let version_number = version.parse().unwrap_or(0);
+        self.newest = match std::mem::take(&mut self.reset) {
+            true => version_number,
+            false => self.newest.max(version_number),
+        };
         self.relist_at = match std::mem::take(&mut self.again) {
             true => now,
             false => now + self.rules.every.mul_f64(0.8 + 0.4 * jitter),
@@ -319,6 +350,16 @@ impl Machine {
             version: version.to_owned(),
             allow_empty: is_empty,
         });
+    }
+
+    /// Lists are consistent reads, so one that is older than what was shown is of an API server that was restored. If
+    /// nobody has noticed yet, the next relist says so.
+    fn went_back(&mut self, version: &str) -> Option<WentBack> {
+        let version = version.parse().ok().filter(|version| *version > 0)?;
+        let newest = self.newest;
+        let is_news = version < newest && !self.reset;
+        self.reset |= is_news;
+        is_news.then_some(WentBack { version, newest })
     }
 
     /// The server has ended a watch, after so long.

@@ -16,6 +16,8 @@ use tokio::task::JoinSet;
 
 pub use reader::{Alive, Deleted, Reader};
 
+use machine::WentBack;
+
 use crate::{
     discovery::Served, kubernetes::Client, line::Scope, publisher::Status, queue::Queue,
     watermarks::Watermarks,
@@ -129,6 +131,15 @@ struct Watched<'a> {
     event: &'a str,
     #[serde(borrow)]
     object: &'a RawValue,
+}
+
+fn warn_of_restore(resource: &str, back: WentBack) {
+    tracing::warn!(
+        resource,
+        version = back.version,
+        before = back.newest,
+        "versions have gone back: the API server was restored"
+    );
 }
 
 /// From 0 to 1.

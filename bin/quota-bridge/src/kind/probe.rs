@@ -9,7 +9,7 @@ use std::{sync::Arc, time::Duration};
 use serde::Deserialize;
 use tokio::{sync::mpsc, time::Instant};
 
-use super::{Relist, Shared, Shown, Watched, jitter, reader};
+use super::{Relist, Shared, Shown, Watched, jitter, machine::WentBack, reader, warn_of_restore};
 use crate::{bugs, clock, discovery::Served, kubernetes::JSON, line::Scope, metrics};
 
 /// How long the watch may take to show by itself what the read said.
@@ -130,12 +130,8 @@ impl Probe {
     fn went_back(&mut self, version: u64, before: u64) {
         self.behind += 1;
         if self.behind >= 2 {
-            tracing::warn!(
-                resource = self.label,
-                version,
-                before,
-                "versions have gone back: the API server was restored"
-            );
+            let newest = before;
+            warn_of_restore(&self.label, WentBack { version, newest });
             self.behind = 0;
             let _ = self.relists.send(Relist { reset: true });
         }

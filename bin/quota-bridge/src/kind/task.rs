@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     Alive, Reader, Relist, Shared, Watched, jitter,
     machine::{Brackets, Event, Machine, Page, Rules, Step},
-    reader,
+    reader, warn_of_restore,
 };
 use crate::{
     bugs,
@@ -248,6 +248,9 @@ impl Task {
     }
 
     async fn open(&mut self, brackets: &Brackets) -> Result<(), Closed> {
+        if let Some(back) = brackets.went_back {
+            warn_of_restore(&self.label, back);
+        }
         if let Some(begin) = &brackets.begin {
             tracing::info!(
                 resource = self.label,

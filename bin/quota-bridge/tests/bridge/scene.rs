@@ -160,6 +160,23 @@ impl Scene {
         }
     }
 
+    /// Waits until the ledger holds what the cluster holds, also where objects of an earlier history have ended.
+    pub(crate) fn until_no_drift(&self, bridge: &Program) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let (code, out, messages) = self.drift();
+            if code == 0 {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "drift: {messages}{out}\n{}",
+                bridge.log()
+            );
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+
     /// `quotactl drift` of all that there is.
     pub(crate) fn drift(&self) -> (i32, String, String) {
         let items: Vec<_> = KINDS
@@ -213,6 +230,19 @@ impl Scene {
         ended
             .filter_map(|event| find(event, "uid").map(str::to_owned))
             .collect()
+    }
+
+    /// The version at the last watermark of a kind in the ledger; 0: there is none.
+    pub(crate) fn watermark_version(&self, kind: &str) -> u64 {
+        let entries = self.entries();
+        let advanced = entries.iter().map(|entry| &entry["event"]);
+        let advanced = advanced.filter(|event| event["type"] == "WatermarksAdvanced");
+        let kinds = advanced.filter_map(|event| event["resources"].as_array());
+        let versions = kinds.flatten().filter(|of| of["resource"] == kind);
+        versions
+            .filter_map(|of| of["resourceVersion"].as_u64())
+            .next_back()
+            .unwrap_or(0)
     }
 
     /// How the relists of a kind have ended, in their order.

@@ -1,7 +1,7 @@
 //! Watches that are cut, too old, silent, or of another time.
 
 use super::{
-    programs::until,
+    programs::{Program, until},
     scene::{Scene, metric, pod, until_ready},
     world::{Fault, Request},
 };
@@ -101,24 +101,67 @@ fn versions_that_go_back_are_noticed_on_a_silent_watch() {
     let bridge = scene.bridge(&[]);
     until_ready(&bridge);
     scene.settle();
-    let backup = scene.world.backup();
-    for round in 0..5 {
-        scene.churn(&format!("lost-{round}"));
-    }
-    scene.settle();
-    scene.world.restore(backup);
     // The server goes on from the old version: with the same names, and versions that were given before.
-    scene.world.create("pods", "team-a", "after", pod("1"));
-    until("the reset is noticed", || {
+    let restore = lose_history(&scene);
+    restore(&scene);
+    until("the restore is noticed", || {
         (!bridge.said("versions have gone back").is_empty()).then_some(())
     });
     let begins = || bridge.said("\"reset\":true");
     until("a relist that says so", || {
         (!begins().is_empty()).then_some(())
     });
-    until("no drift", || (scene.drift().0 == 0).then_some(()));
+    scene.until_no_drift(&bridge);
     scene.churn("later");
-    until("no drift", || (scene.drift().0 == 0).then_some(()));
+    scene.until_no_drift(&bridge);
+}
+
+/// Much happens behind a backup, and the ledger counts it.
+fn lose_history(scene: &Scene) -> impl FnOnce(&Scene) + use<> {
+    let backup = scene.world.backup();
+    for round in 0..5 {
+        scene.churn(&format!("lost-{round}"));
+    }
+    scene.settle();
+    move |scene| {
+        scene.world.restore(backup);
+        scene.world.create("pods", "team-a", "after", pod("1"));
+    }
+}
+
+#[test]
+fn versions_that_go_back_are_noticed_by_any_relist() {
+    let scene = Scene::new();
+    // Neither the bridge's reads nor the ledger notice it: watermarks are from before the history that is lost.
+    let mut command = scene.command();
+    let bridge = Program::start(command.env("QUOTA_BRIDGE_WATERMARK__EVERY", "1h"));
+    until_ready(&bridge);
+    scene.settle();
+    let restore = lose_history(&scene);
+    restore(&scene);
+    scene.ask_relist(&[]);
+    scene.until_no_drift(&bridge);
+    scene.churn("later");
+    scene.until_no_drift(&bridge);
+}
+
+#[test]
+fn versions_that_go_back_while_no_bridge_runs_are_noticed_by_the_ledger() {
+    let scene = Scene::with_daemon(&["--nats.relist_interval=1s"]);
+    let mut bridge = scene.bridge(&[]);
+    until_ready(&bridge);
+    scene.settle();
+    let restore = lose_history(&scene);
+    let reached = scene.world.lock().revision;
+    until("watermarks of what will be lost", || {
+        (scene.watermark_version("pods") >= reached).then_some(())
+    });
+    bridge.kill();
+    restore(&scene);
+    let bridge = scene.bridge(&[]);
+    scene.until_no_drift(&bridge);
+    scene.churn("later");
+    scene.until_no_drift(&bridge);
 }
 
 #[test]

@@ -88,6 +88,10 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
     let Some(relist) = open_relist(state, source, finish) else {
         return Vec::new();
     };
+    if went_back(state, &relist, finish) {
+        let outcome = over(&relist, RelistOutcome::Incomplete);
+        return vec![outcome, Event::VersionsReset(Box::new(relist.scope))];
+    }
     let outcome = match () {
         () if relist.is_spoiled => Some(RelistOutcome::Incomplete),
         () if !(relist.has_any || relist.allow_empty || finish.allow_empty) => {
@@ -112,6 +116,15 @@ pub fn close_relist(state: &State, source: &Name, finish: &Finish) -> Vec<Event>
         version: finish.version,
     }));
     [closed].into_iter().chain(listed).collect()
+}
+
+/// A list that is older than what its source has reported of the kind is of a cluster that was restored. It has to be
+/// listed again: what this list held of earlier versions was taken for old.
+fn went_back(state: &State, relist: &RelistView, finish: &Finish) -> bool {
+    let scope = &relist.scope;
+    let reported = state.version_reported(&scope.source, &scope.resource);
+    let is_older = finish.version > 0 && finish.version < reported;
+    is_older && !relist.resets_versions && state.version_resets().len() < RELISTS_MAX
 }
 
 fn open_relist(state: &State, source: &Name, finish: &Finish) -> Option<RelistView> {

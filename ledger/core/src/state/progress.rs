@@ -139,6 +139,13 @@ impl State {
         })
     }
 
+    /// The version that a kind had at its watermark; 0: unknown.
+    #[must_use]
+    pub fn version_reported(&self, source: &str, resource: &str) -> u64 {
+        let kind = self.progress.of(source, resource);
+        kind.map_or(0, |kind| kind.version)
+    }
+
     /// Up to when a source has reported a kind. None: that is unknown, or does not count before the kind was listed.
     #[must_use]
     pub fn watermark_of(&self, source: &str, resource: &str) -> Option<Timestamp> {

@@ -65,6 +65,49 @@ fn a_list_of_pages_is_a_relist_and_then_it_is_watched() {
 }
 
 #[test]
+fn a_list_that_is_older_than_what_was_shown_is_of_a_restored_server() {
+    let back = |version, newest| Some(WentBack { version, newest });
+    // In pages it is seen before the relist begins.
+    let mut machine = Machine::new(RULES, "i");
+    machine.page(&page("7", None, 1), at(0), 0.0);
+    machine.event(Event::Alive("9"), at(1), 0.0);
+    machine.relist(false);
+    let first = machine.page(&page("8", Some("t"), 1), at(2), 0.0);
+    assert_eq!(first.went_back, back(8, 9));
+    assert!(first.begin.unwrap().reset);
+    let last = machine.page(&page("8", None, 1), at(2), 0.0);
+    assert!(last.went_back.is_none() && last.end.is_some());
+    // From there on versions count from what was listed.
+    machine.relist(false);
+    let again = machine.page(&page("8", None, 1), at(3), 0.0);
+    assert!(again.went_back.is_none() && !again.begin.unwrap().reset);
+
+    // At the begin of a watch it is seen at the end of the list only.
+    let watched = Rules {
+        watch_list: true,
+        ..RULES
+    };
+    let mut machine = Machine::new(watched, "i");
+    assert_eq!(machine.next(at(0)), Step::WatchList);
+    assert!(
+        machine
+            .event(Event::ListEnds("7"), at(0), 0.0)
+            .end
+            .is_some()
+    );
+    machine.event(Event::Bookmark("9"), at(1), 0.0);
+    machine.relist(false);
+    assert_eq!(machine.next(at(2)), Step::WatchList);
+    let first = machine.event(Event::ListEnds("8"), at(2), 0.0);
+    assert_eq!(first.went_back, back(8, 9));
+    assert!(first.over && first.end.is_none() && machine.shown().is_none());
+    assert_eq!(machine.next(at(2)), Step::WatchList);
+    let second = machine.event(Event::ListEnds("8"), at(2), 0.0);
+    assert!(second.begin.unwrap().reset && second.end.is_some());
+    assert_eq!(machine.shown(), Some("8"));
+}
+
+#[test]
 fn an_expired_page_has_the_relist_begin_again() {
     let mut machine = Machine::new(RULES, "i");
     machine.next(at(0));

@@ -74,8 +74,7 @@ pub(crate) struct Permit {
     pool: &'static LazyLock<Pool>,
 }
 
-/// Makes an answer from data whose size is known only after the data was read: `amounts` counts it. A small one need
-/// not wait.
+/// Does work of this many amounts for a caller that has no permit yet. Small work is done at once, without one.
 ///
 /// # Errors
 /// As [`Permit::to_read`].

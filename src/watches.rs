@@ -14,7 +14,7 @@ use crate::{auth::Principal, metrics};
 pub struct WatchLimits {
     /// In total.
     pub all: usize,
-    /// Of one principal; callers of one principal share them.
+    /// Of one principal. `anonymous`, the principal of callers without tokens, is limited by `all` alone.
     pub of_principal: usize,
 }
 

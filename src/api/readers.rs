@@ -47,7 +47,7 @@ impl Readers {
         })
     }
 
-    /// The turns of a principal. Callers of one principal share them.
+    /// The turns of a principal: half of all. `anonymous`, the principal of callers without tokens, may use all.
     fn own(&self, principal: &Name) -> Arc<Semaphore> {
         let mut own = self.of_principal.lock();
         // Turns in use are kept alive by their holders.

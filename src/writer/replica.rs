@@ -130,7 +130,7 @@ impl<J: Journal + 'static> Replica<J> {
         self.ledger.inbox.stay_open();
     }
 
-    /// Ends all decisions on this node, on any leader: requests, events and due events. Earlier decisions become
+    /// Ends all decisions on this node, whichever node leads: requests, events and due events. Earlier decisions become
     /// durable.
     pub fn bar(&self) {
         self.ledger.inbox.bar();

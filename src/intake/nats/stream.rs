@@ -10,9 +10,9 @@ use async_nats::jetstream::{
 
 use super::{Ended, Intake};
 
-/// A server that has heard from its peers this recently cannot have been replaced as leader: nats-server waits for at
-/// least 4 seconds before an election (`minElectionTimeout` in its `raft.go`), and peers exchange messages every
-/// second.
+/// A follower that was in contact with its leader this recently follows no other one: nats-server waits for at least
+/// 4 seconds before an election (`minElectionTimeout` in its `raft.go`), and the two exchange messages
+/// every second.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Finds the stream, or creates it if the configuration says so. The leader of the stream's replicas answers.

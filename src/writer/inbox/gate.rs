@@ -56,7 +56,7 @@ impl Inbox {
         self.wake_decider(waiting);
     }
 
-    /// Shuts the gate for good, on any leader: undecided jobs are dropped.
+    /// Shuts the gate for good, whichever node leads: undecided jobs are dropped.
     pub(in crate::writer) fn bar(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_barred = true;
